@@ -23,19 +23,19 @@
    Words. An ENGINE makes progress; a process has one. A GROUP is a communicator
    of P ranks. A SCHEDULE is a collective that was prepared, as by
    MPI_Allreduce_init. An EPOCH is one execution of a schedule, from start to
-   wait, and no pass over the data: the k-th start is epoch k.
+   wait, not a pass over the data: the k-th start is epoch k.
 
-   Calls return a status, and results by their last argument. Any thread may
-   make any call, but one at a time starts and destroys a schedule. Destroying
-   NULL is no error. Other headers:
+   Calls return a status, and store results through their last argument. Any
+   thread may make any call, but only one at a time may start or destroy a
+   schedule. Destroying NULL is allowed. Other headers:
 
      mpi.h, mpi_at.h, inproc.h       groups over MPI; inside one process
-     partial.h, sparse.h, tensors.h  more of what ends this header
+     partial.h, sparse.h, tensors.h  partial and sparse all-reduces in full
      memory.h                        vectors that peers read in place
      device.h, cuda.h                vectors in the memory of a GPU
      engine.h                        options of an engine; the log; the version
      build.h, coll.h, select.h       to write collectives; to start ahead
-     tuning.h, costs.h               which algorithm is taken, and why
+     tuning.h, costs.h               how algorithms are chosen
      sim.h, proof.h                  a million ranks in virtual time
      transport.h                     a transport of your own */
 #ifndef BATON_BATON_H
@@ -53,11 +53,10 @@ extern "C" {
 
 /* ---- the engine ---------------------------------------------------------
 
-   A thread that calls start, test or wait makes progress itself; the engine's
-   own thread takes over what is in flight while the program computes, and
-   sleeps when nothing is. `options` may be NULL. Destroy all groups before
-   close: as long as one is left it does nothing but return BATON_ERR_BUSY, and
-   the error message names it. */
+   A thread that calls start, test or wait makes progress itself. The engine's
+   own thread makes progress while the program computes, and sleeps while no
+   epoch is in flight. `options` may be NULL. Destroy all groups before close:
+   while one is left, close does nothing and returns BATON_ERR_BUSY. */
 typedef struct baton_engine baton_engine_t;
 struct baton_engine_options; /* engine.h */
 BATON_CHECKED baton_status_t baton_engine_open(
@@ -70,75 +69,73 @@ typedef struct baton_group baton_group_t;
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
-/* Destroy what was made in it first: BATON_ERR_BUSY names what is left.
-   Collective over MPI. Takes at most BATON_DESTROY_MS. */
+/* Destroy what was made in the group first: BATON_ERR_BUSY names what is left.
+   Collective for groups over MPI. Blocks for at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,
-   whether an epoch failed there or not; what still runs is cancelled. Then all
-   schedules are as after their creation; their next epoch is number 1. Waits
-   timeout_ms at most; a negative number, here and below, means for ever.
-   BATON_ERR_TIMEOUT: call it again to go on. BATON_ERR_TRANSPORT: a rank is
-   gone. BATON_ERR_FAILED: some still fail: they differ, or a peer has none. */
+   whether or not an epoch failed there; epochs that still run are cancelled.
+   Afterwards all schedules are as after their creation, and their next epoch is
+   number 1. Waits for at most timeout_ms; a negative timeout, here and below,
+   means for ever. BATON_ERR_TIMEOUT: call it again to go on.
+   BATON_ERR_TRANSPORT: a rank is gone. BATON_ERR_FAILED: some schedules are
+   still failed: the ranks differ, or a peer lacks one. */
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 
-/* Makes a group of the ranks that live, in their order, after some are lost:
-   killed, or on a host that does not answer. Collective over those that live,
-   which get the same members; one that dies later is lost to it. Old epochs
-   that wait for a rank in this call fail. Create schedules anew, and destroy
-   both groups, in any order. An epoch may have ended on some alone: agree on
-   the step to repeat. BATON_ERR_TRANSPORT: others may go on alone (mpi.h). */
+/* Makes a group of the survivors, in their order, after ranks are lost: killed,
+   or on a host that does not answer. Collective over the survivors, which all
+   get the same members; a rank that dies later is lost in the new group. Old
+   epochs that wait for a rank in this call fail. Create schedules anew, and
+   destroy both groups, in any order. An epoch may have ended on some ranks
+   alone: agree on the step to repeat. BATON_ERR_TRANSPORT: see mpi.h. */
 BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
 
-/* Makes a group of some ranks of another, this one among them, without a
-   message: rank i of it is ranks[i] of the parent. Its ranks call with the same
-   list and name; the k-th such call on one belongs with the k-th on the others.
-   Losses and recoveries concern its ranks alone. It shares what the parent has
-   opened, so it costs microseconds, 1.6 KiB and 56 bytes a rank, and no
-   descriptor. Messages call its schedules "name/schedule"; the name may be
-   empty. Groups are destroyed in any order, and this kind waits for nobody.
-   BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulator's;
-   BATON_ERR_LIMIT: another name helps. */
+/* Makes a group of some ranks of `parent`, this one among them, without a
+   message: its rank i is ranks[i] of the parent. All its ranks call this with
+   the same list and name; the k-th such call on one rank belongs with the k-th
+   on the others. Losses and recoveries concern its ranks alone. It shares the
+   parent's connections: it costs microseconds, 1.6 KiB and 56 bytes a rank, and
+   no descriptor. Messages call its schedules "name/schedule"; the name may be
+   empty. Destroy both in any order; a subgroup's destroy waits for no rank.
+   BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulated parent;
+   BATON_ERR_LIMIT: choose another name. */
 BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const int *ranks, int size,
                                                     const char *name,
                                                     baton_group_t **out);
 
-/* The rank in the group of which create_sub or shrink made this one; or -1. */
+/* A rank's number in the group that sub or shrink was given; -1: none. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
 
-   One struct says what any of them works on: leave fields that a collective
-   does not use at zero. Create prepares the collective without waiting for
-   other ranks, all of which create it with the same counts, type, op, root and
-   name. The vectors are used until the schedule is destroyed, the struct only
-   during the call. An error names the field. */
+   One struct describes the operands of every collective: leave fields that a
+   collective does not use at zero. Create prepares the collective without
+   waiting for other ranks. All ranks create it with the same counts, type, op,
+   root and name. The vectors are used until the schedule is destroyed, the
+   struct only during the call. An error message names the wrong field. */
 typedef struct baton_schedule baton_schedule_t;
 typedef struct baton_operands {
     const void *source; /* NULL: in place, as in MPI: target has the data */
-    void *target;
+    void *target;       /* gets the result */
     size_t count; /* elements of the vector; of one block, where each rank has
-                     a block of it, in rank order */
-    baton_dtype_t dtype;
-    const baton_op_t *op;
-    int root;
-    const size_t *counts; /* of reduce_scatter (or count) and those with a v:
-                             elements of each rank's block */
-    const size_t *target_counts; /* of alltoallv: of each block that comes;
-                                    counts are of those that go */
-    const char *algorithm; /* by name, as `baton-info --choices P` lists them;
-                              NULL: what is expected to be fastest */
-    const char *name;      /* in messages; and for ranks that create in another
-                              order: the k-th of a name belong together. NULL:
-                              "allreduce" and so on */
-    baton_memory_t memory; /* of source and target, the same kind on all ranks:
-                              device.h */
-    size_t depth; /* epochs that may be in flight at once (build.h); 0: 1 */
-    const void *reserved[2]; /* NULL */
+                     a block of the vector, in rank order */
+    baton_dtype_t dtype;  /* of the elements */
+    const baton_op_t *op; /* of collectives that reduce */
+    int root;             /* of collectives with a root: a rank, 0 to P - 1 */
+    const size_t *counts; /* elements of each rank's block: for names with a v,
+                             and for reduce_scatter instead of `count` */
+    const size_t *target_counts; /* alltoallv: elements from each rank; `counts`
+                                    has those to each rank */
+    const char *algorithm; /* as `baton-info --choices P` lists; NULL: chosen */
+    const char *name; /* for messages, and to pair schedules: the k-th of a name
+                         on each rank belong together. NULL: "allreduce" ... */
+    baton_memory_t memory; /* of source and target; the same on all ranks */
+    size_t depth; /* epochs that may be in flight, 1 to 1024 (build.h); 0: 1 */
+    const void *reserved[2]; /* must be NULL */
 } baton_operands_t;
 
 #define BATON_CREATES(noun)                                                    \
@@ -149,25 +146,27 @@ typedef struct baton_operands {
 
 BATON_CREATES(allreduce); /* target: op of all ranks' sources */
 BATON_CREATES(reduce);    /* the same, at the root alone */
-BATON_CREATES(scan);      /* of the sources of ranks 0 to this one */
-BATON_CREATES(exscan);    /* 0 to the one before; rank 0's is left alone */
-BATON_CREATES(broadcast); /* target: the root's; there is no source */
+BATON_CREATES(scan);      /* target: op of the sources of ranks 0 to this one */
+BATON_CREATES(exscan);    /* ranks 0 to rank - 1; rank 0's is not written */
+BATON_CREATES(broadcast); /* target: the root's target; there is no source */
 BATON_CREATES(allgather); /* target: every rank's source, as a block */
 BATON_CREATES(allgatherv);
 BATON_CREATES(gather);   /* the same, at the root alone */
-BATON_CREATES(gatherv);  /* counts at the root; others give their count */
+BATON_CREATES(gatherv);  /* `counts` at the root, `count` on the others */
 BATON_CREATES(scatter);  /* target: this rank's block of the root's source;
-                            in place: at the root, target is NULL */
-BATON_CREATES(scatterv); /* counts as of gatherv */
+                            in place, at the root: target is NULL */
+BATON_CREATES(scatterv); /* counts as for gatherv */
 BATON_CREATES(alltoall); /* block r of source goes to rank r */
 BATON_CREATES(alltoallv);
 BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce; in
                                   place: at the front of the whole vector */
-BATON_CREATES(barrier); /* ends when all ranks have started it; NULL will do */
+BATON_CREATES(barrier);        /* ends when all have started it; operands may be
+                                  NULL */
 
-/* The same in one call that waits. All ranks make them in the same order, on
-   one thread at a time. The group keeps the schedules of the last 32 shapes;
-   one is best in place always or never: else the vector is copied. */
+/* The same in one call that waits. All ranks make these calls in the same
+   order, on one thread at a time. The group keeps the schedules of the last 32
+   shapes. Use a shape always in place or never; else Baton copies the
+   vector. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)
@@ -182,7 +181,8 @@ BATON_NOW(allgather, const void *source, void *target, size_t count,
           baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
-/* Any other, made anew each time: baton_now(group, baton_scan_create, &of). */
+/* Any, created anew each time: baton_now(group, baton_scan_create,
+   &operands). */
 typedef baton_status_t baton_create_fn(baton_group_t *,
                                        const baton_operands_t *,
                                        baton_schedule_t **out);
@@ -192,30 +192,30 @@ BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
 
 /* ---- running ------------------------------------------------------------
 
-   Starts the next epoch, which uses the vectors until it has ended. Returns at
-   once: BATON_ERR_BUSY if `depth` epochs have not ended; BATON_ERR_FAILED after
-   a failure, until recovery; BATON_ERR_MISMATCH if ranks differ. */
+   Starts the next epoch, which uses the vectors until it has ended. Does not
+   block. BATON_ERR_BUSY: `depth` epochs have not ended. BATON_ERR_FAILED: after
+   a failure, until recovery. BATON_ERR_MISMATCH: the ranks' operands differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
-/* Sets *done_out to whether all started epochs have ended, or returns the error
+/* Sets *done_out to true if all started epochs have ended, or returns the error
    of the last one. Makes a little progress; does not block. */
 BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
-/* Waits until they have. An epoch that fails does so on all ranks on which it
-   has not ended, with those behind it, and the vectors are the caller's again:
-   targets then hold anything, so keep a copy of what is reduced in place.
-   After BATON_ERR_TIMEOUT, whose message says what it waits for and which rank
-   all others wait for, and after _INTERRUPTED (engine.h): wait again. */
+/* Waits until all started epochs have ended. An epoch that fails on one rank
+   fails on every rank on which it has not ended, with all epochs after it. The
+   vectors are then the caller's again, and targets are undefined: keep a copy
+   of what is reduced in place. After BATON_ERR_TIMEOUT, whose text says what it
+   waits for, down to the rank, and _INTERRUPTED (engine.h): wait again. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
-/* Fails what has been started with BATON_ERR_CANCELLED, here and on the peers.
-   BATON_ERR_STATE when it has ended. */
+/* Fails all started epochs with BATON_ERR_CANCELLED, here and on the peers.
+   BATON_ERR_STATE: all have ended. */
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
-/* Waits until what was started has ended, for at most BATON_DESTROY_MS, and
-   cancels it then. BATON_ERR_TIMEOUT: a peer uses vectors; call it again. */
+/* Waits until all started epochs have ended, for at most BATON_DESTROY_MS, and
+   then cancels them. BATON_ERR_TIMEOUT: a peer uses vectors; call it again. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 /* ---- partial: without the slow ranks ------------------------------------
@@ -227,72 +227,72 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
        baton_partial_start(partial);
        baton_partial_wait(partial, -1, &result);
 
-   Contribute adds to what is pending on this rank. An epoch begins as the mode
-   says, and takes what is pending, or nothing from a rank that is late: that
-   goes into the next one. Each contribution is in exactly one result; results
-   have the same bits on all ranks, which all start as many steps. Partial.h has
-   the paper, the guarantees, and what a recovery does. */
+   Contribute adds a vector to the rank's pending contribution. An epoch begins
+   when the mode says, and takes what each rank has pending then; what a late
+   rank contributes goes into a later epoch. Each contribution is in exactly one
+   result, and results have the same bits on all ranks. All ranks start the same
+   number of steps. Partial.h has the paper and all guarantees. */
 typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
     BATON_SOLO,     /* at the first start of any rank; about 1 contributes */
-    BATON_MAJORITY, /* at that of ONE rank, elected by lot; about (P + 1) / 2 */
+    BATON_MAJORITY, /* at the start of ONE elected rank; about (P + 1) / 2 */
     BATON_FULL,     /* on each rank at its own start: all contribute */
-    BATON_QUORUM,   /* when mode_ranks ranks have started: at least so many */
-    BATON_CANDIDATES_ANY, /* when any of mode_ranks elected ones has started */
-    BATON_CANDIDATES_ALL  /* when all of them have */
+    BATON_QUORUM,   /* when mode_ranks ranks have started, or more */
+    BATON_CANDIDATES_ANY, /* when one of mode_ranks elected ranks has started */
+    BATON_CANDIDATES_ALL  /* when all mode_ranks elected ranks have started */
 } baton_partial_mode_t;
 
-/* What becomes of results that a slow rank has not seen yet. */
+/* Which results a slow rank gets. */
 typedef enum baton_keep {
     BATON_KEEP_ALL,   /* it gets each, in order: weights stay equal. A rank that
-                         is `history` epochs behind holds up the others */
-    BATON_KEEP_LATEST /* it misses some: weights run apart */
+                         is `history` epochs late holds up the others */
+    BATON_KEEP_LATEST /* it misses some: weights diverge */
 } baton_keep_t;
 
-/* What becomes of the partial when ranks are lost. */
+/* How a partial all-reduce reacts when ranks are lost. */
 typedef enum baton_on_loss {
     BATON_ON_LOSS_FAIL,    /* its epochs fail */
-    BATON_ON_LOSS_CONTINUE /* it goes on among those that live */
+    BATON_ON_LOSS_CONTINUE /* it goes on among the survivors */
 } baton_on_loss_t;
 
 struct baton_allreduce_args;
 typedef struct baton_partial_options {
-    size_t size;      /* set by BATON_PARTIAL_OPTIONS */
-    const char *name; /* for messages; NULL: "partial" */
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks; /* of QUORUM and CANDIDATES, 1 to P; else 0 */
-    baton_keep_t keep;
-    uint32_t history;       /* epochs of results that are kept; 0: 4, or 1 with
-                               KEEP_LATEST */
-    uint32_t sync_every;    /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness; /* S: an epoch waits for a rank whose contribution
-                               would be more than S epochs old; 0: no bound */
-    uint64_t seed;          /* of elections; the same on all ranks */
-    size_t count;           /* elements */
-    baton_dtype_t dtype;
-    const baton_op_t *op; /* NULL: BATON_SUM */
+    size_t size;               /* set by BATON_PARTIAL_OPTIONS */
+    const char *name;          /* for messages; NULL: "partial" */
+    baton_partial_mode_t mode; /* 0: SOLO */
+    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    baton_keep_t keep;         /* 0: KEEP_ALL */
+    uint32_t history;          /* results kept, 1 to 2^20; 0: 4, or 1 with
+                                  KEEP_LATEST */
+    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;    /* S, 1 to 2^20: an epoch waits for a rank whose
+                                  contribution would get older; 0: no bound */
+    uint64_t seed;             /* of elections, any number */
+    size_t count;              /* elements */
+    baton_dtype_t dtype;       /* must be set */
+    const baton_op_t *op;      /* NULL: BATON_SUM */
     void (*inner)(baton_schedule_t *schedule,
                   const struct baton_allreduce_args *args); /* NULL: chosen */
-    void *inner_arg;
-    baton_memory_t memory;
-    baton_on_loss_t on_loss;
-    size_t tensors;       /* 0: one; else partial.h, and in host memory */
-    const size_t *counts; /* elements of each tensor, with `count` 0 */
+    void *inner_arg;                                        /* for `inner` */
+    baton_memory_t memory;   /* of contributions and results; 0: host */
+    baton_on_loss_t on_loss; /* 0: epochs fail */
+    size_t tensors;          /* number of tensors (partial.h); 0: one vector */
+    const size_t *counts; /* elements of each tensor; `count` may be 0 then */
 } baton_partial_options_t;
 #define BATON_PARTIAL_OPTIONS BATON_INITIALIZER(baton_partial_options_t)
 
 typedef struct baton_partial_result {
-    uint64_t epoch;     /* whose result this is */
-    const void *data;   /* until this rank's next wait */
-    bool included;      /* whether this step's contribution is in it */
-    uint32_t active;    /* how many ranks contributed to it */
-    uint64_t staleness; /* age, in epochs, of the oldest that this rank did */
-    uint32_t living;    /* ranks that took part: all but those that were lost */
+    uint64_t epoch;     /* the number of the epoch */
+    const void *data;   /* the sum; valid until this rank's next wait */
+    bool included;      /* the sum has this step's contribution */
+    uint32_t active;    /* ranks that contributed */
+    uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
+    uint32_t living;    /* ranks that are not lost */
 } baton_partial_result_t;
 
-/* All ranks create it with the same options. Destroy, start, test and wait are
-   as a schedule's; a step not waited for is lost. Contribute copies `data`. */
+/* All ranks create it with the same options. The calls are as for a schedule; a
+   result that is not waited for is lost. Contribute copies `data`. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,
     baton_partial_t **out);
@@ -309,15 +309,15 @@ BATON_CHECKED baton_status_t baton_partial_wait(baton_partial_t *partial,
 /* ---- sparse: the largest entries alone ----------------------------------
 
    An all-reduce of the k largest entries of each rank's gradient. The others
-   wait in a residual, which the collective owns, for a later step:
+   stay in a residual, which the collective owns, for a later step:
 
        baton_sparse_start(sparse, gradient);
        baton_sparse_wait(sparse, -1, &result);
 
-   Sparse.h has the algorithms, papers, checkpoints, and the other fields. */
+   Sparse.h has the algorithms and papers, checkpoints, and all options. */
 typedef struct baton_sparse baton_sparse_t;
 typedef enum baton_sparse_algorithm {
-    BATON_SPARSE_AUTO, /* the one that costs least, for k, P and machine */
+    BATON_SPARSE_AUTO, /* the cheapest for k, P and the machine */
     BATON_SPARSE_SPARDL,
     BATON_SPARSE_TOPKA,
     BATON_SPARSE_TOPKDSA,
@@ -339,52 +339,52 @@ typedef enum baton_redsync {
     BATON_REDSYNC_SAMPLED
 } baton_redsync_t;
 typedef struct baton_link_cost {
-    double alpha_us, beta_ns; /* a message, a byte */
+    double alpha_us, beta_ns; /* per message, per byte; 0 or more */
 } baton_link_cost_t;
 
 /* Zero means the default. Set `count`, and either k or density. */
 typedef struct baton_sparse_options {
-    size_t size; /* set by BATON_SPARSE_OPTIONS */
-    const char *name;
-    baton_sparse_algorithm_t algorithm;
-    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
-    size_t count;        /* n, elements of the gradient */
-    size_t k;            /* entries that are sent, 1 to n; 0: by density */
-    double density;      /* k / n */
-    size_t max_k;
-    int teams;
-    baton_exchange_t exchange;
-    bool average;    /* the result is divided by P */
-    double momentum; /* instead of the optimizer's, 0 to below 1 */
-    bool nesterov;
-    double clip;     /* a gradient's norm is at most clip / sqrt(P) */
-    uint64_t warmup; /* the first so many steps are dense */
-    baton_redsync_t redsync;
-    bool quantise;
-    baton_link_cost_t link;
-    bool partial; /* late gradients go out later: as in baton_partial_options */
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks;
-    uint32_t history;
-    uint32_t sync_every;
-    uint32_t max_staleness;
-    uint64_t seed;
-    baton_memory_t memory;
-    bool in_place;       /* gradients are added to baton_sparse_accumulator's */
-    bool short_velocity; /* momentum: u is kept as bf16 */
-    baton_on_loss_t on_loss; /* with partial */
+    size_t size;      /* set by BATON_SPARSE_OPTIONS */
+    const char *name; /* for messages; pairs the ranks; NULL: "sparse" */
+    baton_sparse_algorithm_t algorithm; /* 0: AUTO */
+    baton_dtype_t dtype;                /* f32, f64, f16, bf16; 0: f32 */
+    size_t count;              /* n, elements of the gradient; below 2^32 */
+    size_t k;                  /* entries to select, 1 to n; 0: by density */
+    double density;            /* k / n, above 0 and at most 1 */
+    size_t max_k;              /* largest k to be set later, k to n; 0: k */
+    int teams;                 /* of SPARDL: divides P; 0: 1; -1: cheapest */
+    baton_exchange_t exchange; /* between teams; 0: AUTO */
+    bool average;              /* the result is divided by P */
+    double momentum;           /* 0 to below 1, instead of the optimizer's */
+    bool nesterov;             /* with momentum: Nesterov's */
+    double clip;               /* limits norms to clip / sqrt(P); 0: no limit */
+    uint64_t warmup;           /* number of first steps that are dense */
+    baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
+    bool quantise;             /* REDSYNC sends the mean, not each value */
+    baton_link_cost_t link;    /* for AUTO; 0: this machine's (costs.h) */
+    bool partial;              /* do not wait for late ranks */
+    baton_partial_mode_t mode; /* with partial, as down to `seed`; 0: SOLO */
+    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
+    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
+    uint64_t seed;             /* of elections, any number */
+    baton_memory_t memory;     /* where gradients are; 0: host */
+    bool in_place;             /* use baton_sparse_accumulator */
+    bool short_velocity;       /* keep the momentum's velocity as bf16 */
+    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
 typedef struct baton_sparse_result {
     size_t count;            /* entries */
-    const uint32_t *indices; /* ascending; NULL after a dense step: all */
-    const void *values;      /* until the next start */
-    bool included;           /* false if partial, and this rank was late */
+    const uint32_t *indices; /* ascending; NULL: all, after a dense step */
+    const void *values;      /* valid, like indices, until the next start */
+    bool included;           /* false: partial, and this rank was late */
 } baton_sparse_result_t;
 
-/* Create waits until all ranks have; options that are wrong fail on all ranks.
-   The gradient stays as it is until the step has ended. */
+/* Create waits for all ranks; wrong options on one rank fail on all. The
+   gradient must not change until the step has ended. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);

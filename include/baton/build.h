@@ -75,9 +75,8 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
    allocates nothing. Commit does not wait for other ranks: a message to a rank
    that has not committed the schedule yet is held back until it has. If two
    ranks have committed different numbers or sizes of messages for each other,
-   the schedule fails with BATON_ERR_MISMATCH on both, as soon as they have
-   heard of each other: when one of them begins an epoch. A schedule that never
-   runs costs no message.
+   the schedule fails with BATON_ERR_MISMATCH on both when one of them begins an
+   epoch. A schedule that never runs costs no message.
 
    Commit checks ids and ranges, cycles, needs that can't be met, message sizes
    that the transport can't carry, and hazards. A hazard is two nodes whose
@@ -91,20 +90,20 @@ BATON_CHECKED baton_status_t baton_schedule_create(baton_group_t *group,
 
    On an error the schedule and the group are as before, and
    baton_error_message() names the nodes. BATON_ERR_INVALID, _CYCLE, _HAZARD,
-   _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK, _NO_MEMORY, or
-   whatever an adder met. BATON_ERR_STATE: committed already, or in a call
+   _UNREACHABLE, _LIMIT, _UNSUPPORTED, _MISMATCH, _DEADLOCK, _NO_MEMORY, or the
+   first error of an adder. BATON_ERR_STATE: committed already, or in a call
    node. */
 BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 
-/* The group that it was created in; NULL for NULL. */
+/* The schedule's group; NULL for NULL. */
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
 int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
-int baton_schedule_hosts(const baton_schedule_t *schedule); /* they are on */
-/* host_of: the host that a rank is on, counted from 0 in the order of the
-   hosts' first ranks; 0 if unknown; -1 if there is no such rank. host_block:
-   the number of consecutive ranks on each host, the rest on the last; 0 if
-   ranks are placed otherwise. */
+int baton_schedule_hosts(const baton_schedule_t *schedule); /* of the ranks */
+/* host_of: a rank's host, counted from 0 in the order of the hosts' first
+   ranks; 0 if unknown; -1 if there is no such rank. host_block: the number of
+   consecutive ranks on each host, the rest on the last; 0 if ranks are placed
+   otherwise. */
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
 int baton_schedule_host_block(const baton_schedule_t *schedule);
 /* Processors that the ranks of a host may use, on the host with the fewest; 0
@@ -117,12 +116,13 @@ const char *baton_schedule_name(const baton_schedule_t *schedule);
 void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
                          const char *format, ...) BATON_PRINTF(3, 4);
 
-/* For builders: states something that must be the same on all ranks and shows
-   in no message's size, such as the type and the reduction. If ranks have
-   stated different things, or in another order, the schedule fails with
-   BATON_ERR_MISMATCH as above, and the error names the first difference. One
-   call may state several, separated by ", ". One that begins with a parenthesis
-   is a remark, which is not compared: errors show it where it differs. */
+/* For builders: states a property that must be the same on all ranks but does
+   not show in a message's size, such as the type and the reduction. If ranks
+   have stated different properties, or in another order, the schedule fails
+   with BATON_ERR_MISMATCH as above, and the error names the first difference.
+   One call may state several properties, separated by ", ". A text that begins
+   with a parenthesis is a remark: it is not compared, but shown in errors if it
+   differs. */
 void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     BATON_PRINTF(2, 3);
 
@@ -137,12 +137,12 @@ baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
                                        const void *memory, size_t bytes);
 
 /* Memory that commit allocates (aligned to 64 bytes, not initialised) and the
-   schedule owns. At the beginning of an epoch its contents are undefined. Data
-   that a receive writes there and only one reduce reads may never be stored:
-   the reduce reads it in the message (see baton_set_no_scratch). */
+   schedule owns. At the beginning of an epoch its contents are undefined. If
+   only one reduce reads the data of a receive, the data may never be stored in
+   scratch: the reduce reads it in the message (see baton_set_no_scratch). */
 baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
 
-/* Sets the kind of memory that a buffer is in; host memory by default. */
+/* Sets a buffer's kind of memory; host memory by default. */
 void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
                              baton_memory_t memory);
 
@@ -150,11 +150,12 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
    between epochs. With a depth above 1 (baton_schedule_set_depth) this is
    allowed at any time, for later starts. A call node may do it while its epoch
    runs, for a buffer whose nodes all come after it. Several buffers may be
-   bound to the same memory; commit treats them as one. From then on a buffer
-   that a node writes must share memory with the same buffers, and be rebound
-   together with them. BATON_ERR_BUSY: an epoch runs. BATON_ERR_INVALID: the id
-   is not a bound buffer; or memory is shared in another way, which is reported
-   at once in a call node, else by the next start. */
+   bound to the same memory; commit treats them as one. After the commit a
+   buffer that a node writes must share memory with the same buffers as at the
+   commit: rebind them together. BATON_ERR_BUSY: an epoch runs.
+   BATON_ERR_INVALID: the id is not a bound buffer; or memory is shared in
+   another way, which is reported at once in a call node, else by the next
+   start. */
 BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
@@ -172,19 +173,19 @@ BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
 size_t baton_buffer_bytes(const baton_schedule_t *schedule,
                           baton_buffer_t buffer);
 
-/* The address of a view of a bound buffer; NULL for scratch, and if nothing is
-   bound. Builders compare addresses to find views of the same memory. In a
+/* The address of a view of a bound buffer; NULL for scratch, and if no memory
+   is bound. Builders compare addresses to find views of the same memory. In a
    group without payload the address must not be used to access memory. */
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
-/* True if the view lies in ordinary memory, while scratch, like the memory of
-   baton_memory_alloc, is read in place by ranks of this host. The system copies
-   ordinary memory for them, which takes longer: a builder may copy it into
+/* True if the view lies in ordinary memory and ranks of this host read scratch,
+   like memory of baton_memory_alloc, in place. The kernel copies ordinary
+   memory for those ranks, which takes longer: a builder may copy it into
    scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
-/* The fields, in this order. */
+/* Makes a view of these fields. */
 baton_view_t baton_view(baton_buffer_t buffer, size_t offset, size_t bytes);
 
 /* ---- nodes ------------------------------------------------------------ */
@@ -197,7 +198,8 @@ baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
-/* The last reduction of a BATON_AVG; it lives as long as the schedule. */
+/* The last reduction of a BATON_AVG (see below); lives as long as the
+   schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise; three views of one size, a multiple of
@@ -224,18 +226,19 @@ typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
 
-/* Promises that a call, async or device call node, and what it begins, does not
-   look at scratch. A receive that comes before a call node without this promise
-   always stores its data in its view. With the promise, data that only one
-   reduce reads can be reduced straight from the message, which saves a copy. */
+/* Promises that a call, async or device call node, and any work that it begins,
+   does not read scratch. A receive that comes before a call node without this
+   promise always stores its data in its view. With the promise, data that only
+   one reduce reads can be reduced straight from the message, which saves a
+   copy. */
 void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node);
 
 /* ---- nodes that complete elsewhere ------------------------------------ */
 
 /* An async node that has begun in an epoch and not completed. */
 typedef struct baton_async {
-    void *record;
-    uint64_t turn;
+    void *record;  /* the library's */
+    uint64_t turn; /* changes with each use of the record */
 } baton_async_t;
 
 /* The functions of an async node. The struct must outlive the schedule. Only
@@ -247,7 +250,8 @@ typedef struct baton_async {
            `poll` reports it. BATON_DONE: the node is complete. BATON_SKIP and
            errors are as for a call node.
    poll    is called by the driver now and then, less and less often, until the
-           node completes. Returns BATON_AGAIN, BATON_OK, _SKIP, or an error.
+           node completes. Returns BATON_AGAIN, BATON_OK, BATON_SKIP, or an
+           error.
    cancel  is called when the epoch has failed: the work should end soon, and
            its status no longer counts. Threads that wait for the epoch go on
            only when the node has completed, as the work may use memory until
@@ -283,10 +287,10 @@ baton_length_t baton_add_length(baton_schedule_t *schedule);
 /* Gives a node a length. A receive with a length takes a message of any size up
    to its view's, and sets the length to that size. A send, a reduce or a copy
    with a length works on that many bytes at the beginning of its views; a
-   reduce fails the epoch if they are not a whole number of elements. The nodes
-   that set a length must happen before those that use it; commit checks this
-   for receives. Several nodes may have the same length, but at most one of them
-   a receive. */
+   reduce fails the epoch if the length is not a whole number of elements. The
+   nodes that set a length must happen before those that use it; commit checks
+   this for receives. Several nodes may have the same length, but at most one of
+   them a receive. */
 void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
                       baton_length_t length);
 
@@ -337,11 +341,12 @@ BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
               running epoch satisfies the node's successors; one for the next
               epoch begins it; one for a later epoch is kept for that.
    activate   sends {epoch, origin, word} to `peer`'s armed receive. The origin
-              is the rank that began the epoch. An arrival from an armed receive
-              counts for it only if the peer is farther from that message's
-              origin than this rank is, in ranks modulo P. So a tree by offset
-              never goes round the ring twice. The word is 0 unless a call node
-              sets it, for example to a counting tree's count.
+              is the rank that began the epoch. The message of an armed receive
+              triggers the activate only if `peer` is farther from that
+              message's origin than this rank is, in ranks modulo P. So an
+              activation tree by offset from the origin never goes round all
+              ranks twice. The word is 0 unless a call node sets it, for example
+              to a counting tree's count.
 
    All three are optional (see below). The k-th activate from p to q matches
    the k-th armed receive of q from p. */
@@ -412,8 +417,9 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    is called again, and then once BATON_OK: what was bound can be freed.
    BATON_ERR_STATE (in a call node): nothing has happened. */
 
-/* The number of the last epoch that has retired here since the commit or the
-   last recovery; and of the last one that this rank has started. */
+/* epoch: the number of the last epoch that has retired here since the commit or
+   the last recovery. started: that of the last epoch that this rank has
+   started. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 
@@ -436,26 +442,26 @@ BATON_CHECKED baton_status_t baton_schedule_test_epoch(
 BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
     baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
-/* Waits for one of those epochs, or (0) for the last one started, while
-   something else has to be polled. `fn` is called on this thread in each turn
-   of the wait, which sleeps for at most 50 us. While it returns BATON_OK the
-   wait goes on; anything else ends the wait, which returns that, and the epoch
-   goes on. The rules for a call node's function apply to it. */
+/* Waits for one of those epochs, or (0) for the last one started, while the
+   program polls something else. The wait calls `fn` on this thread again and
+   again, and sleeps for at most 50 us in between. While `fn` returns BATON_OK
+   the wait goes on; any other status ends the wait, which returns it, and the
+   epoch goes on. The rules for a call node's function apply to `fn`. */
 typedef baton_status_t (*baton_turn_fn)(void *arg);
 BATON_CHECKED baton_status_t
 baton_schedule_wait_with(baton_schedule_t *schedule, uint64_t epoch,
                          int timeout_ms, baton_turn_fn fn, void *arg);
 
-/* What this rank has sent for the schedule in all of its epochs: messages,
-   including those of activates, and bytes of payload. */
+/* The messages that this rank has sent for the schedule in all epochs,
+   including those of activates, and their bytes of payload. */
 typedef struct baton_traffic {
     uint64_t messages;
     uint64_t bytes;
 } baton_traffic_t;
 baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule);
 
-/* Keeps armed receives from beginning an epoch beyond `epoch`; their messages
-   are kept until the limit is raised. A value below the current limit has no
+/* Keeps armed receives from beginning an epoch after `epoch`; their messages
+   wait until the limit is raised. A value below the current limit has no
    effect. A new or recovered schedule has no limit until the first call. One
    thread at a time may call this for a schedule. */
 void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch);
@@ -503,21 +509,21 @@ baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
    somewhere. baton_schedule_epoch, which is reset afterwards, still says how
    far this rank has come. The function returns true when it is done. Until then
    it is called again and again, while the group's recovery goes on. So it may
-   start another schedule (without such a function) through which ranks tell
-   each other more, and poll until that epoch has retired. All ranks of the
-   group must have such a schedule. The function runs on the driving thread,
-   like a call node's. Call this before the commit, at most once. */
+   start another schedule (one without on_recover) to exchange more with other
+   ranks, and poll until that epoch has retired. If one rank of the group has
+   such a schedule, all must. The function runs on the driving thread, like a
+   call node's. Call this before the commit, at most once. */
 typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
 
 /* Sets a function that is called when the schedule has failed and stays failed:
    once none of its nodes is in progress, and before threads that wait for it
-   are told. It runs on the driving thread, like a call node's function.
-   `status` is that of the first cause. A schedule with this function fails,
-   with BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch
-   or between two, whether it needs that rank or not. Ranks hear of each other
-   after the commit. Call this before the commit, at most once. */
+   wake. The function runs on the driving thread, like a call node's. `status`
+   is that of the first cause. A schedule with this function fails, with
+   BATON_ERR_TRANSPORT, as soon as a rank of its group is lost, in an epoch or
+   between two, whether it has messages with that rank or not. Call this before
+   the commit, at most once. */
 typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg);
@@ -551,14 +557,14 @@ struct baton_op {
        value and index, for example. 0 means the type's. The functions are
        passed the type in any case. */
     size_t element_bytes;
-    /* The types that it supports, a bit 1u << dtype for each; 0: all. */
+    /* The supported types, a bit 1u << dtype for each; 0: all. */
     uint32_t dtypes;
 };
 
 /* Bytes of an element that `op` reduces; 0 if `dtype` is invalid. */
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
-/* True if its `dtypes` has this type. */
+/* True if op->dtypes includes this type. */
 bool baton_op_takes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* Checks that op reduces dtype. BATON_ERR_INVALID: op is NULL or has no
@@ -592,8 +598,8 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
    last reduction of an element is baton_schedule_average(): a copy of BATON_AVG
    whose `arg` is the number of ranks. It computes (left + right) / ranks, and
    rounds f16 and bf16 once, from f32. The reductions before it are BATON_SUM's,
-   and round each time: where they overflow the mean is infinite, although it
-   might be finite. To avoid that, scale before and use BATON_SUM, or f32.
+   and round each time: if a sum overflows, the result is infinite, although the
+   mean might be finite. To avoid that, scale before and use BATON_SUM, or f32.
    In a partial collective, too, the divisor is the number of ranks that live,
    not of those that were active: late contributions count as much. Integers are
    not supported: they would lose the fraction.
@@ -615,48 +621,47 @@ BATON_CHECKED baton_status_t baton_op_check(const baton_op_t *op,
     X(MINLOC, minloc)                                                          \
     X(MAXLOC, maxloc)
 
-/* ---- what a builder asks a group, and says of errors ------------------ */
+/* ---- groups, waits and errors, for builders --------------------------- */
 
 /* The engine that the group was made in; NULL for NULL. */
 baton_engine_t *baton_group_engine(const baton_group_t *group);
 
 /* Waits until condition(arg) is true, as wait does for a schedule: makes
-   progress or sleeps, and can be interrupted (engine.h). The condition is asked
-   again and again on this thread, which may be driving; so it is short, and
-   calls nothing of the library. What makes it true on another thread then calls
-   notify, which wakes all that wait (any thread; async-signal-safe).
-   BATON_ERR_TIMEOUT, _INTERRUPTED; BATON_ERR_STATE: not true, in a call node.
- */
+   progress or sleeps, and can be interrupted (engine.h). The wait calls the
+   condition again and again on this thread, which may be driving; so it must be
+   short, and make no call of the library. A thread that makes the condition
+   true calls notify, which wakes all waiting threads (any thread;
+   async-signal-safe). BATON_ERR_TIMEOUT, _INTERRUPTED; BATON_ERR_STATE: in a
+   call node, and the condition is not true. */
 typedef bool (*baton_condition_fn)(const void *arg);
 BATON_CHECKED baton_status_t baton_engine_wait(baton_engine_t *engine,
                                                baton_condition_fn condition,
                                                const void *arg, int timeout_ms);
 void baton_engine_notify(baton_engine_t *engine);
 
-/* How often the group has been recovered. */
+/* The number of recoveries of the group so far. */
 unsigned baton_group_recoveries(const baton_group_t *group);
 
 /* True if the buffers of this group have memory. False in a cost-only
    simulation (sim.h), where call nodes must not touch data. */
 bool baton_group_has_payload(const baton_group_t *group);
 
-/* True for a group of the simulator: one thread builds the schedules of all its
-   ranks, so none of them can wait for another meanwhile. */
+/* True for a group of the simulator: one thread builds the schedules of all
+   ranks, so no rank can wait for another in a builder. */
 bool baton_group_is_simulated(const baton_group_t *group);
 
 /* Keeps a pointer with the group, like an attribute of an MPI communicator: one
    for each `key`, an address of the caller's choice. The first value that is
-   set stays; a `value` of NULL only queries. Returns the value that is kept,
-   `value` or an earlier one; NULL if there is none, or no memory. `destroy`
-   (unless NULL) is called with the value when the group is being destroyed, and
-   may destroy schedules then. */
+   set stays; a `value` of NULL only queries. Returns the stored value, `value`
+   or an earlier one; NULL if there is none, or no memory. `destroy` (unless
+   NULL) is called with the value when the group is being destroyed, and may
+   destroy schedules then. */
 typedef void (*baton_attribute_destroy_fn)(void *value);
 void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
                             baton_attribute_destroy_fn destroy);
 
-/* For transports, devices and builders of your own: makes a sentence this
-   thread's error message, and returns `status`. The library adds which object
-   met the error. */
+/* For transports, devices and builders of your own: sets this thread's error
+   message, and returns `status`. The library adds the name of the object. */
 baton_status_t baton_error_set(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 

@@ -1,10 +1,10 @@
 /* Schedule builders: each adds one rank's part of a collective to a schedule.
 
-   Builders add nodes and return nothing; what is wrong with their arguments is
-   the schedule's sticky error, and commit reports it. All ranks of the group
-   call the same builder with the same sizes. Several may add to one schedule
-   (order them with baton_enclose_begin), and users' own nodes mix with theirs.
-   Any count, 0 included. */
+   Builders add nodes and return nothing: an error in their arguments sticks to
+   the schedule, and commit reports it. All ranks of the group call the same
+   builder with the same sizes. Several builders may add to one schedule (order
+   them with baton_enclose_begin), and so may the program itself. Counts may be
+   0. */
 #ifndef BATON_COLL_H
 #define BATON_COLL_H
 
@@ -18,14 +18,13 @@ extern "C" {
    no rank before all have begun it. (Hensgen, Finkel, Manber 1988.) */
 void baton_add_barrier(baton_schedule_t *schedule);
 
-/* What a broadcast works on: `data` of `root` goes to all ranks. */
+/* The arguments of a broadcast: all ranks get `data` of `root`. */
 typedef struct baton_broadcast_args {
-    size_t size; /* set by BATON_BROADCAST_ARGS */
-    int root;
-    baton_view_t data;
-    size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
-                              means its default */
-    const char *algorithm; /* of baton_add_broadcast alone */
+    size_t size;           /* set by BATON_BROADCAST_ARGS */
+    int root;              /* 0 to P - 1 */
+    baton_view_t data;     /* the same number of bytes on all ranks */
+    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    const char *algorithm; /* for baton_add_broadcast: a name; NULL: chosen */
 } baton_broadcast_args_t;
 
 #define BATON_BROADCAST_ARGS BATON_INITIALIZER(baton_broadcast_args_t)
@@ -35,16 +34,16 @@ void baton_add_broadcast_binomial(baton_schedule_t *schedule,
                                   const baton_broadcast_args_t *args);
 
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
-   root, root + 1, ... (mod P), each passed on while the next one comes:
-   P - 2 + n / b steps, whatever P, for long data. (Wang et al. 2017, "Efficient
-   Communications in Training Large Scale Neural Networks", section 3.) */
+   root, root + 1, ... (mod P); each rank sends one while it receives the next:
+   P - 2 + n / b steps for n bytes in blocks of b. For long data. (Wang et al.
+   2017, "Efficient Communications in Training Large Scale Neural Networks",
+   section 3.) */
 void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
                                          const baton_broadcast_args_t *args);
 
-/* Binomial scatter of P blocks, then their all-gather round a ring:
-   ceil(log2 P) + P - 1 messages of 2(P-1)/P of the data. (Van de Geijn 1994,
-   "On Global Combine Operations"; the "BE" that Wang et al. 2017 compare with.)
- */
+/* Binomial scatter of P blocks, then their all-gather round a ring: ceil(log2
+   P) + P - 1 messages with 2(P-1)/P of the data. (Van de Geijn 1994, "On Global
+   Combine Operations"; the "BE" that Wang et al. 2017 compare with.) */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args);
 
@@ -54,26 +53,26 @@ void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
 void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
                                      const baton_broadcast_args_t *args);
 
-/* Flat tree: the root sends the data to each rank. For ranks of one host, each
-   of which makes its own copy. */
+/* Flat tree: the root sends the data to each rank. For ranks of one host, where
+   each rank copies the data itself. */
 void baton_add_broadcast_flat(baton_schedule_t *schedule,
                               const baton_broadcast_args_t *args);
 
 /* ---- reduce ------------------------------------------------------------ */
 
 /* `target` of `root` gets the elementwise reduction of all ranks' `source`. On
-   other ranks it is ignored, and may be {0}. In place, at the root: source and
-   target are the same memory, by view or by address. Otherwise they must not
-   overlap. Source is not written. */
+   other ranks `target` is ignored, and may be {0}. In place, at the root:
+   source and target are the same memory, by view or by address. Otherwise they
+   must not overlap, and source is not written. */
 typedef struct baton_reduce_args {
     size_t size; /* set by BATON_REDUCE_ARGS */
-    int root;
+    int root;    /* 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_add_reduce alone */
+    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    const char *algorithm; /* for baton_add_reduce: a name; NULL: chosen */
 } baton_reduce_args_t;
 
 #define BATON_REDUCE_ARGS BATON_INITIALIZER(baton_reduce_args_t)
@@ -84,8 +83,8 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
                                const baton_reduce_args_t *args);
 
 /* Linear pipeline: partial sums of blocks of chunk_bytes (default 64 KiB) go up
-   a chain that ends at the root; a block is received while the one before is
-   reduced and the one before that is sent. A reduction that is not commutative
+   a chain that ends at the root. A rank receives one block while it reduces the
+   one before and sends the one before that. A reduction that is not commutative
    needs root 0 or P - 1. (Wang et al. 2017, section 3.) */
 void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
                                       const baton_reduce_args_t *args);
@@ -97,76 +96,76 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                      const baton_reduce_args_t *args);
 
 /* Reduce-scatter by pairwise exchange, in segments of chunk_bytes (default 256
-   KiB); each rank sends its block to the root. For long vectors, ranks of one
-   host, and commutative reductions. */
+   KiB); then each rank sends its block to the root. For long vectors, ranks of
+   one host, and commutative reductions. */
 void baton_add_reduce_pairwise(baton_schedule_t *schedule,
                                const baton_reduce_args_t *args);
 
 /* ---- all-reduce -------------------------------------------------------- */
 
-/* What an all-reduce works on. `target` gets the elementwise reduction of all
-   ranks' `source`, bit-identical on every rank; both have the same number of
-   bytes, a multiple of the element's. In place: source and target are the same
-   memory, by view or by address. Otherwise they must not overlap, and source is
-   not written. */
+/* The arguments of an all-reduce. `target` gets the elementwise reduction of
+   all ranks' `source`, bit-identical on every rank; both have the same number
+   of bytes, a multiple of the element's. In place: source and target are the
+   same memory, by view or by address. Otherwise they must not overlap, and
+   source is not written. */
 typedef struct baton_allreduce_args {
     size_t size; /* set by BATON_ALLREDUCE_ARGS */
     baton_view_t source;
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* pipelining grain, where the algorithm has one; 0
-                              means its default */
+    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
     void *arg;             /* for builders of your own; others ignore it */
-    const char *algorithm; /* of baton_add_allreduce alone */
-    /* NULL, or set by a partial collective in which ranks may have nothing to
-       give in an epoch. Their source is then the neutral element, so a builder
-       may ignore this; the binomial tree sends and reduces nothing in its
-       stead. */
+    const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
+    /* Set by a partial collective, where a rank may have no contribution in an
+       epoch; else NULL. The source of a rank without contribution is the
+       neutral element, so a builder may ignore this field. The binomial tree
+       neither sends nor reduces such a source. */
     struct baton_given *given;
 } baton_allreduce_args_t;
 
 #define BATON_ALLREDUCE_ARGS BATON_INITIALIZER(baton_allreduce_args_t)
 
-/* Any all-reduce: what the partial collectives take as their inner one. */
+/* Any all-reduce builder, for the inner one of a partial collective. */
 typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
                                    const baton_allreduce_args_t *args);
 
-/* Recursive doubling: each of log2 P rounds exchanges the whole vector. When P
-   is not a power of two the first 2(P - 2^k) ranks fold in pairs before, and
-   unfold after: two more rounds. For short vectors; and for 512 KiB to 4 MiB on
-   two ranks of a host, which have scratch for two. (Thakur, Rabenseifner, Gropp
-   2005.) */
+/* Recursive doubling: each of log2 P rounds exchanges the whole vector. If P is
+   not a power of two, with 2^k the largest one below, the first 2(P - 2^k)
+   ranks fold in pairs before, and unfold after: two more rounds. For short
+   vectors; and for 512 KiB to 4 MiB on two ranks of a host, which take scratch
+   for two vectors. (Thakur, Rabenseifner, Gropp 2005.) */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allreduce_args_t *args);
 
 /* Binomial tree: reduce to rank 0, then broadcast; 2 ceil(log2 P) rounds, but
-   only 2(P - 1) messages in all. For vectors that are not long where there are
-   more ranks than processors, each message costing a turn on one. */
+   only 2(P - 1) messages in all. For short and middle vectors if there are more
+   ranks than processors, where each message costs a scheduling delay. */
 void baton_add_allreduce_binomial(baton_schedule_t *schedule,
                                   const baton_allreduce_args_t *args);
 
 /* Ring: reduce-scatter and all-gather of P blocks around a ring, 2(P-1) rounds,
    each rank sending 2(P-1)/P of the vector. Block b is reduced in the order of
    ranks b, b + 1, ... (mod P), so the reduction must be commutative. Blocks
-   differ by at most one element and are cut in chunks: one is received while
-   the one before is reduced. For long vectors. (Patarasuk, Yuan 2009,
-   "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations";
+   differ by at most one element and are divided into chunks: a rank receives
+   one chunk while it reduces the one before. For long vectors. (Patarasuk, Yuan
+   2009, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations";
    Gibiansky 2017, "Bringing HPC Techniques to Deep Learning".) */
 void baton_add_allreduce_ring(baton_schedule_t *schedule,
                               const baton_allreduce_args_t *args);
 
 /* Rabenseifner: reduce-scatter by recursive halving, all-gather by recursive
    doubling, of blocks that differ by at most one element: 2 log2 P rounds,
-   2(P-1)/P of the vector. Folded as recursive doubling is when P is not a power
-   of two. Keeps the order of ranks. (Rabenseifner 2004; Thakur et al. 2005.) */
+   2(P-1)/P of the vector. If P is not a power of two, ranks fold as in
+   recursive doubling. Keeps the order of ranks. (Rabenseifner 2004; Thakur et
+   al. 2005.) */
 void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
                                       const baton_allreduce_args_t *args);
 
 /* Linear pipeline, reduce and broadcast overlapped: partial sums of blocks of
-   chunk_bytes (default 64 KiB) go from rank 0 to rank P - 1, which sends the
-   sums on to rank 0, so that the pipe is filled once. Keeps the order of ranks.
-   (Wang et al. 2017, section 3.) */
+   chunk_bytes (default 64 KiB) go from rank 0 to rank P - 1; the sums go on to
+   rank 0 and round the chain, so that the pipeline fills only once. Keeps the
+   order of ranks. (Wang et al. 2017, section 3.) */
 void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
                                          const baton_allreduce_args_t *args);
 
@@ -179,11 +178,11 @@ void baton_add_allreduce_circulant(baton_schedule_t *schedule,
 
 /* Pairwise exchange: each rank receives its block of the vector from all
    others, reduces it, and sends it to them: 2(P-1) messages a rank for each
-   segment, which wait for nobody else's. In segments of chunk_bytes (default
-   256 KiB), each of which stays in a cache until it has been sent. For long
-   vectors, ranks of one host, and commutative reductions. Where ranks share
-   processors, ordinary memory is copied into scratch: of about the size of the
-   vector, and at most 2(P-1) segments and a block. */
+   segment, independent of other segments. A segment of chunk_bytes (default 256
+   KiB) stays in a cache until it has been sent. For long vectors, ranks of one
+   host, and commutative reductions. If ranks share processors, ordinary memory
+   is copied into scratch: about the size of the vector, and at most 2(P-1)
+   segments and a block. */
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                   const baton_allreduce_args_t *args);
 
@@ -199,22 +198,22 @@ void baton_add_allreduce_flat(baton_schedule_t *schedule,
 void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
                                      const baton_allreduce_args_t *args);
 
-/* Where the ranks are, for the hierarchical all-reduce: the same on all ranks,
-   and read while it is built only. */
+/* The placement of ranks on hosts, for the hierarchical all-reduce: the same on
+   all ranks, and read only by the builder. */
 typedef struct baton_hosts {
     size_t size;     /* set by BATON_HOSTS */
-    const int *host; /* of each rank, any numbers; NULL: by host_ranks */
-    int host_ranks;  /* without `host`: hosts of so many ranks in rank order,
-                        the last one with the rest */
+    const int *host; /* each rank's host, any number; NULL: by host_ranks */
+    int host_ranks;  /* consecutive ranks on each host, the rest on the last;
+                        used if `host` is NULL */
 } baton_hosts_t;
 
 #define BATON_HOSTS BATON_INITIALIZER(baton_hosts_t)
 
 /* Hierarchical: reduce-scatter inside each host, an all-reduce of each block
    between the hosts, all-gather inside each host. args->arg points to a
-   baton_hosts_t; NULL: as the group's ranks are placed. The vector is cut in as
+   baton_hosts_t; NULL: the group's placement. The vector is divided into as
    many blocks as the smallest host has ranks, so that hosts may differ. All
-   three use the circulant graph. For commutative reductions. */
+   three phases use the circulant graph. For commutative reductions. */
 void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
                                       const baton_allreduce_args_t *args);
 
@@ -228,11 +227,12 @@ typedef struct baton_reduce_scatter_args {
     size_t size; /* set by BATON_REDUCE_SCATTER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *counts; /* by rank, the same on all; read while it is built */
+    const size_t *counts; /* by rank; only the builder reads it */
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* as above */
-    const char *algorithm; /* of baton_add_reduce_scatter alone */
+    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    const char *algorithm; /* for baton_add_reduce_scatter: a name; NULL:
+                              chosen */
 } baton_reduce_scatter_args_t;
 
 #define BATON_REDUCE_SCATTER_ARGS BATON_INITIALIZER(baton_reduce_scatter_args_t)
@@ -242,7 +242,7 @@ typedef struct baton_reduce_scatter_args {
 void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
                                    const baton_reduce_scatter_args_t *args);
 
-/* Recursive halving, folded when P is not a power of two. For commutative
+/* Recursive halving; ranks fold if P is not a power of two. For commutative
    reductions. */
 void baton_add_reduce_scatter_recursive_halving(
     baton_schedule_t *schedule, const baton_reduce_scatter_args_t *args);
@@ -257,17 +257,17 @@ void baton_add_reduce_scatter_circulant(
 void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
                                        const baton_reduce_scatter_args_t *args);
 
-/* `source` of rank r goes to block r of `target` on all ranks. Blocks are
-   block_bytes[r] bytes, in rank order; NULL means P equal ones. In place:
-   source is this rank's block of the target. */
+/* `source` of rank r goes to block r of `target` on all ranks. Block r has
+   block_bytes[r] bytes; NULL means P equal blocks. Blocks are in rank order. In
+   place: source is this rank's block of the target. */
 typedef struct baton_allgather_args {
     size_t size; /* set by BATON_ALLGATHER_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* by rank, the same on all; read while it is
-                                  built */
-    size_t chunk_bytes;        /* as above */
-    const char *algorithm;     /* of baton_add_allgather alone */
+    const size_t *block_bytes; /* by rank; only the builder reads it */
+    size_t chunk_bytes;        /* of pipelines; 0: the algorithm's default */
+    const char *algorithm;     /* for baton_add_allgather: a name; NULL:
+                                  chosen */
 } baton_allgather_args_t;
 
 #define BATON_ALLGATHER_ARGS BATON_INITIALIZER(baton_allgather_args_t)
@@ -276,7 +276,7 @@ typedef struct baton_allgather_args {
 void baton_add_allgather_ring(baton_schedule_t *schedule,
                               const baton_allgather_args_t *args);
 
-/* Recursive doubling, folded when P is not a power of two. */
+/* Recursive doubling; ranks fold if P is not a power of two. */
 void baton_add_allgather_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allgather_args_t *args);
 
@@ -292,21 +292,21 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
 
 /* Scatter: block r of `source` of the root goes to `target` of rank r; on other
    ranks source is ignored, and may be {0}. Gather: `source` of rank r goes to
-   block r of `target` of the root; on other ranks target is ignored. Blocks as
-   of an all-gather. In place, at the root: the smaller view is the root's block
-   of the larger one. */
+   block r of `target` of the root; on other ranks target is ignored. Blocks are
+   as for an all-gather. In place, at the root: the smaller view is the root's
+   block of the larger one. */
 typedef struct baton_rooted_args {
     size_t size; /* set by BATON_ROOTED_ARGS */
-    int root;
+    int root;    /* 0 to P - 1 */
     baton_view_t source;
     baton_view_t target;
-    const size_t *block_bytes; /* as above */
+    const size_t *block_bytes; /* by rank; only the builder reads it */
 } baton_rooted_args_t;
 
 #define BATON_ROOTED_ARGS BATON_INITIALIZER(baton_rooted_args_t)
 
 /* Binomial trees: ceil(log2 P) rounds, (P-1)/P of the vector at the root. Inner
-   ranks of the tree have scratch for the blocks behind them. */
+   ranks of the tree take scratch for the blocks of their subtrees. */
 void baton_add_scatter(baton_schedule_t *schedule,
                        const baton_rooted_args_t *args);
 void baton_add_gather(baton_schedule_t *schedule,
@@ -317,14 +317,14 @@ void baton_add_gather(baton_schedule_t *schedule,
 /* Block q of this rank's `source` goes to block r of rank q's `target`, where r
    is this rank. send_bytes[q] and recv_bytes[q] are the blocks' bytes, in rank
    order; both NULL: all blocks are equal. In place: source and target are the
-   same memory; then what goes to a rank is as long as what comes from it. */
+   same memory, and send_bytes equals recv_bytes. */
 typedef struct baton_alltoall_args {
     size_t size; /* set by BATON_ALLTOALL_ARGS */
     baton_view_t source;
     baton_view_t target;
-    const size_t *send_bytes; /* by peer; read while it is built */
-    const size_t *recv_bytes;
-    const char *algorithm; /* of baton_add_alltoall alone */
+    const size_t *send_bytes; /* by peer; read by the builder */
+    const size_t *recv_bytes; /* by peer; read by the builder */
+    const char *algorithm;    /* for baton_add_alltoall: a name; NULL: chosen */
 } baton_alltoall_args_t;
 
 #define BATON_ALLTOALL_ARGS BATON_INITIALIZER(baton_alltoall_args_t)
@@ -353,18 +353,18 @@ typedef struct baton_scan_args {
 
 #define BATON_SCAN_ARGS BATON_INITIALIZER(baton_scan_args_t)
 
-/* ceil(log2 P) rounds of the whole vector, each from 2^k ranks before. (Hillis,
-   Steele 1986.) */
+/* ceil(log2 P) rounds of the whole vector; in round k a rank receives from the
+   rank 2^k before it. (Hillis, Steele 1986.) */
 void baton_add_scan(baton_schedule_t *schedule, const baton_scan_args_t *args);
 void baton_add_exscan(baton_schedule_t *schedule,
                       const baton_scan_args_t *args);
 
 /* ---- collectives by one name ------------------------------------------- */
 
-/* Builders that choose (tuning.h says how). args->algorithm names an algorithm
-   (NULL: chosen); a chunk_bytes of 0 is chosen with it. A name that can't be
-   used is the schedule's error. baton_add_allreduce may be the inner one of a
-   partial collective. */
+/* Builders that choose the algorithm (tuning.h says how), unless
+   args->algorithm names one. A chunk_bytes of 0 is chosen, too. A name that
+   can't be used is an error of the schedule. baton_add_allreduce may be the
+   inner one of a partial collective. */
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args);
 void baton_add_reduce(baton_schedule_t *schedule,
@@ -385,12 +385,12 @@ void baton_add_alltoall(baton_schedule_t *schedule,
    once. It is the union of P binomial trees by offset: the initiator r sends to
    r+1, r+2, r+4, ... (mod P); a rank at offset o that was reached in step t
    goes on to o + 2^s for all s > t with o + 2^s < P. P - 1 messages for one
-   initiator. Where an epoch may have several, it must not end on any rank
-   before all have begun it (an all-reduce or a barrier behind `begin` sees to
-   that): a rank that is through drops what comes for the epoch, and two trees
-   that cut each other so would leave ranks out. `initiate`: a node of this
-   schedule, usually an on_start, or a call behind it that may skip. Returns
-   `begin`, a nop. */
+   initiator. If an epoch may have several initiators, it must not end on any
+   rank before all ranks have begun it; an all-reduce or a barrier after `begin`
+   ensures that. Otherwise a rank that has ended the epoch drops its activation
+   messages, and ranks further down the tree may never begin. `initiate` is a
+   node of this schedule, usually an on_start, or a call after it that may skip.
+   Returns `begin`, a nop. */
 baton_node_t baton_add_activation(baton_schedule_t *schedule,
                                   baton_node_t initiate);
 

@@ -1,6 +1,6 @@
 /* The costs on this machine of messages and copies to a device (alpha each,
-   plus beta per byte) and of reductions. The compiled-in figures are rough.
-   `mpirun ... baton-info --calibrate FILE` measures; with
+   plus beta per byte) and of reductions. The compiled-in costs are rough.
+   `mpirun ... baton-info --calibrate FILE` measures them; with
    BATON_CALIBRATION=FILE the library reads the file, once. (Device costs are
    not measured: edit the line `device ALPHA_US BETA_NS`.) Threads: any. */
 #ifndef BATON_COSTS_H
@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+/* All costs are 0 or more. */
 typedef struct baton_costs {
     size_t size;               /* set by BATON_COSTS */
     baton_link_cost_t inside;  /* inside a host */
@@ -30,20 +31,22 @@ typedef struct baton_costs {
 BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
 
 /* write: writes a calibration file, which names this machine and the version of
-   its format. read: reads one into `out`, as get does. Costs are finite and not
-   negative. BATON_ERR_SYSTEM: the file can't be opened or written.
-   BATON_ERR_INVALID: a pointer is NULL or a size impossible; or a cost or line
-   is wrong, and is named with what it must be. BATON_ERR_UNSUPPORTED: the file
-   is of another version or machine, which is named. On an error `out` is
-   unchanged; only a failed write may leave a broken file. A file may name more
-   machines, in lines `machine NAME` at its end: all use the same costs, so that
-   a cluster of several models chooses the same algorithms. */
+   its format. read: reads such a file into `out`, which is filled as by get.
+   Costs are finite and not negative. BATON_ERR_SYSTEM: the file can't be opened
+   or written. BATON_ERR_INVALID: a pointer is NULL or a size impossible; or a
+   cost or line is wrong, and the message says how it must be.
+   BATON_ERR_UNSUPPORTED: the file is of another version or machine, which the
+   message names. On an error `out` is unchanged; only a failed write may leave
+   a broken file. A file may name more machines, in lines `machine NAME` at its
+   end: all use the same costs, so that a cluster of several models chooses the
+   same algorithms. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,
                                               baton_costs_t *out);
 
-/* A calibration's machine: the model and number of its processors; static. */
+/* This machine's name in calibration files: the model and number of its
+   processors; a static string. */
 const char *baton_machine_name(void);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@
 
    The device executes every reduce and copy with a view in device memory. All
    operands of a reduce must be in one kind of memory; a copy may cross kinds.
-   Consecutive nodes of this sort are queued on the device, without returning to
+   Consecutive reduces and copies are queued on the device, without returning to
    the host. Every transport sends from device memory and receives into it. A
    rank that receives from device memory needs a device, even if the target is
    in host memory. Scratch is in device memory if a reduce or copy connects it
@@ -109,8 +109,8 @@ void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory);
 
 /* BATON_OK if all `bytes` bytes are memory of that kind for the engine's
-   device, whoever allocated it; else BATON_ERR_INVALID says what it is. Any
-   thread. BATON_ERR_UNSUPPORTED: the engine has no device. */
+   device, whoever allocated them. BATON_ERR_INVALID: the message names the
+   actual kind. Any thread. BATON_ERR_UNSUPPORTED: the engine has no device. */
 BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 const void *memory,
                                                 size_t bytes,
@@ -152,8 +152,8 @@ typedef struct baton_device_selection {
     baton_device_method_t method;
     baton_selection_t from;
     size_t k;
-    uint32_t *indices; /* room for k; with SAMPLED and REUSED for 2k, or for all
-                          elements if these are fewer */
+    uint32_t *indices; /* for k indices; with SAMPLED and REUSED for 2k, or for
+                          all elements if these are fewer */
     baton_device_selected_t *selected;
     void *scratch; /* select_bytes() bytes, aligned to 256; in use until the
                       stream has done the work */
@@ -208,7 +208,7 @@ typedef struct baton_device_port {
     void (*release)(void *device, baton_memory_t kind, void *memory);
 
     /* BATON_OK if all `bytes` bytes are memory of that kind for this device.
-       Any thread. BATON_ERR_INVALID: the message says what it is instead ("host
+       Any thread. BATON_ERR_INVALID: the message names the actual kind ("host
        memory" or "memory of device 1"). */
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
                             baton_memory_t kind);

@@ -1,4 +1,5 @@
-/* An engine's options, the log, and what baton-info prints.
+/* Options of an engine, interrupts, event loops, the log, and BATON_*
+   variables.
 
    An application thread inside start, test or wait drives the engine itself
    when it can, so that a blocking collective needs no hand-over between
@@ -7,16 +8,16 @@
    no processor time. Manual mode has no such thread: schedules progress only
    inside start, test, wait and baton_engine_step.
 
-   No call of the library is async-signal-safe but baton_engine_interrupt and
-   baton_engine_notify. The library's threads block all
-   signals but those that an instruction raises (SIGSEGV and the like), and so
-   do programs that a call node's function starts, unless it unblocks them.
+   Only baton_engine_interrupt and baton_engine_notify are async-signal-safe.
+   The library's threads block all signals except those that an instruction
+   raises (SIGSEGV and the like). Programs that a call node's function starts
+   inherit this, unless the function unblocks the signals.
 
    A process that is forked while its parent has an engine can't use the
-   library: it has none of the threads, and shares memory and sockets with the
-   parent. There every call on an engine, a group or what is made in one, also
-   to destroy it or to open another engine, does nothing and returns
-   BATON_ERR_STATE. Fork before baton_engine_open, or call exec. */
+   library: it has none of the library's threads, and shares memory and sockets
+   with the parent. In the child every call on an engine, a group, or an object
+   of a group, even to destroy it or to open another engine, does nothing and
+   returns BATON_ERR_STATE. Fork before baton_engine_open, or call exec. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 
@@ -27,31 +28,32 @@ extern "C" {
 #endif
 
 typedef enum baton_progress {
-    BATON_PROGRESS_DEFAULT, /* as the variable BATON_PROGRESS says; by default,
-                               thread */
+    BATON_PROGRESS_DEFAULT, /* set by the variable BATON_PROGRESS; its default
+                               is thread */
     BATON_PROGRESS_THREAD,
     BATON_PROGRESS_MANUAL
 } baton_progress_t;
 
 /* A field that is zero has its default. */
 typedef struct baton_engine_options {
-    size_t size; /* set by BATON_ENGINE_OPTIONS */
-    baton_progress_t progress;
+    size_t size;               /* set by BATON_ENGINE_OPTIONS */
+    baton_progress_t progress; /* 0: DEFAULT */
     /* Where the progress thread may run, within the processors that the process
        is bound to: "none" (the default) for anywhere, or "type:index" with an
        hwloc object type and an index from 0 ("core:3", "pu:0",
        "numanode:1"). */
     const char *placement;
-    /* After so many ms without progress an epoch is logged as a warning, with
-       what it waits for. The ranks ask each other, to name the rank that all
-       others wait for. Of ranks with the same finding one warns, and the others
-       log at level info. Default: BATON_STALL_MS (5000). */
+    /* After this many ms without progress of an epoch a warning is logged,
+       which names the message that the epoch waits for, and the rank that all
+       others wait for: the ranks ask each other. Of the ranks with the same
+       finding one warns, and the others log at level info. Default:
+       BATON_STALL_MS (5000). */
     uint32_t stall_ms;
 } baton_engine_options_t;
 
 #define BATON_ENGINE_OPTIONS BATON_INITIALIZER(baton_engine_options_t)
 
-/* The mode of progress in force: thread or manual. */
+/* The engine's mode of progress: thread or manual. */
 baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 
 /* ---- progress by the application -------------------------------------- */
@@ -64,12 +66,12 @@ bool baton_engine_step(baton_engine_t *engine);
 
 /* ---- waits that are interrupted ---------------------------------------- */
 
-/* Ends all waits on this engine that are under way, on any thread, with
-   BATON_ERR_INTERRUPTED. Nothing else happens: what a thread waited for goes
-   on, and the thread may wait for it again, or cancel it. This is for handlers
-   of signals, which set a flag of the program before, and for threads that stop
-   others. A thread whose wait returns this looks at its flags, and waits again
-   if it was not meant.
+/* Ends all current waits on this engine, on any thread, with
+   BATON_ERR_INTERRUPTED. Nothing else happens: epochs go on, and a thread may
+   wait for its epoch again, or cancel it. This call is for signal handlers,
+   which first set a flag of the program, and for threads that stop others. A
+   thread whose wait returns this status looks at the program's flags, and waits
+   again if none concerns it.
 
        static void stop(int signal)
        {
@@ -81,21 +83,21 @@ bool baton_engine_step(baton_engine_t *engine);
            status = baton_schedule_wait(schedule, -1);
        } while (status == BATON_ERR_INTERRUPTED && !stopped);
 
-   No interrupt is missed. A thread that is in no wait is told by the next one
-   that it begins and that would have to wait: so a signal may come just before
-   the wait. Each thread is told once of all interrupts until then, whatever
-   other threads are told. A thread that has not waited for long is told of an
-   old one; one that is new only if it has started nothing before it waits, or
-   it came after its first start.
+   No interrupt is missed. If a thread is in no wait, its next wait that would
+   have to block returns BATON_ERR_INTERRUPTED: so a signal may come just before
+   the wait. One such return covers all earlier interrupts; each thread gets its
+   own. A thread that has not waited for a long time may get an old interrupt. A
+   new thread gets an older interrupt only if it waits before it has started
+   anything.
 
-   These waits are interrupted: those for schedules (also _wait_epoch and
+   These waits are interrupted: waits for schedules (also _wait_epoch and
    _wait_with), partial and sparse all-reduces and sets of tensors;
-   baton_group_recover, all that are called shrink, and baton_engine_wait; and
+   baton_group_recover, all functions called shrink, and baton_engine_wait; and
    create, connect and agree of sparse.h and tensors.h, of which create then
-   fails. A wait whose own thread runs a call node ends when that has returned.
-   Calls that could not be continued are not interrupted: baton_now and the
-   like, destroy, close, baton_group_tune, commit with BATON_VERIFY=1, and
-   creating a group over MPI.
+   fails. A wait whose own thread runs a call node ends after that node's
+   function has returned. Calls that could not be continued are not interrupted:
+   baton_now and the like, destroy, close, baton_group_tune, commit with
+   BATON_VERIFY=1, and creating a group over MPI.
 
    Any thread, also in a call node. Async-signal-safe, until baton_engine_close
    is called. NULL is allowed. */
@@ -103,11 +105,11 @@ void baton_engine_interrupt(baton_engine_t *engine);
 
 /* ---- event loops -------------------------------------------------------
 
-   Gives the engine's descriptor, and arms it: it becomes readable when
+   Returns the engine's descriptor, and arms it: it becomes readable when
    something ends that a program can wait for on this engine: an epoch of a
-   schedule, a step of a partial or sparse all-reduce, a recovery, a shrink, or
-   what baton_engine_notify tells of. So a program can wait for many things at
-   once, and for others, in a loop of its own (epoll, poll, asyncio):
+   schedule, a step of a partial or sparse all-reduce, a recovery, a shrink; and
+   on baton_engine_notify. So a program can wait for many epochs, and for other
+   descriptors, in a loop of its own (epoll, poll, asyncio):
 
        for (;;) {
            baton_engine_arm(engine, &fd);
@@ -120,26 +122,27 @@ void baton_engine_interrupt(baton_engine_t *engine);
            }
        }
 
-   What ends after arm makes the descriptor readable, and what has ended before
-   is found by the tests: so arm before them, and nothing is missed. The
-   descriptor is readable until the next arm, which drains it; nobody else reads
-   it. It may also become readable for nothing. Each arm costs a system call or
-   two, and one more where something ends after it, however much does; engines
-   that nobody arms pay nothing.
+   An epoch that ends after arm makes the descriptor readable; the tests find
+   those that have ended before. So arm first, then test, and nothing is missed.
+   The descriptor stays readable until the next arm, which drains it; do not
+   read from it. Spurious wake-ups are possible. Each arm costs one or two
+   system calls, and one more if anything ends after it; an engine that is never
+   armed pays nothing.
 
-   One thread at a time calls this for an engine, which owns the descriptor, and
-   closes it. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: with
-   manual progress, or simulated, nothing would end meanwhile. BATON_ERR_SYSTEM:
-   no descriptor. */
+   One thread at a time calls this for an engine. The engine owns the
+   descriptor, and closes it. BATON_ERR_INVALID: a pointer is NULL.
+   BATON_ERR_UNSUPPORTED: progress is manual, or the engine simulated, so no
+   epoch would end meanwhile. BATON_ERR_SYSTEM: no descriptor could be
+   opened. */
 BATON_CHECKED baton_status_t baton_engine_arm(baton_engine_t *engine,
                                               int *fd_out);
 
 /* ---- the log ---------------------------------------------------------- */
 
-/* Log levels. A message is logged when its level is at most the one in force
+/* Log levels. A message is logged if its level is at most the one in force
    (BATON_LOG, default warn). error and warn are for events that no call
-   returns: a stalled epoch, an unknown BATON_* variable, MPI_Finalize before a
-   group is destroyed. info also has the errors that calls return. Variables
+   reports: a stalled epoch, an unknown BATON_* variable, MPI_Finalize before a
+   group is destroyed. info includes the errors that calls return. Variables
    that begin with BATON_X_ belong to extensions, those with BATON_MPI_ to
    libbaton_mpi; the library ignores both. */
 typedef enum baton_log_level {
@@ -165,7 +168,7 @@ void baton_log_set(baton_log_fn handler, void *arg);
 /* The version of the linked library, "0.1.0"; a static string. */
 const char *baton_version(void);
 
-/* ---- what baton-info prints ------------------------------------------- */
+/* ---- variables and kernels -------------------------------------------- */
 
 /* One BATON_* variable: static strings, and the value in force. */
 typedef struct baton_variable {
@@ -176,7 +179,8 @@ typedef struct baton_variable {
     const char *value;
 } baton_variable_t;
 
-/* The i-th variable of the table; false past its end, or if out is NULL. */
+/* Gets the i-th variable of the table; false past its end, or if out is
+   NULL. */
 bool baton_variable_get(size_t i, baton_variable_t *out);
 
 /* The instruction set that the reduction kernels use here: "avx512", "avx2" or

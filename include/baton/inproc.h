@@ -1,5 +1,5 @@
-/* Groups inside one process, without MPI: the ranks are threads, or take turns
-   on one thread. For trying Baton in one program, and for tests under a thread
+/* Groups inside one process, without MPI: the ranks are threads, or share one
+   thread. For trials of Baton in one program, and for tests under a thread
    sanitizer. */
 #ifndef BATON_INPROC_H
 #define BATON_INPROC_H
@@ -14,8 +14,7 @@ extern "C" {
 BATON_CHECKED baton_status_t baton_group_create_self(baton_engine_t *engine,
                                                      baton_group_t **out);
 
-/* The medium that `size` ranks share. It is destroyed after all groups on it.
- */
+/* The medium that `size` ranks share. Destroy it after all groups on it. */
 typedef struct baton_inproc baton_inproc_t;
 
 BATON_CHECKED baton_status_t baton_inproc_create(int size,

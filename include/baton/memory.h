@@ -1,17 +1,17 @@
-/* Memory that the ranks of a host share, as from MPI_Alloc_mem and
-   ncclMemAlloc: buffers for schedules that peers on the same host read in
-   place. A receive from such memory is one plain copy. A reduction, as in an
-   all-reduce, reads the peer's memory directly, without a copy.
+/* Memory that the ranks of a host share, like that of MPI_Alloc_mem and
+   ncclMemAlloc: peers on the same host read buffers there in place. A receive
+   from such memory is one plain copy. A reduction, as in an all-reduce, reads
+   the peer's memory directly, without a copy.
 
    Otherwise it is like any memory: it may be bound to any buffer of any group,
-   used as source, target or both, and sent to ranks on other hosts. If ranks
-   can't share memory, it is ordinary memory, with the same results: in a group
-   of one rank on its host, inside one process (where all memory is shared
-   anyway), with BATON_SHM=0, beyond BATON_SHM_MEMORY, or if the host has none
-   left to share. Ranks allocate independently; peers map the memory read-only
-   with the first message from it.
+   used as source, target or both, and sent to ranks on other hosts. The library
+   allocates ordinary memory instead, with the same results, in a group of one
+   rank on its host, inside one process (where all memory is shared anyway),
+   with BATON_SHM=0, beyond BATON_SHM_MEMORY, or if the host has no more memory
+   to share. Ranks allocate independently; peers map the memory read-only with
+   the first message from it.
 
-   Threads: any, in call nodes, too. A forked child shares these pages with its
+   Threads: any, also in call nodes. A forked child shares these pages with its
    parent, and must not write to them. */
 #ifndef BATON_MEMORY_H
 #define BATON_MEMORY_H
@@ -23,25 +23,25 @@ extern "C" {
 #endif
 
 /* Allocates `bytes` bytes, aligned to 64 and not initialised, which are the
-   caller's until baton_memory_free. Not collective: it waits for no other rank.
-   Blocks below 4 KiB are ordinary memory. Memory is reserved at once, so a lack
-   of it is an error here, not a signal later.
+   caller's until baton_memory_free. Not collective. Blocks below 4 KiB are
+   ordinary memory. Memory is reserved at once, so a lack of memory is an error
+   here, not a signal later.
 
    BATON_ERR_INVALID: group or out is NULL, or bytes is 0. BATON_ERR_NO_MEMORY:
-   the host, or the limit of this process's control group, has not that much
-   left. */
+   the host, or this process's control group, has not that much left. */
 BATON_CHECKED baton_status_t baton_memory_alloc(baton_group_t *group,
                                                 size_t bytes, void **out);
 
-/* Frees it. NULL is allowed. No epoch that uses the memory may run. A schedule
-   that it is bound to may exist, but is rebound or destroyed before its next
-   start. Blocks may be freed in any order, but before their group is destroyed;
-   destroy returns BATON_ERR_BUSY while any exist. Peers unmap the memory when
-   they next make progress, which returns it to the host.
+/* Frees memory of baton_memory_alloc. NULL is allowed. No epoch that uses the
+   memory may run. Rebind or destroy schedules to which it is bound before their
+   next start. Blocks may be freed in any order, but before their group is
+   destroyed; destroy returns BATON_ERR_BUSY while any exist. The memory returns
+   to the host when peers have unmapped it, which they do when they next make
+   progress.
 
-   BATON_ERR_BUSY: an epoch that uses it is running in the group's engine.
-   BATON_ERR_INVALID: group is NULL, or the memory is not what
-   baton_memory_alloc gave for this group, or was freed already. */
+   BATON_ERR_BUSY: an epoch that uses the memory is running in the group's
+   engine. BATON_ERR_INVALID: group is NULL, or the memory is not of
+   baton_memory_alloc for this group, or was freed already. */
 BATON_CHECKED baton_status_t baton_memory_free(baton_group_t *group,
                                                void *memory);
 

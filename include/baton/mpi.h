@@ -4,8 +4,7 @@
 
 #include <baton/baton.h>
 
-/* Without the bindings for C++ of older MPIs, which need a library of theirs.
- */
+/* Omits the C++ bindings of older MPIs, which need a library of their own. */
 #ifndef OMPI_SKIP_MPICXX
 #define OMPI_SKIP_MPICXX 1
 #endif
@@ -18,93 +17,94 @@
 extern "C" {
 #endif
 
-/* Collective over `comm` (an intracommunicator): blocks until all ranks have
-   called it, and warns if some have not after BATON_STALL_MS. From then on a
-   rank that ends, which those on its host tell all others, or has not answered
-   for BATON_PEER_TIMEOUT_MS, is an error on all: BATON_ERR_TRANSPORT. Then
-   ranks may have left an exchange on `comm` at different places: make no other
-   group of it, and call none of MPI's collectives on it. User traffic can't
-   collide: what MPI carries goes through a duplicate of `comm`, which is made
-   where there is anything (see Threads). The library calls MPI by its PMPI_
-   names, so tools that interpose MPI's symbols see none of its calls. Destroy
-   the group before MPI_Finalize. If you do not, that is logged, and peers on
-   other hosts are lost.
+/* Creates a group over `comm` (an intracommunicator). Collective: blocks until
+   all ranks have called it, and warns if some have not after BATON_STALL_MS. If
+   a rank ends meanwhile (the ranks on its host tell all others), or has not
+   answered for BATON_PEER_TIMEOUT_MS after the warning, all ranks get
+   BATON_ERR_TRANSPORT. Then ranks may have left an exchange on `comm` at
+   different places: create no other group of `comm`, and call none of MPI's
+   collectives on it. Baton's messages can't collide with those of the program:
+   if any go over MPI (see Threads), the library duplicates `comm` for them. The
+   library calls MPI by its PMPI_ names, so tools that interpose MPI's symbols
+   see none of its calls. Destroy the group before MPI_Finalize; otherwise a
+   message is logged, and peers on other hosts are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
-   other's memory: then only creating and destroying a group calls MPI. In
-   manual mode MPI_THREAD_FUNNELED is enough if the thread that initialised MPI
-   makes all of Baton's calls. A process that forks must not use Baton in the
-   child, as with MPI (engine.h).
+   other's memory: then only create and destroy of a group call MPI. In manual
+   mode MPI_THREAD_FUNNELED is enough if the thread that initialised MPI makes
+   all of Baton's calls. A process that forks must not use Baton in the child,
+   as with MPI (engine.h).
 
    Ranks of one host use shared memory instead of MPI, and wake each other by
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
    each rank, 1 KiB more for each rank of its host, and 68 KiB for each of its
    BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if all would
-   take more than 64 MiB or an eighth of what is free. Longer messages are read
-   out of the sender's memory, or written into the receiver's, if the host
-   permits it (process_vm_readv, process_vm_writev); if it does not any more,
-   the ranks copy them through shared memory. Scratch of schedules, and what
-   baton_memory_alloc returns (memory.h), is in memory that the ranks share
-   without using /dev/shm (memfd_create), and is read without the kernel's help.
-   When all ranks of a group on one host have destroyed it, what they shared but
-   that memory, and the thread that answers, are kept until the next group is
-   created, which takes them over if it is of the same ranks, or MPI_Finalize.
-   So dlclose does not unload libbaton.so; a plugin that contains libbaton.a is
-   linked with -z nodelete.
+   take more than 64 MiB or an eighth of the free space. Longer messages are
+   read out of the sender's memory, or written into the receiver's, if the host
+   permits that (process_vm_readv, process_vm_writev); otherwise the ranks copy
+   them through shared memory. Scratch of schedules and memory of
+   baton_memory_alloc (memory.h) is shared without /dev/shm (memfd_create), and
+   peers read it without a system call. When all ranks on a host have destroyed
+   the group, the library keeps the shared memory in /dev/shm and the thread
+   that answers peers until MPI_Finalize, or until the next group is created; a
+   group of the same ranks takes them over. So dlclose does not unload
+   libbaton.so; link a plugin that contains libbaton.a with -z nodelete.
    Features that the host lacks are detected, logged and not used.
 
-   Ranks of different hosts use MPI. Each two that have messages keep a TCP
-   connection, by which one wakes the other. If none can be made, ranks poll,
-   and may notice a message up to BATON_SLEEP_US (10000) late. SIGPIPE is
-   ignored from then on if its action was the default: otherwise Open MPI would
-   let it end the process once a rank is gone.
+   Ranks of different hosts use MPI. Two ranks that exchange messages keep a TCP
+   connection, through which one wakes the other. If no connection can be made,
+   ranks poll, and may notice a message up to BATON_SLEEP_US (10000) late. The
+   library ignores SIGPIPE if its action was the default: otherwise the signal
+   would end the process when Open MPI writes to a lost rank.
 
-   A rank whose process has ended is lost at once to the ranks of its host, and
-   to those on others that have messages with it, unless their connection was
-   reset; they tell all others. A rank that others wait for is also lost if it
-   has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never), as it is
-   stopped (perhaps by a debugger), or its host can't be reached. A thread of
-   each group of several ranks answers, on a TCP port, also in manual mode; it
-   calls neither MPI nor the application. So a rank that computes, or is in a
-   long call node, is not lost. One that was stopped for too long finds that the
-   others have lost it.
+   When a process ends, the ranks on its host notice that at once, and so do
+   ranks on other hosts that exchange messages with it, unless the connection
+   was reset; they tell all others. A rank that others wait for is also lost if
+   it has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never), because
+   it is stopped (perhaps by a debugger), or its host can't be reached. A thread
+   of each group of several ranks answers, on a TCP port, also in manual mode;
+   the thread calls neither MPI nor the application. So a rank that computes, or
+   is in a long call node, is not lost. A rank that was stopped for too long
+   finds that the others have lost it.
 
-   Where no connection can be made, which a firewall may refuse, drop or reset
-   at any time, a rank is asked over MPI, too, and answers there when its engine
-   makes progress: within half a second with a progress thread. One whose host
-   refuses connections, and which does not answer over MPI for 2 s, is lost: its
-   process has ended, as far as can be told if its connection was reset, too.
+   A firewall may refuse, drop or reset connections at any time. If no
+   connection can be made, a rank is asked over MPI, too, and answers when its
+   engine makes progress: within half a second with a progress thread. A rank is
+   lost if its host refuses connections and it does not answer over MPI for 2 s:
+   its process has probably ended, even if its connection was reset before.
    Ranks of other hosts are never lost if none of them could be reached when the
-   group was made.
+   group was created.
 
-   A rank out of reach may live, and go on with others behind a cut cable. So of
-   two sides baton_group_shrink and on_loss let one go on: the one with more
-   ranks, or, of two halves, with the lowest. On the other they fail for good,
-   and say "partition", once a second has passed in
-   which no end became known. Ranks count for neither that are known to have
-   ended, or that a rank of their host has lost, as they are stopped: their host
-   has told so, or the end of their connection. (In groups of more than 992
-   ranks all lost ones are taken to live.) A host that loses its power is out of
-   reach, so those that are too few without it stop. With BATON_MINORITY=1 each
-   side goes on, and from then on there are two groups, with different results.
+   A rank out of reach may live, and go on with others on its side of a broken
+   network. So baton_group_shrink and on_loss let only one of two sides go on:
+   the side with more ranks, or, of two halves, the one with the lowest rank. On
+   the other side they fail for good, with "partition" in the message, after a
+   second in which no rank became known to have ended. Ranks count for neither
+   side if they are known to have ended, by their connection or from their host,
+   or if another rank of their host has lost them, for example because they are
+   stopped. (In groups of more than 992 ranks all lost ranks are assumed to
+   live.) A host without power is out of reach, so the other ranks stop if they
+   are too few without it. With BATON_MINORITY=1 both sides go on, as two groups
+   with different results.
 
-   After a loss baton_group_shrink gives the survivors a group. Start Open MPI 4
-   with mpirun --enable-recovery, and Open MPI 5 with mpirun --with-ft ulfm:
-   otherwise it ends the job when a rank dies, or (5, with --enable-recovery)
-   the ranks that have a connection to it from another host. Errors of PMIX and
-   PRTE that it then prints mean nothing. Open MPI 4.1.4 itself may end a rank
-   that is sending to one on another host when that dies
-   ("pml_ob1_sendreq.c:190 FATAL"), which is lost to the others, too; seldom a
-   rank that connects to the dead one loops in MPI for good. It is lost, too,
-   once its engine has been in that call for BATON_PEER_TIMEOUT_MS. Call none of
-   MPI's own collectives any more. MPI_Finalize returns if all ranks are on one
-   host, and hangs if a dead rank was on another; so survivors end by _exit.
-   Mpirun itself hangs in that case, too, until it is killed.
+   After a loss baton_group_shrink creates a group of the survivors. For this
+   start Open MPI 4 with mpirun --enable-recovery, and Open MPI 5 with mpirun
+   --with-ft ulfm. Otherwise mpirun ends the job when a rank dies; and Open MPI
+   5 with --enable-recovery ends the ranks that have a connection to the dead
+   one from another host. Ignore the errors of PMIX and PRTE that are then
+   printed. Open MPI 4.1.4 itself may end a rank that is sending to a rank on
+   another host when that one dies ("pml_ob1_sendreq.c:190 FATAL"); the sender
+   is then lost, too. Seldom a rank that connects to the dead one loops in MPI
+   for ever; it is lost once its engine has been in that call for
+   BATON_PEER_TIMEOUT_MS. After a loss call none of MPI's own collectives.
+   MPI_Finalize returns if all ranks are on one host, and hangs if a dead rank
+   was on another; so survivors end by _exit. In that case mpirun hangs, too,
+   until it is killed.
 
-   BATON_ERR_STATE: MPI not initialised, or finalised, or its thread level too
-   low; or the program runs with Open MPI and Baton was built with another MPI,
-   or the other way round. BATON_ERR_MISMATCH: ranks run several versions of
+   BATON_ERR_STATE: MPI is not initialised, or finalised, or its thread level is
+   too low; or the program uses Open MPI and Baton was built with another MPI,
+   or the reverse. BATON_ERR_MISMATCH: the ranks run different versions of
    Baton. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,
                                                     MPI_Comm comm,

@@ -1,11 +1,11 @@
-/* Proof by contributor sets: checks which ranks' data is in each element of a
-   result, not only whether its value is right.
+/* Proof by contributor sets: checks which ranks contributed to each element of
+   a result, not only the element's value.
 
    An element is a BATON_U32 that stands for a set of contributions. The
-   reduction of baton_proof_op unites two sets. It records whether a rank was in
-   both, or the sets were of different elements. Run any reducing schedule with
-   this type and reduction, then check its result: this is symbolic execution,
-   without another engine.
+   reduction of baton_proof_op unites two sets, and records an error if a rank
+   was in both, or the sets were of different elements. Run any reducing
+   schedule with this type and reduction, then check its result: this is
+   symbolic execution on the ordinary engine.
 
    Threads: one at a time. All ranks that share a proof are in one process,
    stepped by one thread (the simulator, a manual engine). */
@@ -20,8 +20,8 @@ extern "C" {
 
 typedef struct baton_proof baton_proof_t;
 
-/* Creates a proof over so many ranks, and destroys one (NULL is allowed).
-   BATON_ERR_INVALID (below 1), _NO_MEMORY. */
+/* Creates a proof for `ranks` ranks, and destroys one (NULL is allowed).
+   BATON_ERR_INVALID: ranks is below 1. BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_proof_create(int ranks, baton_proof_t **out);
 BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 
@@ -30,7 +30,8 @@ BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 const baton_op_t *baton_proof_op(baton_proof_t *proof);
 
 /* Writes `count` elements: elements[i] = the set of `rank` alone, for element
-   first + i. BATON_ERR_NO_MEMORY, _INVALID (no such rank): nothing written. */
+   first + i. On BATON_ERR_NO_MEMORY and BATON_ERR_INVALID (no such rank)
+   nothing is written. */
 BATON_CHECKED baton_status_t baton_proof_fill(baton_proof_t *proof, int rank,
                                               size_t first, size_t count,
                                               uint32_t *elements);

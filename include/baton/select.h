@@ -1,5 +1,6 @@
-/* Selection of the largest elements of a vector, and sparse lists of entries:
-   what the sparse collectives (sparse.h) use, for builders of your own.
+/* Selection of the largest elements of a vector, and sparse lists of entries,
+   for builders of your own. The sparse collectives (sparse.h) consist of these
+   calls.
 
    Elements are f32, f64, f16 or bf16. All selections are exact and have the
    same result on every machine. They go by magnitude; ties go to the lower
@@ -7,8 +8,8 @@
    have 32 bits and are returned in ascending order.
 
    Threads: any; the functions depend on their arguments alone. They allocate
-   nothing: callers provide scratch memory. No pointer may be NULL, unless it is
-   to no elements. With a NULL pointer or another element type, a function does
+   nothing: callers provide scratch memory. No pointer may be NULL, except to
+   zero elements. With a NULL pointer or another element type, a function does
    nothing and returns 0, and baton_error_message names the argument. */
 #ifndef BATON_SELECT_H
 #define BATON_SELECT_H
@@ -19,7 +20,7 @@
 extern "C" {
 #endif
 
-/* Whether elements of this type can be selected from. */
+/* True if selection supports elements of this type. */
 bool baton_select_supports(baton_dtype_t dtype);
 
 /* ---- dense to indices -------------------------------------------------- */
@@ -45,35 +46,34 @@ typedef struct baton_selection {
    exact. */
 typedef uint64_t baton_magnitude_t;
 
-/* The key of |value|, rounded once, to nearest even in the type; and the
-   magnitude of a key. */
+/* magnitude_of: the key of |value|, which is rounded once, to nearest even, to
+   the type. magnitude_value: the magnitude of a key. */
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value);
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key);
 
 /* Bytes of scratch memory for a selection of up to k of up to `count` elements;
-   grows with both arguments. There are 12 bytes for each of k + O(sqrt(k count
-   / s)
-   + count / s) candidates, where s, the size of a sample, is at most 16384. */
+   grows with both arguments: 12 bytes for each of k + O(sqrt(k count / s) +
+   count / s) candidates, where s, the size of a sample, is at most 16384. */
 size_t baton_select_scratch_bytes(size_t count, size_t k);
 
 /* Writes the indices of the k largest elements, or of all that are not zero if
    these are fewer, and returns their number. `indices` has room for k.
    `scratch` is aligned to 8 bytes. *threshold_out (if not NULL): the key of the
-   smallest selected, 0 if none was. Takes one pass over the elements if a
-   sample's threshold holds, as it nearly always does. */
+   smallest selected element, 0 if there is none. Reads the elements once if the
+   threshold of a sample was right, as it nearly always is. */
 size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out);
 
 /* Writes the indices of the nonzero elements whose magnitude is at least
-   `threshold`, but only the `capacity` lowest. Returns how many such elements
-   there are, which may exceed `capacity`. None reaches a threshold above the
-   key of NaNs. */
+   `threshold`, but only the `capacity` lowest. Returns the number of such
+   elements, which may exceed `capacity`. No element reaches a threshold above
+   the key of NaNs. */
 size_t baton_select_at_least(const baton_selection_t *from,
                              baton_magnitude_t threshold, uint32_t *indices,
                              size_t capacity);
 
-/* A vector that is computed and selected from in one pass over memory:
+/* Computes a vector and selects from it in one pass over memory:
 
        g = right, or factor * right with `scale`
        new_velocity = momentum * velocity + g    where there is a velocity; and
@@ -81,16 +81,15 @@ size_t baton_select_at_least(const baton_selection_t *from,
        new_velocity = momentum * (velocity + g), g = new_velocity + g
        sum = left + g                            zeros for a left that is NULL
 
-   With `short_velocity`, f32 only, both velocities are bf16. What the new one
-   loses by rounding would have added m + m^2 + ... = m / (1 - m) times as much
-   in later steps, for a momentum m. That is added to g at once, in f32.
+   With `short_velocity`, f32 only, both velocities are bf16. The new velocity's
+   rounding error r would have added r (m + m^2 + ...) = r m / (1 - m) to later
+   steps, for a momentum m. That is added to g at once, in f32.
 
-   Sums are those of BATON_SUM, products those of baton_elements_scale. If
-   `right` is NULL, `sum` is already computed. `sum` may be `left` or `right`,
-   and new_velocity may be velocity; otherwise nothing overlaps. Other fields
-   are as in baton_selection_t. With `stream` the results bypass the caches, as
-   they should for part of a long vector; for vectors of 8 MiB and more they
-   always do. */
+   Sums round like BATON_SUM, products like baton_elements_scale. If `right` is
+   NULL, `sum` is already computed. `sum` may be `left` or `right`, and
+   new_velocity may be velocity; otherwise nothing overlaps. Other fields are as
+   in baton_selection_t. With `stream` the results bypass the caches: set it for
+   parts of a long vector. Results of 8 MiB and more always bypass them. */
 typedef struct baton_accumulation {
     baton_dtype_t dtype;
     baton_side_t side;
@@ -102,9 +101,9 @@ typedef struct baton_accumulation {
     double factor, momentum;
     const void *velocity;
     void *new_velocity;
-    /* NULL, or a threshold that a selection of the k largest tries first; 0:
-       unknown. Updated for the next, similar vector, which then takes no
-       sample. Results do not depend on it. */
+    /* NULL, or a threshold that a selection of the k largest tries first (0:
+       none yet) and then updates for the next, similar vector, so that no
+       sample is needed. Results do not depend on it. */
     baton_magnitude_t *guess;
 } baton_accumulation_t;
 
@@ -117,18 +116,19 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
                                  baton_magnitude_t threshold, uint32_t *indices,
                                  size_t capacity);
 
-/* The elements of a vector from some magnitude up, as entries (see below),
-   probably more than k. From them, and from lists that are added to the vector
-   later, the k largest are found without reading it again. */
+/* The largest elements of a vector as entries (see below), probably more than
+   k. After lists have been added to the vector, its k largest elements are
+   found among these entries and the lists, without reading the vector again. */
 typedef struct baton_candidates {
-    void *entries; /* room for `capacity`; the caller's */
+    void *entries; /* the caller's memory for `capacity` entries */
     size_t capacity, count;
-    baton_magnitude_t low;  /* all from this key up are present; 0: they are
-                               more than `capacity` */
-    baton_magnitude_t high; /* the k-th is probably below; 0: unknown */
+    baton_magnitude_t low;  /* all elements from this key up are present; 0:
+                               there are more than `capacity` */
+    baton_magnitude_t high; /* the k-th largest is probably below this key; 0:
+                               unknown */
 } baton_candidates_t;
 
-/* A number of candidates that is hardly ever exceeded. */
+/* A capacity that candidates hardly ever exceed. */
 size_t baton_candidates_room(size_t count, size_t k);
 
 /* Computes the whole sum, and finds the candidates for its k largest elements,
@@ -136,21 +136,22 @@ size_t baton_candidates_room(size_t count, size_t k);
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch);
 
-/* How many elements baton_select_at_least would select. */
+/* The number of elements that baton_select_at_least would select. */
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold);
 
-/* RedSync's trimmed top-k: it first trims elements below a threshold between
-   mean and maximum, lowered until at least k are left. Same result as
+/* RedSync's trimmed top-k: first drops elements below a threshold between mean
+   and maximum, which is lowered until at least k are left. Same result as
    baton_select_topk. (Fang et al. 2019, "Accelerating Distributed Deep Learning
    Training with Gradient Compression", algorithm 2.) */
 size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch);
 
-/* RedSync's binary search for a threshold, for k of at least 1. Returns one
-   that selects k to 2k elements if the search finds it, else that of the exact
-   k-th; 0 if fewer than k elements are not zero. The threshold may be used
-   again on later vectors (sampled threshold search). (Their algorithm 3.) */
+/* RedSync's binary search for a threshold, for k of at least 1. Returns a
+   threshold that selects k to 2k elements if the search finds one, else the key
+   of the k-th largest element; 0 if fewer than k elements are not zero. The
+   threshold may be used again on later vectors (sampled threshold search).
+   (Their algorithm 3.) */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch);
 
@@ -158,7 +159,7 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
 
 /* Sparse messages are lists of entries: {index, value} pairs without padding, 4
    bytes and the element's size, at any alignment. Lists ascend by index,
-   without duplicates. This returns the bytes of an entry. */
+   without duplicates. This function returns the bytes of an entry. */
 size_t baton_entry_bytes(baton_dtype_t dtype);
 
 uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i);
@@ -175,9 +176,9 @@ void baton_entries_take(baton_dtype_t dtype, void *entries,
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense);
 
-/* dense[index] += factor * value; a factor of 1 adds no rounding. The entries
-   then hold the old elements of dense, so that baton_entries_put undoes the
-   addition. */
+/* dense[index] += factor * value; a factor of 1 adds no rounding. Afterwards
+   the entries have the old elements of dense, so that baton_entries_put undoes
+   the addition. */
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense);
 
@@ -193,27 +194,28 @@ typedef struct baton_entries {
 
 /* Writes the sum of `lists`, with the union of their indices, to `out`, and
    returns its length. Values of one index are added in the order of the lists.
-   `out` overlaps no list, and has room for the union; `lists` is used up. */
+   `out` overlaps no list, and has room for the union; `lists` is
+   overwritten. */
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out);
 
-/* The same, but if the first list has no entry for an index, the sum of the
-   others begins with the element of `dense`. */
+/* The same, but if the first list has no entry for an index, the element of
+   `dense` takes its place in the sum. */
 size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               baton_entries_t *lists, size_t list_count,
                               void *out);
 
-/* Copies the entries whose index is among `indices`, which ascend, too; with
-   `clear` the copies' values are 0. Returns how many. `out` has room for one
-   more. */
+/* Copies the entries whose index is among `indices`, which are ascending; with
+   `clear` the copies' values are 0. Returns their number. `out` has room for
+   one more entry than that. */
 size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
                             size_t count, const uint32_t *indices,
                             size_t index_count, bool clear, void *out);
 
 /* Copies the k largest entries of a list, which has all elements from
-   candidates->low up, to `out`. Returns how many; SIZE_MAX: fewer than k reach
-   `low`, and elements below it are unknown. `scratch` has
-   baton_entries_largest_scratch_bytes(count, k), aligned to 8 bytes. */
+   candidates->low up, to `out`. Returns their number; SIZE_MAX: fewer than k
+   reach `low`, and elements below it are unknown. `scratch` has
+   baton_entries_largest_scratch_bytes(count, k) bytes, aligned to 8. */
 size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
                              size_t count, size_t k,
                              const baton_candidates_t *candidates, void *out,
@@ -223,7 +225,7 @@ size_t baton_entries_largest_scratch_bytes(size_t count, size_t k);
 /* Splits a list by magnitude: keeps its k largest entries (in place), and
    writes the others to `dropped` (if not NULL, room for count). Returns the
    number kept; *dropped_out: the number dropped. `scratch` has
-   baton_entries_scratch_bytes(count, k). */
+   baton_entries_scratch_bytes(count, k) bytes. */
 size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
                           size_t k, void *dropped, size_t *dropped_out,
                           void *scratch);

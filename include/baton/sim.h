@@ -90,18 +90,18 @@ typedef struct baton_sim_link {
 typedef baton_sim_link_t (*baton_sim_topology_fn)(void *arg, int from, int to);
 
 /* Zero is an ordinary value here: a cost of 0, no skew, no lag. Costs are from
-   0 to 1e15. */
+   0 to 1e15. `ranks` has no default. */
 typedef struct baton_sim_options {
     size_t size; /* set by BATON_SIM_OPTIONS */
     int ranks;   /* 1 to 2^24 */
     /* Scratch has no memory, bound memory is not touched, and reductions only
        take time. Call nodes and activations run as usual. */
     bool cost_only;
-    uint64_t seed;
-    baton_sim_link_t link;
-    double gamma_ns;    /* per reduced byte */
-    double overhead_us; /* per message, at each end */
-    bool multi_ported;  /* ports carry any number of messages at once */
+    uint64_t seed;         /* of all distributions */
+    baton_sim_link_t link; /* between two ranks */
+    double gamma_ns;       /* per reduced byte */
+    double overhead_us;    /* per message, at each end */
+    bool multi_ported;     /* ports carry any number of messages at once */
     /* Shorter sends complete when posted, as short ones do in MPI; only their
        transfer waits for the port. Others complete with their transfer. At most
        sync_bytes, unless that is 0. */
@@ -114,11 +114,11 @@ typedef struct baton_sim_options {
     int host_ranks;
     baton_sim_link_t host_link;
     baton_sim_topology_fn topology; /* replaces both links, unless NULL */
-    void *topology_arg;
-    baton_distribution_t speed; /* of a rank; 1 is normal, samples below 1e-9
-                                   count as 1e-9; {0}: all are 1 */
-    baton_distribution_t skew;  /* us by which a rank starts an epoch of
-                                   baton_sim_epoch late */
+    void *topology_arg;             /* for `topology` */
+    baton_distribution_t speed; /* of a rank's processor; 1 is normal, samples
+                                   below 1e-9 count as 1e-9; {0}: all are 1 */
+    baton_distribution_t skew;  /* us that a rank is late at each start of
+                                   baton_sim_epoch */
     baton_distribution_t lag;   /* us that a message takes beyond its transfer;
                                    messages may overtake each other */
     /* True: ranks learn from messages that a peer has committed a schedule, as
@@ -130,7 +130,7 @@ typedef struct baton_sim_options {
        the totals and the virtual time. If it returns false, run and epoch
        return BATON_ERR_CANCELLED, and another run goes on from there. */
     bool (*on_progress)(void *arg);
-    void *on_progress_arg;
+    void *on_progress_arg; /* for on_progress */
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)

@@ -1,5 +1,5 @@
-/* A model's gradients as a set of tensors: which of them are sent whole and
-   which by their largest entries, and when. The trainer's side of RedSync (Fang
+/* Sets of tensors: the gradients of a model, of which Baton sends some whole
+   and of others only the largest entries. The trainer's side of RedSync (Fang
    et al. 2019, "Accelerating Distributed Deep Learning Training with Gradient
    Compression", section 2) on top of sparse.h.
 
@@ -8,10 +8,10 @@
        ready(2) ------------------> a sparse all-reduce  --> wait(2)
        ready(3) ------------------> a dense all-reduce   --> wait(3)
 
-   Tensors are registered with a size and a role. Every step, a rank says of
-   each of them, in any order, that its gradient is ready, as backpropagation
-   yields it; its all-reduce starts then and overlaps what is computed next.
-   Later it waits for each result, in any order:
+   Tensors are registered with a size and a role. In every step a rank declares
+   each tensor's gradient ready, in any order, as backpropagation computes it;
+   the tensor's all-reduce starts then and overlaps the further computation.
+   Later the rank waits for each result, in any order:
 
        for (i = count; i-- > 0;) {
            backpropagate(i, gradients[i]);
@@ -23,35 +23,35 @@
        }
 
    Biases, norms and tensors of at most small_bytes are PACKED: one dense
-   all-reduce of all of them together, which starts with the last one's
-   gradient. Others are SPARSE where the cost model expects that to be faster,
-   and DENSE elsewhere. It compares, for M elements of b bytes, k of them sent:
+   all-reduce sums all of them, and starts when the last gradient is ready.
+   Other tensors are SPARSE if the cost model expects that to be faster, else
+   DENSE. The model compares, for M elements of b bytes, k of them sent:
 
        sparse = M select + lg P alpha + (P - 1) k w beta + P k entry        (1)
        dense  = 2 lg P alpha + (P - 1) / P M b (2 beta + gamma)             (2)
 
-   (Equations 1 and 2 of its section 2.3.) lg is rounded up; w is the bytes of
-   an index and a value, or of an index alone where values are quantised. alpha,
-   beta and gamma are those in force (tuning.h); select, an element that is
-   selected from, costs b gamma, and entry, an entry that is added, 16 b gamma.
-   For
-   SPARDL equation 1 is M select + 2 lg P alpha + 2 (P - 1) / P k (w beta +
-   entry).
+   (Equations 1 and 2 of RedSync's section 2.3.) lg is log2, rounded up. w is
+   the bytes of an index and a value, or of an index alone if values are
+   quantised. alpha, beta and gamma are the costs in force (tuning.h). select,
+   the cost of an element to select from, is b gamma; entry, the cost of adding
+   an entry, is 16 b gamma. For SPARDL equation 1 is M select + 2 lg P alpha + 2
+   (P - 1) / P k (w beta + entry).
 
    With options.partial a step does not wait for slow ranks (sparse.h). All
-   tensors are one vector then, with one all-reduce, so that a rank's step is in
-   an epoch with all of them, or with none: it starts with the last gradient,
-   and sends the largest entries of the whole, whatever roles and sizes are. A
-   result has those of its tensor. Behind a recovery, wait for all tensors again
-   and again returns what was missed, until it is BATON_ERR_STATE; gradients of
-   a step that had not started are made ready again. With options.on_loss the
-   set goes on by itself when ranks are lost: nothing is missed, and
-   baton_tensors_shrink is BATON_ERR_UNSUPPORTED.
+   tensors are then one vector with one all-reduce, so that an epoch takes
+   either all tensors of a rank's step, or none. The all-reduce starts when the
+   last gradient is ready, and sends the largest entries of the whole vector,
+   whatever roles and sizes are. A tensor's result has the entries of that
+   tensor. After a recovery wait for all tensors, repeatedly, to get the results
+   that this rank has missed, until wait returns BATON_ERR_STATE; then declare
+   the gradients of a step that had not started ready again. With
+   options.on_loss the set goes on by itself when ranks are lost: no result is
+   missed, and baton_tensors_shrink returns BATON_ERR_UNSUPPORTED.
 
-   Errors of an all-reduce are as in sparse.h. After a recovery all ranks go on
-   with the step that failed, or with the next one.
+   Errors of an all-reduce are as in sparse.h. After a recovery all ranks repeat
+   the failed step, or all go on with the next one.
 
-   Gradients and results are in host memory, also where the engine has a device
+   Gradients and results are in host memory, even if the engine has a device
    (device.h).
 
    Threads: one at a time uses a set. */
@@ -66,7 +66,7 @@ extern "C" {
 
 typedef struct baton_tensors baton_tensors_t;
 
-/* What a tensor is in its model. */
+/* A tensor's role in the model. */
 typedef enum baton_role {
     BATON_ROLE_DENSE,
     BATON_ROLE_CONVOLUTION,
@@ -77,73 +77,75 @@ typedef enum baton_role {
 } baton_role_t;
 
 typedef struct baton_tensor {
-    const char *name; /* for messages; NULL: its index */
+    const char *name; /* for messages; NULL: the tensor's index */
     baton_role_t role;
     size_t count; /* elements, 1 to UINT32_MAX */
 } baton_tensor_t;
 
-/* How its gradient is sent. */
+/* How a tensor's gradient is sent. */
 typedef enum baton_tensor_form {
-    BATON_TENSOR_PACKED, /* whole, with other small ones */
+    BATON_TENSOR_PACKED, /* whole, together with other tensors */
     BATON_TENSOR_DENSE,  /* whole */
     BATON_TENSOR_SPARSE  /* by its largest entries */
 } baton_tensor_form_t;
 
-/* Zero means default. */
+/* Zero means the default, which is none or false if no other is given. */
 typedef struct baton_tensors_options {
     size_t size;         /* set by BATON_TENSORS_OPTIONS */
     const char *name;    /* for messages; NULL: "tensors" */
-    baton_dtype_t dtype; /* as in baton_sparse_options_t */
-    double density;      /* D, above 0 and at most 1; 0: 0.001 */
-    /* REDSYNC, SPARDL, or AUTO: the one of a lower cost; REDSYNC with quantise
-       and with paper_selections, which only it has. */
+    baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
+    double density;      /* k / n, above 0 and at most 1; 0: 0.001 */
+    /* REDSYNC, SPARDL, or AUTO: the cheaper of the two. AUTO is REDSYNC with
+       quantise and with paper_selections, which only REDSYNC has. */
     baton_sparse_algorithm_t algorithm;
     bool average; /* results are divided by P */
-    /* Momentum correction: the sums are those of velocities. Where an entry was
-       sent its velocity becomes 0 (masking). As in baton_sparse_options_t, for
-       all tensors; where they are sent whole, nothing is masked. */
+    /* Momentum correction, 0 to below 1: velocities are summed instead of
+       gradients, as in baton_sparse_options_t. A velocity becomes 0 at entries
+       that were sent (masking), except in tensors that are sent whole. */
     double momentum;
-    bool nesterov;
-    /* c: where the norm of all gradients of this rank together is above c /
-       sqrt(P), they are scaled to that (local clipping). No all-reduce starts
-       before all gradients are ready then. */
+    bool nesterov; /* with momentum: Nesterov's */
+    /* c: if the norm of all gradients of this rank together is above c /
+       sqrt(P), they are scaled to that norm (local clipping). With clip no
+       all-reduce starts before all gradients are ready. */
     double clip;
-    /* The first so many steps of each tensor: dense, or, where densities are
-       given, each of them for warmup / density_count steps in turn. */
+    /* Number of first steps of each tensor that are dense; or, with
+       `densities`, that have the given densities in turn, each for warmup /
+       density_count steps. */
     uint64_t warmup;
     const double *densities; /* each above 0 and at most 1; copied */
-    size_t density_count;
-    /* Alternating signs quantisation, except for the OUTPUT (ASQ; see
-       baton_sparse_options_t). */
+    size_t density_count;    /* of `densities` */
+    /* Alternating signs quantisation (ASQ), except for OUTPUT tensors: see
+       baton_sparse_options_t. */
     bool quantise;
-    /* The selections of the paper's policy: trimmed for CONVOLUTION; for others
-       the search for a threshold, sampled where values are not quantised. They
-       are slower on processors than the exact selection, which is used else. */
+    /* The selections of the paper's policy: trimmed for CONVOLUTION; for other
+       roles the search for a threshold, sampled if values are not quantised.
+       On processors these are slower than the exact selection, the default. */
     bool paper_selections;
-    size_t small_bytes; /* 0: 131072 */
-    bool always_sparse; /* above small_bytes: whatever the cost model says */
-    /* As in baton_sparse_options_t. With SPARDL, which AUTO is then; without
-       densities. */
+    size_t small_bytes; /* longest tensor to be PACKED; 0: 131072 */
+    bool always_sparse; /* tensors above small_bytes are SPARSE at any cost */
+    /* True: a step does not wait for late ranks. With SPARDL, which AUTO
+       chooses then; without densities. From here on as in
+       baton_sparse_options_t. */
     bool partial;
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks;
-    uint32_t history;
-    uint32_t sync_every;
-    uint32_t max_staleness;
-    uint64_t seed;
-    baton_on_loss_t on_loss;
+    baton_partial_mode_t mode; /* 0: SOLO */
+    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
+    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
+    uint64_t seed;             /* of elections, any number */
+    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
 } baton_tensors_options_t;
 
 #define BATON_TENSORS_OPTIONS BATON_INITIALIZER(baton_tensors_options_t)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Collective, as baton_sparse_create: all ranks create the same tensors with
-   the same options, which are compared, names too; where they differ, or some
-   are wrong, create fails on all ranks. Each SPARSE and DENSE tensor has a
-   sparse all-reduce of its own, and PACKED ones have one together, with a copy
-   of their gradients. The tensors and names are copied. A rank that lacks
-   memory may leave the others to their timeout. BATON_ERR_INVALID names the
+/* Collective, like baton_sparse_create: all ranks create the same tensors with
+   the same options. Create compares tensors, their names and options; if they
+   differ, or some are wrong, it fails on all ranks. Each SPARSE and DENSE
+   tensor has a sparse all-reduce of its own; all PACKED ones share one, with a
+   copy of their gradients. The tensors and names are copied. If a rank lacks
+   memory, the others may wait until their timeout. BATON_ERR_INVALID names the
    option or the tensor, its value and the allowed range; BATON_ERR_MISMATCH,
    BATON_ERR_TIMEOUT, BATON_ERR_NO_MEMORY, errors of baton_costs_get. */
 BATON_CHECKED baton_status_t
@@ -151,10 +153,11 @@ baton_tensors_create(baton_group_t *group, const baton_tensor_t *tensors,
                      size_t count, const baton_tensors_options_t *options,
                      int timeout_ms, baton_tensors_t **out);
 
-/* The same in three parts, for one thread that plays several ranks: prepare
-   begins the comparison, agree waits for it and makes the all-reduces, connect
-   waits until they are made on all ranks. Between them only these and destroy
-   are allowed. When one fails, the set is destroyed by the caller. */
+/* The same in three parts, for one thread that runs several ranks: prepare
+   begins the comparison, agree waits until it has ended and creates the
+   all-reduces, connect waits until all ranks have created them. Between these
+   calls only destroy is allowed. If one of them fails, the caller destroys the
+   set. */
 BATON_CHECKED baton_status_t baton_tensors_prepare(
     baton_group_t *group, const baton_tensor_t *tensors, size_t count,
     const baton_tensors_options_t *options, baton_tensors_t **out);
@@ -163,64 +166,66 @@ BATON_CHECKED baton_status_t baton_tensors_agree(baton_tensors_t *set,
 BATON_CHECKED baton_status_t baton_tensors_connect(baton_tensors_t *set,
                                                    int timeout_ms);
 
-/* As baton_sparse_destroy. NULL is allowed. */
+/* Like baton_sparse_destroy. NULL is allowed. */
 BATON_CHECKED baton_status_t baton_tensors_destroy(baton_tensors_t *set);
 
-/* After baton_group_shrink: as baton_sparse_shrink, of all all-reduces of the
-   set. Each tensor's last step is completed on all survivors, or on none. */
+/* After baton_group_shrink: like baton_sparse_shrink, for all all-reduces of
+   the set. Each tensor's last step is completed on all survivors, or on
+   none. */
 BATON_CHECKED baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                                   baton_group_t *survivors,
                                                   int timeout_ms);
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The gradient of a tensor, its `count` elements, is ready. It stays as it is
-   until wait has returned. BATON_ERR_BUSY: the tensor's last gradient was not
-   waited for. BATON_ERR_INVALID: no such tensor. As baton_sparse_start. */
+/* Declares the gradient of a tensor, its `count` elements, ready. The gradient
+   must not change until wait has returned. BATON_ERR_BUSY: the tensor's last
+   result was not waited for. BATON_ERR_INVALID: no such tensor. Errors of
+   baton_sparse_start. */
 BATON_CHECKED baton_status_t baton_tensors_ready(baton_tensors_t *set,
                                                  size_t tensor,
                                                  const void *gradient);
 
-/* Sets *done_out to whether the tensor's all-reduce has ended: false before it
-   has started. */
+/* Sets *done_out to true if the tensor's all-reduce has started and ended. */
 BATON_CHECKED baton_status_t baton_tensors_test(baton_tensors_t *set,
                                                 size_t tensor, bool *done_out);
 
-/* Waits for a tensor's result, as baton_sparse_wait: its entries, or all of its
-   elements. It is owned by the set until the next ready of the tensor, or of
-   one that is packed with it. BATON_ERR_STATE: the all-reduce has not started;
-   names what it waits for. */
+/* Waits for a tensor's result, like baton_sparse_wait: the tensor's entries, or
+   all of its elements. The set owns the result, until the next gradient of the
+   tensor, or of one that is packed with it, is ready. BATON_ERR_STATE: the
+   all-reduce has not started; the message names the gradients that are not
+   ready. */
 BATON_CHECKED baton_status_t baton_tensors_wait(baton_tensors_t *set,
                                                 size_t tensor, int timeout_ms,
                                                 baton_sparse_result_t *out);
 
-/* Writes the last result as all elements of the tensor, zeros among them, after
-   a wait for it. BATON_ERR_STATE: there is no result; BATON_ERR_BUSY: the
-   tensor's next step, or that of one that is packed with it, runs. */
+/* After a wait, writes the tensor's last result as a dense vector of `count`
+   elements. BATON_ERR_STATE: there is no result. BATON_ERR_BUSY: the next step
+   of the tensor, or of one that is packed with it, runs. */
 BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
                                                  size_t tensor, void *elements);
 
-/* ---- to look at -------------------------------------------------------- */
+/* ---- queries ----------------------------------------------------------- */
 
-/* What was decided about a tensor, the same on all ranks. */
+/* The decisions about a tensor, the same on all ranks. */
 typedef struct baton_tensor_plan {
     baton_tensor_form_t form;
     baton_sparse_algorithm_t algorithm; /* DENSE unless it is SPARSE */
     baton_redsync_t selection;          /* of REDSYNC */
     bool quantise;
-    size_t k;         /* entries selected after the warm-up; 0: not SPARSE;
-                         with options.partial of all tensors together */
-    double sparse_us; /* by equation 1, */
-    double dense_us;  /* and 2; 0 for PACKED ones */
+    size_t k; /* entries selected after the warm-up; 0 if not SPARSE; with
+                 options.partial, of all tensors together */
+    double sparse_us; /* by equation 1; 0 if PACKED */
+    double dense_us;  /* by equation 2; 0 if PACKED */
 } baton_tensor_plan_t;
 
 BATON_CHECKED baton_status_t baton_tensors_plan(const baton_tensors_t *set,
                                                 size_t tensor,
                                                 baton_tensor_plan_t *out);
 
-/* The sparse all-reduce behind a tensor, for its residual, statistics, saving
-   and loading between steps; PACKED ones have the same. Not to be started,
-   waited for, flushed or destroyed. NULL: no such tensor. */
+/* A tensor's sparse all-reduce, for its residual, statistics, saving and
+   loading between steps; all PACKED tensors have the same. Do not start, wait
+   for, flush or destroy it. NULL: no such tensor. */
 baton_sparse_t *baton_tensors_sparse(baton_tensors_t *set, size_t tensor);
 
 #ifdef __cplusplus

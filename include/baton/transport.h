@@ -16,17 +16,17 @@
                                             poll: RECEIVED (after accept)
 
    Short sends don't wait for the receiver: their data travels with the header,
-   and send returns BATON_DONE. So a receiver that is behind delays long
-   messages only. Memory is bounded by what schedules reserve, and by the number
-   of short messages that a transport keeps for a peer that is behind. A short
-   send beyond that number ends when its receiver is done with it. So may one
-   before the first message that the peer sent after its first reserve, as the
-   sender can't know how many it may send; the engine sends only notices then.
+   and send returns BATON_DONE. So a late receiver delays long messages only.
+   Memory is bounded by the reservations of schedules, and by the number of
+   short messages that a transport keeps for a late peer. A short send beyond
+   that number ends when the receiver has accepted or dropped it. So may a short
+   send before the first message that the peer sends after its first reserve, as
+   the sender can't know that number before; the engine sends only notices then.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
-     by one thread at a time, the engine's driver. None blocks, or computes for
-     long: a long copy is made in parts, in poll.
+     by one thread at a time, the engine's driver. None may block or compute for
+     long: poll makes a long copy in parts.
    - Messages from one rank to another arrive in the order in which they were
      sent, unless `unordered` is set. Their data may arrive in any order. A peer
      is always a rank of the group; a rank may send to itself.
@@ -45,11 +45,11 @@ extern "C" {
 
 /* A message's header. The engine fills it in and reads it. */
 typedef struct baton_header {
-    uint64_t schedule;    /* its identity: name and attempt in one number */
-    uint64_t epoch;       /* that the message belongs to */
-    uint32_t tag;         /* which of the schedule's messages of this pair */
-    uint16_t incarnation; /* how often the group has been recovered */
-    uint16_t kind;
+    uint64_t schedule; /* its identity: name and attempt in one number */
+    uint64_t epoch;    /* the message's epoch */
+    uint32_t tag;      /* number among the schedule's messages of this pair */
+    uint16_t incarnation; /* recoveries of the group so far */
+    uint16_t kind;        /* for the engine */
 } baton_header_t;
 
 /* A message that has arrived. The transport owns it, and keeps it unchanged
@@ -69,8 +69,8 @@ typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
-    bool made;    /* of a send: its data was just reduced: likely in a cache */
-    bool patient; /* of a send: need not be copied to end before it is read */
+    bool made;    /* of a send: the data was just reduced, likely in a cache */
+    bool patient; /* of a send: it may end late, so don't copy its data */
 } baton_token_t;
 
 typedef enum baton_event_kind {
@@ -78,14 +78,15 @@ typedef enum baton_event_kind {
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
     BATON_EVENT_LOST,     /* peer, status: the peer can no longer be reached.
-                             Other ranks are told, except with BATON_ERR_STATE:
-                             then only this rank loses it. With
-                             BATON_ERR_TIMEOUT it may still live; else it has
-                             ended, or left. Reported once, or twice if it is
-                             found to have ended later; each transfer to or from
-                             the peer still ends with its own event */
-    BATON_EVENT_MOVED     /* token: a part of a long message was moved, and more
-                             follow: its epoch has not stalled. Optional */
+                             The engine tells other ranks, except with
+                             BATON_ERR_STATE: then only this rank loses the
+                             peer. With BATON_ERR_TIMEOUT the peer may still
+                             live; else it has ended, or left. Reported once, or
+                             again if the peer later turns out to have ended;
+                             each transfer to or from the peer still ends with
+                             its own event */
+    BATON_EVENT_MOVED     /* token: a part of a long message was moved, so its
+                             epoch has not stalled. Optional */
 } baton_event_kind_t;
 
 typedef struct baton_event {
@@ -108,8 +109,8 @@ typedef struct baton_event {
 /* What an armed endpoint reports. */
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages of peers that use ARM_INSIST: no
-                          epoch waits for others */
-    BATON_ARM_SOON,    /* everything, but the caller may be back in a moment:
+                          epoch waits for other messages */
+    BATON_ARM_SOON,    /* everything, but the caller may poll again in a moment:
                           peers may wait that long before they wake it */
     BATON_ARM_ALL,     /* everything: the caller sleeps */
     BATON_ARM_INSIST   /* the same; also wakes peers armed for notices that have
@@ -198,9 +199,9 @@ typedef struct baton_transport {
     int host_block;
     /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
     bool verify;
-    /* The descriptor may not tell of a notice of a rank for which nothing was
-       reserved: while one may be awaited, as in a recovery, the engine polls.
-     */
+    /* True: a notice may not make the descriptor readable if its sender has no
+       reservation. While the engine awaits such notices, as in a recovery, it
+       polls. */
     bool strangers;
 
     /* Optional. Makes a message's data readable until the message is dropped,
@@ -248,8 +249,8 @@ typedef struct baton_transport {
        the progress thread. */
     bool (*is_copying)(const void *endpoint);
 
-    /* Optional. Wakes the peers that were given a moment to come back
-       (BATON_ARM_SOON): the caller will not poll for a while. */
+    /* Optional. Wakes peers that are armed with BATON_ARM_SOON and whose
+       wake-up was delayed: the caller will not poll for a while. */
     void (*flush)(void *endpoint);
 
     /* Optional, but needed with several hosts and no host_block. Returns a
@@ -257,8 +258,8 @@ typedef struct baton_transport {
     int (*host_of)(const void *endpoint, int rank);
 
     /* Optional. Other ranks have found that this peer is lost: the endpoint
-       acts as if it had found that, and reports LOST with this status.
-       `detail` is static. The rank itself is passed if its group is closed
+       acts as if it had found that itself, and reports LOST with this status.
+       `detail` is static. `peer` is the rank itself if its group is closed
        while others may wait for it. */
     void (*lose)(void *endpoint, int peer, baton_status_t status,
                  const char *detail);
@@ -267,9 +268,9 @@ typedef struct baton_transport {
        reports LOST if not. Called about twice a second during the wait. */
     void (*ask)(void *endpoint, int peer);
 
-    /* Optional, for messages: the number of a rank's process, or 0 on this
-       host in another PID namespace; and the name of its host, which stays
-       until the endpoint is closed. */
+    /* Optional, for error messages: the number of a rank's process, or 0 if the
+       process is on this host in another PID namespace; and the name of its
+       host, valid until the endpoint is closed. */
     int (*process)(const void *endpoint, int rank, const char **host_out);
 } baton_transport_t;
 

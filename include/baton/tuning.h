@@ -6,9 +6,10 @@
    ranks are on one host, its processors also make the copies, and do nothing
    else meanwhile; if there are more ranks, they share processors. Links inside
    a host and between hosts have their own alpha and beta (costs.h). With
-   several hosts, binomial broadcasts and reduces, and the all-reduces
-   recursive_doubling, binomial, rabenseifner and hierarchical, account for
-   messages that stay inside one; for the other algorithms all go between hosts.
+   several hosts, the costs of binomial broadcasts and reduces, and of the
+   all-reduces recursive_doubling, binomial, rabenseifner and hierarchical,
+   account for messages inside a host; those of other algorithms assume that all
+   messages go between hosts.
 
    A builder chooses when it is called, from inputs that are the same on all
    ranks: sizes, numbers of ranks and hosts, costs, variables. So variables and
@@ -108,8 +109,8 @@ typedef struct baton_algorithm {
     bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
     bool one_host;        /* chosen only if all ranks are on one host: in a
                              network its messages would all queue at one port */
-    /* For the functions below. If cost or work is NULL, it is the sum of that
-       of `phases`, which run one after the other. */
+    /* For the functions below. If cost or work is NULL, the algorithm's is the
+       sum of those of `phases`, which run one after the other. */
     const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
     bool (*exact)(const struct baton__terms *terms); /* NULL: never */
@@ -218,10 +219,10 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
    is named; options or costs that differ between ranks; group is NULL.
    BATON_ERR_TIMEOUT: a rank did not come within the budget, or stopped
    answering. BATON_ERR_UNSUPPORTED: the ranks are simulated. BATON_ERR_STATE:
-   in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or what else
-   ended an epoch on any rank, or an error of baton_costs_get. On rank 0 alone,
-   with the new choices in force: BATON_ERR_SYSTEM, the file can't be written,
-   or as baton_costs_read. */
+   in a call node. BATON_ERR_NO_MEMORY, _CANCELLED, _TRANSPORT, or another error
+   that ended an epoch on any rank, or an error of baton_costs_get. On rank 0
+   alone, with the new choices in force: BATON_ERR_SYSTEM, the file can't be
+   written, or as baton_costs_read. */
 typedef struct baton_tune_options {
     size_t size;          /* set by BATON_TUNE_OPTIONS */
     int budget_ms;        /* 0 means 10 000 */
@@ -233,8 +234,8 @@ typedef struct baton_tune_options {
     const char *file;     /* rank 0 adds the results to this calibration file,
                              or creates it with the costs in force; NULL:
                              none */
-    /* Called now and then by the calling thread with the part of the budget
-       that is used up on the slowest rank, unless NULL. Ranks may differ. */
+    /* Unless NULL, called now and then on the calling thread with the used part
+       of the budget, 0 to 1, on the slowest rank. Ranks may differ. */
     void (*on_progress)(void *arg, double part);
     void *on_progress_arg;
 } baton_tune_options_t;

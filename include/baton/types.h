@@ -1,4 +1,4 @@
-/* Statuses, element types and reductions: what all other headers use. */
+/* Statuses, element types and reductions, for all other headers. */
 #ifndef BATON_TYPES_H
 #define BATON_TYPES_H
 
@@ -16,9 +16,9 @@ extern "C" {
 #define BATON_CHECKED
 #endif
 
-/* Initialises a struct that has a size: zero means default for the rest. So a
-   program may have an older header than its library, or a newer one if what the
-   library doesn't know is zero. */
+/* Initialises a struct that begins with its size; all other fields are zero,
+   which means default. So a program may use an older header than its library,
+   or a newer one if the fields that the library does not know are zero. */
 #ifdef __cplusplus
 #define BATON_INITIALIZER(type)                                                \
     ([](type o) { return o.size = sizeof o, o; }(type()))
@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Every status: name, value, text. Zero is success, negative values are
-   failures; SKIP, DONE and AGAIN are for those who include build.h. */
+   failures; SKIP, DONE and AGAIN are for programs that include build.h. */
 #define BATON_STATUS_LIST(X)                                                   \
     X(BATON_OK, 0, "success")                                                  \
     X(BATON_SKIP, 1, "the branch behind this call node is not taken")          \
@@ -64,9 +64,9 @@ typedef enum baton_status {
 const char *baton_status_name(baton_status_t status);
 const char *baton_status_text(baton_status_t status);
 
-/* The full sentence about the last failed call of THIS thread: the object's
-   name, actual against allowed, what to do. Valid until this thread's next
-   failing call; "" when none failed yet. Never blocks. */
+/* The message of the last failed call of THIS thread: it names the object, the
+   actual and the allowed value, and the remedy. Valid until this thread's next
+   failed call; "" if none has failed. Never blocks. */
 const char *baton_error_message(void);
 
 /* Element types: enumerator suffix, name, bytes. f16 is IEEE binary16, bf16 the
@@ -82,7 +82,7 @@ const char *baton_error_message(void);
     X(F32_I32, f32_i32, 8) X(F64_I32, f64_i32, 16)
 /* clang-format on */
 
-/* BATON_I8 and so on. 0 is no type: one that was forgotten is an error. */
+/* BATON_I8 and so on. 0 is no type, so that a forgotten dtype is an error. */
 typedef enum baton_dtype {
     BATON_DTYPE_NONE = 0,
 #define BATON_DTYPE_ENUM(NAME, name, bytes) BATON_##NAME,
@@ -91,7 +91,7 @@ typedef enum baton_dtype {
         BATON_DTYPE_COUNT
 } baton_dtype_t;
 
-/* Its bytes (0 for no type), its name ("i8"), and the type of that name. */
+/* A type's bytes (0 for no type) and name ("i8"), and the type of a name. */
 size_t baton_dtype_size(baton_dtype_t dtype);
 const char *baton_dtype_name(baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
@@ -100,9 +100,9 @@ BATON_CHECKED baton_status_t baton_dtype_find(const char *name,
 /* Reductions: SUM, PROD of integers (which wrap), floats and complex; MIN, MAX
    of integers and floats (a NaN gives a NaN); BAND to LXOR of integers and
    bool; MINLOC, MAXLOC of pairs; AVG of floats and complex, but not in scans.
-   AVG adds and then divides: where the sum overflows (f16 above 65504) it is
-   infinite, and so is the mean. Build.h has the details. Find: by name, "sum"
-   and so on; its BATON_ERR_INVALID lists the names, as baton_dtype_find's. */
+   AVG adds and then divides: if the sum overflows (f16 above 65504), the mean
+   is infinite. Build.h has the details. Both find functions look for a name
+   ("sum"); BATON_ERR_INVALID lists the names. */
 typedef struct baton_op baton_op_t;
 BATON_CHECKED baton_status_t baton_op_find(const char *name,
                                            const baton_op_t **out);
@@ -123,7 +123,7 @@ extern const baton_op_t baton_op_sum, baton_op_prod, baton_op_min, baton_op_max,
 #define BATON_MAXLOC (&baton_op_maxloc)
 #define BATON_AVG    (&baton_op_avg)
 
-/* Where a buffer's bytes are; an accelerator's memory is for device.h. */
+/* Where a buffer's bytes are: main memory, or an accelerator's (device.h). */
 typedef enum baton_memory {
     BATON_MEMORY_HOST,
     BATON_MEMORY_DEVICE
