@@ -1,4 +1,4 @@
-/* Finds the GPU, says why there is none, opens and closes it. */
+/* Finds the GPU, or explains why there is none; opens and closes it. */
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 
@@ -9,8 +9,8 @@
 
 /* ---- is there one? ---------------------------------------------------- */
 
-/* The runtime has one error for a driver that is missing and for one that is
-   too old. */
+/* Explains a driver that cannot be used. The runtime has one error for both a
+   missing driver and one that is too old. */
 static baton_status_t explain_driver(void)
 {
     int driver = 0, runtime = CUDART_VERSION;
@@ -26,7 +26,8 @@ static baton_status_t explain_driver(void)
                            runtime % 1000 / 10);
 }
 
-/* Whether the GPU of this number is there, and how many there are. */
+/* Checks that there is a GPU of this number. The message says how many GPUs
+   there are. */
 static baton_status_t find_gpu(int ordinal)
 {
     int count = 0;
@@ -86,7 +87,8 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
                              "cuDevicePrimaryCtxRetain");
 }
 
-/* wait_on is a wait of the stream for a word of 64 bits. */
+/* Checks that a stream can wait for a 64-bit word in memory: wait_on needs
+   that. */
 static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
 {
     int can = 0;
@@ -104,8 +106,8 @@ static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
                                       gpu->name);
 }
 
-/* CUDA loads a kernel when it is first used, which may wait for all that the
-   GPU does. Not in an epoch. */
+/* Loads all kernels now. CUDA would load each when it is first used, which may
+   wait for everything that the GPU does, and so would stall an epoch. */
 static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
 {
     unsigned blocks = 0;
@@ -127,8 +129,8 @@ static baton_status_t load_kernels(baton__gpu_t *gpu, unsigned processors)
     return baton__gpu_report(gpu, error, "loading the kernels");
 }
 
-/* What each stream does first takes longer, so it is done here: a copy in each
-   direction and a reduction. */
+/* Runs a copy in each direction and a reduction on each stream, since a
+   stream's first operations take longer. */
 static baton_status_t warm_up(baton__gpu_t *gpu, float *there, float *here)
 {
     baton_status_t status = BATON_OK;
@@ -173,7 +175,7 @@ static baton_status_t try_streams(baton__gpu_t *gpu)
     return status;
 }
 
-/* With the GPU's context current. */
+/* Sets up everything that lives in the GPU's context, which must be current. */
 static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
 {
     baton_status_t status = load_kernels(gpu, processors);
@@ -211,7 +213,8 @@ static baton_status_t open_parts(baton__gpu_t *gpu)
 
 /* ---- closing ---------------------------------------------------------- */
 
-/* Where the context is gone, so are the things in it. */
+/* Frees everything that lives in the context. If the context is gone, so is all
+   of it. */
 static void close_parts(baton__gpu_t *gpu)
 {
     if (gpu->context == NULL) {
@@ -242,7 +245,7 @@ void baton__gpu_close(void *device)
 
 /* ---- attaching -------------------------------------------------------- */
 
-/* NULL when there is no memory. */
+/* Returns NULL if there is no memory. */
 static baton__gpu_t *attach_create(int ordinal)
 {
     baton__gpu_t *gpu = calloc(1, sizeof *gpu);

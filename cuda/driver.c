@@ -1,10 +1,11 @@
-/* The driver's functions. This library is not linked with libcuda.so, which
-   only machines with a GPU have; the runtime opens it, and finds them there. */
+/* Looks up the driver's functions. This library is not linked with libcuda.so,
+   which only machines with a GPU have. CUDA's runtime loads libcuda.so and
+   finds the functions in it. */
 #include "cuda/gpu.h"
 
 typedef struct entry {
     const char *name;
-    unsigned version; /* of CUDA: the function's form in gpu.h */
+    unsigned version; /* CUDA version of the function's signature in gpu.h */
     void **slot;
 } entry_t;
 

@@ -1,6 +1,6 @@
-/* Sums, products and the like of one element, on the GPU with the bits of
-   lib/ops. For the host too, so that tests on a machine without a GPU compare
-   the two. */
+/* Sums, products and other operations on one element. The GPU's results have
+   the same bits as lib/ops. The functions also compile for the CPU, so that
+   tests on a machine without a GPU can compare the two. */
 #pragma once
 
 #include "cuda/kernels.h"
@@ -17,7 +17,7 @@
 namespace baton_element
 {
 
-/* Of which the bits alone are kept. */
+/* 16-bit floats, of which only the bits are stored. */
 struct f16 {
     uint16_t bits;
 };
@@ -31,8 +31,8 @@ using baton_cuda::same_bits;
 
 /* ---- memory of any alignment -------------------------------------------- */
 
-/* An element at a multiple of a word's size, by words: in registers, once this
-   has been unrolled. */
+/* Loads an element from an address that is a multiple of a word's size, word by
+   word. After unrolling the words are in registers. */
 template <typename T, typename Word>
 static __device__ __forceinline__ T load_words(const void *at)
 {
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void store_words(void *at, T value)
 
 /* ---- NaNs -------------------------------------------------------------- */
 
-/* Bits of a float or double; `nan` is the one that has no sign and payload. */
+/* Masks of a float or double. `nan` is the NaN without sign and payload. */
 template <typename Float> struct float_traits;
 template <> struct float_traits<float> {
     typedef uint32_t bits;
@@ -72,9 +72,9 @@ template <> struct float_traits<double> {
     static constexpr bits nan = UINT64_C(0x7ff8000000000000);
 };
 
-/* The NaN that the host makes of two operands whose sum or product is one: the
-   first that is a NaN, made quiet, or, for inf - inf, one of its processor's
-   own. A GPU has one NaN for all. */
+/* Returns the NaN that a CPU makes of two operands whose sum or product is NaN:
+   the first operand that is a NaN, made quiet, or for inf - inf the processor's
+   default NaN. A GPU has a single NaN instead. */
 template <typename Float> BATON_ELEMENT Float nan_of(Float a, Float b)
 {
     typedef float_traits<Float> traits;
@@ -102,7 +102,7 @@ BATON_ELEMENT float widen(bf16 value)
     return same_bits<float>((uint32_t)value.bits << 16);
 }
 
-/* To nearest, ties to even; all NaNs become one. */
+/* Rounds to nearest, ties to even. All NaNs become the same one. */
 BATON_ELEMENT f16 narrow(float value, f16)
 {
     __half_raw raw = __float2half_rn(value);
@@ -122,14 +122,14 @@ template <typename T>
 constexpr bool is_half =
     std::is_same<T, f16>::value || std::is_same<T, bf16>::value;
 
-/* The bits as an integer in the order of the values, -0 before +0; its own
-   inverse. */
+/* Returns the bits as an integer that has the order of the values, with -0
+   before +0. The function is its own inverse. */
 BATON_ELEMENT int16_t half_key(uint16_t bits)
 {
     return (int16_t)((int16_t)bits ^ ((bits & 0x8000u) != 0 ? 0x7fff : 0));
 }
 
-/* One of the operands, or the NaN. */
+/* Returns the least or the largest operand, or NaN if one of them is NaN. */
 template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 {
     if constexpr (is_half<T>) {
@@ -155,7 +155,8 @@ template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 
 /* ---- all -------------------------------------------------------------- */
 
-/* Sums and products of integers are of unsigned ones, which wrap. */
+/* Combines two elements. Integers are summed and multiplied as unsigned ones,
+   which wrap. */
 template <baton__cuda_op OP, typename T>
 BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 {
@@ -176,7 +177,8 @@ BATON_ELEMENT T combine(T a, T b, double ranks = 1)
         return result != result ? nan_of(a, b) : result;
     } else {
         static_assert(std::is_unsigned<T>::value, "signed overflow");
-        /* 1u: a product of short types must not be one of ints. */
+        /* 1u: the product of two short integers would be a signed int, which
+           may overflow. */
         return (T)(OP == BATON__CUDA_SUM    ? 1u * a + b
                    : OP == BATON__CUDA_PROD ? 1u * a * b
                    : OP == BATON__CUDA_BAND ? a & b
@@ -187,8 +189,8 @@ BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 
 /* ---- elements times a factor ------------------------------------------- */
 
-/* The product in double, rounded to the operand's type. A NaN keeps the sign
-   and as much of its payload as a conversion does. */
+/* Returns the product in double. The caller rounds it to the operand's type. A
+   NaN keeps its sign, and as much of its payload as a conversion does. */
 BATON_ELEMENT double product_of(double a, double factor)
 {
     double product = a * factor;
@@ -219,7 +221,7 @@ BATON_ELEMENT double widened(float narrow)
 
 template <typename T> BATON_ELEMENT T scaled(T value, double factor)
 {
-    if constexpr (is_half<T>) { /* which have one NaN */
+    if constexpr (is_half<T>) { /* half types have a single NaN */
         return narrow((float)product_of(widen(value), factor), T{});
     } else if constexpr (std::is_same<T, float>::value) {
         return narrowed(product_of(widened(value), factor));
@@ -228,7 +230,7 @@ template <typename T> BATON_ELEMENT T scaled(T value, double factor)
     }
 }
 
-/* The type of elements that can be selected from. */
+/* The type of the elements of a dtype that can be selected from. */
 template <baton_dtype_t D>
 using value = std::conditional_t<
     D == BATON_F16, f16,

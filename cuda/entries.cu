@@ -1,6 +1,6 @@
-/* Lists of entries, and elements times a factor, in stream order. One thread
-   for each entry, or element; a list has no index twice, so threads do not
-   meet. */
+/* Operations on lists of entries, and multiplication by a factor, in stream
+   order. Each thread handles one entry or element. No index occurs twice in a
+   list, so no two threads write the same element. */
 #include "cuda/element.cuh"
 #include "cuda/launch.h"
 
@@ -25,13 +25,13 @@ template <baton_dtype_t D> struct entries {
     const uint64_t *count;
 };
 
-/* An entry is at a multiple of 2 bytes (f16, bf16) or 4, no more: so are the
-   words that it is read and written in. */
+/* Entries are aligned to 2 bytes (f16, bf16) or 4 bytes only, so they are read
+   and written in words of that size. */
 template <baton_dtype_t D>
 using word = std::conditional_t<sizeof(typename element<D>::bits_t) == 2,
                                 uint16_t, uint32_t>;
 
-/* One entry of a list, in the memory of the list. */
+/* One entry of a list. `at` points into the list's memory. */
 template <baton_dtype_t D> struct entry {
     typedef typename element<D>::bits_t bits_t;
     typedef word<D> word_t;
@@ -55,7 +55,7 @@ template <baton_dtype_t D> struct entry {
     }
 };
 
-/* Calls visit(i, entry) for each entry; each thread of the grid for its
+/* Calls visit(i, entry) for each entry. Each thread of the grid visits its
    share. */
 template <baton_dtype_t D, class function>
 __device__ void visit_entries(const entries<D> &list, function visit)

@@ -1,7 +1,7 @@
-/* What CUDA said, as a status and a message. */
+/* Turns CUDA's errors into a status and a message. */
 #include "cuda/gpu.h"
 
-/* After one of these a context does nothing any more, and every later call
+/* After one of these errors the context is unusable, and every later call
    returns the same error. */
 static const cudaError_t sticky[] = {
     cudaErrorIllegalAddress,
@@ -17,7 +17,7 @@ static const cudaError_t sticky[] = {
     cudaErrorNvlinkUncorrectable,
 };
 
-/* What a user can't guess from CUDA's own text. */
+/* Returns advice for the user, where CUDA's own text says too little. */
 static const char *advice(cudaError_t error)
 {
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
@@ -46,7 +46,7 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
     if (error == cudaSuccess) {
         return BATON_OK;
     }
-    /* The runtime keeps it until it is asked for. */
+    /* The runtime keeps the last error until it is read. */
     (void)cudaGetLastError();
     return baton_error_set(
         error == cudaErrorMemoryAllocation ? BATON_ERR_NO_MEMORY
@@ -55,7 +55,8 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
         cudaGetErrorString(error), cudaGetErrorName(error), advice(error));
 }
 
-/* How often this thread has entered, whatever GPU; and its mode outside. */
+/* How often this thread has entered any GPU, and its capture mode before the
+   first enter. */
 static _Thread_local int depth;
 static _Thread_local CUstreamCaptureMode outside;
 
@@ -74,8 +75,8 @@ void baton__gpu_leave(const baton__gpu_t *gpu)
     if (--depth == 0) {
         (void)gpu->driver.exchange_capture_mode(&outside);
     }
-    /* Fails only if the context was destroyed meanwhile. Then there is nothing
-       to pop, and the next call reports it. */
+    /* This fails only if the context was destroyed meanwhile. Then there is
+       nothing to pop, and the next call reports it. */
     CUcontext popped = NULL;
     (void)gpu->driver.context_pop(&popped);
 }

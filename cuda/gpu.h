@@ -1,33 +1,35 @@
 /* A GPU as a device of an engine: inside libbaton_cuda.
 
-   attach.c    finds the GPU and says why there is none; opens and closes it
-   driver.c    the driver's functions, found at run time
-   error.c     what CUDA said, as a status and a message
-   memory.c    allocation, what a pointer points to, copies
+   attach.c    finds the GPU, or explains why there is none; opens, closes it
+   driver.c    the driver's functions, looked up at run time
+   error.c     CUDA's errors as a status and a message
+   memory.c    allocation, checks of pointers, copies
    streams.c   streams, which engines share; events; words to wait for
    wake.c      a descriptor that becomes readable when work has been done
    peers.c     memory of other engines and processes
-   port.c      the table of all these, as <baton/device.h> wants it
-   reduce.cu   reductions; element.cuh: of one element
+   port.c      the table of all these, in the form of <baton/device.h>
+   reduce.cu   reductions; element.cuh: arithmetic of one element
    select.cu   selection; select_kernels.cuh: its kernels
-   entries.cu  lists of entries; select_element.h: arithmetic of one element
+   entries.cu  lists of entries; select_element.h: keys of one element
 
-   Context. Every function may be called on any thread, and the application
-   owns its threads' current device. So work is done between baton__gpu_enter
-   and baton__gpu_leave, which push the GPU's primary context on the thread's
-   stack of contexts and pop it again. The runtime uses what is on top.
-   cudaSetDevice would do too, but would have to be undone by another one, which
-   makes a context on a GPU that the program may never use.
+   Context. Every function may be called on any thread, but the current device
+   of a thread belongs to the application. So each function works between
+   baton__gpu_enter and baton__gpu_leave, which push the GPU's primary context
+   on the thread's stack of contexts and pop it again; the runtime uses the
+   context on top. cudaSetDevice would work too, but could only be undone by
+   another cudaSetDevice, which creates a context on a GPU that the program may
+   never use.
 
-   A program may capture a graph in one of its threads meanwhile. By default
-   CUDA then forbids cudaEventQuery and the like in all threads, and such a call
-   makes the program's capture invalid. So enter also sets the thread's mode to
-   "relaxed", in which its calls are nobody's business, and leave sets it back.
+   A program may meanwhile capture a graph in one of its threads. By default
+   CUDA then forbids cudaEventQuery and similar calls in all threads: such a
+   call invalidates the program's capture. So enter also sets the thread's
+   capture mode to "relaxed", in which its calls do not affect captures, and
+   leave restores the mode.
 
-   The runtime is linked statically: this library loads where there is none, and
-   its record of the thread's last error is not the application's. Streams,
-   events and pointers are the driver's, and so common to all copies of the
-   runtime in a process. */
+   The runtime is linked statically. So this library also loads on machines
+   without the runtime, and its record of a thread's last error is separate
+   from the application's. Streams, events and pointers belong to the driver,
+   and so are valid in all copies of the runtime in a process. */
 #pragma once
 
 #include <baton/device.h>
@@ -38,7 +40,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* The driver's functions. */
+/* The driver's functions, as driver.c finds them. */
 typedef struct baton__driver {
     PFN_cuDeviceGet_v2000 device_get;
     PFN_cuDeviceGetAttribute_v2000 device_get_attribute;
@@ -52,11 +54,11 @@ typedef struct baton__driver {
     PFN_cuStreamWriteValue64_v11070 stream_write_value;
 } baton__driver_t;
 
-/* What tells the engine that a stream has got so far; see wake.c. */
+/* The state of one stream's wake-up of the engine; see wake.c. */
 typedef struct baton__wake {
-    atomic_bool busy;        /* work was put there since the last arm */
-    atomic_bool outstanding; /* a callback has been queued and not run */
-    int descriptor;          /* of the GPU */
+    atomic_bool busy;        /* the stream got work since the last arm */
+    atomic_bool outstanding; /* a callback has been queued and has not run */
+    int descriptor;          /* the GPU's eventfd */
 } baton__wake_t;
 
 struct baton__mapping;
@@ -67,7 +69,9 @@ typedef struct baton__gpu {
     CUcontext context; /* NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
-    unsigned blocks; /* that run on it at a time, of any reduction */
+    /* Blocks that run on the GPU at a time, of the reduction kernel with the
+       fewest. */
+    unsigned blocks;
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];
     baton__wake_t wakes[BATON_DEVICE_STREAMS];
@@ -79,24 +83,27 @@ typedef struct baton__gpu {
 
 /* ---- driver.c --------------------------------------------------------- */
 
-/* BATON_ERR_UNSUPPORTED names the function that the driver lacks. */
+/* Looks up all functions. BATON_ERR_UNSUPPORTED names a function that the
+   driver lacks. */
 baton_status_t baton__driver_load(baton__driver_t *out);
 
 /* ---- error.c ---------------------------------------------------------- */
 
-/* BATON_OK for cudaSuccess. Otherwise sets the message, which names the GPU,
-   the function and what CUDA said: BATON_ERR_NO_MEMORY or _SYSTEM. Also for the
-   driver's errors, whose numbers the runtime has, too. */
+/* Returns BATON_OK for cudaSuccess, else BATON_ERR_NO_MEMORY or
+   BATON_ERR_SYSTEM with a message that names the GPU, the function and CUDA's
+   error. Also takes the driver's errors, which have the same numbers as the
+   runtime's. */
 baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
                                  const char *function);
 
-/* Makes the GPU's context current, and what was current before again. Calls may
-   nest. An error: the context has been destroyed, or the process ends. */
+/* enter makes the GPU's context current, and leave restores the previous
+   context. Calls may nest. enter fails if the context has been destroyed or the
+   process is exiting. */
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu);
 void baton__gpu_leave(const baton__gpu_t *gpu);
 
-/* Reports an error, and leaves. So does put, after work has been put into a
-   stream. */
+/* Both leave the GPU and report `error`. baton__gpu_put is for calls that have
+   put work into the stream, and also marks it busy. */
 baton_status_t baton__gpu_end(const baton__gpu_t *gpu, const char *function,
                               cudaError_t error);
 baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
@@ -122,7 +129,8 @@ baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
                                  void *event);
 baton_status_t baton__gpu_query(void *device, void *event);
 
-/* Work has been put into this stream, which may be the application's. */
+/* Tells that work has been put into this stream. It may be one of the
+   application's streams, which need no wake-up. */
 void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream);
 baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu);
 baton_status_t baton__gpu_arm(void *device);
@@ -147,11 +155,11 @@ baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
                                  void *target, const void *left,
                                  const void *right, size_t count);
 
-/* Opens the GPU of this number, or says why not, as baton_cuda_attach does. */
+/* Opens the GPU of this number. Its errors are those of baton_cuda_attach. */
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out);
 
-/* Frees the GPU, also one that was opened in part. NULL is allowed. */
+/* Frees the GPU, which may be opened in part. `device` may be NULL. */
 void baton__gpu_close(void *device);
 
-/* A port with these functions. */
+/* Returns a port that has these functions. */
 baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu);

@@ -1,5 +1,5 @@
-/* How kernels are launched: as the driver does it, or, in tests on a machine
-   without a GPU, by a loop over blocks and threads. */
+/* Launches kernels through the driver, or, in tests on a machine without a GPU,
+   in a loop over blocks and threads. */
 #pragma once
 
 #include "cuda/kernels.h"
@@ -18,8 +18,9 @@ template <class type> struct exactly {
     typedef type t;
 };
 
-/* The arguments have the types of the kernel's parameters. Unlike <<<>>> this
-   reports the launch's own error, and leaves the thread's last one alone. */
+/* Launches a kernel. The arguments are converted to the types of the kernel's
+   parameters. Unlike <<<>>> this returns the launch's own error, and does not
+   touch the thread's last error. */
 template <class... parameters>
 cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    unsigned threads, cudaStream_t stream,
@@ -37,7 +38,8 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
 #endif
 }
 
-/* Loads kernels for the current device, so that their first launch need not. */
+/* Loads kernels for the current device, so that the first launch does not have
+   to. */
 template <class... kernels> cudaError_t load(kernels... all)
 {
     cudaError_t error = cudaSuccess;
@@ -49,8 +51,8 @@ template <class... kernels> cudaError_t load(kernels... all)
     return error;
 }
 
-/* Returns what visit(D) does, where D, a constant, is the type of elements that
-   can be selected from. */
+/* Returns visit(D), where the constant D is the element type `dtype`. Only for
+   types that can be selected from. */
 template <baton_dtype_t D>
 using constant = std::integral_constant<baton_dtype_t, D>;
 

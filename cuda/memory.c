@@ -1,4 +1,4 @@
-/* Allocation, what a pointer points to, copies. */
+/* Allocates memory, checks pointers, and copies. */
 #include "cuda/gpu.h"
 
 baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
@@ -9,7 +9,8 @@ baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
     if (status != BATON_OK) {
         return status;
     }
-    /* CUDA gives NULL for nothing. Both are aligned to 256 bytes and more. */
+    /* For zero bytes CUDA returns NULL. Both functions align to at least 256
+       bytes. */
     size_t size = bytes == 0 ? 1 : bytes;
     void *memory = NULL;
     cudaError_t error =
@@ -40,9 +41,10 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
 {
     baton__gpu_t *gpu = device;
     if (memory == NULL || baton__gpu_enter(gpu) != BATON_OK) {
-        return; /* the context is gone, and its memory with it */
+        return; /* the context is gone, and the memory with it */
     }
-    /* An error is one of earlier work, which query has reported. */
+    /* An error here comes from earlier work, and was already reported by
+       query. */
     (void)baton__gpu_end(gpu, "cudaFree",
                          kind == BATON_MEMORY_DEVICE ? cudaFree(memory)
                                                      : cudaFreeHost(memory));
@@ -50,7 +52,8 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
 
 /* ---- what a pointer points to ----------------------------------------- */
 
-/* Says what memory is, if it is not `kind` for this GPU. */
+/* Checks that the memory is of `kind` on this GPU. Otherwise the message says
+   what kind it is. */
 static baton_status_t memory_compare(const baton__gpu_t *gpu,
                                      const struct cudaPointerAttributes *is,
                                      baton_memory_t kind)
@@ -76,8 +79,8 @@ static baton_status_t memory_compare(const baton__gpu_t *gpu,
                                      : "host memory");
 }
 
-/* Asks for the first byte and the last: what is mapped piece by piece
-   (cuMemMap) is one array of the program's all the same. */
+/* Checks the first and the last byte. An array that is mapped in pieces
+   (cuMemMap) counts as one array. */
 baton_status_t baton__gpu_check(void *device, const void *memory, size_t bytes,
                                 baton_memory_t kind)
 {
@@ -104,7 +107,7 @@ baton_status_t baton__gpu_copy(void *device, baton_stream_t stream,
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = bytes == 0 ? BATON_OK : baton__gpu_enter(gpu);
-    /* The addresses say which way. */
+    /* CUDA derives the direction from the addresses. */
     return status != BATON_OK || bytes == 0
                ? status
                : baton__gpu_put(gpu, stream, "cudaMemcpyAsync",

@@ -1,9 +1,10 @@
-/* Memory of this GPU for other engines of the process and for other processes
-   of the host, and theirs for this one.
+/* Shares this GPU's memory with other engines of the process and other
+   processes of the host, and opens theirs.
 
-   A handle has the address, which is good within the process that made it, and
-   CUDA's handle of the allocation, for others, if the allocation can have one
-   (cudaMalloc's can; those of cudaMallocAsync and of virtual memory can't). */
+   A handle has two parts. The address is valid within the process that made the
+   handle. CUDA's IPC handle is for other processes; only some allocations have
+   one (those of cudaMalloc do, those of cudaMallocAsync and of virtual memory
+   do not). */
 #include "cuda/gpu.h"
 
 #include <stdio.h>
@@ -15,8 +16,9 @@
 typedef struct handle {
     int64_t process;
     uint64_t address;    /* of the memory, in that process */
-    uint64_t base;       /* of its allocation */
-    uint64_t allocation; /* its number: an address may be used again */
+    uint64_t base;       /* of the allocation */
+    uint64_t allocation; /* the allocation's number, since an address may be
+                            used again */
     int32_t ordinal;     /* of the GPU, in that process */
     int32_t shared;      /* `ipc` is valid */
     cudaIpcMemHandle_t ipc;
@@ -24,12 +26,12 @@ typedef struct handle {
 _Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,
                "the port has room for a handle");
 
-/* An allocation of another process that was opened here. */
+/* An allocation of another process that is open in this one. */
 typedef struct baton__mapping {
     struct baton__mapping *next;
     int64_t process;
     uint64_t base, allocation; /* as in its handle */
-    char *memory;              /* the base, here */
+    char *memory;              /* where the allocation begins in this process */
 } baton__mapping_t;
 
 /* ---- kin -------------------------------------------------------------- */
@@ -44,8 +46,10 @@ static uint64_t peers_hash(uint64_t sum, const void *data, size_t bytes)
     return sum;
 }
 
-/* The processes of a host that see each other's process ids, since handles have
-   those. All GPUs of the host are kin: CUDA copies between any two. */
+/* Returns a number that is equal for the processes that may exchange handles:
+   those on one host that share a namespace of process ids, since handles
+   contain process ids. All GPUs of the host qualify, since CUDA copies between
+   any two. */
 uint64_t baton__gpu_kin(void)
 {
     uint64_t kin = UINT64_C(0xcbf29ce484222325);
@@ -57,7 +61,8 @@ uint64_t baton__gpu_kin(void)
     }
     struct stat space;
     if (bytes == 0 || stat("/proc/self/ns/pid", &space) != 0) {
-        /* The host can't be told: kin of this process alone. */
+        /* If the host cannot be identified, the number is this process's
+           alone. */
         int64_t process = getpid();
         return peers_hash(kin, &process, sizeof process) | 1;
     }
@@ -68,7 +73,8 @@ uint64_t baton__gpu_kin(void)
 
 /* ---- ours ------------------------------------------------------------- */
 
-/* The allocation, and whether CUDA can share it with other processes. */
+/* Fills in the allocation, and whether CUDA can share it with other
+   processes. */
 static baton_status_t peers_describe(const baton__gpu_t *gpu,
                                      const void *memory, handle_t *out)
 {
@@ -98,7 +104,7 @@ static baton_status_t peers_describe(const baton__gpu_t *gpu,
         cudaError_t shared = cudaIpcGetMemHandle(&out->ipc, (void *)base);
         out->shared = shared == cudaSuccess;
         if (shared != cudaSuccess) {
-            (void)cudaGetLastError(); /* then it is for this process alone */
+            (void)cudaGetLastError(); /* only this process can open it */
         }
     }
     return BATON_OK;
@@ -129,8 +135,8 @@ baton__gpu_get_handle(void *device, const void *memory,
 
 /* ---- theirs ----------------------------------------------------------- */
 
-/* Copies between two GPUs take a direct way only after this; without one they
-   go through the host, which is slower, and correct. */
+/* Enables direct copies between two GPUs. Without that, copies go through main
+   memory: slower, but correct. */
 static baton_status_t reach(const baton__gpu_t *gpu, int peer)
 {
     int direct = 0;
@@ -152,8 +158,9 @@ static baton_status_t reach(const baton__gpu_t *gpu, int peer)
     return BATON_OK;
 }
 
-/* The mapping of this allocation. One of the same address with another number
-   is of memory that has been freed there: it is closed. */
+/* Finds the mapping of this allocation. A mapping of the same address with
+   another number is of memory that its process has freed since: it is
+   closed. */
 static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
 {
     for (baton__mapping_t **at = &gpu->mappings; *at != NULL;
@@ -175,7 +182,8 @@ static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
     return NULL;
 }
 
-/* Engines of one process may open the same allocation: CUDA counts. */
+/* Opens an allocation. Engines of one process may open the same one: CUDA
+   counts the openings. */
 static cudaError_t peers_map(baton__gpu_t *gpu, const handle_t *handle,
                              baton__mapping_t **out)
 {
@@ -222,7 +230,7 @@ static baton_status_t open_theirs(baton__gpu_t *gpu, const handle_t *handle,
         *out = mapping->memory + (handle->address - handle->base);
         return BATON_OK;
     }
-    /* Whatever the reason, the data can go another way. */
+    /* Unless memory is short, the caller can send the data in another way. */
     baton_status_t status =
         baton__gpu_report(gpu, error, "cudaIpcOpenMemHandle");
     return status == BATON_ERR_NO_MEMORY ? status : BATON_ERR_UNSUPPORTED;

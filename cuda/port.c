@@ -1,8 +1,8 @@
-/* The GPU's functions as a port, and those of them that launch kernels. */
+/* The GPU's functions as a port, including those that launch kernels. */
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 
-/* The built-in operation that this one is, or is a copy of. */
+/* Returns the built-in operation that `op` is, or is a copy of. */
 static baton__cuda_op_t port_find(const baton_op_t *op)
 {
     static const baton_op_t *const built_in[BATON__CUDA_OPS] = {
@@ -75,8 +75,8 @@ static baton_status_t move_entries(void *device, baton_stream_t stream,
                                 baton__cuda_entries(stream, transfer));
 }
 
-/* Enters, unless a user's vector is not aligned: a kernel would fail, and the
-   process could not use the GPU any more. */
+/* Enters the GPU, unless a user's vector is not aligned. A kernel would fail on
+   it, and after that the process could not use the GPU any more. */
 static baton_status_t enter_with(const baton__gpu_t *gpu, baton_dtype_t dtype,
                                  const void *values)
 {

@@ -1,15 +1,15 @@
 /* Reductions: target[i] = left[i] (op) right[i].
 
-       address:  .  .  16          32          48  ...            .  .  .
-                 head  |  vectors of 16 bytes: one access each  |  tail
+     address:  .  .  16          32          48  ...            .  .  .
+               head  |  vectors of 16 bytes: one access each  |  tail
 
-   A reduction reads two vectors and writes one, so it is as fast as the memory.
-   Where the three addresses are alike modulo 16 it goes by 16 bytes, and each
-   thread asks for four vectors of each operand before it needs the first;
-   elsewhere element by element, and where elements are not aligned, byte by
-   byte. A grid has at most as many blocks as run at a time; each thread goes on
-   to the next vectors. target may be left or right: a thread writes only what
-   it has read itself. */
+   A reduction reads two vectors and writes one, so memory limits its speed.
+   If the three addresses are equal modulo 16, threads access 16 bytes at a
+   time, and each thread requests four vectors of each operand before it needs
+   the first. Otherwise threads go element by element, or byte by byte if
+   elements are not aligned. A grid has at most as many blocks as run at a time;
+   each thread then continues with the next vectors. target may equal left or
+   right: a thread writes only elements that it has read itself. */
 #include "cuda/element.cuh"
 #include "cuda/kernels.h"
 #include "cuda/launch.h"
@@ -23,10 +23,11 @@ using baton_element::f16;
 using baton_element::load_words;
 using baton_element::store_words;
 
-constexpr unsigned threads = 256; /* of a block */
-constexpr unsigned depth = 4;     /* vectors that a thread asks for at once */
+constexpr unsigned threads = 256; /* in a block */
+constexpr unsigned depth = 4;     /* vectors that a thread requests at once */
 
-/* Where a thread begins, and how far it is to its next element or vector. */
+/* first() is the index of a thread's first element or vector, stride() the
+   distance to its next. */
 __device__ size_t first()
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -37,7 +38,7 @@ __device__ size_t stride()
     return (size_t)gridDim.x * blockDim.x;
 }
 
-/* Of 16 bytes: in registers, once this has been unrolled. */
+/* Combines 16 bytes. After unrolling they are in registers. */
 template <baton__cuda_op OP, typename T>
 __device__ uint4 combine_vector(uint4 left, uint4 right, double ranks)
 {
@@ -78,8 +79,8 @@ __device__ void reduce_body(uint4 *target, const uint4 *left,
     }
 }
 
-/* Behind `head` elements there are `vectors`, then what is left of `count`.
-   Head and tail have fewer elements than a block has threads. */
+/* After `head` elements there are `vectors` of 16 bytes, and then the rest of
+   `count`. Head and tail have fewer elements than a block has threads. */
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
     reduce_vectors(void *target, const void *left, const void *right,
@@ -127,9 +128,9 @@ struct kernels_t {
     void (*elements)(void *, const void *, const void *, size_t, double, bool);
 };
 
-/* The kernels of each operation and type. All but the least and the largest of
-   signed integers have the bits of the unsigned ones, and what is made of
-   complex numbers that of their parts. */
+/* The kernels of each operation and type. Signed integers use the kernels of
+   unsigned ones, which give the same bits, except for MIN and MAX. Complex
+   numbers use the kernels of their parts. */
 struct table_t {
     kernels_t entries[BATON__CUDA_OPS][BATON_DTYPE_COUNT] = {};
 
@@ -254,7 +255,7 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
 {
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
-    if (dtype == BATON_C64 || dtype == BATON_C128) { /* of two parts */
+    if (dtype == BATON_C64 || dtype == BATON_C128) { /* two parts each */
         bytes /= 2;
         count *= 2;
     }

@@ -1,6 +1,7 @@
-/* Selection in stream order: the rows of launches. select_kernels.cuh says what
-   each of them does. Results have the bits of <baton/select.h>: the same
-   elements, ascending; of equal magnitudes the lower index first. */
+/* Selection in stream order: the sequences of launches. select_kernels.cuh
+   describes each kernel. Results have the bits that <baton/select.h> defines:
+   the same elements in ascending order; of equal magnitudes the lower index
+   comes first. */
 #include "cuda/select_kernels.cuh"
 
 namespace baton_cuda
@@ -8,8 +9,8 @@ namespace baton_cuda
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* Offsets in the scratch memory. The sums of measure lie where the tallies
-   will: there are never more of them. */
+/* Offsets in the scratch memory. The sums of `measure` use the memory of the
+   tallies, which are written later and are never fewer. */
 typedef struct layout {
     size_t tally, groups, bases, counts, keys, indices, bytes;
     size_t tiles, capacity;
@@ -20,8 +21,9 @@ static size_t aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* `count` is at least 1; there is one tile more than it fills, for vectors that
-   begin within 16 bytes. A search needs more than 2k candidates. */
+/* Lays out the scratch memory. `count` is at least 1. There is one more tile
+   than `count` fills, for vectors that do not begin at a multiple of 16 bytes.
+   A search needs more than 2k candidates. */
 static layout_t select_layout_of(baton_dtype_t dtype, size_t count, size_t k)
 {
     layout_t at;
@@ -59,14 +61,16 @@ static workspace<D> workspace_of(void *scratch, const vector<D> &from, size_t k)
 
 /* ---- rows of launches -------------------------------------------------- */
 
-/* Blocks of a kernel that sums up tiles of MEASURE_TILE elements. */
+/* Returns the number of blocks for a kernel that sums tiles of MEASURE_TILE
+   elements. */
 static unsigned measure_blocks(uint64_t count)
 {
     const uint64_t groups = THREADS / LANES;
     return (unsigned)((measure_tiles(count) + groups - 1) / groups);
 }
 
-/* A selection on its way: launches after one that failed are left out. */
+/* A selection under construction. After a launch that failed the others are
+   skipped. */
 template <baton_dtype_t D> struct row {
     vector<D> from;
     workspace<D> work;
@@ -78,7 +82,7 @@ template <baton_dtype_t D> struct row {
         return (work.tiles + WARPS - 1) / WARPS;
     }
 
-    /* Of kernels with a histogram: each block has one to add. */
+    /* For kernels with a histogram: each block adds its own to the total. */
     unsigned few_blocks() const
     {
         return blocks() < MOST_BLOCKS ? blocks() : (unsigned)MOST_BLOCKS;
@@ -126,8 +130,9 @@ template <baton_dtype_t D> struct row {
     }
 };
 
-/* RedSync's search leaves up to 2k, also where values are tied. An earlier
-   threshold is tried first: judge decides whether what follows it runs. */
+/* Selects k elements, or with RedSync's search up to 2k, also if values are
+   tied. With REUSED an earlier threshold is tried first, and `judge` decides
+   whether the later launches do anything. */
 template <baton_dtype_t D>
 static cudaError_t select(cudaStream_t stream,
                           const baton_device_selection_t *s)
@@ -136,7 +141,7 @@ static cudaError_t select(cudaStream_t stream,
     const bool searches = reuses || s->method == BATON_DEVICE_SAMPLED;
     const size_t count = s->from.count;
     baton_magnitude_t *threshold = &s->selected->threshold;
-    /* A k that is more than the number of elements, but as good as any such. */
+    /* Every k above the number of elements is equivalent to count + 1. */
     const size_t k = s->k <= count ? s->k : searches ? count + 1 : count;
     const size_t need = searches ? 2 * k + 1 : k;
     const size_t most = searches ? 2 * k : 0, room = searches ? most : k;
@@ -192,7 +197,8 @@ cudaError_t baton__cuda_select(cudaStream_t stream,
                    [&](auto type) { return select<type>(stream, selection); });
 }
 
-/* The sums of the tiles, and then that of all, in the order of the host. */
+/* Sums each tile, and then the tiles' sums, in the same order as the CPU
+   does. */
 cudaError_t baton__cuda_square_sum(cudaStream_t stream, baton_dtype_t dtype,
                                    const void *values, size_t count,
                                    double *sum_out, void *scratch)

@@ -1,4 +1,4 @@
-/* What the selection kernels do with one element or one number: keys of
+/* The arithmetic of the selection kernels on one element or one number: keys of
    magnitudes, samples, thresholds, and the decisions between two passes over a
    vector. */
 #pragma once
@@ -19,8 +19,9 @@ namespace baton_cuda
 
 /* ---- element types ----------------------------------------------------- */
 
-/* An element as bits, the integer that has room for any key of it, and its
-   format: bits of the fraction, and the bias of exponents. */
+/* For each type: an integer with the element's bits, an integer that holds any
+   of its keys, and its format, the bits of the fraction and the exponent's
+   bias. */
 template <baton_dtype_t> struct element;
 template <> struct element<BATON_F16> {
     typedef uint16_t bits_t;
@@ -43,7 +44,7 @@ template <> struct element<BATON_F64> {
     enum { fraction = 52, bias = 1023 };
 };
 
-/* The key of an infinity; that of all NaNs is the next one. */
+/* The key of infinity. The next larger key is that of all NaNs. */
 template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t infinity_key()
 {
     typedef typename element<D>::key_t key_t;
@@ -61,7 +62,7 @@ template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t sign_bit()
     return (key_t)1 << (8 * sizeof(typename element<D>::bits_t) - 1);
 }
 
-/* Bits that are enough for any key. */
+/* The number of bits that hold any key. */
 template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 {
     return 8 * sizeof(typename element<D>::bits_t) - 1;
@@ -69,8 +70,8 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 
 /* ---- keys -------------------------------------------------------------- */
 
-/* How elements of a side become keys: (bits ^ flip) & mask, or 0 where that has
-   a sign (lib/ops/select.h). */
+/* Converts elements of a side to keys: (bits ^ flip) & mask, or 0 if that has a
+   sign (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;
 };
@@ -103,7 +104,7 @@ template <class to_t, class from_t> BATON__BOTH to_t same_bits(from_t from)
     return to;
 }
 
-/* The fraction that lies `shift` bits above is rounded to nearest even. */
+/* Shifts right by `shift` bits, and rounds to nearest, ties to even. */
 BATON__BOTH uint64_t shift_to_nearest(uint64_t bits, unsigned shift)
 {
     if (shift == 0 || shift > 54) {
@@ -130,7 +131,7 @@ BATON__BOTH typename element<D>::key_t magnitude_of(double value)
     } else if (exponent > 0) {
         uint64_t rebias = (uint64_t)(1023 - element<D>::bias) << 52;
         key = shift_to_nearest(bits - rebias, shift);
-    } else { /* subnormal: a leading one, farther to the right */
+    } else { /* subnormal: the leading one is explicit and farther right */
         uint64_t one = UINT64_C(1) << 52;
         uint64_t full = bits < one ? 0 : (bits & (one - 1)) | one;
         key = shift_to_nearest(full, shift + (unsigned)(1 - exponent));
@@ -138,7 +139,7 @@ BATON__BOTH typename element<D>::key_t magnitude_of(double value)
     return key < infinity_key<D>() ? (key_t)key : infinity_key<D>();
 }
 
-/* The magnitude of a finite key, exactly. */
+/* Returns the exact magnitude of a finite key. */
 template <baton_dtype_t D>
 BATON__BOTH double magnitude_value(typename element<D>::key_t key)
 {
@@ -149,18 +150,20 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
         unsigned shift = D == BATON_BF16 ? 16 : 0;
         return (double)same_bits<float>((uint32_t)key << shift);
     }
-    /* The exponent's bias differs by 112; 2^112 makes subnormals right, too. */
+    /* The biases of the exponents differ by 112. Multiplying by 2^112 is also
+       right for subnormals. */
     return (double)(same_bits<float>((uint32_t)key << 13) * 0x1p112f);
 }
 
 /* ---- samples ----------------------------------------------------------- */
 
 enum {
-    SMALL_COUNT = 4096, /* every element is a candidate */
+    SMALL_COUNT = 4096, /* up to here every element is a candidate */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
-    SAMPLE_SHARE = 256, /* of a vector in between: one in so many */
-    DEVIATIONS = 4      /* by which the estimate is on the safe side */
+    SAMPLE_SHARE = 256, /* in larger vectors one element in so many is
+                           sampled */
+    DEVIATIONS = 4      /* the estimate's margin in standard deviations */
 };
 
 BATON__BOTH size_t sample_of(size_t count)
@@ -170,8 +173,8 @@ BATON__BOTH size_t sample_of(size_t count)
     return size > SAMPLE_MOST ? (size_t)SAMPLE_MOST : size;
 }
 
-/* The rank in the sample of a magnitude that at least `need` elements reach,
-   most likely; 0: any element may be one of these. */
+/* Returns the rank in the sample of a magnitude which, very probably, at least
+   `need` elements reach. Returns 0 if any element may be one of these. */
 BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 {
     size_t size = sample_of(count);
@@ -180,10 +183,11 @@ BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
     return rank < (double)size ? (uint32_t)rank + 1 : 0;
 }
 
-/* The i-th position of a sample of `size`: one of each stratum, by a hash
-   (splitmix64's finaliser), so that no order of the elements deceives it. The
-   strata's sizes differ by one at most. One division, of the same numbers for
-   all i; `count` fits into 32 bits. */
+/* Returns the i-th position of a sample of `size`. The vector is divided into
+   `size` strata, whose lengths differ by at most one, and a hash (splitmix64's
+   finaliser) picks one element of each. So no order of the elements can mislead
+   the sample. The only division has the same operands for all i; `count` fits
+   into 32 bits. */
 BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 {
     const uint64_t least = count / size, longer = count - least * size;
@@ -197,7 +201,8 @@ BATON__BOTH uint64_t position_of(uint64_t count, uint64_t size, uint64_t i)
 
 /* ---- RedSync's search -------------------------------------------------- */
 
-/* The key of a threshold, at least 1: mean (0) to maximum (1). */
+/* Returns the key of a threshold, at least 1. `ratio` goes from 0, the mean, to
+   1, the maximum. */
 template <baton_dtype_t D>
 BATON__BOTH typename element<D>::key_t between(double mean, double largest,
                                                double ratio)
@@ -207,10 +212,10 @@ BATON__BOTH typename element<D>::key_t between(double mean, double largest,
     return key > 0 ? key : 1;
 }
 
-/* Algorithm 3 halves an interval of ratios, 20 times, until it is below 1e-6 or
-   a threshold leaves k to 2k elements: that is one that is at most the k-th
-   key, and above the one behind 2k others (0: there is none). 0: it finds
-   none. */
+/* Algorithm 3: halves an interval of ratios, at most 20 times (until it is
+   below 1e-6), or until a threshold leaves k to 2k elements. That is the case
+   if its key is at most `kth`, the k-th key, and above `beyond`, the (2k+1)-th
+   key (0 if there is none). Returns 0 if no threshold is found. */
 template <baton_dtype_t D>
 BATON__BOTH typename element<D>::key_t search(double mean, double largest,
                                               typename element<D>::key_t kth,
@@ -230,7 +235,8 @@ BATON__BOTH typename element<D>::key_t search(double mean, double largest,
         high = key > kth ? middle : high;
         low = key > kth ? low : middle;
     }
-    /* `low` leaves at least k, and too many only where values are tied. */
+    /* `low` leaves at least k elements, and too many only if values are
+       tied. */
     const key_t key = between<D>(mean, largest, low);
     return key > beyond ? key : 0;
 }

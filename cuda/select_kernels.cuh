@@ -1,26 +1,28 @@
-/* The selection kernels. A selection is a row of launches that communicate
-   through memory of the device; none needs an answer on the host.
+/* The selection kernels. A selection is a sequence of launches that communicate
+   through the device's memory; none needs an answer from the CPU.
 
-       begin                      the state of the selection
-       estimate                   a sample's threshold, on the low side
+       begin                      initializes the selection's state
+       estimate                   a threshold from a sample, rather too low
        filter                     pass over the vector: candidates
-       radix x 2, 3 or 6          the exact k-th of the candidates
+       radix x 2, 3 or 6          the exact k-th candidate
        tally, scan, emit          candidates to ascending indices
 
-   A vector is cut into tiles of 4 KiB, one for each warp. The filter appends a
-   tile's candidates, in their order, to a list of all that is in no order, and
-   notes where they begin. So one pass over the vector suffices; tally counts
-   for each tile what is selected, scan adds these counts up, and emit puts the
-   candidates of a tile to where they belong.
+   A vector is cut into tiles of 4 KiB, one for each warp. The filter appends
+   the candidates of a tile, in order, to a common list, whose tiles are in no
+   order, and notes where each tile's candidates begin. So one pass over the
+   vector suffices: tally counts the selected elements of each tile, scan sums
+   these counts, and emit writes the indices of each tile to their place.
 
-   Where the sample lied (fewer than k reach the estimate) or more elements are
-   tied than there is room for, radix, tally and emit read the vector instead of
-   the candidates. They see that in the state, so the launches are the same.
-   Launches that have nothing to do return at once.
+   If the sample misled (fewer than k elements reach the estimate), or more
+   elements are tied than the list has capacity for, radix, tally and emit read
+   the vector instead of the candidates. They decide that from the state, so
+   the launches are always the same. A launch with nothing to do returns at
+   once.
 
-   RedSync's search needs mean and largest, from measure and join, and counts no
-   elements: a threshold leaves k to 2k of them if it is at most the k-th key,
-   and above the (2k+1)-th. So radix finds both, and its last block searches. */
+   RedSync's search needs the mean and the largest magnitude, from measure and
+   join. It counts no elements: a threshold leaves k to 2k elements if it is at
+   most the k-th key and above the (2k+1)-th key. So radix finds both keys, and
+   its last block searches. */
 #pragma once
 
 #include "cuda/launch.h"
@@ -31,15 +33,15 @@ namespace baton_cuda
 
 enum {
     WARP = 32,
-    THREADS = 256, /* of a block, where a kernel does not say otherwise */
+    THREADS = 256, /* in a block, unless a kernel says otherwise */
     WARPS = THREADS / WARP,
-    ROUNDS = 8, /* 16-byte loads of a thread for a tile */
+    ROUNDS = 8, /* 16-byte loads by which a thread reads its part of a tile */
     TILE_BYTES = WARP * ROUNDS * 16,
     DIGIT_BITS = 11,
     DIGITS = 1 << DIGIT_BITS,
-    MOST_BLOCKS = 512, /* of kernels that have histograms */
-    WIDE = 1024,       /* threads of kernels that are one block */
-    /* Of measure and join, as lib/ops/select_kernels.c. */
+    MOST_BLOCKS = 512, /* in kernels that have histograms */
+    WIDE = 1024,       /* threads of a kernel with a single block */
+    /* For measure and join; equal to those of lib/ops/select_kernels.c. */
     LANES = 16,
     MEASURE_TILE = 4096,
     TILE_LANES = 256
@@ -49,32 +51,38 @@ enum {
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* An element that radix looks for by its rank, from the largest. */
+/* An element that radix searches by its rank, counted from the largest. */
 typedef struct ranked {
-    uint64_t
-        prefix;     /* its upper digits; in the end its key, 0: there is none */
-    uint64_t rank;  /* among those with these digits */
-    uint64_t above; /* elements above these */
-    uint32_t equal; /* elements with its key */
+    /* The upper digits found so far; in the end the whole key, or 0 if there is
+       no such element. */
+    uint64_t prefix;
+    uint64_t rank;  /* among the elements with these digits */
+    uint64_t above; /* number of elements with larger upper digits */
+    uint32_t equal; /* number of elements with this key */
     uint32_t histogram[DIGITS];
 } ranked_t;
 
-/* The state of a selection. Written by one thread of a launch, or by atomic
-   additions, and read by later launches. */
+/* The state of a selection. One thread of a launch writes it, or threads add to
+   it atomically; later launches read it. */
 typedef struct state {
     uint64_t k;
-    uint64_t most;    /* that a search may leave; 0: the exact k-th is asked */
-    uint64_t need;    /* candidates; 0: those from a given threshold on */
-    uint64_t least;   /* key from which on elements are candidates */
-    uint32_t found;   /* candidates, also those without room */
-    uint32_t tickets; /* blocks of a launch that have ended */
+    /* The largest number of elements that a search may leave; 0 if the exact
+       k-th is wanted. */
+    uint64_t most;
+    /* The number of candidates that suffice; 0 if a given threshold decides. */
+    uint64_t need;
+    uint64_t least;     /* elements from this key on are candidates */
+    uint32_t found;     /* candidates, including those beyond the capacity */
+    uint32_t tickets;   /* blocks of the running launch that have ended */
     uint64_t threshold; /* the result: elements above it are selected, */
-    uint32_t ties;      /* and the first so many that equal it */
-    uint32_t done;      /* the result is there */
-    uint32_t total;     /* elements that are not 0, or candidates */
-    uint64_t largest;   /* key, of both sides */
-    double mean;        /* magnitude, of both sides */
-    ranked_t ranked[2]; /* the k-th, and that behind `most` others */
+    uint32_t ties;      /* and so many of those that equal it, the first ones */
+    uint32_t done;      /* the result is known */
+    /* The number of elements or candidates whose key is not 0. */
+    uint32_t total;
+    uint64_t largest;   /* largest key, over both signs */
+    double mean;        /* mean magnitude, over both signs */
+    ranked_t ranked[2]; /* the k-th element, and the first after `most`
+                           others */
 } state_t;
 
 template <baton_dtype_t D> struct vector {
@@ -86,15 +94,17 @@ template <baton_dtype_t D> struct vector {
 
 template <baton_dtype_t D> struct workspace {
     state_t *state;
-    uint64_t *tally;  /* for each tile: selected (above << 32 | equal) in the
-                         block's tiles before it */
-    uint64_t *groups; /* for each block of tally: its sum; then that of those
-                         before it */
-    uint32_t *bases;  /* where its candidates begin */
-    uint32_t *counts; /* their number */
+    /* For each tile: the selected elements (above << 32 | equal) of the tiles
+       before it in its block. */
+    uint64_t *tally;
+    /* For each block of tally: the sum of its tiles; scan turns it into the sum
+       of the blocks before it. */
+    uint64_t *groups;
+    uint32_t *bases;  /* for each tile: index of its first candidate */
+    uint32_t *counts; /* for each tile: number of its candidates */
     typename element<D>::key_t *keys;
     uint32_t *indices;
-    uint64_t capacity; /* candidates */
+    uint64_t capacity; /* of candidates, in keys and indices */
     uint32_t tiles;
 };
 
@@ -120,7 +130,7 @@ template <class type> __device__ type warp_sum(type value)
     return value;
 }
 
-/* The sum of the lower lanes' values. */
+/* Returns the sum of the values of the lanes below this one. */
 template <class type> __device__ type warp_sum_below(type value)
 {
     const unsigned lane = lane_of_thread();
@@ -132,7 +142,7 @@ template <class type> __device__ type warp_sum_below(type value)
     return sum - value;
 }
 
-/* The sum of the values of the block's threads with higher numbers. */
+/* Returns the sum of the values of the block's threads with higher numbers. */
 template <int threads> __device__ uint32_t block_sum_above(uint32_t value)
 {
     __shared__ uint32_t warps[threads / WARP];
@@ -153,8 +163,8 @@ template <int threads> __device__ uint32_t block_sum_above(uint32_t value)
     return sum - value;
 }
 
-/* Whether all other blocks of the launch have written what they write. True in
-   one block, in all of its threads. */
+/* Returns true, in all threads of one block, if all other blocks of the launch
+   have written their results. */
 __device__ inline bool is_last_block(state_t *state)
 {
     __shared__ bool last;
@@ -176,14 +186,16 @@ __device__ inline bool is_last_block(state_t *state)
 
 /* ---- histograms -------------------------------------------------------- */
 
-/* Where the element of a rank, counted from the largest, lies. */
+/* The digit of an element that is given by its rank, counted from the
+   largest. */
 typedef struct place {
     uint32_t digit;
     uint32_t count; /* elements with this digit */
-    uint32_t above; /* and with a higher one */
+    uint32_t above; /* elements with a higher digit */
 } place_t;
 
-/* By all threads of a block; rank from 1 to the sum of the histogram. */
+/* Finds the digit of an element. Called by all threads of a block; rank is from
+   1 to the sum of the histogram. */
 template <int threads>
 __device__ place_t place_of(const uint32_t *histogram, uint32_t rank)
 {
@@ -209,8 +221,8 @@ __device__ place_t place_of(const uint32_t *histogram, uint32_t rank)
     return result;
 }
 
-/* Counts of one thread for a histogram in shared memory. Runs of one bin, as
-   ties make them, are added at once. */
+/* Collects one thread's counts for a histogram in shared memory. A run of equal
+   bins, which ties produce, is added at once. */
 typedef struct run {
     uint32_t *histogram;
     unsigned bin;
@@ -242,7 +254,7 @@ __device__ inline void histogram_clear(uint32_t *histogram)
     __syncthreads();
 }
 
-/* Adds that of a block to that of all. */
+/* Adds a block's histogram to that of all blocks. */
 __device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
 {
     __syncthreads();
@@ -254,8 +266,9 @@ __device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
     __syncthreads();
 }
 
-/* Takes that of all blocks, in the last one, and leaves zeros. The additions
-   were made in the second-level cache: volatile reads are, too. */
+/* Copies the histogram of all blocks to the last block's memory, and clears it.
+   The additions were made in the second-level cache, and volatile reads go
+   there, too. */
 __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 {
     volatile uint32_t *all = ranked->histogram;
@@ -297,7 +310,7 @@ template <baton_dtype_t D> struct tile {
         return key_of<D>((bits_t)(high << 16 << 16 | low), by);
     }
 
-    /* Calls visit(key) for each. */
+    /* Calls visit(key) for each element. */
     template <class function> __device__ void each_key(function visit) const
     {
 #pragma unroll
@@ -310,8 +323,8 @@ template <baton_dtype_t D> struct tile {
     }
 };
 
-/* Elements of the vector before its first address that is a multiple of 16
-   would make the first load whole. */
+/* Returns how many elements lie between the previous multiple of 16 bytes and
+   the vector's first element. The first load includes them. */
 template <baton_dtype_t D>
 BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
 {
@@ -319,7 +332,7 @@ BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
                       sizeof(typename element<D>::bits_t));
 }
 
-/* That of a vector of at least one element. */
+/* Returns the number of tiles of a vector with at least one element. */
 template <baton_dtype_t D> uint32_t tiles_of(const vector<D> &from)
 {
     const uint64_t bytes = sizeof(typename element<D>::bits_t);
@@ -404,7 +417,7 @@ __global__ void begin(state_t *state, beginning_t with)
     state->least = least;
     state->found = 0;
     state->tickets = 0;
-    /* What is in force where no launch finds another threshold. */
+    /* These hold unless a later launch finds another threshold. */
     state->threshold = least;
     state->ties = ALL_TIES;
     state->done = 0;
@@ -413,7 +426,7 @@ __global__ void begin(state_t *state, beginning_t with)
 
 /* ---- estimate ---------------------------------------------------------- */
 
-/* One block of WIDE threads: the key of a rank of the sample. */
+/* One block of WIDE threads finds the key of a rank in the sample. */
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(WIDE)
     estimate(vector<D> from, state_t *state, uint32_t size, uint32_t rank)
@@ -432,7 +445,7 @@ __global__ void __launch_bounds__(WIDE)
             at < size
                 ? key_of<D>(from.values[position_of(from.count, size, at)],
                             from.by)
-                : (key_t)0; /* the smallest: it counts as none */
+                : (key_t)0; /* the smallest key, which stands for no element */
     }
     key_t prefix = 0;
     for (unsigned bits = key_bits<D>(), shift; bits > 0; bits = shift) {
@@ -459,8 +472,8 @@ __global__ void __launch_bounds__(WIDE)
 
 /* ---- filter ------------------------------------------------------------ */
 
-/* Has keys computed again: kept from one pass over the tile to the next, those
-   of f16 would take 128 registers. */
+/* Makes the compiler compute keys again. If it kept them from one pass over the
+   tile to the next, those of f16 would take 128 registers. */
 template <baton_dtype_t D> __device__ void forget_keys(tile<D> *part)
 {
 #if defined(__CUDA_ARCH__)
@@ -526,7 +539,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
 }
 
-/* Whether the candidates do not tell the result: then the vector does. */
+/* Returns whether the candidates do not determine the result, so that the
+   vector must be read. */
 template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
 {
     const state_t *state = work.state;
@@ -535,8 +549,8 @@ template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
             (state->found < state->need && state->least > 1));
 }
 
-/* Calls visit(key) for each candidate, or for each element of the vector; each
-   thread of the grid for its share. */
+/* Calls visit(key) for each candidate, or for each element of the vector. Each
+   thread of the grid visits its share. */
 template <baton_dtype_t D, class function>
 __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
                            function visit)
@@ -558,9 +572,10 @@ __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
 
 /* ---- the exact k-th ---------------------------------------------------- */
 
-/* By all threads of the last block: the next digit of an element, from the
-   histogram of all. In the first pass, whose histogram has all keys, the rank
-   is the `wanted` one; the k-th of fewer elements is the last of them. */
+/* Finds the next digit of an element from the histogram of all blocks. Called
+   by all threads of the last block. In the first pass the histogram has all
+   keys, and the element's rank is `wanted`; if there are fewer elements, the
+   last one is taken. */
 template <baton_dtype_t D>
 __device__ void find_digit(state_t *state, ranked_t *ranked,
                            const uint32_t *histogram, unsigned bits,
@@ -580,7 +595,7 @@ __device__ void find_digit(state_t *state, ranked_t *ranked,
     }
     volatile uint64_t *rank = &ranked->rank;
     if (*rank == 0) {
-        return; /* all are zeros */
+        return; /* all elements are zeros */
     }
     place_t place = place_of<THREADS>(histogram, (uint32_t)*rank);
     if (threadIdx.x == 0) {
@@ -591,17 +606,18 @@ __device__ void find_digit(state_t *state, ranked_t *ranked,
     }
 }
 
-/* By one thread, after the last digit. Where a search leaves up to `most`, all
-   that equal the k-th are selected too, unless they would be more. */
+/* Sets the threshold and the ties. Called by one thread after the last digit.
+   In a search all elements that equal the k-th are selected, too, unless this
+   makes more than `most`. */
 template <baton_dtype_t D> __device__ void finish(state_t *state)
 {
     typedef typename element<D>::key_t key_t;
     const ranked_t *kth = &state->ranked[0];
     state->done = 1;
     if (state->total == 0) {
-        /* Nothing is selected, and nothing is tied: as many zeros as there may
-           be, with those beside the vector, would be more than a tally has room
-           for. */
+        /* All elements are zeros, so nothing is selected or tied. Tallying the
+           zeros, together with the zeros outside of the vector, could
+           overflow. */
         state->threshold = (uint64_t)nan_key<D>() + 1;
         state->ties = 0;
         return;
@@ -624,9 +640,9 @@ template <baton_dtype_t D> __device__ void finish(state_t *state)
     }
 }
 
-/* Bits [shift, bits) of the elements of these ranks: a digit's histogram over
-   the keys that have the upper digits; the last block finds the digit. Zeros do
-   not count. */
+/* Finds one digit, bits [shift, bits), of the elements with the wanted ranks.
+   Each block makes the histogram of the digit over the keys that have the upper
+   digits found so far; the last block finds the digit. Zeros do not count. */
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(THREADS, 3)
     radix(vector<D> from, workspace<D> work, unsigned bits, unsigned shift)
@@ -684,9 +700,9 @@ __device__ double square_of(typename element<D>::key_t key)
     return magnitude * magnitude;
 }
 
-/* Sums of magnitudes or of their squares, by 16 lanes for each tile of 4096
-   elements, in the order in which the host adds; and for a selection, which is
-   not done, the largest of them. */
+/* Sums magnitudes or their squares, with 16 lanes for each tile of 4096
+   elements, in the order in which the CPU adds. For a selection it also finds
+   the largest magnitude. Does nothing if the selection is done. */
 template <baton_dtype_t D, bool SQUARED>
 __global__ void __launch_bounds__(THREADS)
     measure(const typename element<D>::bits_t *values, uint64_t count,
@@ -731,8 +747,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block: the sum of the tiles' sums of `count` elements, in an order that
-   depends on that alone, divided; unless there is a selection that is done. */
+/* One block sums the tiles' sums of `count` elements, in an order that depends
+   on `count` alone, and divides by `divisor`. Does nothing if the selection is
+   done. */
 static __global__ void __launch_bounds__(TILE_LANES)
     join(const double *sums, uint64_t count, const state_t *state,
          uint64_t divisor, double *out)
@@ -759,8 +776,8 @@ static __global__ void __launch_bounds__(TILE_LANES)
     }
 }
 
-/* One thread. Whether an earlier threshold leaves at most `most` elements; if
-   not, a search begins. */
+/* One thread checks whether an earlier threshold leaves at most `most`
+   elements. If not, it begins a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {
@@ -775,7 +792,7 @@ static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
 
 /* ---- indices ----------------------------------------------------------- */
 
-/* Whether the candidates of a tile were all written. */
+/* Returns whether all candidates of a tile were written. */
 template <baton_dtype_t D>
 __device__ bool is_written(const workspace<D> &work, uint32_t number)
 {
@@ -783,7 +800,7 @@ __device__ bool is_written(const workspace<D> &work, uint32_t number)
            (uint64_t)work.bases[number] + work.counts[number] <= work.capacity;
 }
 
-/* Of one tile, by its warp. */
+/* Counts one tile's selected elements, by the tile's warp. */
 template <baton_dtype_t D>
 __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
                                uint32_t number)
@@ -807,7 +824,8 @@ __device__ uint64_t tally_tile(const vector<D> &from, const workspace<D> &work,
     return warp_sum((uint64_t)above << 32 | equal);
 }
 
-/* Adds up a block's tiles, so that scan has less to do. */
+/* Counts the selected elements of each tile, and sums the tiles of a block, so
+   that scan has less to do. */
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(THREADS)
     tally(vector<D> from, workspace<D> work)
@@ -833,9 +851,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block of WIDE threads: the groups' sums become the sums of those before,
-   and what was selected is published, but for a threshold that was given. Each
-   warp has a part of the groups. */
+/* One block of WIDE threads turns the groups' sums into sums of the groups
+   before them, and publishes the number of selected elements and the threshold,
+   unless that was given. Each warp handles a part of the groups. */
 static __global__ void __launch_bounds__(WIDE)
     scan(const state_t *state, uint64_t *groups, uint32_t count,
          baton_device_selected_t *out)
@@ -877,8 +895,9 @@ static __global__ void __launch_bounds__(WIDE)
 }
 static_assert(WIDE / WARP == WARP, "a lane for each warp of scan");
 
-/* Where selected elements go: `before` has how many are above the threshold and
-   how many equal it. Of the latter the first `ties` are selected. */
+/* The destination of selected elements. Of the elements that equal the
+   threshold the first `ties` are selected. emit_one's `before` has the numbers
+   of earlier elements above the threshold and equal to it. */
 typedef struct emission {
     uint64_t threshold;
     uint32_t ties;
@@ -956,7 +975,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One thread: the result of a selection of nothing. */
+/* One thread publishes the result of a selection that selects nothing. */
 static __global__ void publish_nothing(baton_device_selected_t *out,
                                        bool keep_threshold)
 {

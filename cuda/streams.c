@@ -1,19 +1,19 @@
-/* Streams, events, and words that streams wait for. */
+/* Streams, events, and words in memory that streams wait for. */
 #include "cuda/gpu.h"
 
 #include <string.h>
 
-/* The streams of each GPU, which all engines of the process have in common: the
-   driver has few queues for them. What is in them ends by itself, so no engine
-   holds up another for good. */
-enum { GPUS = 128 }; /* more than a driver has */
+/* The streams of each GPU. All engines of the process share them, since the
+   driver has few hardware queues. Work in them ends by itself, so no engine can
+   block another for good. */
+enum { GPUS = 128 }; /* more than a driver supports */
 static struct {
     int users;
     cudaStream_t streams[BATON_DEVICE_STREAMS];
 } shared[GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* CUDA takes the highest priority that there is. */
+/* CUDA takes the highest existing priority. */
 enum { HIGHEST = -1000 };
 
 static void destroy_streams(const baton__gpu_t *gpu)
@@ -28,10 +28,11 @@ static void destroy_streams(const baton__gpu_t *gpu)
     }
 }
 
-/* Streams that do not wait for the default stream, nor it for them. They have
-   the highest priority: what they do is short, and others wait for it. The
-   driver's queues are for all priorities, though: where many streams of the
-   application wait for a flag that these have to raise, they hold these up. */
+/* Creates the streams. They do not wait for the default stream, nor does it
+   wait for them. They have the highest priority, since their work is short and
+   others wait for it. The driver's queues are shared by all priorities, though:
+   many streams of the application that wait for a flag can hold up the stream
+   that has to raise it. */
 static cudaError_t create_streams(const baton__gpu_t *gpu)
 {
     cudaError_t error = cudaSuccess;
@@ -66,7 +67,7 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
     return baton__gpu_report(gpu, error, "cudaStreamCreateWithPriority");
 }
 
-/* Waits for what is under way: callbacks use the GPU's struct. */
+/* First waits for work under way, since its callbacks use the GPU's struct. */
 void baton__gpu_streams_close(baton__gpu_t *gpu)
 {
     if (gpu->streams[0] == NULL) {
@@ -83,8 +84,8 @@ void baton__gpu_streams_close(baton__gpu_t *gpu)
     (void)pthread_mutex_unlock(&lock);
 }
 
-/* Enters, unless the program captures this stream of its own:
-   BATON_ERR_UNSUPPORTED. */
+/* Enters the GPU. Returns BATON_ERR_UNSUPPORTED if the program captures this
+   stream of its own. */
 static baton_status_t enter_stream(const baton__gpu_t *gpu,
                                    baton_stream_t stream)
 {
@@ -139,7 +140,7 @@ void baton__gpu_event_destroy(void *device, void *event)
     const baton__gpu_t *gpu = device;
     if (event != NULL && baton__gpu_enter(gpu) == BATON_OK) {
         (void)baton__gpu_end(gpu, "cudaEventDestroy", cudaEventDestroy(event));
-    } /* else the context is gone, and its events with it */
+    } /* else the context is gone, and the event with it */
 }
 
 baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
@@ -196,7 +197,7 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
                           (cudaError_t)error);
 }
 
-/* The write has a fence of the whole system before it. */
+/* The driver puts a system-wide fence before the write. */
 baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value)
 {

@@ -1,14 +1,16 @@
-/* Sleep: a descriptor that becomes readable when the streams have done what is
-   in them now.
+/* Sleep: a descriptor that becomes readable when the streams have done the work
+   that they have now.
 
-   A callback is queued in each stream that is not idle, and writes to an
-   eventfd. There is at most one under way for each stream: an arm that finds
-   one leaves the stream marked, and the arm that follows the wake-up queues the
-   next. What is put into the stream behind a callback waits until the host has
-   run it; but a driver that arms has put there what it had.
+   Arming queues a callback in each stream that is not idle; the callback writes
+   to an eventfd. A stream has at most one callback under way. An arm that finds
+   one leaves the stream marked as busy, and the first arm after the wake-up
+   queues the next callback. Work put into a stream after a callback waits until
+   the host has run the callback. That does no harm, since a driver that arms
+   has no more work to put there.
 
-   cudaLaunchHostFunc would be the newer call, but is silent once the context
-   has failed; and then too an engine that sleeps must wake, and ask. */
+   cudaLaunchHostFunc is the newer call, but it never calls back after the
+   context has failed. A sleeping engine must wake then, too, and read the
+   error. */
 #include "cuda/gpu.h"
 
 #include <errno.h>
@@ -21,7 +23,8 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 {
     gpu->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (gpu->descriptor >= 0 && gpu->descriptor <= STDERR_FILENO) {
-        /* Or what is written to standard error goes there. */
+        /* A descriptor of standard input, output or error would receive data
+           meant for that. */
         int standard = gpu->descriptor;
         gpu->descriptor = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         (void)close(standard);
@@ -36,8 +39,8 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
     return BATON_OK;
 }
 
-/* Any thread. Marked after the work was put there: an arm that begins later
-   sees it, and one that has begun need not. */
+/* Any thread. Marks the stream after the work was put there. So an arm that
+   begins later sees the mark; an arm that has begun already need not see it. */
 void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
 {
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
@@ -51,23 +54,25 @@ void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
 static void wake_notify(int descriptor)
 {
     const uint64_t one = 1;
-    /* It fails if the counter is full; then it is readable. */
+    /* The write fails if the counter is full; then the eventfd is readable
+       anyway. */
     (void)!write(descriptor, &one, sizeof one);
 }
 
-/* On a thread of the driver's. Must not call CUDA. */
+/* Runs on a thread of the driver. It must not call CUDA. */
 static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
 {
     (void)stream;
-    (void)error; /* whoever wakes asks, and is told */
+    (void)error; /* the driver that wakes queries the stream and gets it */
     baton__wake_t *wake = arg;
-    /* Before the write: the arm that follows the wake-up must queue another. */
+    /* Reset before the write, since the first arm after the wake-up must queue
+       another callback. */
     atomic_store(&wake->outstanding, false);
     wake_notify(wake->descriptor);
 }
 
-/* A stream that is idle needs no callback: the driver looks once more before it
-   sleeps. One that has failed is asked at once. */
+/* Queues a callback. An idle stream needs none, because the driver polls once
+   more before it sleeps. A stream that has failed wakes the driver at once. */
 static baton_status_t arm_stream(const baton__gpu_t *gpu, cudaStream_t stream,
                                  baton__wake_t *wake)
 {
@@ -101,7 +106,8 @@ baton_status_t baton__gpu_arm(void *device)
             atomic_exchange(&wake->outstanding, true)) {
             continue;
         }
-        /* First: what is put there from now on marks it again. */
+        /* Reset before the callback is queued: work put there from now on marks
+           the stream again. */
         atomic_store(&wake->busy, false);
         status = arm_stream(gpu, gpu->streams[k], wake);
     }
