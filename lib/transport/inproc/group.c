@@ -1,4 +1,4 @@
-/* The ranks of an inproc medium join it, and groups are made of them. */
+/* Joins ranks to an inproc medium, and creates groups of them. */
 #include "transport/inproc/rank.h"
 
 #include "base/alloc.h"
@@ -12,7 +12,8 @@
 
 typedef baton__inproc_rank_t rank_t;
 
-/* Nobody is lost to a rank that joins. */
+/* Allocates the table of lost peers, and clears it: at first no peer is
+   lost. */
 static baton_status_t make_lost(rank_t *rank)
 {
     size_t size = (size_t)rank->medium->size;
@@ -53,7 +54,7 @@ static baton_status_t join(rank_t *rank)
     }
     rank->reserved = 0;
     baton_status_t status = make_lost(rank);
-    /* Notices need records before anything is reserved. */
+    /* Notices need records even before anything is reserved. */
     if (status == BATON_OK) {
         status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
     }

@@ -1,23 +1,23 @@
-/* The inproc transport: ranks inside one process, as threads or as turns of
-   one.
+/* The inproc transport: ranks inside one process, which are threads or take
+   turns on one thread.
 
-   A send puts a record into its receiver's inbox. Of a short message the record
-   has a copy, and the send is over. Of a longer one it refers to the sender's
-   memory: the receiver copies from there when it accepts the message, and puts
-   the record on the sender's list of ended sends. Until then the sender can
-   withdraw it: the side that changes the record's state from POSTED has it.
+   A send puts a record into its receiver's inbox. For a short message the
+   record has a copy, and the send has ended. For a longer one the record refers
+   to the sender's memory: the receiver copies from there after it has accepted
+   the message, and then puts the record on the sender's list of ended sends.
+   Until then the sender can withdraw it. Both sides change the record's state
+   from POSTED, and the one that succeeds owns the record. A long copy is made
+   in slices, one in each poll of the receiver. A lent message is taken, too,
+   but not copied: it ends when it is dropped.
 
-   A long copy is made in slices, one in each poll of the receiver. A message
-   that is lent is taken, too, but not copied: it ends as it is dropped.
-
-   Memory. Records are the sender's; only reserve() makes more, by whole slabs,
-   since other ranks hold pointers into them. When as many copies as may be are
-   with receivers that are behind, short messages go by reference, too.
-   Slabs live until the medium is destroyed: a copy may outlive its sender's
-   endpoint.
+   Memory. Records belong to the sender. Only reserve() makes more, in whole
+   slabs that never move, since other ranks hold pointers into them. If a rank's
+   copies are all in slow receivers' inboxes, further short messages go by
+   reference. Slabs live until the medium is destroyed, because a copy may
+   outlive its sender's endpoint.
 
    Locks. A rank's mutex guards its two lists and its event_fd. No thread ever
-   holds two of them, so there is no order to keep. */
+   holds two of these mutexes, so they have no order. */
 #include "transport/inproc/rank.h"
 
 #include "base/error.h"
@@ -30,20 +30,22 @@ typedef baton__inproc_rank_t rank_t;
 
 /* ---- ranks and records ------------------------------------------------ */
 
-/* Wakes a rank that is armed for this. Call it with the rank's mutex. */
+/* Wakes a rank that is armed for this event. The caller holds the rank's
+   mutex. */
 static void ring(rank_t *rank, bool urgent)
 {
     if (rank->armed && (urgent || rank->for_all)) {
         rank->armed = false;
-        /* It can only fail when the counter is full, and readable then. */
+        /* The write fails only if the counter is full; then the eventfd is
+           readable anyway. */
         uint64_t one = 1;
         ssize_t written = write(rank->event_fd, &one, sizeof one);
         (void)written;
     }
 }
 
-/* Puts a record on a list of a rank, and wakes it; false if the rank has left.
-   A rank does not wake itself. */
+/* Appends a record to a list of a rank, and wakes the rank, unless it is the
+   caller's own. Returns false if the rank has left. */
 static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
                 const rank_t *actor, bool urgent)
 {
@@ -68,7 +70,7 @@ static bool has_copy(const record_t *record)
     return record->source == NULL;
 }
 
-/* The receiver is done with the sender's memory. */
+/* Ends a send: its receiver no longer uses the sender's memory. */
 static void end_send(record_t *record, const rank_t *actor)
 {
     if (!put(record->owner, &record->owner->ended, record, actor, false)) {
@@ -76,8 +78,8 @@ static void end_send(record_t *record, const rank_t *actor)
     }
 }
 
-/* Takes a record that refers to its sender's memory: false when that has
-   withdrawn it. */
+/* Takes a record that refers to its sender's memory. Returns false if the
+   sender has withdrawn it. */
 static bool take(record_t *record)
 {
     int posted = BATON__INPROC_POSTED;
@@ -169,7 +171,7 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                                 : BATON_AGAIN;
 }
 
-/* Looks at every record: only failures and cancels withdraw. */
+/* Looks at every record, since only failures and cancels withdraw one. */
 static bool inproc_withdraw(void *endpoint, baton_token_t token)
 {
     rank_t *self = endpoint;
@@ -224,7 +226,7 @@ static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
     return BATON_OK;
 }
 
-/* Takes the record: its sender can't withdraw it any more. */
+/* Takes the record, so that its sender can no longer withdraw it. */
 static baton_status_t inproc_lend(void *endpoint, baton_message_t *message)
 {
     record_t *record = (record_t *)message;
@@ -248,7 +250,8 @@ static void inproc_drop(void *endpoint, baton_message_t *message)
     }
 }
 
-/* Copies a slice of the first long message; true when it was the last. */
+/* Copies a slice of the first long message. Returns true if this was the last
+   slice. */
 static bool copy_slice(rank_t *self, baton_event_t *out)
 {
     record_t *record = self->long_ones.head;
@@ -270,7 +273,7 @@ static bool copy_slice(rank_t *self, baton_event_t *out)
     return true;
 }
 
-/* Under the mutex. */
+/* The caller holds the mutex. */
 static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
@@ -307,7 +310,7 @@ static size_t take_lost(rank_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
-/* Does not take the mutex when there is nothing, as for an idle rank. */
+/* Avoids the mutex if both lists are empty, as they are for an idle rank. */
 static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
 {
     /* Pairs with the release store in put(). */
@@ -324,7 +327,8 @@ static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
     return taken;
 }
 
-/* Who has left comes last: all that it sent before is here by then. */
+/* Reports peers that have left last, after all messages that they sent
+   before. */
 static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     rank_t *self = endpoint;
@@ -343,7 +347,7 @@ static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
 {
     rank_t *self = endpoint;
     (void)peer;
-    (void)receives; /* what arrives is in its sender's records */
+    (void)receives; /* arriving messages are in their senders' records */
     int64_t reserved = self->reserved + sends;
     baton_status_t status = baton__inproc_grow(self, (size_t)reserved);
     if (status == BATON_OK) {
@@ -361,7 +365,7 @@ static void inproc_drain(void *endpoint)
 {
     uint64_t rings;
     ssize_t got = read(((rank_t *)endpoint)->event_fd, &rings, sizeof rings);
-    (void)got; /* EAGAIN: it was not readable */
+    (void)got; /* EAGAIN means that the eventfd was not readable */
 }
 
 static bool inproc_is_copying(const void *endpoint)
@@ -369,7 +373,7 @@ static bool inproc_is_copying(const void *endpoint)
     return ((const rank_t *)endpoint)->long_ones.head != NULL;
 }
 
-/* Wakes ranks that have not taken what was put into their lists. */
+/* Wakes all ranks that have not yet taken the entries of their lists. */
 static void insist(const rank_t *self)
 {
     for (int i = 0; i < self->medium->size; i++) {
@@ -384,8 +388,8 @@ static void insist(const rank_t *self)
     }
 }
 
-/* A sender either had the mutex before, and its message is seen here, or finds
-   this rank armed. */
+/* Arms the rank. A sender either had the mutex before, and this call sees its
+   message, or finds this rank armed. */
 static bool inproc_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     rank_t *self = endpoint;
@@ -416,7 +420,7 @@ static void inproc_disarm(void *endpoint)
 static void inproc_lose(void *endpoint, int peer, baton_status_t status,
                         const char *detail)
 {
-    (void)detail; /* it reports none */
+    (void)detail; /* inproc reports no details */
     note_lost(endpoint, peer, status == BATON_ERR_TIMEOUT);
 }
 

@@ -1,5 +1,5 @@
-/* The memory of an inproc medium: its ranks, and the pool of records of each.
-   There is one for each send that was reserved, and one for each copy that may
+/* The memory of an inproc medium: its ranks, and each rank's pool of records.
+   The pool has a record for each reserved send, and one for each copy that may
    be in flight. */
 #include "transport/inproc/rank.h"
 
@@ -8,7 +8,7 @@
 
 typedef baton__inproc_record_t record_t;
 
-/* Puts what came back among the free ones. */
+/* Moves records that came back to the free ones. */
 static void collect(baton__inproc_rank_t *rank)
 {
     record_t *record =
@@ -37,7 +37,8 @@ record_t *baton__inproc_take(baton__inproc_rank_t *rank, bool copy)
     return record;
 }
 
-/* Any thread. Records are popped all at once, so a stale head does no harm. */
+/* Any thread may call this. The owner takes all records at once, so a stale
+   head does no harm. */
 void baton__inproc_give(record_t *record)
 {
     _Atomic(record_t *) *back = &record->owner->back;
@@ -48,7 +49,7 @@ void baton__inproc_give(record_t *record)
     }
 }
 
-/* Slabs double the pool, so that there are few of them. */
+/* New slabs at least double the pool, so that there are few of them. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
 {
     size_t before = rank->capacity - rank->most_copies;

@@ -1,5 +1,5 @@
-/* A rank of the inproc transport: what it is about to poll, and its pools of
-   records. The design note is in inproc.c. */
+/* A rank of the inproc transport: its lists of messages and ended sends, and
+   its pool of records. inproc.c describes the design. */
 #pragma once
 
 #include "base/list.h"
@@ -11,10 +11,13 @@
 #include <stdatomic.h>
 
 enum {
-    BATON__INPROC_COPY_BYTES = 256,   /* a send copies so much; >= a notice */
-    BATON__INPROC_COPIES_MOST = 1024, /* in flight, of a rank */
+    BATON__INPROC_COPY_BYTES = 256,   /* largest message that a send copies; at
+                                         least a notice */
+    BATON__INPROC_COPIES_MOST = 1024, /* copies of one rank's sends that may be
+                                         in flight */
     BATON__INPROC_SLAB_LEAST = 64,
-    BATON__INPROC_SLICE_BYTES = 1 << 18 /* of a long message, at a time */
+    BATON__INPROC_SLICE_BYTES = 1 << 18 /* part of a long message that one poll
+                                           copies */
 };
 static_assert(BATON__INPROC_COPY_BYTES >= BATON_NOTICE_BYTES,
               "a notice is copied");
@@ -23,19 +26,22 @@ typedef struct baton__inproc_rank baton__inproc_rank_t;
 
 typedef enum baton__inproc_state {
     BATON__INPROC_POSTED,
-    BATON__INPROC_TAKEN,    /* its receiver has it: SENT comes */
-    BATON__INPROC_WITHDRAWN /* its sender has it back */
+    BATON__INPROC_TAKEN,    /* the receiver has it, and will end the send */
+    BATON__INPROC_WITHDRAWN /* the sender has it back */
 } baton__inproc_state_t;
 
-/* A message. It refers to its sender's memory, or has a copy of the data. */
+/* A message. It has a copy of the data, or refers to the sender's memory. */
 typedef struct baton__inproc_record {
     baton_message_t message;
     struct baton__inproc_record *next; /* in one list at a time */
-    baton__inproc_rank_t *owner;       /* whose record it is: the sender */
-    const void *source;                /* NULL: it has a copy */
-    _Atomic int state; /* baton__inproc_state_t, of one without a copy */
+    baton__inproc_rank_t *owner;       /* the sender, to whose pool the record
+                                          belongs */
+    const void *source;                /* the sender's memory; NULL: the record
+                                          has a copy */
+    /* A baton__inproc_state_t. Used only if the record has no copy. */
+    _Atomic int state;
     baton_token_t token;
-    /* While the receiver copies it, a slice at a time. */
+    /* Used while the receiver copies the data, one slice at a time. */
     baton_token_t receiver;
     char *target;
     size_t copied;
@@ -48,11 +54,11 @@ typedef struct baton__inproc_slab {
     size_t count;
 } baton__inproc_slab_t;
 
-/* What is known of a peer: it had left when something was sent to it. */
+/* Whether a peer was lost: it had left when this rank sent something to it. */
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
-    BATON__INPROC_LOST,   /* to be reported */
-    BATON__INPROC_SILENT, /* likewise, but it may live */
+    BATON__INPROC_LOST,   /* has yet to be reported */
+    BATON__INPROC_SILENT, /* has yet to be reported; the peer may still live */
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 
@@ -62,32 +68,34 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends */
-    /* The length of both lists: stored with release under the mutex; the
-       acquire load of poll and arm outside of it is the pair. */
+    /* The length of both lists. put() stores it with release under the mutex;
+       poll and arm load it with acquire outside of the mutex. */
     _Atomic size_t waiting;
-    /* Records that receivers gave back: pushed with release, taken whole with
-       acquire. */
+    /* Records that receivers gave back. They are pushed with release, and taken
+       all at once with acquire. */
     _Atomic(baton__inproc_record_t *) back;
     int event_fd;
     bool armed;
-    bool for_all; /* or only for notices */
+    bool for_all; /* armed for all events; false: for notices only */
     bool joined;
-    bool left; /* it was joined: what is sent to it is dropped, and its sender
-                  has lost it */
+    /* It has joined and left. Messages to it are dropped, and their senders
+       have lost it. */
+    bool left;
 
-    /* The driver's alone. */
+    /* The fields from here on belong to the rank's driver. */
     bool owns_medium;
     int index;
     baton_inproc_t *medium;
-    baton__inproc_record_t *records; /* free ones */
-    baton__inproc_list_t long_ones;  /* that this rank copies, in slices */
+    baton__inproc_record_t *records; /* free records */
+    baton__inproc_list_t long_ones;  /* messages that this rank copies in
+                                        slices */
     baton__inproc_slab_t *slabs;
-    int64_t reserved; /* sends */
-    size_t capacity;  /* records */
-    size_t copies,
-        most_copies;     /* records with a copy, that have not come back */
-    unsigned char *lost; /* by rank: a baton__inproc_lost_t */
-    int lost_count;      /* that are to be reported */
+    int64_t reserved; /* sends that were reserved */
+    size_t capacity;  /* records in the pool */
+    size_t copies;    /* records with a copy that have not come back */
+    size_t most_copies;
+    unsigned char *lost; /* [size], a baton__inproc_lost_t for each peer */
+    int lost_count;      /* peers whose loss has yet to be reported */
 };
 
 struct baton_inproc {
@@ -97,22 +105,22 @@ struct baton_inproc {
 
 extern const baton_transport_t baton__inproc_transport;
 
-/* Takes a record from the pool, for a copy or not; NULL if all are in use. The
-   driver's. */
+/* Takes a record from the pool, with or without a copy. Returns NULL if all
+   such records are in use. Only for the rank's driver. */
 baton__inproc_record_t *baton__inproc_take(baton__inproc_rank_t *rank,
                                            bool copy);
 
-/* Gives a record back to its owner; from any thread. */
+/* Gives a record back to its owner. Any thread may call this. */
 void baton__inproc_give(baton__inproc_record_t *record);
 
-/* Makes room for so many sends in flight that are no copies. */
+/* Ensures records for `sends` sends in flight that have no copy. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
-/* Joins a rank to the medium. The endpoint's close() makes the rank free
-   again; the medium keeps its memory until it is destroyed. */
+/* Joins a rank to the medium. After the endpoint's close() the rank can join
+   again. The medium keeps the rank's memory until it is destroyed. */
 baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
-/* The transport's close. */
+/* The transport's close(). */
 void baton__inproc_close(void *endpoint);

@@ -1,4 +1,4 @@
-/* Blocks of the pipeline between devices; see block.h. */
+/* Chooses the size of the blocks between devices; see block.h. */
 #include "transport/staged/block.h"
 
 #include "base/config.h"
@@ -6,7 +6,7 @@
 #include <baton/costs.h>
 #include <math.h>
 
-/* Pinned memory is allocated for blocks of messages of so many bytes. */
+/* The largest block is the best one for a message of this size. */
 static const size_t LONG_BYTES = (size_t)16 << 20;
 
 static double stage_us(const baton_link_cost_t *link, double bytes)
@@ -52,7 +52,8 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out)
     baton_costs_t costs = BATON_COSTS;
     baton_status_t status = baton_costs_get(&costs);
     size_t fixed = (size_t)baton__config_number(BATON__CONFIG_DEVICE_BLOCK);
-    if (status == BATON_OK || fixed > 0) { /* costs decide nothing then */
+    if (status == BATON_OK || fixed > 0) { /* with a fixed size the costs are
+                                              not used */
         status = BATON_OK;
         *out = (baton__block_model_t){
             .fixed = fixed > 0 && fixed < BATON__BLOCK_LEAST

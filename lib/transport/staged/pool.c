@@ -1,4 +1,4 @@
-/* Records of transfers, buffers in pinned memory, and what is to be told to
+/* Records of transfers, buffers in pinned memory, and control messages to
    peers. */
 #include "transport/staged/endpoint.h"
 
@@ -151,8 +151,8 @@ void baton__staged_end(staged_t *self, transfer_t *transfer)
 
 /* ---- controls ---------------------------------------------------------- */
 
-/* False: there is no room now. An error means that the peer is lost, and a LOST
-   event follows. */
+/* Sends a control message. Returns false if there is no capacity now. An error
+   means that the peer is lost, which a LOST event reports later. */
 static bool notify(staged_t *self, int peer, baton__staged_kind_t kind,
                    baton_header_t header, const void *data, size_t bytes)
 {
@@ -203,7 +203,7 @@ void baton__staged_refuse(staged_t *self, baton_message_t *request)
     }
 }
 
-/* Looks at every record: peers are rarely behind. */
+/* Looks at every record, since control messages rarely have to wait. */
 static void flush_pool(staged_t *self,
                        const baton__staged_transfer_pool_t *pool)
 {
@@ -255,8 +255,9 @@ void baton__staged_give_buffer(buffers_t *of, buffer_t *buffer)
     of->unused_count++;
 }
 
-/* Tries to record twice: nothing else would tell when the copy no longer uses
-   its memory. A device that fails both times does no copies. */
+/* Submits a copy and records an event after it. It tries the event twice,
+   because nothing else would tell when the copy has left its memory. If both
+   fail, the device is taken to do no copies any more. */
 baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
                                   buffer_t *buffer, void *target,
                                   const void *source, size_t bytes)

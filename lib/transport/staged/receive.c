@@ -1,4 +1,4 @@
-/* A message from a peer: offers, blocks, copies to the device. */
+/* Receives a message from a peer: offers, blocks, copies to the device. */
 #include "transport/staged/endpoint.h"
 
 #include "base/alloc.h"
@@ -15,13 +15,14 @@ static bool is_to_device(const transfer_t *receive)
     return receive->token.memory == BATON_MEMORY_DEVICE;
 }
 
-/* Buffers that are free, and not promised to blocks that were asked for. */
+/* Returns the number of buffers that are free and not reserved for blocks. */
 static uint32_t available(const staged_t *self)
 {
     return self->in.unused_count - self->promised;
 }
 
-/* In blocks that the model chooses, but of at most so many bytes. */
+/* Divides a message into blocks that the model chooses, of at most `most`
+   bytes. */
 static void cut(const staged_t *self, transfer_t *receive, size_t bytes,
                 size_t most)
 {
@@ -44,10 +45,11 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     receive->message =
         (baton_message_t){.header = offer->header, .peer = offer->peer};
     receive->message.header.kind &= (uint16_t)~BATON__STAGED_KINDS;
-    baton_status_t status = BATON_ERR_MISMATCH; /* not from Baton */
+    baton_status_t status = BATON_ERR_MISMATCH; /* no offer of Baton's */
     if (offer->bytes != sizeof *data) {
         self->around.inner->drop(self->around.endpoint, offer);
-    } else { /* it is short, so this is done at once, or it was withdrawn */
+    } else { /* an offer is short, so accept ends at once, or fails after a
+                withdrawal */
         status = self->around.inner->accept(
             self->around.endpoint, offer, (baton_token_t){.owner = self}, data);
         assert(status != BATON_OK);
@@ -71,7 +73,8 @@ static void end_block(staged_t *self, transfer_t *receive,
     receive->finished++;
     baton__staged_fail(self, receive, status, NULL);
     if (receive->memory != NULL && receive->status != BATON_OK) {
-        receive->blocks = receive->granted; /* the rest is not copied */
+        receive->blocks = receive->granted; /* the other blocks are not
+                                               copied */
     }
     if (receive->finished == receive->blocks) {
         baton__staged_list_remove(&self->receiving, receive);
@@ -79,7 +82,7 @@ static void end_block(staged_t *self, transfer_t *receive,
     }
 }
 
-/* No more blocks come than have. */
+/* Ends the receive early: blocks that have not begun are given up. */
 static void stop(staged_t *self, transfer_t *receive, baton_status_t status,
                  const char *detail)
 {
@@ -101,12 +104,12 @@ void baton__staged_receive_lost(staged_t *self, transfer_t *receive,
     if (receive->state == BATON__TRANSFER_RECEIVING ||
         receive->state == BATON__TRANSFER_ASKED) {
         stop(self, receive, status, "the sender is lost");
-    } /* the others end by themselves */
+    } /* in all other states the receive ends by itself */
 }
 
 /* ---- blocks ------------------------------------------------------------ */
 
-/* A block is in its buffer. */
+/* Copies a block from its buffer to the device. */
 static void copy_to_device(staged_t *self, buffer_t *buffer)
 {
     transfer_t *receive = buffer->transfer;
@@ -120,7 +123,7 @@ static void copy_to_device(staged_t *self, buffer_t *buffer)
     }
 }
 
-/* It is in its buffer, or never will be. */
+/* Handles a block that has arrived in its buffer, or that failed to. */
 static void end_accept(staged_t *self, buffer_t *buffer, baton_status_t status)
 {
     transfer_t *receive = buffer->transfer;
@@ -140,7 +143,7 @@ static void take_block(staged_t *self, transfer_t *receive,
     if (receive == NULL || receive->state != BATON__TRANSFER_RECEIVING ||
         block >= receive->granted ||
         message->bytes != baton__staged_bytes_of(receive, block)) {
-        inner->drop(self->around.endpoint, message); /* it is not awaited */
+        inner->drop(self->around.endpoint, message); /* nobody waits for it */
         return;
     }
     receive->started++;
@@ -185,8 +188,8 @@ static void feed_block(staged_t *self, transfer_t *receive)
     copy_to_device(self, buffer);
 }
 
-/* Asks for as many blocks as there are buffers for; or, of a message that was
-   received into ordinary memory, copies as many. */
+/* Asks for as many blocks as there are buffers for. If the message is already
+   in ordinary memory, copies these blocks from there instead. */
 static void ask(staged_t *self, transfer_t *receive)
 {
     uint32_t before = receive->granted;
@@ -236,7 +239,8 @@ static void begin_direct(staged_t *self)
     }
 }
 
-/* Where the sender's memory is for this device; NULL if it can't say. */
+/* Opens the sender's memory for this device. Returns NULL if the sender has
+   sent no handle. */
 static const void *open_source(staged_t *self, const baton_message_t *message)
 {
     const void *source = NULL;

@@ -1,4 +1,4 @@
-/* A message on its way to a peer: offers, copies off the device, blocks. */
+/* Sends a message to a peer: offers, copies off the device, blocks. */
 #include "transport/staged/endpoint.h"
 
 #include "base/error.h"
@@ -64,7 +64,7 @@ static bool take_back(staged_t *self, transfer_t *send)
     return true;
 }
 
-/* Looks at every send: only failures and cancels withdraw. */
+/* Looks at every send, since only failures and cancels withdraw one. */
 bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 {
     staged_t *self = endpoint;
@@ -86,7 +86,7 @@ bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 
 /* ---- ending ------------------------------------------------------------ */
 
-/* Ends the send once none of its blocks is in flight. */
+/* Ends the send as soon as none of its blocks is in flight. */
 static void fail(staged_t *self, transfer_t *send, baton_status_t status,
                  const char *detail)
 {
@@ -95,7 +95,8 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
         baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
-        if (send->remote != 0) { /* it was asked for */
+        if (send->remote != 0) { /* the receiver has asked, so it must be
+                                    told */
             baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
         }
         baton__staged_end(self, send);
@@ -130,7 +131,7 @@ static void end_buffer(staged_t *self, buffer_t *buffer, baton_status_t status)
 
 /* ---- blocks ------------------------------------------------------------ */
 
-/* A block is in its buffer. */
+/* Sends a block that is in its buffer. */
 static void post_block(staged_t *self, buffer_t *buffer)
 {
     const transfer_t *send = buffer->transfer;
@@ -165,7 +166,7 @@ static void begin_block(staged_t *self, transfer_t *send)
     }
 }
 
-/* Begins blocks that were asked for while there are buffers. */
+/* Begins blocks that were asked for, as long as buffers are free. */
 static void begin_blocks(staged_t *self)
 {
     transfer_t *next;

@@ -1,5 +1,5 @@
-/* The staged transport: its table of functions, opening and closing. The design
-   note is in endpoint.h. */
+/* The staged transport: its table of functions, opening and closing. endpoint.h
+   describes the design. */
 #include "transport/staged/endpoint.h"
 
 #include "base/alloc.h"
@@ -86,7 +86,7 @@ static baton_status_t staged_lend(void *endpoint, baton_message_t *message)
 
 /* ---- polling ----------------------------------------------------------- */
 
-/* All of the peer's transfers end, or all at all if it is -1. */
+/* Ends all transfers of a peer, or of all peers if `peer` is -1. */
 static void end_all(staged_t *self, int peer, baton_status_t status)
 {
     transfer_t *transfer;
@@ -110,7 +110,7 @@ static void take_control(staged_t *self, baton_message_t *message)
         (baton__staged_kind_t)(message->header.kind & ~BATON__STAGED_KINDS);
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
-    } else { /* or not from Baton: it is dropped */
+    } else { /* for a receive; a message not from Baton is dropped */
         baton__staged_receive_control(self, kind, message);
     }
 }
@@ -133,7 +133,8 @@ static bool is_offer(const baton_message_t *message)
     return (message->header.kind & BATON__STAGED_KINDS) == BATON__STAGED_OFFER;
 }
 
-/* True if the message is to be reported now: none before it waits for that. */
+/* Takes a message of the inner transport. Returns true if it can be reported
+   now, because no earlier message waits to be reported. */
 static bool take_message(staged_t *self, baton_message_t *message)
 {
     if ((message->header.kind & BATON__STAGED_KINDS) == BATON__STAGED_CONTROL) {
@@ -147,7 +148,7 @@ static bool take_message(staged_t *self, baton_message_t *message)
     return false;
 }
 
-/* True if the event is to be reported. */
+/* Returns true if the event is for the engine. */
 static bool take_event(staged_t *self, const baton_event_t *event)
 {
     switch (event->kind) {
@@ -172,7 +173,7 @@ static bool take_event(staged_t *self, const baton_event_t *event)
     return true;
 }
 
-/* What has arrived and ended here. */
+/* Reports messages that have arrived, and transfers that have ended. */
 static size_t report(staged_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
@@ -236,7 +237,8 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 
 /* ---- reserve, sleep ---------------------------------------------------- */
 
-/* A receive may be in progress while another one's message has arrived. */
+/* Reserves twice as many receives: while one is in progress, the next one's
+   message may already have arrived. */
 static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
@@ -247,7 +249,8 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
         status = baton__staged_grow(&self->receives,
                                     2 * (self->reserved_receives + receives));
     }
-    /* Blocks to and from the peer, beside messages of the engine. */
+    /* The inner transport also needs capacity for blocks to and from the
+       peer. */
     int64_t more = self->peers[peer].reserved ? 0 : self->in.count;
     if (status == BATON_OK) {
         status = self->around.inner->reserve(self->around.endpoint, peer,
@@ -261,15 +264,16 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
     return status;
 }
 
-/* Nothing tells when there is room for what is to be told peers. */
+/* Arms the inner transport. While a control message waits for capacity, the
+   sleep is short, since nothing signals that there is capacity. */
 static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     staged_t *self = endpoint;
     const baton_message_t *arrived = self->arrived.head;
     bool reports = arrived != NULL &&
                    (!is_offer(arrived) || self->receives.unused != NULL);
-    bool submitted = self->submitted; /* behind the arm of the device, perhaps,
-                                         which does not tell of it then */
+    bool submitted = self->submitted; /* perhaps after the device was armed,
+                                         which then does not wake for it */
     if (reports || self->ended.head != NULL || submitted) {
         self->submitted = false;
         *sleep_us_out = BATON_SLEEP_FOREVER;
@@ -312,8 +316,8 @@ void baton__staged_undo(void *endpoint)
     baton__free(self);
 }
 
-/* Ends what is left of schedules that were destroyed, and declines the offers
-   that the engine has: their senders would wait for ever. */
+/* Ends the transfers of schedules that were destroyed, and declines the offers
+   that the engine has not accepted: their senders would wait forever. */
 static void give_up(staged_t *self)
 {
     end_all(self, -1, BATON_ERR_CANCELLED);
@@ -325,7 +329,7 @@ static void give_up(staged_t *self)
     }
 }
 
-/* The peers may have no more use for them. */
+/* Withdraws the inner sends of blocks, which the peers may never receive. */
 static void withdraw_blocks(staged_t *self)
 {
     for (uint32_t i = 0; i < self->out.count; i++) {
@@ -339,7 +343,7 @@ static void withdraw_blocks(staged_t *self)
     }
 }
 
-/* Whether the device or the inner transport still works on memory. */
+/* Returns whether the device or the inner transport still uses memory. */
 static bool is_moving(const staged_t *self)
 {
     return self->out.unused_count < self->out.count ||
@@ -348,7 +352,8 @@ static bool is_moving(const staged_t *self)
            self->copying.head != NULL || self->pulling > 0;
 }
 
-/* Takes what has come, and declines it. False: there was nothing. */
+/* Declines messages that have arrived. Returns false if there was nothing to
+   do. */
 static bool decline(staged_t *self)
 {
     enum { EVENTS = 32 };
@@ -362,8 +367,9 @@ static bool decline(staged_t *self)
     return count > 0;
 }
 
-/* Polls until nothing moves, and no peer waits for an answer. A peer that has
-   closed, too, makes no room for answers, and needs none. */
+/* Polls until no memory is in use and no peer waits for an answer. A peer that
+   has closed as well has no capacity for answers, and needs none; so answers
+   have a time limit. */
 static bool finish(staged_t *self)
 {
     enum { ANSWER_MS = 500, QUIET = 2 };
@@ -388,8 +394,8 @@ static bool finish(staged_t *self)
     return !is_moving(self);
 }
 
-/* Messages that the engine has are lost. Memory in which the device still works
-   is left to it. */
+/* Closes the endpoint. Messages that the engine has not accepted are lost.
+   Memory that the device still uses is never freed. */
 static void staged_close(void *endpoint)
 {
     staged_t *self = endpoint;
