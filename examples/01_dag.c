@@ -4,9 +4,9 @@
                                     +---> add#2: z = left + right ---> print#3
        square#1: right = y * y  ----+
 
-   Nodes without edges between them run in any order; the edges say what must
-   not. The schedule is built and checked once: from then on an epoch (one
-   execution) is a start and a wait. */
+   Nodes run in any order, except that an edge makes its second node wait for
+   its first. The schedule is built and checked once. After that an epoch (one
+   execution) takes a start and a wait. */
 #include <baton/build.h>
 #include <baton/inproc.h>
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static void must(baton_status_t status)
     }
 }
 
-/* A call node runs code of yours, in the epoch given. */
+/* A call node runs your code. baton_call_epoch tells which epoch it runs in. */
 static baton_status_t print(void *arg, baton_call_t *call)
 {
     const float *z = arg;
@@ -39,7 +39,8 @@ int main(void)
     must(baton_group_create_self(engine, &self));
     must(baton_schedule_create(self, "dag", &dag));
 
-    /* Operands are views of buffers: of your memory, or of scratch. */
+    /* Operands are views of buffers. A buffer is your memory, or scratch
+       memory. */
     float x[2], y[2], z[2];
     size_t n = sizeof(x);
     baton_view_t in_x = baton_view(baton_buffer_bind_input(dag, x, n), 0, n);

@@ -13,10 +13,10 @@
           v                                        v
        sum#2 = mine + theirs                    sum#2 = mine + theirs
 
-   A send and a receive belong together by the order in which they were added:
-   the first send from 0 to 1 meets the first receive of 1 from 0. Send and
-   receive have no edge between them, so both go on at once; the sum has one,
-   from what it needs. */
+   Sends and receives are matched in the order in which they were added: the
+   first send from 0 to 1 meets the first receive of 1 from 0. Send and receive
+   have no edge between them, so both run at once. The edge from receive to sum
+   makes the sum wait for its operand. */
 #include <baton/build.h>
 #include <baton/mpi.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void must(baton_status_t status)
 
 int main(int argc, char **argv)
 {
-    /* The engine's thread calls MPI beside yours. */
+    /* The engine's thread calls MPI in parallel with yours. */
     int level, ranks;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
             mine[i] = epoch * (rank == 0 ? i : 1000);
         }
         must(baton_schedule_start(exchange));
-        /* Here the messages travel while you compute. */
+        /* Compute here, while the messages travel. */
         must(baton_schedule_wait(exchange, -1));
         for (int i = 0; i < COUNT; i++) {
             wrong += sum[i] != epoch * (i + 1000);

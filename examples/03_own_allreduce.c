@@ -37,8 +37,8 @@ static void chain_allreduce(baton_schedule_t *s,
     int last = baton_schedule_size(s) - 1;
     size_t n = args->target.bytes;
 
-    /* Up: what lower ranks have summed up, plus mine. Adding target = incoming
-       + source saves a copy of source to target; rank 0 sends from source. */
+    /* Up: the sum of the lower ranks, plus mine. Adding target = incoming +
+       source saves a copy of source to target; rank 0 sends from source. */
     baton_view_t partial = args->source;
     baton_node_t ready = baton_add_nop(s);
     if (rank > 0) {
@@ -51,9 +51,9 @@ static void chain_allreduce(baton_schedule_t *s,
         ready = sum;
     }
 
-    /* Down: the total overwrites the target, which may not happen before the
-       partial sum has left it. Without the edge from send to recv commit would
-       say so: these are unordered conflicting accesses. */
+    /* Down: the total overwrites the target, but only after the partial sum was
+       sent from there. Without the edge from send to recv commit would report
+       unordered conflicting accesses. */
     if (rank < last) {
         baton_node_t send = baton_add_send(s, rank + 1, partial);
         baton_node_t recv = baton_add_recv(s, rank + 1, args->target);

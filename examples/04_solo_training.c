@@ -44,9 +44,9 @@ static void pause_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-/* Every rank pulls the weight towards a number of its own; together they find
-   the mean. The second element counts contributions, to check that none is
-   lost. */
+/* Every rank pulls the weight towards its own number, so together they find the
+   mean of the numbers. The second element counts contributions, to check that
+   none is lost. */
 static void solo_gradient(double gradient[2], double weight, int rank)
 {
     gradient[0] = weight - rank;
@@ -97,9 +97,9 @@ int main(int argc, char **argv)
         }
     }
 
-    /* Nothing is lost: what the epochs took and what is still pending are all
-       the contributions there were. And the weights are the same, bit for bit.
-     */
+    /* No contribution is lost: those that epochs took and those still pending
+       are as many as were made. And the weights are the same on all ranks, bit
+       for bit. */
     double pending[2], all_pending, weights[2] = {weight, -weight}, most[2];
     bool any;
     must(baton_barrier_now(group));

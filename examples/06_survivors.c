@@ -44,8 +44,9 @@ static double survivors_sample(unsigned *state)
     return (double)(*state >> 8) / (1 << 23) - 1.0;
 }
 
-/* The mean gradient over this rank's points of the squared error of `weights`,
-   and behind it the mean squared error. The function is x0 + 2 x1 + 3 x2 ... */
+/* Computes the mean gradient of the squared error of `weights` over this rank's
+   points, followed by the mean squared error. The function to find is x0 + 2 x1
+   + 3 x2 ... */
 static void survivors_gradient(double gradient[WEIGHTS + 1],
                                const double weights[WEIGHTS], int rank)
 {

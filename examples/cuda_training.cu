@@ -35,8 +35,9 @@ static void must(cudaError_t error)
     }
 }
 
-/* The gradient of one weight over this rank's samples: of the bias (layer 0) or
-   of the slope (layer 1). One block; x is in [0, 1). */
+/* Computes the gradient of one weight over this rank's samples: of the bias
+   (layer 0) or of the slope (layer 1). There is one block, and x is in [0,
+   1). */
 __global__ void backward(float *gradient, const float *weights, int layer,
                          int rank)
 {
@@ -68,12 +69,12 @@ __global__ void update(float *weights, const float *gradient)
 struct rank_t {
     baton_engine_t *engine;
     baton_group_t *group;
-    baton_schedule_t *sums[LAYERS]; /* of the gradient of a layer */
+    baton_schedule_t *sums[LAYERS]; /* one for each layer's gradient */
     cudaStream_t stream;
     float *weights, *gradient; /* on the GPU */
 };
 
-/* gradient[layer] = its sum over all ranks */
+/* Creates the schedule gradient[layer] = its sum over all ranks. */
 static baton_schedule_t *create_sum(const rank_t &rank, int layer)
 {
     baton_schedule_t *sum = nullptr;
@@ -102,8 +103,8 @@ static void open_rank(rank_t &rank, baton_inproc_t *medium, int number)
     }
 }
 
-/* The next epoch, in the order of the stream. A few may be queued; when there
-   are too many, the host has been fast enough and waits for them. */
+/* Queues the next epoch in the stream. A few epochs may be queued; if there are
+   too many, the CPU is ahead enough and waits for them. */
 static void start_on(baton_schedule_t *sum, cudaStream_t stream)
 {
     baton_status_t status = baton_schedule_start_on(sum, stream);
@@ -129,12 +130,13 @@ static void train(const rank_t &rank, int number)
     must(cudaGetLastError());
 }
 
-/* Returns whether the rank has learned. */
+/* Prints the weights. Returns whether the rank has learned. */
 static bool training_report(const rank_t &rank, int number)
 {
     float weights[LAYERS];
-    /* In this order: a copy to memory that is not pinned would hold up CUDA's
-       calls of all threads while it waits for the stream, Baton's, too. */
+    /* Synchronise before copying. A copy to memory that is not pinned would
+       block CUDA's calls of all threads while it waits for the stream,
+       including Baton's. */
     must(cudaStreamSynchronize(rank.stream));
     must(cudaMemcpy(weights, rank.weights, sizeof weights,
                     cudaMemcpyDeviceToHost));
@@ -168,8 +170,8 @@ int main()
         return 77;
     }
     must(baton_engine_close(engine));
-    /* Before the first wait_on: when a kernel is launched first, CUDA loads it,
-       and may wait for all streams meanwhile. */
+    /* Load the kernels before the first wait_on. Otherwise CUDA loads a kernel
+       at its first launch, and may wait for all streams before that. */
     cudaFuncAttributes attributes;
     must(cudaFuncGetAttributes(&attributes, backward));
     must(cudaFuncGetAttributes(&attributes, update));

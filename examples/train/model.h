@@ -1,11 +1,11 @@
-/* What is trained: a multilayer perceptron, and the data of two tasks. Nothing
-   here concerns Baton.
+/* The model that is trained, a multilayer perceptron, and the data of two
+   tasks. Nothing here concerns Baton.
 
    hyperplane  the regression of Li et al. 2020 (eager-SGD, section 7.2.1): find
                the coefficients of a hyperplane of 8,192 dimensions from 32,768
                noisy points, with a one-layer perceptron and batches of 2,048
-   digits      classification of handwritten digits, in the place of section
-               7.2.3's images */
+   digits      classification of handwritten digits, in place of the images of
+               section 7.2.3 */
 #ifndef EXAMPLES_MODEL_H
 #define EXAMPLES_MODEL_H
 
@@ -26,29 +26,36 @@ enum {
     MOST_LAYERS = 8
 };
 
-/* Parameters lie in one vector, and so do their gradients: the last layer's
-   first, as back-propagation goes. So gradients of layers that are ready one
-   after another are a range, which an all-reduce can take without a copy. Of a
-   layer there are weights [in][out], then biases [out]. */
+/* The parameters lie in one vector, and so do their gradients. The last layer
+   comes first, as in back-propagation. So the gradients of layers that become
+   ready one after another are adjacent, and one all-reduce can take them
+   without a copy. A layer has weights [in][out], then biases [out]. */
 static struct {
-    bool plane;          /* the task is the hyperplane */
-    double scale;        /* of the hyperplane */
-    size_t rank, size;   /* of the processes that train */
-    size_t batch, steps; /* of this rank; in a pass over the data */
+    bool plane;        /* the task is hyperplane, not digits */
+    double scale;      /* of the hyperplane's dimensions and points */
+    size_t rank, size; /* of this process among those that train */
+    /* Examples of this rank in a batch, and batches in a pass over the data. */
+    size_t batch, steps;
     size_t layers;
-    size_t widths[MOST_LAYERS + 1]; /* of the inputs, and of layers' outputs */
-    size_t first[MOST_LAYERS];      /* where a layer's parameters begin */
-    size_t count;                   /* of all parameters */
+    size_t widths[MOST_LAYERS + 1]; /* number of inputs, then of each layer's
+                                       outputs */
+    size_t first[MOST_LAYERS];      /* index of a layer's first parameter */
+    size_t count;                   /* number of all parameters */
     float *weights, *gradient, *velocity;
 } model;
 
-static size_t examples, checks, rows;    /* rows of the batch */
-static float *x, *y, *check_x, *check_y; /* [examples][inputs]; targets */
-static float *values[MOST_LAYERS + 1];   /* [rows][width] */
-static float *deltas[MOST_LAYERS + 1];   /* the loss's derivatives */
-static float *targets;                   /* [rows] */
+/* Training examples, test examples, and rows of the current batch. */
+static size_t examples, checks, rows;
+/* Inputs [examples][inputs] and targets [examples], to train and to test
+   with. */
+static float *x, *y, *check_x, *check_y;
+static float *values[MOST_LAYERS + 1]; /* [rows][width], each layer's
+                                          outputs */
+static float *deltas[MOST_LAYERS + 1]; /* derivatives of the loss by
+                                          `values` */
+static float *targets;                 /* [rows] */
 
-/* Streams of random numbers. From POINTS on there is one for each point. */
+/* Streams of random numbers. From POINTS on each point has its own stream. */
 enum {
     ORDER,
     LABELS,
@@ -60,8 +67,8 @@ enum {
     POINTS = 72
 };
 
-/* The k-th number of a stream, from 0 to 1: splitmix64 (Steele, Lea, Flood
-   2014). */
+/* Returns the k-th number of a stream, from 0 to 1, by splitmix64 (Steele, Lea,
+   Flood 2014). */
 static double uniform(uint64_t stream, uint64_t k)
 {
     uint64_t n = (stream << 40) + (k + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -70,7 +77,7 @@ static double uniform(uint64_t stream, uint64_t k)
     return (double)((n ^ (n >> 31)) >> 11) / 9007199254740992.0;
 }
 
-/* With mean 0 and variance 1. */
+/* Returns a random number with mean 0 and variance 1. */
 static float centred(uint64_t stream, uint64_t k)
 {
     return (float)((uniform(stream, k) - 0.5) * sqrt(12.0));
@@ -88,7 +95,8 @@ static float *floats(size_t count)
 
 /* ---- data -------------------------------------------------------------- */
 
-/* Points of the hyperplane, which all ranks number alike. */
+/* Makes points of the hyperplane. Point `first` + i is the same on all
+   ranks. */
 static void make_points(size_t first, size_t count, float *xs, float *ys)
 {
     size_t width = model.widths[0];
@@ -101,8 +109,8 @@ static void make_points(size_t first, size_t count, float *xs, float *ys)
     }
 }
 
-/* Images of 8 x 8 pixels and the digit that each shows (Alpaydin, Kaynak 1998),
-   as scripts/digits.sh leaves them. */
+/* Reads images of 8 x 8 pixels, each with the digit that it shows (Alpaydin,
+   Kaynak 1998), from the file that scripts/digits.sh makes. */
 static bool model_read_digits(void)
 {
     char line[512], *at;
@@ -122,7 +130,7 @@ static bool model_read_digits(void)
     return i == DIGITS;
 }
 
-/* Ten random prototypes with noise. */
+/* Makes images up: ten random prototypes with noise. */
 static void make_digits(void)
 {
     for (size_t i = 0; i < (size_t)DIGITS * PIXELS; i++) {
@@ -134,8 +142,8 @@ static void make_digits(void)
     }
 }
 
-/* Returns where the data come from. Images are shuffled (Fisher and Yates), for
-   the file has them in the order of their writers. */
+/* Loads or makes the data, and returns their source. The images are shuffled
+   (Fisher and Yates), since the file is ordered by writer. */
 static const char *model_open_data(void)
 {
     bool made = model.plane;
@@ -155,8 +163,8 @@ static const char *model_open_data(void)
     return made ? "made up" : DIGITS_FILE;
 }
 
-/* Takes this rank's part of a step's batch. Of a hyperplane each rank has its
-   own points; the images are shared. */
+/* Loads this rank's part of a step's batch. For the hyperplane each rank has
+   its own points; the images are shared by all ranks. */
 static void model_batch(size_t step)
 {
     size_t width = model.widths[0];
@@ -171,8 +179,9 @@ static void model_batch(size_t step)
 
 /* ---- the perceptron ---------------------------------------------------- */
 
-/* `batch` is of all ranks; 0 means the task's own. The task, scale, rank and
-   size are set before. Returns where the data come from. */
+/* Opens the model. `batch` counts the examples of all ranks; 0 means the task's
+   default. The task, scale, rank and size are set before. Returns the source of
+   the data. */
 static const char *model_open(size_t batch, size_t hidden_layers, size_t width)
 {
     bool plane = model.plane;
@@ -207,7 +216,7 @@ static const char *model_open(size_t batch, size_t hidden_layers, size_t width)
     return model_open_data();
 }
 
-/* The first weights, the same on all ranks: uniform with the variance 2 / in
+/* Sets the initial weights, the same on all ranks: uniform with variance 2 / in
    (He et al. 2015). */
 static void model_reset(uint64_t seed)
 {
@@ -222,7 +231,7 @@ static void model_reset(uint64_t seed)
     }
 }
 
-/* c = a b + beta c, where c is m x n, and the sum has k terms. */
+/* Computes c = a b + beta c, where a is m x k, b k x n and c m x n. */
 static void multiply(CBLAS_TRANSPOSE turn_a, CBLAS_TRANSPOSE turn_b, size_t m,
                      size_t n, size_t k, const float *a, const float *b,
                      float beta, float *c)
@@ -233,7 +242,8 @@ static void multiply(CBLAS_TRANSPOSE turn_a, CBLAS_TRANSPOSE turn_b, size_t m,
                 (int)row_a, b, (int)row_b, beta, c, (int)n);
 }
 
-/* outputs = max(0, inputs * weights + biases); the last layer has no max. */
+/* Computes outputs = max(0, inputs * weights + biases). The last layer has no
+   max. */
 static void model_forward(size_t l)
 {
     size_t in = model.widths[l], out = model.widths[l + 1];
@@ -249,8 +259,8 @@ static void model_forward(size_t l)
     }
 }
 
-/* The loss of a row, whose derivatives become deltas: a squared error, or of
-   classes softmax and cross entropy. */
+/* Returns the loss of a row, and sets the row's deltas to its derivatives. The
+   loss is the squared error, or softmax with cross entropy for classes. */
 static double row_loss(size_t row, float share, size_t *right)
 {
     size_t classes = model.widths[model.layers];
@@ -276,8 +286,8 @@ static double row_loss(size_t row, float share, size_t *right)
     return log(sum) - (double)(outputs[class] - most);
 }
 
-/* The sum over the rows; `of` examples make a mean, whose derivatives are set.
- */
+/* Returns the sum of the rows' losses. The deltas are the derivatives of the
+   mean over `of` examples. */
 static double model_loss(float of, size_t *right)
 {
     double loss = 0;
@@ -287,7 +297,7 @@ static double model_loss(float of, size_t *right)
     return loss;
 }
 
-/* Sets the layer's part of the gradient. Inputs have no parameters. */
+/* Sets the layer's part of the gradient. The inputs' deltas are not needed. */
 static void model_backward(size_t l)
 {
     size_t in = model.widths[l], out = model.widths[l + 1];
@@ -307,7 +317,8 @@ static void model_backward(size_t l)
     }
 }
 
-/* SGD for a range of the parameters; `gradient` is that of the first one. */
+/* Takes an SGD step on a range of the parameters. gradient[0] is that of
+   parameter `first`. */
 static void model_update(const float *gradient, size_t first, size_t count,
                          double rate, double momentum)
 {
@@ -318,8 +329,8 @@ static void model_update(const float *gradient, size_t first, size_t count,
     }
 }
 
-/* On rank 0, of examples that are not trained with: the mean loss; and the
-   right answers in %, NAN in a regression. */
+/* Computes on rank 0, with examples that are not trained with, the mean loss
+   and the percentage of right answers (NAN for a regression). */
 static void model_check(double *loss_out, double *accuracy_out)
 {
     size_t right = 0, width = model.widths[0];

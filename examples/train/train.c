@@ -1,34 +1,36 @@
-/* Data-parallel training, and what becomes of it by each way to sum the
-   gradients: the patterns to copy. The network and its data are in model.h.
+/* Data-parallel training with several ways to sum the gradients: patterns to
+   copy, and a comparison of what each way achieves. The network and its data
+   are in model.h.
 
        mpirun -np 8 --oversubscribe ./train
        mpirun -np 4 --oversubscribe ./train --mode full
        mpirun -np 4 --oversubscribe ./train --mode sparse --systems topka:0.01
 
        for each step:                                             --mode
-           for each layer, from the last:
-               its gradient, of this rank's part of the batch
-               if that completes a bucket: start its all-reduce   full
-           contribute --> start --> wait                          partial
-           start --> wait, for a few selected entries             sparse
-           weights -= rate * sum of the gradients
+         for each layer, from the last:
+           its gradient, of this rank's part of the batch
+           if that completes a bucket: start its all-reduce   full
+         contribute --> start --> wait                          partial
+         start --> wait, for a few selected entries             sparse
+         weights -= rate * sum of the gradients
 
-   full: all-reduces of layers are in flight while earlier layers compute
-   (Wang et al. 2017, see baton/coll.h; algorithms 1 to 3), against the same
-   ones after the backward pass. Communication is the mean time that a step
-   spends in the calls that start all-reduces and wait for them; hidden is the
-   share of it that an overlapped step does not spend there.
+   full: all-reduces of layers are in flight while earlier layers compute (Wang
+   et al. 2017, see baton/coll.h; algorithms 1 to 3). They are compared with the
+   same all-reduces after the backward pass. "Communication" is the mean time
+   that a step spends in the calls that start all-reduces and wait for them.
+   "hidden" is the share of that time that an overlapped step saves.
 
-   partial: in each step one rank is delayed, at random, in turn or always the
-   last one (--late); with --late all all of them are, by 50 to 400 ms, shifted
-   by one rank each step (Li et al. 2020, section 7.2.3). With --keep all every
-   rank applies the sum of every epoch, in order, so the weights are the same on
-   all ranks, bit for bit. With --keep latest a rank that comes late applies the
-   latest sum alone, once: it never holds others up, but its weights drift, so
-   the ranks average theirs after each pass over the data.
+   partial: in each step one rank is delayed: a random one, each in turn, or
+   always the last one (--late). With --late all every rank is delayed, by 50 to
+   400 ms, and the delays move on by one rank each step (Li et al. 2020, section
+   7.2.3). With --keep all every rank applies the sum of every epoch, in order,
+   so the weights are the same on all ranks, bit for bit. With --keep latest a
+   late rank applies only the latest sum, once. It never delays others, but its
+   weights drift, so the ranks average their weights after each pass over the
+   data.
 
-   sparse: bytes are counted, and the network's time is that of the closed form
-   (baton_sparse_cost), so both are the same on any machine.
+   sparse: the bytes are counted, and the network's time is computed by the
+   closed form (baton_sparse_cost), so both are the same on any machine.
 
    All systems train the same network from the same weights with the same
    batches, one system after another. */
@@ -41,32 +43,36 @@
 
 static baton_group_t *group;
 
-enum { HISTORY = 32 }; /* epochs that a rank may be behind with --keep all */
+enum { HISTORY = 32 }; /* a rank may be so many epochs late with --keep all */
 
 static const char *mode = "partial", *systems, *task, *late = "random",
                   *behind = "compute", *keep = "all";
 static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
               delay_ms = -1, device_ms, bucket_kib = 256, required,
-              momentum = 0.9; /* of classifications */
+              momentum = 0.9; /* of classifications only */
 
-/* Buckets are consecutive layers, from the last down to `until`, that are
-   summed at once: small ones are fused, as PyTorch's DDP does. */
+/* A bucket has consecutive layers, from the last layer down to `until`, whose
+   gradients are summed at once. So small layers are fused, as in PyTorch's
+   DDP. */
 static size_t buckets, until[MOST_LAYERS], begins[MOST_LAYERS],
     counts[MOST_LAYERS];
 
-/* One system's training. */
+/* The training of one system. */
 static struct {
     const char *name;
     enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
-    int mode;                            /* of a partial; or the algorithm */
-    double number;                       /* the mode's ranks, or the density */
-    size_t started;                      /* buckets of this step */
-    baton_schedule_t *sums[MOST_LAYERS]; /* of the buckets */
+    int mode;                            /* of a partial all-reduce; or the
+                                            sparse algorithm */
+    double number;                       /* the number of the mode's ranks, or
+                                            the density */
+    size_t started;                      /* buckets of this step whose
+                                            all-reduce has started */
+    baton_schedule_t *sums[MOST_LAYERS]; /* one for each bucket */
     baton_partial_t *partial;
-    uint64_t applied; /* the last epoch whose sum was */
+    uint64_t applied; /* the last epoch whose sum was applied */
     baton_sparse_t *sparse;
-    float *dense;   /* the entries of the sum that were selected */
-    double seconds; /* of this step in calls that start and wait */
+    float *dense;   /* the sparse sum as a dense vector */
+    double seconds; /* of this step in calls that start or wait */
     double bytes, network_s;
 } run;
 
@@ -113,10 +119,10 @@ static void train_update(const float *sum, size_t first, size_t count)
 {
     double began_s = MPI_Wtime();
     model_update(sum, first, count, rate, run.kind == SPARSE ? 0 : momentum);
-    run.seconds -= MPI_Wtime() - began_s; /* not communication */
+    run.seconds -= MPI_Wtime() - began_s; /* updating is not communication */
 }
 
-/*  for each bucket: wait, update its layers  */
+/* Waits for each bucket and updates the layers of that bucket. */
 static void finish_buckets(void)
 {
     while (run.kind != MPI && run.started < buckets) {
@@ -151,9 +157,9 @@ static void train_open_partial(void)
     must(baton_partial_create(group, &options, &run.partial));
 }
 
-/* The sum of the gradients that are there, and of what late ranks have left
-   from earlier steps. With KEEP_LATEST a late rank may get a sum again that it
-   has applied. */
+/* Applies the sum of the gradients that are ready, and of those that late ranks
+   contributed for earlier steps. With KEEP_LATEST a late rank may get a sum
+   again that it has already applied. */
 static void finish_partial(void)
 {
     baton_partial_result_t result;
@@ -165,7 +171,7 @@ static void finish_partial(void)
     run.applied = result.epoch;
 }
 
-/* Whether the other ranks have ended the next step without this one. */
+/* Returns whether the other ranks have ended the next step without this one. */
 static bool train_is_behind(void)
 {
     return run.kind == PARTIAL &&
@@ -193,7 +199,8 @@ static void open_sparse(void)
     run.dense = floats(model.count);
 }
 
-/* Dense steps are not counted by the statistics, but always send the same. */
+/* Dense steps always send the same number of bytes, which the statistics do not
+   contain. */
 static void finish_sparse(void)
 {
     baton_sparse_result_t result;
@@ -245,8 +252,8 @@ static void layer_is_ready(size_t layer)
     run.seconds += MPI_Wtime() - began_s;
 }
 
-/* Besides computing the ranks sleep, as long as an accelerator would work: two
-   thirds of it in the backward pass. */
+/* Computes the gradient. In addition the rank sleeps as long as an accelerator
+   would compute: two thirds of that time in the backward pass. */
 static void train_compute(size_t step)
 {
     double third_us = 1e3 * device_ms / (double)model.layers / 3;
@@ -284,8 +291,9 @@ static void take_step(size_t step)
 
 /* ---- a system ----------------------------------------------------------- */
 
-/* Returns the mean time of a step's communication in ms. The first pass over
-   the data, which warms up, does not count unless it is alone. */
+/* Trains, and returns the mean time of a step's communication in ms. The first
+   pass over the data is a warm-up: it does not count, unless it is the only
+   one. */
 static double train_steps(double *seconds_out)
 {
     size_t steps = (size_t)passes * model.steps;
@@ -307,8 +315,10 @@ static double train_steps(double *seconds_out)
     return 1e3 * sum_s / (double)(steps - first);
 }
 
-/* Baton's sums have the same bits on all ranks, so the weights have too, except
-   with --keep latest. */
+/* Trains one system and prints its row. Returns false if the weights differ
+   between ranks, or the accuracy is too low. Baton's sums have the same bits on
+   all ranks, so the weights have the same bits, too, except with --keep
+   latest. */
 static bool run_system(void)
 {
     static double fork_ms = NAN;
@@ -377,16 +387,17 @@ enum { OPTIONS = sizeof options / sizeof options[0] };
 
 static const struct {
     const char *systems, *task;
-    size_t layers; /* hidden ones */
+    size_t layers; /* number of hidden layers */
     double width, delay_ms;
 } defaults[] = {
-    /* of the modes full, partial, sparse */
+    /* Defaults of the modes full, partial and sparse. */
     {"mpi,fork,overlap", "digits", 4, 256, 0},
     {"mpi,full,solo,majority,quorum", "hyperplane", 1, 32, 300},
     {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", "digits", 2, 128, 0},
 };
 
-/* Rank 0 says it, and what the options are, before all end. */
+/* Prints on rank 0 that an option is wrong, and all options. Then all ranks
+   exit. */
 static void train_refuse(const char *name, const char *value)
 {
     for (int i = -1; model.rank == 0 && i < OPTIONS; i++) {
@@ -404,7 +415,7 @@ static void train_refuse(const char *name, const char *value)
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* Counts are whole. */
+/* Reads an option. Counts must be whole numbers. */
 static void train_read_option(const char *name, const char *value)
 {
     char *end = NULL, word[32];
@@ -431,7 +442,8 @@ static void train_read_option(const char *name, const char *value)
     }
 }
 
-/* Of "NAME:NUMBER". Left out, NUMBER is half of the ranks, or 1 %. */
+/* Reads "NAME" or "NAME:NUMBER". The default of NUMBER is half of the ranks, or
+   1 %. */
 static void train_read_system(const char *text)
 {
     static const char *const names[] = {"mpi",    "fork",     "overlap",
@@ -501,7 +513,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     model.rank = (size_t)rank;
     model.size = (size_t)size;
-    openblas_set_num_threads(1); /* the ranks are the threads */
+    openblas_set_num_threads(1); /* each rank computes with one thread */
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
     train_read_options(argc, argv);
