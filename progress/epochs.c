@@ -449,11 +449,14 @@ static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
         !baton__is_given(done_out, true, function, "done_out")) {
         return status != BATON_OK ? status : BATON_ERR_INVALID;
     }
+    baton_engine_t *engine = engine_of(schedule);
     bool ended = has_ended(&awaited);
     if (ended) {
         status = baton__epoch_unreported(schedule);
-    } else {
-        status = engine_of(schedule)->driver->test(engine_of(schedule));
+    }
+    /* Without a thread peers may have activated a later epoch, and wait. */
+    if (!ended || (!engine->threaded && status == BATON_OK)) {
+        status = engine->driver->test(engine);
         ended = has_ended(&awaited);
     }
     if (status == BATON_OK && ended) {

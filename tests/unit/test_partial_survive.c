@@ -1387,6 +1387,48 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     close_ranks();
 }
 
+/* Rank 1 has nothing to wait for, and its test alone has rank 0's steps end. */
+static void end_steps_by_test_alone(bool sparse)
+{
+    open_groups(2, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 2; r++) {
+        support_ok(sparse
+                       ? baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                              &ranks[r].sparse)
+                       : baton_partial_create(ranks[r].group, &options,
+                                              &ranks[r].partial));
+    }
+    if (sparse) {
+        do_all(2, connect_sparse);
+    }
+    for (int step = 0; step < 3; step++) {
+        bool done[2] = {false};
+        support_ok(sparse ? start_sparse(&ranks[0])
+                          : baton_partial_start(ranks[0].partial));
+        for (int turn = 0; turn < 4000 && !done[0]; turn++) {
+            const int r = turn % 2;
+            support_ok(sparse ? baton_sparse_test(ranks[r].sparse, &done[r])
+                              : baton_partial_test(ranks[r].partial, &done[r]));
+        }
+        assert_true(done[0]);
+    }
+    close_ranks();
+}
+
+TEST(test_partial_test_alone_makes_progress)
+{
+    for (int loss = 0; loss < 2; loss++) {
+        options = (baton_partial_options_t){.size = sizeof options,
+                                            .count = 4,
+                                            .dtype = BATON_U64,
+                                            .on_loss = (baton_on_loss_t)loss};
+        end_steps_by_test_alone(false);
+        solo_sparse_options();
+        sparse_options.on_loss = (baton_on_loss_t)loss;
+        end_steps_by_test_alone(true);
+    }
+}
+
 /* The same, and those that are left differ. */
 TEST(test_partial_sparse_compares_without_a_rank_that_is_lost)
 {

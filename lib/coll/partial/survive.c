@@ -658,6 +658,9 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
     baton_status_t status =
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
+    if (done_out != NULL && !self->threaded && has_ended(self)) {
+        (void)baton_engine_step(self->engine); /* for the steps of others */
+    }
     while (status == BATON_OK && !has_ended(self)) {
         if (!enter(self)) {
             status = await_running(self, until);

@@ -315,6 +315,8 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     }
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     if (!running && !baton__sparse_goes_on(&sparse->options)) {
+        /* Of a step that has ended: for those of others. */
+        (void)!baton_schedule_test(sparse->schedule, done_out);
         *done_out = true;
         return BATON_OK;
     }

@@ -512,11 +512,11 @@ baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
         return status;
     }
     baton__unit_t *unit = &set->units[set->members[tensor].unit];
+    status = baton_sparse_test(unit->sparse, done_out);
     if (!unit->started) {
         *done_out = false;
         return BATON_OK;
     }
-    status = baton_sparse_test(unit->sparse, done_out);
     if (status != BATON_OK) {
         reset(set, unit);
     }
