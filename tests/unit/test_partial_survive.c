@@ -1387,6 +1387,56 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     close_ranks();
 }
 
+/* The same of sets of tensors, which have other names. */
+TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
+{
+    static const char *const names[] = {"weight", "bias"};
+    const double gradient[4] = {1};
+    baton_tensors_options_t of = BATON_TENSORS_OPTIONS;
+    of.dtype = BATON_F64;
+    of.partial = true;
+    of.on_loss = BATON_ON_LOSS_CONTINUE;
+    baton_tensors_t *sets[2] = {NULL};
+    baton_status_t status[2];
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    ranks[2].dead = true;
+    for (int r = 0; r < 2; r++) {
+        const baton_tensor_t tensor = {.name = names[r], .count = 4};
+        learn(&ranks[r], 2);
+        (void)baton_engine_step(ranks[r].engine);
+        support_ok(
+            baton_tensors_prepare(ranks[r].group, &tensor, 1, &of, &sets[r]));
+        support_ok(baton_tensors_agree(sets[r], 0));
+    }
+    bool connected[2] = {false};
+    while (!connected[0] || !connected[1]) {
+        for (int r = 0; r < 2; r++) {
+            connected[r] =
+                connected[r] || baton_tensors_connect(sets[r], 0) == BATON_OK;
+        }
+    }
+    for (int r = 0; r < 2; r++) {
+        status[r] = baton_tensors_ready(sets[r], 0, gradient);
+    }
+    for (int turn = 0; turn < 4000; turn++) {
+        const int r = turn % 2;
+        bool done;
+        (void)baton_engine_step(ranks[r].engine);
+        if (status[r] == BATON_OK) {
+            status[r] = baton_tensors_test(sets[r], 0, &done);
+        }
+    }
+    support_expect(status[0], BATON_ERR_MISMATCH);
+    support_fails(status[1], BATON_ERR_MISMATCH,
+                  "rank 1 has count of bias 4 where rank 0 has "
+                  "count of weight 4");
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_tensors_destroy(sets[r]));
+        ranks[r].partial = NULL;
+    }
+    close_groups();
+}
+
 /* Rank 1 has nothing to wait for, and its test alone has rank 0's steps end. */
 static void end_steps_by_test_alone(bool sparse)
 {

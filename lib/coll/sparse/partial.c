@@ -358,6 +358,9 @@ static baton_status_t commit(baton_partial_t *epochs)
     (void)pthread_mutex_unlock(lock_of(self));
     sparse->schedule = s;
     /* A loss may have come before the comparison. */
+    if (sparse->agree != NULL) {
+        sparse->agree(sparse->agree_arg, s);
+    }
     baton__sparse_agree(s, &sparse->asked);
     baton_status_t status = build(sparse);
     if (status == BATON_OK) {

@@ -103,6 +103,9 @@ struct baton_sparse {
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
+    /* States what else the steps' schedule compares; or NULL. */
+    void (*agree)(const void *arg, baton_schedule_t *schedule);
+    const void *agree_arg;
     baton__wrong_t wrong; /* with this rank's options, or memory */
     bool connected;
 

@@ -201,6 +201,8 @@ static baton_status_t make_units(baton_tensors_t *set)
         if (status != BATON_OK) {
             return status;
         }
+        unit->sparse->agree = baton__tensors_state;
+        unit->sparse->agree_arg = set;
         bool packs =
             member->plan.form == BATON_TENSOR_PACKED || set->options.partial;
         if (packs && set->payload) {

@@ -60,7 +60,8 @@ struct baton_tensors {
    set->wrong. Options and tensors are copied before. */
 void baton__tensors_resolve(baton_tensors_t *set);
 
-/* States what must be the same, and begins the comparison. */
+/* States what must be the same of a set; that, and begins the comparison. */
+void baton__tensors_state(const void *set, baton_schedule_t *schedule);
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* The options of an all-reduce of the set, but for those of its tensors. */

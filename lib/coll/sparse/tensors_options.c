@@ -169,11 +169,11 @@ void baton__tensors_resolve(baton_tensors_t *set)
 /* ---- comparison -------------------------------------------------------- */
 
 /* The causes of others come first. */
-baton_status_t baton__tensors_compare(baton_tensors_t *set)
+void baton__tensors_state(const void *arg, baton_schedule_t *s)
 {
+    const baton_tensors_t *set = arg;
     const baton_tensors_options_t *o = &set->options;
     const double weight = costs_decide(o) ? 1 : 0;
-    baton_schedule_t *s = set->comparison;
     baton_schedule_agree(s, "tensors %zu", set->count);
     for (size_t i = 0; i < set->count; i++) {
         const baton_tensor_t *tensor = &set->members[i].tensor;
@@ -206,5 +206,10 @@ baton_status_t baton__tensors_compare(baton_tensors_t *set)
         "%.12g, BATON_CALIBRATION's gamma %.12g",
         (unsigned long long)o->seed, weight * set->link.alpha_us,
         weight * set->link.beta_ns, weight * set->costs.gamma_ns);
-    return baton__sparse_compare(s, &set->wrong);
+}
+
+baton_status_t baton__tensors_compare(baton_tensors_t *set)
+{
+    baton__tensors_state(set, set->comparison);
+    return baton__sparse_compare(set->comparison, &set->wrong);
 }
