@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/options.h"
 #include "base/text.h"
 
@@ -20,6 +21,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -298,6 +300,23 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
 static baton_costs_t known;
 
+baton_status_t baton__calibration_failed(baton_status_t status)
+{
+    static atomic_bool warned; /* relaxed: it only counts warnings */
+    status =
+        baton__error(status, "BATON_CALIBRATION: %s", baton_error_message());
+    if (status == BATON_ERR_NO_MEMORY ||
+        baton__config_number(BATON__CONFIG_TUNE) == 0) {
+        return status;
+    }
+    if (!atomic_exchange_explicit(&warned, true, memory_order_relaxed)) {
+        baton__log(BATON_LOG_WARN,
+                   "BATON_TUNE=measure goes on without the file: %s",
+                   baton_error_message());
+    }
+    return BATON_OK;
+}
+
 baton_status_t baton_costs_get(baton_costs_t *out)
 {
     const char *path = baton__config_text(BATON__CONFIG_CALIBRATION);
@@ -311,13 +330,14 @@ baton_status_t baton_costs_get(baton_costs_t *out)
         known_path[0] = '\0';
         if (status == BATON_OK) {
             (void)snprintf(known_path, sizeof known_path, "%s", path);
-        } else {
-            status = baton__error(status, "BATON_CALIBRATION: %s",
-                                  baton_error_message());
         }
     }
     if (status == BATON_OK) {
         status = calibration_give(&known, out);
+    } else {
+        status = baton__calibration_failed(status);
+        status =
+            status == BATON_OK ? calibration_give(&estimates, out) : status;
     }
     pthread_mutex_unlock(&lock);
     return status;

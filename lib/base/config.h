@@ -124,6 +124,11 @@ bool baton__config_is_unchecked(void);
    that is unknown, with the nearest name. In config_check.c. Any thread. */
 baton_status_t baton__config_check(void);
 
+/* The file of BATON_CALIBRATION could not be read, as this thread's error says,
+   which then names the variable. BATON_OK: BATON_TUNE=measure needs no file,
+   which a warning has said once. */
+baton_status_t baton__calibration_failed(baton_status_t status);
+
 /* For tests: makes the next use read the environment again. Not while another
    thread uses the library. */
 void baton__config_forget(void);

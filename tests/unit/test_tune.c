@@ -6,6 +6,7 @@
 #include "support/cmocka.h"
 #include "support/sim.h"
 
+#include <baton/engine.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -466,6 +467,42 @@ TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
     assert_true(taken > 0);
     assert_int_equal(samples, taken);
     all_choose(cluster, case_of(BYTES), names[2]);
+}
+
+static void count_warning(void *warnings, baton_log_level_t level,
+                          const char *message)
+{
+    (void)message;
+    atomic_fetch_add((atomic_int *)warnings, level == BATON_LOG_WARN);
+}
+
+/* A file that can't be read, or has a wrong choice, is warned of once. */
+TEST_WITH(test_builders_measure_without_a_calibration, RANKS,
+          SUPPORT_OWN_ENGINES)
+{
+    atomic_int warnings = 0;
+    baton_costs_t costs = BATON_COSTS;
+    let_win(2);
+    (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld", (long)getpid());
+    support_ok(baton_costs_write(path, &costs));
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    assert_true(fprintf(file, "choice\n") > 0);
+    assert_int_equal(fclose(file), 0);
+    support_set_variable("BATON_TUNE", "measure");
+    baton_log_set(count_warning, &warnings);
+    for (int i = 0; i < 2; i++) {
+        support_set_variable("BATON_CALIBRATION",
+                             i == 0 ? "/nonexistent/file" : path);
+        support_cluster_run(cluster, run_allreduce, NULL);
+        assert_string_equal(model_of(case_of(BYTES)), names[0]);
+        all_choose(cluster, case_of(BYTES), names[2]);
+    }
+    baton_log_set(NULL, NULL);
+    support_set_variable("BATON_CALIBRATION", NULL);
+    support_set_variable("BATON_TUNE", NULL);
+    (void)remove(path);
+    assert_int_equal(warnings, 1);
 }
 
 /* As where a rank lacks the variable: rank 1 chooses when the others have given

@@ -220,12 +220,11 @@ baton_status_t baton__measured_in_file(const baton__measured_t *key,
     }
     pthread_mutex_lock(&lock);
     baton_status_t status = read_known(path);
-    if (status != BATON_OK) {
-        status = baton__error(status, "BATON_CALIBRATION: %s",
-                              baton_error_message());
-    }
     const baton__measured_t *found =
         status == BATON_OK ? baton__measured_find(known, key) : NULL;
+    if (status != BATON_OK) {
+        status = baton__calibration_failed(status);
+    }
     if (found != NULL) {
         *out = *found;
         *found_out = true;
