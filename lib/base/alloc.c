@@ -8,24 +8,26 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A cache line, and the widest vector; and a huge page, for memory of several,
-   in which random accesses then find their translations. */
+/* ALIGNMENT is a cache line and the widest vector register. HUGE is a huge
+   page: memory of several has few address translations, so random accesses
+   rarely miss the TLB. */
 #define ALIGNMENT ((size_t)64)
 #define HUGE      ((size_t)2 << 20)
 
 /* These are only counters: they order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
-static _Atomic int64_t until_failure; /* off when it is not positive */
-static _Atomic size_t uncompared;     /* bytes since memory was looked at */
-static _Atomic size_t pretended = SIZE_MAX; /* what is left; in tests */
+static _Atomic int64_t until_failure;       /* off unless positive */
+static _Atomic size_t uncompared;           /* bytes allocated since memory was
+                                               compared */
+static _Atomic size_t pretended = SIZE_MAX; /* bytes left, in tests */
 
 static bool failure_is_due(void)
 {
     if (atomic_load_explicit(&until_failure, memory_order_relaxed) <= 0) {
         return false;
     }
-    /* Of several threads that come here at the last count exactly one sees 1;
-       the others leave a negative value, which means off too. */
+    /* Of several threads that count down at once exactly one sees 1; the others
+       leave a negative value, which means off, too. */
     return atomic_fetch_sub_explicit(&until_failure, 1, memory_order_relaxed) ==
            1;
 }
@@ -35,15 +37,15 @@ bool baton__memory_fits(size_t bytes)
     size_t sum = bytes + atomic_fetch_add_explicit(&uncompared, bytes,
                                                    memory_order_relaxed);
     if (sum >= bytes && sum < BATON__TOUCHED_BYTES) {
-        return true; /* to look takes longer than to touch little */
+        return true; /* comparing takes longer than touching little memory */
     }
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
     size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
     left = left < SIZE_MAX ? left : baton__available_memory("");
-    return bytes <= left - left / 16; /* others need some, too */
+    return bytes <= left - left / 16; /* leaves some for others */
 }
 
-/* Fills memory with zeros; false if the kernel runs out of it. */
+/* Fills memory with zeros; false if the kernel runs out of memory. */
 static bool clear(char *memory, size_t bytes)
 {
     size_t part = BATON__TOUCHED_BYTES;
@@ -65,8 +67,8 @@ void *baton__alloc_raw(size_t bytes)
         return NULL;
     }
     size_t unit = bytes >= 2 * HUGE ? HUGE : ALIGNMENT;
-    /* aligned_alloc needs a multiple of the alignment; 0 bytes become some, so
-       that the pointer is not NULL. */
+    /* aligned_alloc needs a multiple of the alignment; 0 bytes become one unit,
+       so that the pointer is not NULL. */
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
     void *memory = aligned_alloc(unit, blocks * unit);
     if (memory != NULL && unit == HUGE) {
@@ -110,7 +112,7 @@ void baton__free_later(void *memory)
     static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
-    /* Acquire: the object that goes is another thread's. */
+    /* Acquire: another thread may have put in the object that is freed here. */
     baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
                                          memory, memory_order_acq_rel));
 }

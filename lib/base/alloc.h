@@ -1,5 +1,5 @@
-/* All of the library's memory comes from here, so that tests can count
-   allocations and make the n-th one fail. */
+/* The library allocates all of its memory with these functions, so that tests
+   can count allocations and make the n-th one fail. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 /* Allocates count * size zeroed bytes, aligned to 64; NULL if there is no
-   memory or the product overflows. Zero bytes give a pointer, too. */
+   memory or the product overflows. Not NULL for zero bytes. */
 void *baton__alloc(size_t count, size_t size);
 
-/* The same, but not initialised: pages that are never touched cost nothing. */
+/* The same without zeros: pages that are never touched cost nothing. */
 void *baton__alloc_raw(size_t bytes);
 
-/* False if the kernel has not that much left, and would end a process once it
-   is touched. Long memory is asked about again for each part that is touched,
-   as other ranks take theirs at the same time. */
+/* False if the kernel has less memory left: it would end a process that touches
+   this much. Ask again for each BATON__TOUCHED_BYTES of long memory, as other
+   ranks take memory at the same time. */
 #define BATON__TOUCHED_BYTES ((size_t)32 << 20)
 bool baton__memory_fits(size_t bytes);
 
@@ -25,9 +25,9 @@ void *baton__grow(void *old, size_t old_count, size_t count, size_t size);
 
 void baton__free(void *memory);
 
-/* Frees an object that callers have a handle of, when so many more objects were
-   given back here that nobody will use the handle by mistake: until then its
-   fields may be read, and say that it was destroyed. */
+/* Frees an object to which callers have a handle, but only after
+   BATON__KEPT_OBJECTS more such calls. Until then a call with the old handle
+   can read the object's fields, which say that it was destroyed. */
 enum { BATON__KEPT_OBJECTS = 64 };
 void baton__free_later(void *memory);
 
@@ -38,7 +38,7 @@ char *baton__copy_string(const char *text);
    from 1; 0 makes none fail. */
 void baton__alloc_fail_nth(int64_t n);
 
-/* For tests: so much memory is left from now on; SIZE_MAX: as much as is. */
+/* For tests: pretends that this many bytes are left; SIZE_MAX ends that. */
 void baton__memory_pretend(size_t left);
 
 /* For tests: the number of allocations so far, in all threads. */

@@ -11,7 +11,7 @@
 
 enum { PATH_BYTES = 4096, FILE_BYTES = 2 * PATH_BYTES };
 
-/* What the two versions of control groups call their files and counts. */
+/* The names of files and counters in the two versions of control groups. */
 typedef struct version {
     const char *mount, *limit, *used, *inactive, *active;
 } version_t;
@@ -30,8 +30,8 @@ static void available_read(const char *root, const char *folder,
     (void)baton__descriptor_read(path, out, bytes);
 }
 
-/* The number that follows `key` at the beginning of a line of a file; false if
-   there is none, or a word, as "max". */
+/* Finds the number after `key` at the beginning of a line of a file; false if
+   there is none, or a word such as "max". */
 static bool available_find(const char *root, const char *folder,
                            const char *name, const char *key, uint64_t *out)
 {
@@ -50,8 +50,8 @@ static bool available_find(const char *root, const char *folder,
     return found;
 }
 
-/* What a control group has left. Pages of files count as left: the kernel drops
-   them before it ends a process. */
+/* The bytes that a control group has left. Pages of files count as free: the
+   kernel drops them before it ends a process. */
 static uint64_t available_in(const char *root, const version_t *names,
                              const char *folder)
 {
@@ -70,8 +70,8 @@ static uint64_t available_in(const char *root, const version_t *names,
     return used < limit ? limit - used : 0;
 }
 
-/* The least of a group and those that it is in. In a container its own group
-   may be the whole of what is mounted, and the path another. */
+/* The least of a group and its ancestors. In a container the process's own
+   group may be mounted as the root, so that the path names no folder. */
 static uint64_t available_upwards(const char *root, const version_t *names,
                                   const char *group)
 {
@@ -88,7 +88,8 @@ static uint64_t available_upwards(const char *root, const version_t *names,
     return least;
 }
 
-/* "4:memory:/job" or "3:cpu,memory:/job" is of version 1, "0::/job" of 2. */
+/* Lines of /proc/self/cgroup: "4:memory:/job" or "3:cpu,memory:/job" in version
+   1, "0::/job" in version 2. */
 static uint64_t available_in_groups(const char *root)
 {
     char text[FILE_BYTES];

@@ -33,9 +33,9 @@
 #define PATH_BYTES 1024
 enum { FORM = 1 };
 
-/* TCP over 10 Gbit/s between hosts; 16 lanes of PCIe 4.0 to a device. On one
-   host, for a beta of 0.1, of 5 or 6 values of each other cost those with which
-   the choices came closest to the best algorithms that were measured: six
+/* Between hosts: TCP over 10 Gbit/s; to a device: 16 lanes of PCIe 4.0. Inside
+   a host beta is fixed at 0.1, and of 5 or 6 values of every other cost those
+   were taken whose choices came closest to the fastest measured algorithms: six
    collectives on 2, 3, 4 and 8 ranks of 2 processors, 1 KiB to 4 MiB, malloc'ed
    and shared vectors, all-reduces in place, too. */
 static const baton_costs_t estimates = {
@@ -53,7 +53,7 @@ static char machine[LINE_BYTES];
 
 static void find_machine(void)
 {
-    char text[4096]; /* with the first processor */
+    char text[4096]; /* enough for the first processor */
     (void)baton__descriptor_read("/proc/cpuinfo", text, sizeof text);
     const char *found = strstr(text, "\nmodel name");
     const char *colon = found != NULL ? strchr(found, ':') : NULL;
@@ -163,7 +163,8 @@ static baton_status_t wrong_line(const char *path, int number, const char *line,
                         number, path, line, expected);
 }
 
-/* One line without its end; false, and an empty one, when there is none. */
+/* Reads one line, without its newline; false, and "", at the end of the
+   file. */
 static bool next_line(FILE *file, char *line)
 {
     if (fgets(line, LINE_BYTES, file) == NULL) {
@@ -174,7 +175,7 @@ static bool next_line(FILE *file, char *line)
     return true;
 }
 
-/* Reads "name a b", or "name a" where b_out is NULL. */
+/* Reads "name a b", or "name a" if b_out is NULL. */
 static bool calibration_parse(const char *line, const char *name, double *a_out,
                               double *b_out)
 {
@@ -188,14 +189,15 @@ static bool calibration_parse(const char *line, const char *name, double *a_out,
     return at != NULL && *at == '\0';
 }
 
-/* Whether a line names this machine; for NULL, any. */
+/* True if a line names this machine; with NULL, if it names any. */
 static bool names_machine(const char *line, const char *name)
 {
     return strncmp(line, MACHINE, strlen(MACHINE)) == 0 &&
            (name == NULL || strcmp(line + strlen(MACHINE), name) == 0);
 }
 
-/* Looks for this machine behind the first one, and returns to there. */
+/* Searches this machine among the names after the first one, and then restores
+   the file's position. */
 static baton_status_t check_machine(FILE *file, const char *path,
                                     const char *first)
 {
@@ -275,7 +277,7 @@ static baton_status_t calibration_read_file(const char *path,
     return status;
 }
 
-/* To the caller's struct, which may be of another version. */
+/* Copies the costs to the caller's struct, which may be of another version. */
 static baton_status_t calibration_give(const baton_costs_t *costs,
                                        baton_costs_t *out)
 {
@@ -295,7 +297,7 @@ baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
 
 /* ---- in force ---------------------------------------------------------- */
 
-/* The file that was read last, and its costs; under the lock. */
+/* The path and costs of the file that was read last; guarded by the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
 static baton_costs_t known;

@@ -1,8 +1,9 @@
 /* The table of BATON_* variables.
 
    The environment is read once, under a lock, into static memory: getenv's
-   strings do not survive a later setenv. What is wrong with it is kept for
-   config_check.c to report, because the log itself depends on BATON_LOG. */
+   strings do not survive a later setenv. Errors in it are stored, and
+   config_check.c logs them later, because the log itself depends on
+   BATON_LOG. */
 #include "base/config.h"
 
 #include "base/text.h"
@@ -45,15 +46,15 @@ typedef struct value {
 } value_t;
 
 static value_t values[BATON__CONFIG_COUNT];
-static char first_error[BATON__MESSAGE_BYTES]; /* "": all values are valid */
+static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
 
 /* Released after `values` and `first_error` are written, acquired before they
    are read; set and cleared under the lock. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool checked; /* since the environment was read */
+static atomic_bool checked; /* errors in the environment were reported */
 
-/* The index of `word` in a list separated by spaces, -1 if it is not in it. */
+/* The index of `word` in a list separated by spaces, or -1. */
 static int64_t word_index(const char *words, const char *word)
 {
     size_t length = strlen(word);
@@ -68,7 +69,7 @@ static int64_t word_index(const char *words, const char *word)
     return -1;
 }
 
-/* Stores `text` as the value of an entry; false if it is not a valid one. */
+/* Stores `text` as the value of an entry; false if it is invalid. */
 static bool config_parse(const entry_t *entry, const char *text, value_t *out)
 {
     int64_t number = 0;
@@ -112,7 +113,8 @@ static void describe_wrong(const entry_t *entry, const char *text,
     baton__text_add(message, "; unset it for \"%s\"", entry->initial);
 }
 
-/* The text of an invalid value, NULL if the environment's is valid or unset. */
+/* Reads an entry's value. Returns the text of an invalid one, or NULL if the
+   variable is valid or unset. */
 static const char *read_entry(const entry_t *entry, value_t *out)
 {
     bool parsed = config_parse(entry, entry->initial, out);

@@ -104,24 +104,23 @@ typedef enum baton__config_id {
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 
-/* A value in force. The first use reads the environment; an empty variable
-   counts as not set, and an invalid one has its default. The number of a WORD
-   is its index among the words allowed. Any thread.
- */
+/* The value in force. The first call reads the environment; an empty variable
+   counts as unset, and an invalid one has its default. The number of a WORD is
+   its index among the words allowed. Any thread. */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
 
-/* Names the first variable that is invalid, with what it may be; "" if all are
-   valid. */
+/* A message that names the first invalid variable and its allowed values; "" if
+   all are valid. */
 const char *baton__config_error(void);
 
-/* True once after each time that the environment was read: that caller reports
-   what is wrong with it. */
+/* True for the first caller after the environment was read: that caller reports
+   errors in it. */
 bool baton__config_is_unchecked(void);
 
 /* BATON_ERR_INVALID names the first variable that is out of its range, with the
-   range. The first call also logs that, and a warning for each BATON_* variable
-   that is unknown, with the nearest name. In config_check.c. Any thread. */
+   range. The first call also logs this error, and a warning for each unknown
+   BATON_* variable, with the nearest name. In config_check.c. Any thread. */
 baton_status_t baton__config_check(void);
 
 /* The file of BATON_CALIBRATION could not be read, as this thread's error says,

@@ -1,4 +1,4 @@
-/* Reports what is wrong with the BATON_* variables in the environment. */
+/* Reports errors in the BATON_* variables of the environment. */
 #include "base/config.h"
 
 #include "base/error.h"
@@ -8,10 +8,10 @@
 #include <baton/engine.h>
 #include <string.h>
 
-enum { NAME_BYTES = 48 }; /* of an unknown name, as far as it is compared */
+enum { NAME_BYTES = 48 }; /* of an unknown name that are compared */
 
-/* The known variable whose name is nearest; *distance_out is 0 if it is this
-   one. */
+/* The known variable whose name is nearest; *distance_out is 0 if it is the
+   same. */
 static const char *nearest_name(const char *name, size_t *distance_out)
 {
     const char *nearest = "";
@@ -28,7 +28,7 @@ static const char *nearest_name(const char *name, size_t *distance_out)
     return nearest;
 }
 
-extern char **environ; /* POSIX has it, and declares it nowhere */
+extern char **environ; /* POSIX defines it without a declaration */
 
 static bool begins_with(const char *variable, const char *prefix)
 {

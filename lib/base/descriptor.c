@@ -8,7 +8,7 @@ void baton__descriptor_close(int *fd)
 {
     int open = *fd;
     int error = errno;
-    *fd = -1; /* first: a fork may come between */
+    *fd = -1; /* before close: another thread may fork in between */
     if (open >= 0) {
         (void)close(open);
     }

@@ -1,21 +1,24 @@
-/* Descriptors beyond the standard ones. A program may have closed 0, 1 or 2,
-   and the kernel gives their numbers to the next files that are opened. What is
-   written to standard error then goes there, the library's own warnings too. So
-   every descriptor that the library opens or receives goes through this. */
+/* Descriptors above the standard ones. If a program has closed 0, 1 or 2, the
+   kernel gives these numbers to the next opened files, and text for standard
+   error, such as the library's warnings, would be written there. So the library
+   passes every descriptor that it opens or receives to
+   baton__descriptor_move. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Returns the descriptor, or one above 2 in its place, which exec closes. On an
-   error, and if fd is negative, returns -1 with errno; fd is closed. */
+/* Returns fd if it is above 2. Otherwise closes fd and returns a duplicate
+   above 2, which exec closes. Returns -1 with errno if fd is negative or can't
+   be duplicated. */
 int baton__descriptor_move(int fd);
 
-/* Closes a descriptor, unless it is negative, and makes it -1. Keeps errno. */
+/* Closes a descriptor, unless it is negative, and sets it to -1. Keeps
+   errno. */
 void baton__descriptor_close(int *fd);
 
-/* Reads a file of the kernel's, of which it stores the first `bytes`, with a
-   final zero. False, and "", if it can't be read. */
+/* Reads a file of the kernel: stores its first bytes - 1 bytes and a final
+   zero. False, and "", if it can't be read. */
 bool baton__descriptor_read(const char *path, char *out, size_t bytes);
 
 /* Opens a file to read it, or returns NULL with errno. */

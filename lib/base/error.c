@@ -60,8 +60,8 @@ const char *baton_error_message(void)
     return last_message;
 }
 
-/* The arguments may point into last_message, when a caller wraps the message
-   that it got; so the new one is formatted elsewhere. */
+/* The arguments may point into last_message, if a caller wraps the message that
+   it got. So the new message is formatted in other memory. */
 static void set_message(baton_status_t status, bool logged, const char *format,
                         va_list values)
 {
@@ -166,7 +166,7 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
 /* ---- processes that fork ------------------------------------------------ */
 
 static atomic_int engine_count;
-static bool forked; /* written by a child that has one thread */
+static bool forked; /* set by a child process, which has one thread */
 
 static void note_fork(void)
 {

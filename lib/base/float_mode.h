@@ -1,8 +1,7 @@
-/* The floating-point mode that reductions and call nodes run in, whatever
-   thread drives: round to nearest, subnormals kept, no traps. Applications set
-   other modes for their own threads (-ffast-math switches subnormals off), and
-   which thread drives is a matter of timing: without this, ranks would differ
-   by bits. */
+/* The floating-point mode of reductions and call nodes, on any driving thread:
+   round to nearest, subnormals kept, no traps. Applications set other modes for
+   their threads (-ffast-math switches subnormals off), and timing decides which
+   thread drives: without one mode, the bits of ranks' results would differ. */
 #pragma once
 
 #if defined(__SSE__)
@@ -11,12 +10,12 @@
 
 typedef unsigned int baton__float_mode_t;
 
-/* All exceptions masked; the flags of those that occurred (the low bits) are no
-   part of the mode. */
+/* All exceptions masked. The low bits, flags of exceptions that occurred, are
+   not part of the mode. */
 enum { BATON__MXCSR_DEFAULT = 0x1f80, BATON__MXCSR_FLAGS = 0x3f };
 
-/* Reading the register costs next to nothing, writing it some 10 ns: so it is
-   written only where it differs. */
+/* Reading the register costs next to nothing, writing it about 10 ns: so it is
+   written only if it differs. */
 static inline baton__float_mode_t baton__float_mode_enter(void)
 {
     baton__float_mode_t before = _mm_getcsr();

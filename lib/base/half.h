@@ -1,7 +1,7 @@
-/* f16 and bf16 to and from f32, with integer arithmetic and selects only, so
-   that loops over them vectorise. Rounding is to nearest even. Every NaN
-   becomes the one canonical NaN, so that a result does not depend on which
-   instructions converted it. */
+/* Converts f16 and bf16 to and from f32, with integer arithmetic and selects
+   only, so that loops over elements vectorise. Rounding is to nearest even.
+   Every NaN becomes the one canonical NaN, so that a result does not depend on
+   which instructions converted it. */
 #pragma once
 
 #include <stdint.h>
@@ -28,8 +28,8 @@ static inline float baton__f32_of_f16(uint16_t half)
 {
     const uint32_t rebias = (127u - 15u) << 23;
     const uint32_t top_exponent = 0x7c00u << 13;
-    /* The smallest normal f16: an exact way to normalise subnormals is to give
-       them its exponent, with a leading one, and subtract that one again. */
+    /* The smallest normal f16. A subnormal is normalised exactly by giving it
+       this exponent, with a leading one, and subtracting that one again. */
     const uint32_t smallest = 113u << 23;
     uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
     uint32_t exponent = bits & top_exponent;
@@ -47,8 +47,8 @@ static inline uint16_t baton__f16_of_f32(float value)
     const uint32_t infinity = 255u << 23;
     const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
     const uint32_t smallest = 113u << 23;          /* 2^-14 */
-    /* Added to a number below 2^-14, this leaves the f16 subnormal in its
-       lowest bits, rounded by the addition itself. */
+    /* After this number is added to one below 2^-14, the lowest bits of the sum
+       are the f16 subnormal; the addition rounds it. */
     const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t sign = bits & 0x80000000u;

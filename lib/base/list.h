@@ -1,12 +1,12 @@
-/* Singly linked lists, first in, first out, of records that have a `next` and
-   are in one list at a time. */
+/* Singly linked lists, first in, first out, of records that have a field `next`
+   and are in one list at a time. */
 #pragma once
 
 #include <stddef.h>
 
-/* Declares NAME_t, of which zeros are an empty list, and its functions. `tail`
-   counts only while `head` is not NULL. take returns the first record, or NULL;
-   remove looks for a record, which need not be in the list. */
+/* Declares NAME_t and its functions. A list of zeros is empty; `tail` is valid
+   only while `head` is not NULL. take removes and returns the first record, or
+   NULL; remove takes out a record, which need not be in the list. */
 #define BATON__LIST(name, record_t)                                            \
     typedef struct name {                                                      \
         record_t *head, *tail;                                                 \
@@ -28,7 +28,7 @@
         return first;                                                          \
     }                                                                          \
                                                                                \
-    /* Not every file removes. */                                              \
+    /* Some files don't use it. */                                             \
     __attribute__((unused)) static inline void name##_remove(                  \
         name##_t *list, const record_t *record)                                \
     {                                                                          \

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* Plain variables: baton_log_set is documented as not thread-safe, and opening
-   an engine (which makes its thread) orders it before every other reader. */
+   an engine (which creates its thread) orders the writes before all reads. */
 static baton_log_fn log_handler;
 static void *log_arg;
 
@@ -18,7 +18,7 @@ void baton_log_set(baton_log_fn handler, void *arg)
     log_arg = arg;
 }
 
-/* Writes the whole line at once, so that the lines of many ranks do not mix. */
+/* Writes the whole line at once, so that lines of several ranks do not mix. */
 static void write_line(const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -27,7 +27,7 @@ static void write_line(const char *data, size_t bytes)
             continue;
         }
         if (written <= 0) {
-            return; /* nowhere left to complain to */
+            return; /* the error can't be logged either */
         }
         data += written;
         bytes -= (size_t)written;
@@ -36,14 +36,14 @@ static void write_line(const char *data, size_t bytes)
 
 void baton__log(baton_log_level_t level, const char *format, ...)
 {
-    /* BATON_LOG's words are these, in order. */
+    /* The words of BATON_LOG, in this order. */
     static const char *const names[] = {"none", "error", "warn",
                                         "info", "debug", "trace"};
     if ((int64_t)level > baton__config_number(BATON__CONFIG_LOG) ||
         level == BATON_LOG_NONE) {
         return;
     }
-    /* A log call must not change what its caller finds in errno. */
+    /* A log call must not change its caller's errno. */
     int saved_errno = errno;
     char message[BATON__MESSAGE_BYTES] = "";
     baton__text_t text = {message, sizeof message, 0};

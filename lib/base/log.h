@@ -1,5 +1,4 @@
-/* Log messages: to the user's handler, or to standard error when BATON_LOG asks
-   for it. */
+/* Log messages: to the user's handler, else to standard error. */
 #pragma once
 
 #include <baton/build.h>

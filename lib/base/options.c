@@ -16,7 +16,7 @@ static bool is_zero(const char *bytes, size_t count)
     return true;
 }
 
-/* The size that a struct says it has; 0, with an error, when it can't be. */
+/* The size in a struct's first field; 0, with an error, if it is impossible. */
 static size_t options_size_of(const void *given, size_t bytes, const char *what,
                               const char *initialiser)
 {

@@ -17,8 +17,9 @@ void baton__text_mark_cut(char *data, size_t size)
     }
 }
 
-/* In which numbers have a decimal point, whatever the program's locale: other
-   ranks, and programs, read what is written. glibc's is static. */
+/* The C locale: other ranks and programs read the texts, so numbers have a
+   decimal point, whatever the program's locale is. glibc's C locale is
+   static. */
 static locale_t text_locale;
 
 static void text_make_locale(void)
@@ -33,8 +34,8 @@ static locale_t text_find_locale(void)
     return text_locale;
 }
 
-/* A format with a precision for what stands in quotes; the format itself where
-   nothing does, or there is no room. */
+/* Copies a format with a precision for quoted strings, "%s". Returns the
+   original if it has none, or if `out` is too short. */
 static const char *limit_quoted(const char *format, char *out, size_t size)
 {
     static const char quoted[] = "\"%s\"";
@@ -58,7 +59,8 @@ static const char *limit_quoted(const char *format, char *out, size_t size)
     return out;
 }
 
-/* Ends of lines stay, but for those in quotes. */
+/* Replaces control characters from `from` on by '?', except newlines outside
+   quotes. */
 static void replace_control(char *text, const char *from)
 {
     bool quoted = false;
@@ -83,7 +85,7 @@ void baton__text_add_list(baton__text_t *text, const char *format,
         added, room, limit_quoted(format, limited, sizeof limited), values);
     (void)uselocale(before);
     if (length < 0) {
-        /* The C library could not format it: keep what was there. */
+        /* The C library could not format it: keep the text as it was. */
         added[0] = '\0';
     } else if ((size_t)length < room) {
         text->used += (size_t)length;
@@ -131,7 +133,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* (Levenshtein, one row of the matrix.) */
+/* Levenshtein's distance, with one row of the matrix. */
 size_t baton__edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_BYTES];

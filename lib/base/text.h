@@ -8,7 +8,7 @@
 /* The longest error or log message, with its final zero. */
 #define BATON__MESSAGE_BYTES 1024
 
-/* What is said where a type is needed and there is none: takes its number. */
+/* The message about an invalid dtype; its argument is the number. */
 #define BATON__WRONG_DTYPE                                                     \
     "dtype is %d, which is no element type; set BATON_F32 "                    \
     "or another of baton_dtype_t"
@@ -19,25 +19,26 @@ typedef struct baton__text {
     size_t used; /* without the final zero */
 } baton__text_t;
 
-/* Appends, in the C locale whatever the program's is. The text never overflows;
-   one that was cut ends with "...". Names come from outside: what stands in
-   quotes, "%s", is cut to so many bytes, and control characters become '?'. */
+/* Appends text, formatted in the C locale, whatever the program's locale is. If
+   the text does not fit, it is cut and ends with "...". Names come from
+   outside: a quoted string, "%s", is cut to BATON__QUOTED_BYTES, and control
+   characters become '?'. */
 enum { BATON__QUOTED_BYTES = 200 };
 void baton__text_add(baton__text_t *text, const char *format, ...)
     BATON_PRINTF(2, 3);
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
 
-/* A time, as "2.5 s" or "30 ms", for one message of this thread. */
+/* A time as text, "2.5 s" or "30 ms"; valid until this thread's next call. */
 const char *baton__time_text(uint64_t ns);
 
-/* Replaces the last characters of a message that was cut by "...". */
+/* Replaces the last characters of a cut message by "...". */
 void baton__text_mark_cut(char *data, size_t size);
 
-/* Reads a decimal number, in the C locale whatever the program's is. Returns
-   what comes behind it, or NULL where there is none. */
+/* Reads a decimal number, in the C locale, whatever the program's locale is.
+   Returns the text after the number, or NULL if there is no number. */
 const char *baton__read_number(const char *text, double *out);
 
-/* The number of single-letter edits from a to b, of which the first 47 letters
-   count: the smallest finds the name that was meant. */
+/* The number of single-letter edits from a to b, of which only the first 47
+   letters count. The nearest name is probably the one that was meant. */
 size_t baton__edit_distance(const char *a, const char *b);
