@@ -1,18 +1,18 @@
-/* What the loops over elements ask of compilers: GCC and clang. */
+/* Extensions of GCC and clang for loops over elements. */
 #pragma once
 
 #include <stdint.h>
 
-/* Users' memory: of any declared type, at any address. */
+/* An element in the user's memory: of any declared type, at any address. */
 #define FOREIGN __attribute__((may_alias, aligned(1)))
 
 #define PREFETCH(address) __builtin_prefetch(address)
 
-/* The name of a table of one instruction set. */
+/* Makes the name of an instruction set's table. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
-/* The position of the lowest bit that is set; there is one. */
+/* The position of the lowest set bit; `bits` is not 0. */
 static inline unsigned baton__lowest_bit(uint64_t bits)
 {
     return (unsigned)__builtin_ctzll(bits);

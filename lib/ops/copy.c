@@ -1,14 +1,16 @@
-/* What other ranks read is copied through the cache, or past it.
+/* Copies for other ranks to read, through the cache or past it.
 
-   They have read what was there before, so their caches must give up each line
-   that is written. Between cores that share a cache this costs little; between
-   others a write waits for each line, and cores of a virtual machine are now
-   one and now the other. On 2 cores of an AMD EPYC a copy of 512 KiB takes 28
-   us, and a sum that then reads it on the other core 20; in the other state 220
-   to 275, and 31. Past the cache they take 20 and 35, and 13 and 33.
+   The other ranks have read the old bytes, so their caches must give up each
+   line that is written. Between cores that share a cache this costs little;
+   between other cores a write waits for each line. The cores of a virtual
+   machine change between the two states. On 2 cores of an AMD EPYC a copy of
+   512 KiB takes 28 us, and a sum that then reads the copy on the other core
+   takes 20 us; in the other state 220 to 275 us and 31 us. Past the cache they
+   take 20 and 35 us, or 13 and 33 us.
 
-   So copies go through the cache and are timed. After two slow ones in a row
-   (one may have been preempted) the next ones go past it. */
+   So copies go through the cache and are timed. After SLOW_COPIES slow ones in
+   a row (a single one may have been preempted) the next PAST_COPIES go past
+   it. */
 #include "ops/copy.h"
 
 #include "base/clock.h"
@@ -23,7 +25,7 @@
 
 enum {
     LINE = 64,
-    SLOW_NS = 300, /* a KiB; it is 40 to 70, or 430 to 540 */
+    SLOW_NS = 300, /* per KiB; measured: 40 to 70, or 430 to 540 */
     SLOW_COPIES = 2,
     PAST_COPIES = 64
 };
@@ -41,15 +43,16 @@ void baton__copy_past_cache(char *to, const char *from, size_t bytes)
                              _mm_loadu_si128((const void *)(from + i)));
         }
     }
-    _mm_sfence(); /* a release does not order such stores */
+    _mm_sfence(); /* a release does not order streaming stores */
 #endif
     memcpy(to + done, from + done, bytes - done);
 }
 
 void baton__copy_shared(void *to, const void *from, size_t bytes)
 {
-    static _Thread_local unsigned slow;      /* copies, in a row */
-    static _Thread_local unsigned past_left; /* that go past the cache */
+    static _Thread_local unsigned slow;      /* slow copies in a row */
+    static _Thread_local unsigned past_left; /* copies that still go past the
+                                                cache */
     if (past_left > 0) {
         past_left--;
         baton__copy_past_cache(to, from, bytes);

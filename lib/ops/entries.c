@@ -1,4 +1,5 @@
-/* Lists of entries, and what else the sparse collectives do with elements. */
+/* Lists of entries, and loops over dense vectors, for the sparse
+   collectives. */
 #include "ops/select.h"
 
 #include "base/error.h"
@@ -9,7 +10,7 @@
 
 enum {
     INDEX_BYTES = sizeof(uint32_t),
-    AHEAD = 24 /* entries before one whose element is fetched */
+    AHEAD = 24 /* distance, in entries, of prefetched elements */
 };
 
 size_t baton_entry_bytes(baton_dtype_t dtype)
@@ -33,7 +34,7 @@ uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i)
 
 /* ---- arithmetic of one element ----------------------------------------- */
 
-/* f16 and bf16 compute in f32 and round once; f32 and a factor in double. */
+/* f16 and bf16 compute in f32 and round once; factors multiply in double. */
 #define IDENTITY(x) (x)
 #define ELEMENT(name, type, wide, read, write)                                 \
     static inline type add_##name(type a, type b)                              \
@@ -52,10 +53,10 @@ ELEMENT(f64, double, double, IDENTITY, IDENTITY)
 
 /* ---- loops by type ----------------------------------------------------- */
 
-/* Each loop is a function of one signature; `at` walks over the entries. The
-   position of an element of `dense` is its index. Elements lie far apart, and
-   processors overlap few stores that miss the caches: so they are fetched
-   first, `next` being the index of an entry to come. */
+/* All loops have one signature; `at` walks over the entries, and an entry's
+   index is the position of its element in `dense`. Elements lie far apart, and
+   processors overlap few stores that miss the caches: so elements are
+   prefetched; `next` is the index of the entry AHEAD. */
 typedef struct work {
     char *entries;
     size_t count;
@@ -135,7 +136,7 @@ static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
 static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
 static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
 
-/* The loops of entries that are only read do not write through these. */
+/* Casts away const, for loops that do not write through the pointer. */
 static void *writable(const void *memory)
 {
     union {
@@ -207,10 +208,10 @@ void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
 
 /* ---- the sum of lists -------------------------------------------------- */
 
-/* Lists are summed in tiles of indices: each list adds its entries of the tile
-   to a small dense vector, with a bit for each element that any list has. So
-   the order of additions is that of the lists, and the cost is that of the
-   entries. */
+/* Lists are summed in tiles of indices: each list adds its entries of a tile to
+   a small dense vector, which has a bit for each element that is present in any
+   list. So additions are in the order of the lists, and the cost is
+   proportional to the number of entries. */
 enum { TILE = 2048, TILE_WORDS = TILE / 64 };
 
 typedef struct tile {
@@ -291,7 +292,7 @@ static const tile_add_fn tile_adds_onto[BATON_DTYPE_COUNT] =
     BY_TYPE(tile_add_onto);
 static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
 
-/* The lowest index that any list begins with; UINT64_MAX: all are empty. */
+/* The lowest first index of the lists; UINT64_MAX if all are empty. */
 static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
 {
     uint64_t lowest = UINT64_MAX;
@@ -317,8 +318,9 @@ static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
     return right;
 }
 
-/* With `dense` the first list has sums already, and the others add to these, or
-   to elements of `dense`. */
+/* With `dense`, entries of the first list are sums already; entries of the
+   others are added to them, or to elements of `dense` where the first list has
+   no entry. */
 static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
                                 baton_entries_t *lists, size_t list_count,
                                 char *out)
@@ -360,10 +362,10 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
 
 /* ---- what two lists share ---------------------------------------------- */
 
-/* In tiles again: the bits of the indices in a tile, and then its entries. Each
-   of these is written, and overwritten by the next one unless its bit is set:
-   branches would be mispredicted, and a merge has to wait for each comparison.
- */
+/* Works in tiles, too: sets a bit for each index of a tile, then goes over the
+   tile's entries. Each entry is written, and overwritten by the next one unless
+   its bit is set: branches would be mispredicted, and a merge would wait for
+   each comparison. */
 #define COMMON(name, type)                                                     \
     static size_t common_##name(const char *at, size_t count,                  \
                                 const uint32_t *indices, size_t index_count,   \

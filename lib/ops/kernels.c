@@ -2,13 +2,12 @@
    file once for each, with the compiler's flags for it and BATON__KERNELS_ISA
    set to its name; everything but the table is static.
 
-   Results have the same bits with all of them, in the vector body and in the
-   scalar tail of a loop: nothing is contracted to a fused multiply-add (a
-   flag), f16 and bf16 round by the same rule everywhere, and a NaN is the
-   canonical one where we make it. One case is left open: the f32 or f64 sum or
-   product of TWO NaNs is a NaN, with the payload of either. To decide it would
-   take a compare and a select for each vector, measured at 9% of a sum out of
-   L2. */
+   Results have the same bits with all instruction sets, in the vector body and
+   in the scalar tail of a loop: a compiler flag forbids fused multiply-adds,
+   f16 and bf16 round by the same rule everywhere, and NaNs made here are
+   canonical. One case is left open: the f32 or f64 sum or product of TWO NaNs
+   is a NaN with the payload of either. A fixed payload would take a compare and
+   a select for each vector, 9% of a sum out of L2. */
 #include "ops/kernels.h"
 
 #include "base/half.h"
@@ -18,11 +17,11 @@
 #include <immintrin.h>
 #endif
 
-/* The operands of different elements do not overlap, so the loops have no
-   dependence from one iteration to another, whether target is left, right,
-   both or neither: one loop serves all, without tests for aliases. */
+/* Different elements do not overlap, so no iteration depends on another,
+   whether target is left, right, both or neither: one loop serves all cases,
+   without tests for aliases. */
 #if defined(__clang__)
-/* It reports loops that it leaves scalar, as all are without optimisation. */
+/* clang warns about loops that stay scalar; without optimisation all do. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -31,9 +30,9 @@
 
 /* ---- f32, f64 --------------------------------------------------------- */
 
-/* MIN and MAX always give one of the operands or the NaN, also to a program
-   that has its processor take subnormals for zeros: hence the sign is looked
-   at, instead of joining the bits of what compares equal. */
+/* MIN and MAX always return one of the operands or the NaN, even if the
+   processor treats subnormals as zeros. So if operands compare equal, the sign
+   decides; combining their bits could give another number. */
 #define FLOAT_FUNCTIONS(name, type, bits_type, nan)                            \
     static inline int name##_is_negative(type value)                           \
     {                                                                          \
@@ -59,8 +58,8 @@ FLOAT_FUNCTIONS(f64, double, int64_t, __builtin_nan(""))
 
 /* ---- f16, bf16 -------------------------------------------------------- */
 
-/* Their bits as integers in the order of the values, -0 before +0; its own
-   inverse. So MIN and MAX need no conversion to f32. */
+/* Maps the bits of a half to an integer in the order of values, -0 before +0;
+   the function is its own inverse. So MIN and MAX need no conversion to f32. */
 static inline int16_t kernels_half_key(uint16_t half)
 {
     int16_t bits = (int16_t)half;
@@ -99,9 +98,9 @@ static inline int16_t kernels_half_key(uint16_t half)
 HALF_FUNCTIONS(f16, 0x7c00, BATON__F16_NAN)
 HALF_FUNCTIONS(bf16, 0x7f80, BATON__BF16_NAN)
 
-/* Compilers do not vectorise the conversions of f16 to the processor's own
-   instructions. f16_block reduces as many whole vectors as there are, and
-   returns how many elements that were. */
+/* Compilers do not use the processor's own instructions to convert f16.
+   f16_block reduces whole vectors with these instructions, and returns the
+   number of elements that it has reduced. */
 #if defined(__AVX512F__)
 #define F16_BLOCK(name, operation)                                             \
     static size_t f16_##name##_block(unsigned char *target,                    \
@@ -180,7 +179,8 @@ F16_BLOCK(prod, mul)
         }                                                                      \
     }
 
-/* The 1u keeps products of short types, promoted to int, from overflowing. */
+/* The 1u makes arithmetic unsigned: short types promoted to int could
+   overflow. */
 #define UNSIGNED_LOOPS(name, type)                                             \
     LOOP(sum_##name, type, (type)(1u * a + b))                                 \
     LOOP(prod_##name, type, (type)(1u * a * b))
@@ -193,7 +193,7 @@ F16_BLOCK(prod, mul)
     LOOP(min_##name, type, name##_min(a, b))                                   \
     LOOP(max_##name, type, name##_max(a, b))
 
-/* Elements of `parts` parts, each of which is reduced by itself. */
+/* For elements of `parts` parts, which are reduced independently. */
 #define OF_PARTS(name, of_part, parts)                                         \
     static void name(void *target, const void *left, const void *right,        \
                      size_t count)                                             \
@@ -205,7 +205,7 @@ F16_BLOCK(prod, mul)
     baton__##name##_of_f32(                                                    \
         (baton__f32_of_##name(a) + baton__f32_of_##name(b)) / (float)ranks)
 
-/* By the bytes of an element. */
+/* The suffix is the size of an element in bytes. */
 #define BITWISE_LOOPS(size)                                                    \
     OF_PARTS(band_##size, band_1, size)                                        \
     OF_PARTS(bor_##size, bor_1, size)                                          \
@@ -217,8 +217,8 @@ F16_BLOCK(prod, mul)
 
 #define STRUCT __attribute__((may_alias, packed))
 
-/* In two loops: gcc 12 makes fused multiply-adds of a product's alternating
-   difference and sum, whatever the flag says. */
+/* In two loops: in one loop gcc 12 fuses the product's alternating difference
+   and sum into multiply-adds, despite the flag. */
 #define COMPLEX_BLOCK ((size_t)64)
 #define COMPLEX_LOOPS(name, part, type)                                        \
     typedef struct STRUCT name {                                               \
@@ -247,7 +247,7 @@ F16_BLOCK(prod, mul)
         }                                                                      \
     }
 
-/* Pairs of a value and an index; `between` and `behind` are the padding. */
+/* Pairs of a value and an index; `between` and `behind` declare the padding. */
 #define PAIR_LOOPS(name, type, between, behind, is_nan, least, greatest)       \
     typedef struct STRUCT name {                                               \
         type value;                                                            \
@@ -275,7 +275,7 @@ F16_BLOCK(prod, mul)
 #define LEAST(a, b)      ((a) < (b) ? (a) : (b))
 #define GREATEST(a, b)   ((a) > (b) ? (a) : (b))
 
-/* The elements behind the whole vectors, or all where there are none. */
+/* Reduces whole vectors by f16_block, and the remaining elements one by one. */
 #define F16_LOOP(name)                                                         \
     LOOP(name##_f16_rest, uint16_t, f16_##name(a, b))                          \
     static void name##_f16(void *target, const void *left, const void *right,  \

@@ -6,7 +6,7 @@
 
 #include <baton/build.h>
 
-/* In the order of BATON_ISA's words, and of preference. */
+/* In the order of BATON_ISA's words; later ones are preferred. */
 #define BATON__ISA_LIST(X)                                                     \
     X(BASELINE, baseline)                                                      \
     X(AVX2, avx2)                                                              \
@@ -33,21 +33,21 @@ typedef void (*baton__kernel_fn)(void *target, const void *left,
 
 typedef struct baton__kernels {
     const char *name;
-    /* NULL where an operation does not take the type. */
+    /* NULL if an operation does not support the type. */
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
-    /* (left + right) / ranks; of floats alone. */
+    /* (left + right) / ranks; floats only. */
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
                                        const void *right, size_t count,
                                        double ranks);
     const baton__select_kernels_t *select;
 } baton__kernels_t;
 
-/* Those of one instruction set; NULL when this build or this processor lacks
-   it. All give the same bits for the same operands. */
+/* The kernels of one instruction set; NULL if this build or processor lacks it.
+   All sets give the same bits for the same operands. */
 const baton__kernels_t *baton__kernels_of(baton__isa_t isa);
 
-/* Those in use: what BATON_ISA names, else the best of this processor. */
+/* The kernels in use: those of BATON_ISA, else the best of this processor. */
 const baton__kernels_t *baton__kernels(void);
 
-/* Tests: the next use chooses again. Not while another thread reduces. */
+/* For tests: the next use chooses again. Not while another thread reduces. */
 void baton__kernels_forget(void);

@@ -1,5 +1,4 @@
-/* Magnitudes as integers; which kernels select by them; and what selections
-   need. */
+/* Magnitudes as integer keys, the kernels in use, and checks of arguments. */
 #include "base/error.h"
 #include "base/half.h"
 #include "ops/kernels.h"
@@ -71,8 +70,9 @@ uint64_t baton__key_at(const baton_selection_t *from,
     return key < filter->nan ? key : filter->nan;
 }
 
-/* `size` as a float that is cut off, and odd if something was: with these bits
-   more than a narrower type has, rounding the float rounds `size` itself. */
+/* Rounds to a float by truncation, with an odd last bit if any bits were cut.
+   The float has enough more bits than a narrower type that rounding the float
+   to this type gives the same as rounding `size` directly. */
 static float round_to_odd(double size)
 {
     float narrow = (float)size;

@@ -1,8 +1,7 @@
-/* What a node does: the record of one node, and the table of kinds.
+/* The record of one node, and the table of node kinds.
 
-   A record is one cache line. It is filled by an adder and stays where it is
-   for the schedule's life: commit adds tags, ordinals and the first successor.
- */
+   A record is one cache line. An adder fills it in; commit adds tags, ordinals
+   and the first successor. */
 #pragma once
 
 #include <assert.h>
@@ -27,29 +26,29 @@ typedef enum baton__kind {
 
 enum {
     BATON__OPTIONAL = 1, /* the epoch does not wait for the node */
-    /* Of a message that goes out: the peer has committed its receive. */
+    /* Of a send or activate: the peer has committed its receive. */
     BATON__INTRODUCED = 2,
-    /* Of a call: it was timed, and ended soon. */
+    /* Of a call: it was timed, and was short. */
     BATON__QUICK = 4,
-    /* Of a call, a device call or an async node: it does not look at scratch.
-     */
+    /* Of a call, a device call or an async node: it does not read scratch. */
     BATON__NO_SCRATCH = 8,
     /* Of a reduce: it may read a message in place; see sched/loans.h. */
     BATON__BORROWS = 16,
-    /* Of a reduce, copy or device call: the device does it. */
+    /* Of a reduce, copy or device call: the device executes it. */
     BATON__ON_DEVICE = 32,
     /* Of a send or receive: its view is in device memory. */
     BATON__DEVICE_VIEW = 64,
     /* Of a receive: its sender may write into its target. */
     BATON__POSTS = 128,
-    /* Of a send: what it reads, or a part of it, was reduced in its epoch. */
+    /* Of a send: its data, or a part, was reduced in the same epoch. */
     BATON__MADE = 256,
-    /* Of a send: it can wait until it is read; sched/plan.c says which can. */
+    /* Of a send: it may end late, when the peer has read it; see
+       sched/plan.c. */
     BATON__PATIENT = 512,
-    /* Of a copy: peers read its target where it lies; see copy.h. */
+    /* Of a copy: peers read its target in place; see copy.h. */
     BATON__SHARES = 1024,
-    /* What adders set. All other flags follow from the group that commits the
-       node, from its transport for one, and hold in no other group. */
+    /* The flags that adders set. Commit derives all others from the schedule's
+       group, for example from its transport; they hold in no other group. */
     BATON__BUILT = BATON__OPTIONAL | BATON__NO_SCRATCH
 };
 
@@ -61,27 +60,29 @@ typedef struct baton__op {
     uint8_t kind;
     uint8_t dtype;
     uint16_t flags;
-    uint32_t first_successor; /* of the plan's successors; the next record's is
-                                 the end */
+    uint32_t first_successor; /* in the plan's successors; they end at the next
+                                 record's first_successor */
     size_t bytes;             /* of each operand */
-    uint32_t buffer[BATON__OPERANDS]; /* TARGET is what a receive fills; LEFT is
-                                         what a send or copy reads */
-    uint32_t length; /* which, or BATON__NO_LENGTH: always `bytes` */
+    uint32_t buffer[BATON__OPERANDS]; /* a receive fills TARGET; a send or copy
+                                         reads LEFT */
+    uint32_t length; /* a length's index; BATON__NO_LENGTH: always `bytes` */
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            size_t slot; /* of the activation; else offset[TARGET] */
+            size_t slot; /* of an activation's messages; of others,
+                            offset[TARGET] */
             union {
                 size_t left; /* offset[LEFT] */
-                size_t loan; /* of a receive: which of the plan's + 1; or 0 */
+                size_t loan; /* of a receive: 1 + index in the plan's loans; 0:
+                                none */
             };
-            uint32_t tag;     /* which of the messages between the two ranks */
-            uint32_t ordinal; /* which of the schedule's receives */
+            uint32_t tag;     /* number among the two ranks' messages */
+            uint32_t ordinal; /* number among the schedule's receives */
         } message;
         void *argument; /* of a call */
         struct {
             void *argument;
-            uint32_t ordinal; /* which of the schedule's async nodes */
+            uint32_t ordinal; /* number among the schedule's async nodes */
         } async;
     };
     union {
@@ -95,44 +96,46 @@ typedef struct baton__op {
 static_assert(sizeof(void *) != 8 || sizeof(baton__op_t) == 64,
               "a node record is one cache line");
 
-/* Of a node that is a message: whether it goes out; whether it belongs to the
-   activation, which counts its messages by themselves. */
+/* True if the node sends a message. */
 static inline bool baton__op_sends(const baton__op_t *op)
 {
     return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
 }
 
-/* The memory that a message lies in, for its token. */
+/* The kind of memory of a message's data, for its token. */
 static inline baton_memory_t baton__op_memory(const baton__op_t *op)
 {
     return (op->flags & BATON__DEVICE_VIEW) != 0 ? BATON_MEMORY_DEVICE
                                                  : BATON_MEMORY_HOST;
 }
 
+/* True if the node's message is an activation; these are counted separately. */
 static inline bool baton__op_activates(const baton__op_t *op)
 {
     return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
 }
 
-/* What a header's `kind` says. Notices come behind BATON__MESSAGE_HELLO. */
+/* The values of a header's `kind`. From BATON__MESSAGE_HELLO on they are
+   notices. */
 typedef enum baton__message_kind {
     BATON__MESSAGE_DATA,
     BATON__MESSAGE_ACTIVATION,
-    BATON__MESSAGE_HELLO,   /* the schedule was committed; see progress/notice.h
-                             */
-    BATON__MESSAGE_WELCOME, /* likewise; the answer */
+    BATON__MESSAGE_HELLO,   /* the sender has committed; see
+                               progress/notice.h */
+    BATON__MESSAGE_WELCOME, /* the same, in answer to a HELLO */
     BATON__MESSAGE_FAILURE,
-    BATON__MESSAGE_FAILURES, /* those of many, as a rank recovers its group */
+    BATON__MESSAGE_FAILURES, /* failures of many schedules, as a rank
+                                recovers */
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
-    BATON__MESSAGE_INQUIRY,  /* what does the schedule wait for there? */
-    BATON__MESSAGE_STATE,    /* the answer; see progress/inquiry.h */
-    /* It was, after a loss, by this rank alone: `epoch` is 1 + the one that is
-       lost, or 0. Bits of the tag: BATON__LEFT_NOT: it was not, and this rank
-       only tells of the loss; BATON__LEFT_ENDED: the process of the lost rank
-       has. */
+    BATON__MESSAGE_INQUIRY,  /* asks what the schedule waits for */
+    BATON__MESSAGE_STATE,    /* answers that; see progress/inquiry.h */
+    /* The sender has left the group, alone, after a loss: `epoch` is 1 + the
+       lost rank, or 0. Bits of the tag: BATON__LEFT_NOT: the sender has not
+       left, and only reports the loss; BATON__LEFT_ENDED: the lost rank's
+       process has ended. */
     BATON__MESSAGE_LEFT,
-    BATON__MESSAGE_VIEW, /* who is lost; see progress/shrink.h */
+    BATON__MESSAGE_VIEW, /* the lost ranks; see progress/shrink.h */
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 
@@ -144,12 +147,14 @@ typedef struct baton__activation {
     uint64_t word;
 } baton__activation_t;
 
-/* An async node, between the driver and whoever completes it. */
+/* The state of an async node, shared by the driver and the completing
+   thread. */
 typedef struct baton__async {
     void *owner;
     uint32_t node;
-    /* Which of its turns it is, and in the lower bits BATON__ASYNC_IDLE,
-       _BEGUN, or _DONE plus the status that it was completed with. */
+    /* The generation, which grows with each use of the node, and in the lower
+       bits BATON__ASYNC_IDLE, _BEGUN, or _DONE plus the status of
+       completion. */
     _Atomic uint64_t state;
 } baton__async_t;
 enum {
@@ -174,60 +179,61 @@ static inline int baton__async_what(uint64_t state)
     return (int)(state & ((1 << BATON__ASYNC_BITS) - 1));
 }
 
-/* What an epoch works on beside the plan. */
+/* The data of an epoch beside the plan. */
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
     void *owner;          /* for tokens, and calls: the schedule */
     char *const *address; /* of each buffer */
-    /* Where the part of the node's operands lies that is worked on, if not
-       where their buffers say; else NULL. */
+    /* The address of an operand's part in a lent message; NULL: the operand is
+       in its buffer. */
     const char *lent[BATON__OPERANDS];
     baton__activation_t *activations; /* of each slot */
     baton__async_t *asyncs;           /* of each async node */
-    baton_header_t header; /* of its messages, but for tag and kind */
+    baton_header_t header; /* of the epoch's messages, without tag and kind */
 } baton__context_t;
 
-/* What a call node's function sees: its schedule, its node. */
+/* A call node's access to its epoch. */
 struct baton_call {
     void *owner;
     uint32_t node;
-    bool explained; /* it has said why it fails: baton_call_fail */
+    bool explained; /* the function has called baton_call_fail */
 };
 
-/* Issuing returned: the node completes later. */
+/* A result of issue: the node completes later. */
 #define BATON__PENDING 4
 
-/* Does, or begins, what the node says, on `bytes` of its operands from `begin`
-   on (a part: reductions and copies only). BATON_OK: done. BATON__PENDING.
-   BATON_SKIP. Else the error, with baton_error_message() set. */
+/* Executes or begins a node, on `bytes` of its operands from `begin` on (a
+   part: reductions and copies only). Returns BATON_OK (done), BATON__PENDING,
+   BATON_SKIP, or an error, with its message set. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
 
-/* What a user's function has returned, as far as it may say that: a stray
-   positive value would be taken for another outcome. An error has its message.
- */
+/* Checks the status that a user's function has returned: a wrong positive value
+   would look like another outcome, so it becomes an error. Sets an error's
+   message. */
 int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
                       baton_status_t status);
 
 typedef struct baton__kind_info {
     const char *name;      /* "recv" in "recv#17" */
     uint8_t reads, writes; /* masks of operands */
-    bool message;          /* goes through the transport */
-    baton__issue_fn issue; /* NULL if the engine does it, or nothing is to do */
+    bool message;          /* the transport carries it */
+    baton__issue_fn issue; /* NULL if the engine does the work, or there is
+                              none */
 } baton__kind_info_t;
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];
 
-/* Whether the node has this operand. */
+/* True if the node has this operand. */
 static inline bool baton__op_uses(const baton__op_t *op, int which)
 {
     const baton__kind_info_t *kind = &baton__kinds[op->kind];
     return ((kind->reads | kind->writes) >> which & 1) != 0;
 }
 
-/* Whether the node calls a function of the user's that may look at scratch. */
+/* True if the node calls a user's function that may read scratch. */
 static inline bool baton__op_sees_scratch(const baton__op_t *op)
 {
     return (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
@@ -235,7 +241,7 @@ static inline bool baton__op_sees_scratch(const baton__op_t *op)
            (op->flags & BATON__NO_SCRATCH) == 0;
 }
 
-/* Where an operand of a node lies; NULL where no memory is bound. */
+/* The address of a node's operand; NULL if no memory is bound. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)
 {
@@ -243,8 +249,8 @@ static inline char *baton__operand(const baton__op_t *op, int which,
     return base == NULL ? NULL : base + op->offset[which];
 }
 
-/* Where a node reads an operand from `begin` on: in its buffer, or in what it
-   was lent. */
+/* The address from which a node reads an operand, from `begin` on: in the
+   buffer, or in a lent message. */
 static inline const char *baton__source(const baton__op_t *op, int which,
                                         const baton__context_t *context,
                                         size_t begin)

@@ -18,7 +18,7 @@
 
 /* ---- the choice ------------------------------------------------------- */
 
-/* kernels.cmake sets BATON__X86_KERNELS where it builds the wider tables. */
+/* kernels.cmake defines BATON__X86_KERNELS if it builds the wider tables. */
 extern const baton__kernels_t baton__kernels_baseline;
 #if defined(BATON__X86_KERNELS)
 extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
@@ -30,8 +30,8 @@ static bool has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-/* Exactly the instruction sets that kernels.cmake compiles for; the builtin
-   also asks whether the system saves their registers. */
+/* These functions check exactly the instruction sets for which kernels.cmake
+   compiles; the builtin also checks that the system saves their registers. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && has_f16c();
@@ -59,7 +59,7 @@ const baton__kernels_t *baton__kernels_of(baton__isa_t isa)
     return isa == BATON__ISA_BASELINE ? &baton__kernels_baseline : NULL;
 }
 
-/* The best at or below `limit`; the baseline is always there. */
+/* The best kernels up to `limit`; the baseline always exists. */
 static const baton__kernels_t *best_kernels(int64_t limit)
 {
     const baton__kernels_t *best = NULL;
@@ -86,8 +86,8 @@ static const baton__kernels_t *choose_kernels(void)
     return best;
 }
 
-/* Points to constant tables, which need no ordering: relaxed. Threads that
-   choose at the same time choose the same. */
+/* Points to a constant table, so relaxed accesses suffice. Threads that choose
+   at the same time choose the same table. */
 static _Atomic(const baton__kernels_t *) chosen;
 
 const baton__kernels_t *baton__kernels(void)
@@ -113,8 +113,8 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements, where they are not 0. That of a float sum is
-   -0, as +0 would make +0 of a contributed -0. */
+/* Bits of the neutral elements that are not 0. That of a float sum is -0, as -0
+   + +0 would be +0. */
 static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
     [BATON__OP_SUM] = {[BATON_F16] = 0x8000,
                        [BATON_BF16] = 0x8000,
@@ -154,7 +154,8 @@ static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
                        [BATON_F64] = 0xfff0000000000000},
 };
 
-/* The neutral element of a scalar type, in this processor's order of bytes. */
+/* Writes the neutral element of a scalar type, in this processor's byte
+   order. */
 static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
 {
     bool all = kind == BATON__OP_BAND && dtype != BATON_BOOL;
@@ -217,7 +218,7 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
 #define PAIRS                                                                  \
     (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
 
-/* The kind is in the function, not in `arg`: then a caller may pass any. */
+/* The function fixes the kind, not `arg`, so callers may pass any arg. */
 #define DEFINE_OP(KIND, op, types)                                             \
     static void reduce_##op(void *arg, void *target, const void *left,         \
                             const void *right, size_t count,                   \
@@ -241,7 +242,8 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
         .dtypes = (types),                                                     \
     };
 
-/* Which operation takes which types; the kernels have all of these. */
+/* The operations with the types that they support; there is a kernel for
+   each. */
 DEFINE_OP(BATON__OP_SUM, sum, INTEGERS | FLOATS | COMPLEX)
 DEFINE_OP(BATON__OP_PROD, prod, INTEGERS | FLOATS | COMPLEX)
 DEFINE_OP(BATON__OP_MIN, min, INTEGERS | FLOATS)
@@ -255,7 +257,7 @@ DEFINE_OP(BATON__OP_LXOR, lxor, INTEGERS | BIT(BOOL))
 DEFINE_OP(BATON__OP_MINLOC, minloc, PAIRS)
 DEFINE_OP(BATON__OP_MAXLOC, maxloc, PAIRS)
 
-/* A complex number is two floats. */
+/* Divides a complex number as two floats. */
 static void reduce_avg(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
 {

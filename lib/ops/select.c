@@ -1,6 +1,6 @@
-/* Exact selection. The k-th magnitude of a vector is estimated from a sample,
-   on the low side; one pass writes down the candidates, i.e. the elements from
-   there on; the exact threshold is found among these.
+/* Exact selection. A sample gives a low estimate of the vector's k-th
+   magnitude; one pass collects the candidates, i.e. the elements that reach the
+   estimate; the exact threshold is found among the candidates.
 
        sample --> estimate --> filter --> exact k-th of the candidates
                      ^           |  |
@@ -11,15 +11,15 @@
                      |           v
                      +--- more than the estimate; then the exact k-th of all
 
-   Positions of the sample are random, one from each stratum, so the
-   estimate's error does not depend on the values' distribution, nor on their
-   order. Ties alone can make candidates too many; then the threshold is most
-   likely the value that is tied, and one more pass for the larger ones tells.
+   Positions of the sample are random, one from each stratum, so the estimate's
+   error does not depend on the distribution of values, nor on their order. Only
+   ties can make too many candidates; then the tied value is most likely the
+   threshold, which one more pass over the larger elements confirms.
 
-   Where the vector is still to be computed, the sample is computed too, and the
-   first pass computes the vector (select_kernels.c). A guess, from a vector
-   much like this one, takes the place of the sample. Where it was wrong, the
-   vector is there by then, and a sample of it is taken. */
+   If the vector is not computed yet, only the sample is computed first, and the
+   first pass computes the vector (select_kernels.c). A guess, from a similar
+   vector, replaces the sample. If the guess was wrong, the vector is computed
+   by then, and a sample of it is taken. */
 #include "ops/select.h"
 #include "base/error.h"
 
@@ -33,22 +33,22 @@ enum {
     SMALL_COUNT = 4096, /* every element is a candidate */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
-    SAMPLE_SHARE = 256, /* of a vector in between: one in so many */
-    DEVIATIONS = 4,     /* by which the estimate is on the safe side */
+    SAMPLE_SHARE = 256, /* otherwise one of so many elements */
+    DEVIATIONS = 4,     /* standard deviations of the estimate's margin */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
-    FEW = 2048,  /* keys that are collected on the stack */
-    SHORT = 512, /* the same, within a search for the k-th */
+    FEW = 2048,  /* keys collected on the stack */
+    SHORT = 512, /* the same, inside kth_of_keys */
     DIGITS = 1 << DIGIT_BITS,
-    PIECE = 2048,   /* elements of a pass, before candidates are taken */
-    GATHERED = 256, /* elements of a sample that are read at a time */
-    CACHED_BYTES = 512 << 10, /* of a vector up to which two passes are cheaper
+    PIECE = 2048,             /* elements per call of a pass */
+    GATHERED = 256,           /* elements of a sample read at a time */
+    CACHED_BYTES = 512 << 10, /* longest vector for which two passes are cheaper
                                  than a sample of sums */
-    STREAM_BYTES = 8 << 20    /* from which on a vector is not in caches */
+    STREAM_BYTES = 8 << 20    /* vectors from here on are not in caches */
 };
 
-/* By how much more than k candidates a guess should leave, and what part of its
-   magnitude lies between it and the k-th, at most. */
+/* GUESS_SURPLUS: candidates that a guess aims at, per k. GUESS_SPREAD: the k-th
+   magnitude is at most this multiple of a guess. */
 #define GUESS_SURPLUS 1.5
 #define GUESS_SPREAD  1.25
 
@@ -61,8 +61,8 @@ static size_t select_sample_of(size_t count)
     return size > SAMPLE_MOST ? SAMPLE_MOST : size;
 }
 
-/* As many as nearly every sample's estimate leaves. It grows with both, so that
-   memory for a long vector does for a short one. */
+/* Nearly every estimate leaves at most this many candidates. Grows with both
+   arguments, so that memory for a long vector suffices for a short one. */
 size_t baton_candidates_room(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
@@ -98,8 +98,8 @@ static unsigned width_of(uint64_t value)
     return bits;
 }
 
-/* The digit in which the k-th largest of the histogram lies; *k becomes its
-   rank among those of this digit. */
+/* The digit of the histogram's k-th largest key; *k becomes its rank among the
+   keys with this digit. */
 static size_t digit_of(const uint32_t *histogram, size_t *k)
 {
     size_t digit = DIGITS;
@@ -111,8 +111,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
     return digit;
 }
 
-/* The keys that begin with a prefix, which are at most SHORT. `out` has room
-   for one more, since each key is written before it is compared. */
+/* Collects the keys that begin with a prefix, at most SHORT. `out` has room for
+   one more, since each key is written before it is compared. */
 static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
                              uint64_t prefix, uint64_t *out)
 {
@@ -124,8 +124,8 @@ static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
     return found;
 }
 
-/* The k-th largest, k from 1 to count: digit by digit from the highest one in
-   which keys differ. *k becomes its rank among those that equal it. */
+/* The k-th largest key, k from 1 to count: found digit by digit from the
+   highest one in which keys differ. *k becomes its rank among equal keys. */
 static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
 {
     uint64_t few[SHORT + 1];
@@ -156,9 +156,9 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
     return prefix;
 }
 
-/* The same, where it is known to lie between two keys, the higher one of which
-   is a guess: one pass puts keys into bins, one collects those of a bin, which
-   are few. False: the guess was wrong, or they are not few. */
+/* The same for a key that is at least `low` and probably below `high`: one pass
+   puts keys into bins, one collects the keys of a bin. False: the key is not
+   below `high`, or the bin has more than FEW keys. */
 static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
                         uint64_t high, size_t *k, uint64_t *out)
 {
@@ -187,8 +187,7 @@ static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
 
 /* ---- estimate ---------------------------------------------------------- */
 
-/* Keys between which the k-th largest lies, most likely; the lower one is at
-   least 1. */
+/* The k-th largest key is probably between these; `low` is at least 1. */
 typedef struct estimate {
     uint64_t low;
     uint64_t high; /* 0: unknown */
@@ -224,7 +223,8 @@ static void copy_elements(void *to, const void *from, const size_t *at,
     }
 }
 
-/* Of a vector, or of one that is not there yet. */
+/* Reads the sample of a vector; computes the elements if the vector is not
+   computed yet. */
 static void draw_sample(const baton_accumulation_t *of,
                         const baton__filter_t *filter, const strata_t *strata,
                         uint64_t *sample)
@@ -284,7 +284,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* The largest of the sample where it should have few of the k. */
+    /* If the sample should have few of the k largest, `high` is its largest
+       key. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;
@@ -298,9 +299,9 @@ static estimate_t guess_of(const baton_accumulation_t *of)
     return where;
 }
 
-/* For the next vector, where so many were found of this one. The root is that
-   of a tail as steep as a normal distribution's; of others, a few steps make
-   up for it. */
+/* Sets the guess for the next vector, from the number of elements found in this
+   one. The eighth root fits a tail as steep as a normal distribution's; for
+   other distributions the guess converges in a few steps. */
 static void set_guess(const baton_accumulation_t *of, uint64_t low,
                       size_t found, size_t k)
 {
@@ -316,8 +317,8 @@ static void set_guess(const baton_accumulation_t *of, uint64_t low,
 
 /* ---- passes ------------------------------------------------------------ */
 
-/* What a pass finds: the first `capacity` of it, in lists that may be NULL. A
-   `count` that is larger: it has found more. */
+/* The elements that a pass finds: the first `capacity` of them are in the
+   lists, each of which may be NULL; `count` may be larger. */
 typedef struct found {
     uint32_t *indices;
     uint64_t *keys;
@@ -375,8 +376,9 @@ static void select_take(baton_dtype_t dtype, found_t *found,
     found->count += count;
 }
 
-/* Computes what is not there, all of it; and finds what reaches a key, which
-   none does beyond that of NaNs, until that is more than there is room for. */
+/* Computes the whole vector if it is not computed yet, and finds the elements
+   that reach a key (none reaches one above that of NaNs), until there are more
+   than the capacity. */
 static void select_pass(const baton_accumulation_t *of,
                         const baton__filter_t *filter, uint64_t least,
                         found_t *found)
@@ -384,7 +386,8 @@ static void select_pass(const baton_accumulation_t *of,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    /* Where lines begin; of short velocities, those of `sum` do, too. */
+    /* The first piece ends where a cache line begins; if short velocities are
+       aligned, `sum` is, too. */
     const bool halves = of->short_velocity;
     size_t lines = -(uintptr_t)(halves ? of->new_velocity : of->sum) % 64;
     size_t head =
@@ -409,7 +412,7 @@ static void select_pass(const baton_accumulation_t *of,
     }
 }
 
-/* The vector of a selection, which is there. */
+/* A selection's elements as a vector that is already computed. */
 static baton_accumulation_t select_vector_of(const baton_selection_t *from)
 {
     return (baton_accumulation_t){.dtype = from->dtype,
@@ -440,8 +443,8 @@ static size_t select_find(const baton_selection_t *from,
 
 /* ---- exact, without memory --------------------------------------------- */
 
-/* The k-th largest of all elements, where at least k are not zero: as
-   kth_of_keys, which reads the elements themselves in each round. */
+/* The k-th largest of all elements, at least k of which are not zero: as
+   kth_of_keys, but reads the elements in each round. */
 static uint64_t kth_of_elements(const baton_selection_t *from,
                                 const baton__filter_t *filter, size_t k)
 {
@@ -463,9 +466,9 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
-/* `candidates` are the first elements that reach `key`, at least k of them, and
-   are more than there is room for. Where fewer than k are above it, the result
-   is these and the first that equal it; else SIZE_MAX. */
+/* More elements reach `key` than there is room for; `candidates` are the first
+   of them, at least k. If fewer than k elements are above `key`, selects these
+   and the first that equal it, and returns k; else returns SIZE_MAX. */
 static size_t take_ties(const baton_selection_t *from,
                         const baton__filter_t *filter, size_t k, uint64_t key,
                         const uint32_t *candidates, const uint64_t *keys,
@@ -478,11 +481,11 @@ static size_t take_ties(const baton_selection_t *from,
     if (above >= k) { /* the threshold lies above the key */
         return SIZE_MAX;
     }
-    size_t next = 0; /* behind the last candidate that is needed */
+    size_t next = 0; /* after the last needed candidate */
     for (size_t equal = above; equal < k; next++) {
         equal += keys[next] == key;
     }
-    /* Both are ascending: merged from the end, in place. */
+    /* Both lists are ascending: they are merged from the end, in place. */
     for (size_t to = k; to > above; to--) {
         while (next > 0 && keys[next - 1] != key) {
             next--;
@@ -495,18 +498,19 @@ static size_t take_ties(const baton_selection_t *from,
 
 /* ---- top-k ------------------------------------------------------------- */
 
-/* The k largest of the candidates, which are all elements from `low` on. */
+/* Chooses the k largest candidates; all elements from where.low up are
+   candidates. */
 static size_t select_choose(const uint32_t *candidates, const uint64_t *keys,
                             size_t count, size_t k, estimate_t where,
                             uint32_t *indices, uint64_t *threshold)
 {
-    size_t equal = k; /* how many of those that equal the threshold */
+    size_t equal = k; /* number to take of those that equal the threshold */
     if (where.high <= where.low ||
         !kth_between(keys, count, where.low, where.high, &equal, threshold)) {
         *threshold = kth_of_keys(keys, count, &equal);
     }
     size_t written = 0;
-    /* Without branches: half of the comparisons would be mispredicted. */
+    /* Without branches, half of which would be mispredicted. */
     for (size_t i = 0; i < count && written < k; i++) {
         bool tie = (keys[i] == *threshold) & (equal > 0);
         indices[written] = candidates[i];
@@ -543,10 +547,10 @@ static size_t select_copy_all(const uint32_t *candidates, const uint64_t *keys,
     return count;
 }
 
-/* Where fewer than k elements reach the lower estimate, half of its magnitude
-   is tried, then everything that is not zero; where too many reach it, and it
-   is not the threshold, the next key, then the exact one. A guess has a sample
-   behind it. */
+/* If fewer than k elements reach the low estimate, half of its magnitude is
+   tried, then every element that is not zero. If too many reach it, and it is
+   not the threshold, the next key is tried, then the exact one. After a wrong
+   guess a sample is taken. */
 static size_t select_filtered(const baton_accumulation_t *first,
                               const baton__filter_t *filter, size_t k,
                               estimate_t where, bool guessed, uint32_t *indices,
@@ -642,7 +646,7 @@ static bool accumulation_given(const baton_accumulation_t *of,
                            "of->new_velocity");
 }
 
-/* With what the caller need not say. */
+/* Adds the fields that the caller may leave out. */
 static baton_accumulation_t completed(const baton_accumulation_t *of)
 {
     baton_accumulation_t all = *of;
@@ -863,7 +867,7 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
 
 /* ---- top-k of a list --------------------------------------------------- */
 
-/* Room for positions, values, and the selection among these. */
+/* Room for values, positions, and the selection among the values. */
 size_t baton_entries_scratch_bytes(size_t count, size_t k)
 {
     size_t kept = k < count ? k : count;

@@ -1,12 +1,12 @@
-/* Selection, inside. */
+/* Selection: the kernels, and functions shared by its files. */
 #pragma once
 
 #include <baton/select.h>
 
 /* ---- kernels: a table for each instruction set ------------------------- */
 
-/* A selection's elements are read as integers: (bits ^ flip) & mask, signed, is
-   the key of an element, or negative for one of the other side. */
+/* A selection reads elements as integers: (bits ^ flip) & mask, signed, is an
+   element's key, or negative if the element is of the other side. */
 typedef struct baton__filter {
     uint64_t flip;
     uint64_t mask;
@@ -14,9 +14,9 @@ typedef struct baton__filter {
 } baton__filter_t;
 
 /* Computes elements from `at` on, and writes index and bits of each that
-   reaches `threshold`, unless that is 0. Returns how many. Of `indices` and
-   `values` there is room for `count` and BATON__PASS_MORE. Where `of` streams,
-   stream_end follows the last pass: it orders stores past the caches before
+   reaches `threshold`, unless that is 0. Returns their number. `indices` and
+   `values` have room for count + BATON__PASS_MORE. If `of` streams, the caller
+   calls stream_end after the last pass: it orders stores past the caches before
    later ones, which a release alone does not. */
 enum { BATON__PASS_MORE = 16 };
 typedef size_t (*baton__pass_fn)(const baton_accumulation_t *of, size_t at,
@@ -41,33 +41,32 @@ typedef struct baton__select_kernels {
     void (*stream_end)(void);
 } baton__select_kernels_t;
 
-/* The kernels of the instruction set that the reductions use. All sets have the
-   same results. */
+/* The selection kernels of the instruction set in use. All sets have the same
+   results. */
 const baton__select_kernels_t *baton__select_kernels(void);
 
 /* ---- what the files of selection share --------------------------------- */
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 
-/* The key of one element, 0 for one of the other side. */
+/* The key of one element; 0 if the element is of the other side. */
 uint64_t baton__key_at(const baton_selection_t *from,
                        const baton__filter_t *filter, size_t i);
 
-/* Exact top-k, k at most the count, among the elements of magnitude `least` and
-   more, where these are at least k; any result is exact, this is only where it
-   looks first. */
+/* Exact top-k; k is at most the count. Looks first among elements with a
+   magnitude of at least `least`; the result is exact for any `least`. */
 size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
 
-/* Whether an element type supports selection, with an error if not. */
+/* Checks that an element type supports selection; sets an error if not. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
-/* The same for the elements to select from. */
+/* Checks the elements to select from. */
 bool baton__selection_given(const baton_selection_t *from,
                             const char *function);
 
-/* And for a selection of the k largest. */
+/* Checks the arguments of a selection of the k largest. */
 bool baton__topk_given(const baton_selection_t *from, size_t k,
                        const uint32_t *indices, const void *scratch,
                        const char *function);

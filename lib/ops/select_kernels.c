@@ -1,10 +1,10 @@
-/* The selection kernels of ONE instruction set; compiled as kernels.c is. They
+/* The selection kernels of ONE instruction set; compiled like kernels.c. They
    read elements as integers, in blocks whose inner loops compilers vectorise.
 
-   A pass goes over a vector once: a block is computed, written, and searched
-   for what is large, before the next one is read. So memory is busy meanwhile,
-   which it is not where a tile is computed in one loop and written in another.
- */
+   A pass goes over a vector once: it computes a block, writes it, and searches
+   it for large elements before it reads the next one. So computation overlaps
+   with memory accesses, which it does not if one loop computes a tile and
+   another writes it. */
 #include "ops/kernels.h"
 
 #include "base/half.h"
@@ -15,11 +15,11 @@
 #endif
 
 enum {
-    BLOCK = 64,          /* elements that are computed and compared at a time */
+    BLOCK = 64,          /* elements computed and compared at a time */
     LINE = 64,           /* bytes */
-    AHEAD_BYTES = 2048,  /* how far ahead passes fetch */
-    LANES = 16,          /* of sums, so that all machines add in one order */
-    MEASURE_TILE = 4096, /* elements whose sums are added up first */
+    AHEAD_BYTES = 2048,  /* distance of prefetches */
+    LANES = 16,          /* of sums: all machines add in the same order */
+    MEASURE_TILE = 4096, /* elements of a tile */
     TILE_LANES = 256     /* of the sums of tiles */
 };
 
@@ -27,8 +27,8 @@ extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 
 /* ---- elements that are computed ---------------------------------------- */
 
-/* A line at a time: half a line that is written past the caches would be read
-   for the other half. */
+/* Streams a whole line: after a streaming store of half a line the processor
+   would read the other half. */
 #if defined(__AVX512F__)
 static inline void stream_line(char *to, const char *from)
 {
@@ -57,7 +57,7 @@ static inline void stream_line(char *to, const char *from)
 }
 #endif
 
-/* A release does not order such stores. */
+/* A release does not order streaming stores. */
 static void stream_end(void)
 {
 #if defined(__SSE2__)
@@ -84,8 +84,8 @@ static inline void fetch(const void *from, size_t bytes)
     }
 }
 
-/* Each step is rounded, as if it had a loop of its own over the vector. The
-   sums of f16 and bf16 have instructions of their own, so kernels.c adds. */
+/* Each step is rounded, as in separate loops over the vector. ADD_THERE: the
+   kernels of kernels.c have instructions for sums of f16 and bf16. */
 #define ADD_HERE(dtype, to, l, r, count)                                       \
     for (size_t j = 0; j < (count); j++) {                                     \
         (to)[j] = (l)[j] + (r)[j];                                             \
@@ -95,8 +95,8 @@ static inline void fetch(const void *from, size_t bytes)
         .reduce[BATON__OP_SUM][dtype](to, l, r, count);
 #define IDENTITY(x) (x)
 
-/* Momentum of velocities that are bf16: writes the new ones, and returns `g`,
-   what is accumulated. */
+/* Momentum with bf16 velocities: writes the new velocities, and returns `g`,
+   the values to accumulate. */
 static inline const float *momentum_short(const baton_accumulation_t *of,
                                           size_t at, size_t count,
                                           const void *right, float *g)
@@ -113,7 +113,7 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        lost = lost - lost == 0 ? lost * later : 0; /* of infinities, a NaN */
+        lost = lost - lost == 0 ? lost * later : 0; /* not finite: 0 */
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
     select_kernels_put((char *)of->new_velocity + at * sizeof *old, halves,
@@ -185,12 +185,12 @@ COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE, NO_SHORT)
 
 /* ---- which are large --------------------------------------------------- */
 
-/* One bit for each of BLOCK flags, the first the lowest. */
+/* Packs BLOCK flags into bits; the first flag is the lowest bit. */
 static inline uint64_t bits_of_flags(const uint8_t *flags)
 {
     uint64_t bits = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    /* The product gathers the lowest bits of 8 bytes in its highest one. */
+    /* The product gathers the lowest bits of 8 bytes in its highest byte. */
     for (size_t i = 0; i < BLOCK / 8; i++) {
         uint64_t word;
         memcpy(&word, flags + 8 * i, sizeof word);
@@ -207,7 +207,7 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
 #define KEY(bits, signed_type)                                                 \
     (signed_type)((signed_type)((bits) ^ flip) & mask)
 
-/* Writes index and bits of those of a block that reach the threshold. */
+/* Writes index and bits of a block's elements that reach the threshold. */
 #define FIND(name, signed_type)                                                \
     static inline size_t name(                                                 \
         const void *block, size_t length, const baton__filter_t *filter,       \
@@ -244,8 +244,8 @@ FIND(find_32_plain, int32_t)
 FIND(find_64, int64_t)
 
 #if defined(__AVX512F__)
-/* By compression, which keeps the branches out that elements above the
-   threshold would mispredict. Each store is of a whole vector. */
+/* Uses compression, without branches, which elements above the threshold would
+   mispredict. Each store is of a whole vector. */
 static inline size_t find_32(const void *block, size_t length,
                              const baton__filter_t *filter, uint64_t threshold,
                              uint32_t first, uint32_t *indices, void *values)
@@ -324,7 +324,8 @@ PASS(bf16, 16, uint16_t)
 PASS(f32, 32, float)
 PASS(f64, 64, double)
 
-/* The inner count is of the element's width, for as many as fit into it. */
+/* The inner counter has the element's width, and counts only as far as it
+   can. */
 #define COUNT(name, signed_type)                                               \
     static size_t name(const void *values, size_t count,                       \
                        const baton__filter_t *filter, uint64_t threshold)      \
@@ -354,8 +355,8 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
-/* Lanes are kept in vectors of the instruction set: compilers leave arrays of
-   so many sums in memory. */
+/* Lanes are vectors of the instruction set: compilers would leave arrays of so
+   many sums in memory. */
 #if defined(__AVX512F__)
 #define WIDTH 8
 #elif defined(__AVX__)
@@ -371,7 +372,7 @@ typedef VECTOR(int32_t) keys_32_t;
 typedef VECTOR(int64_t) keys_64_t;
 
 /* The order of additions: element i of a tile is added to lane i % LANES, which
-   serves vectors of any width; a tile's lanes are added up; then tile t is
+   suits vectors of any width; then the tile's lanes are added up. Tile t is
    added to lane t % TILE_LANES of the whole, whose halves are added until one
    lane is left. A GPU adds in the same order, many tiles at a time
    (cuda/select_kernels.cuh). */
@@ -396,7 +397,7 @@ static double sum_of_tiles(double *lanes)
 
 static inline doubles_t value_32(keys_32_t keys)
 {
-#if defined(__AVX512F__) /* gcc 12 converts four at a time */
+#if defined(__AVX512F__) /* gcc 12 would convert four at a time */
     return (doubles_t)_mm512_cvtps_pd((__m256)keys);
 #else
     return __builtin_convertvector((floats_t)keys, doubles_t);
@@ -408,8 +409,8 @@ static inline doubles_t value_64(keys_64_t keys)
     return (doubles_t)keys;
 }
 
-/* Compilers do not vectorise the conversion of f16 to the processor's own
-   instruction. Returns how many are done. */
+/* Compilers do not use the processor's own instruction to convert f16. Returns
+   the number of converted elements. */
 static inline size_t widen_f16(const char *at, size_t count, float *room)
 {
     size_t done = 0;
@@ -424,8 +425,8 @@ static inline size_t widen_f16(const char *at, size_t count, float *room)
     return done;
 }
 
-/* A tile's elements, halves as f32, for which there is room; and the key of a
-   half from that of its f32. */
+/* tile: a tile's elements, halves converted to f32 in `room`. key: the key of a
+   half from the key of its f32. */
 #define HALVES(name, done)                                                     \
     static inline const char *tile_##name(const char *at, size_t count,        \
                                           float *restrict room)                \
@@ -447,8 +448,8 @@ HALVES(bf16, 0)
 #define AS_THEY_ARE(at, count, room) at
 #define AS_IT_IS(key)                key
 
-/* Elements of so many bytes, added up as floats of so many bits. The last are
-   followed by zeros, which change no sum. */
+/* Sums elements of `bytes` bytes as floats of `bits` bits. The last block is
+   padded with zeros, which change no sum. */
 #define MEASURE(name, bytes, bits, tile_of, key_of)                            \
     static inline void name##_block(const char *at, doubles_t *sums,           \
                                     doubles_t *squares,                        \

@@ -1,17 +1,18 @@
-/* RedSync's ways to select (Fang et al. 2019, see baton/select.h; algorithms 2
-   and 3), as the paper has them; what it leaves open is said at the place. On
-   processors they take more passes than baton_select_topk. */
+/* RedSync's selections (Fang et al. 2019, see baton/select.h; algorithms 2 and
+   3). Comments below state our choices where the paper leaves details open. On
+   processors these selections take more passes than baton_select_topk. */
 #include "ops/select.h"
 
 #include <math.h>
 
-/* Where the trimming begins, between mean (0) and maximum (1), and by how much
-   it goes down. */
+/* The first threshold of the trimming, between mean (0) and maximum (1), and
+   the step by which it is lowered. */
 #define TRIM_RATIO 0.8
 #define TRIM_STEP  0.2
 
-/* The search ends where the interval is this small a part of mean to maximum:
-   far below the distance of thresholds for k and 2k elements. */
+/* The search ends when the interval is this part of the distance from mean to
+   maximum: far less than the distance between the thresholds for k and 2k
+   elements. */
 #define SEARCH_PRECISION 1e-6
 
 typedef struct spread {
@@ -19,8 +20,9 @@ typedef struct spread {
     double largest;
 } spread_t;
 
-/* Of magnitudes. With a NaN or an infinity it has no meaning: then false. For
-   one side alone, the mean is that of both: only speed depends on it. */
+/* Measures the spread of magnitudes; false if there is none, because of a NaN
+   or an infinity. For one side alone the mean is still that of both sides,
+   which affects only speed. */
 static bool spread_of(const baton_selection_t *from, spread_t *out)
 {
     baton_magnitudes_t all =
@@ -34,7 +36,8 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
     return true;
 }
 
-/* At least 1: of the smallest magnitudes the mean may be rounded to zero. */
+/* A threshold between mean and maximum. At least 1: the mean of the smallest
+   magnitudes may round to zero. */
 static baton_magnitude_t select_redsync_between(const baton_selection_t *from,
                                                 const spread_t *spread,
                                                 double ratio)
@@ -58,7 +61,7 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
     baton_magnitude_t threshold;
     double ratio = TRIM_RATIO;
     do {
-        /* Below the mean nothing is trimmed. */
+        /* Below the mean the threshold is 1, which trims nothing. */
         threshold =
             ratio >= 0 ? select_redsync_between(from, &spread, ratio) : 1;
         ratio -= TRIM_STEP;
@@ -97,7 +100,8 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
         }
         *(found < k ? &high : &low) = middle;
     }
-    /* `low` leaves at least k, and too many only where values are tied. */
+    /* `low` selects at least k elements, and more than 2k only if values are
+       tied. */
     baton_magnitude_t threshold = select_redsync_between(from, &spread, low);
     return baton_select_count(from, threshold) <= 2 * k
                ? threshold
