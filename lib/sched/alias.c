@@ -1,19 +1,19 @@
 /* Aliasing: buffers that are bound to the same memory.
 
-   Nodes name buffers, hazards are about memory. So commit finds out which
-   bound buffers overlap, by address: those make one space, and what a node
-   touches is compared within its space. Builders, too, decide by address
-   (whether an all-reduce works in place, say). So what was found stays true:
-   memory that is put behind a buffer later must overlap that of other buffers
-   exactly as it did at commit, as far as a node writes to either. */
+   Nodes name buffers, but hazards are about memory. So commit compares the
+   addresses of bound buffers: overlapping buffers make one space, and accesses
+   are compared within a space. Builders, too, decide by address, for example
+   whether an all-reduce is in place. So overlaps must not change after the
+   commit: if a node writes one of two buffers, their memory must overlap after
+   a rebind exactly as at commit. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/offload.h"
 
 #include <stdlib.h>
 
-/* A rebound buffer is compared with all others. With more of them than this,
-   all buffers are sorted instead. */
+/* If more buffers than this are rebound, all buffers are sorted; otherwise each
+   rebound one is compared with all others. */
 enum { COMPARED_ONE_BY_ONE = 8 };
 
 /* A buffer to be sorted by address. */
@@ -70,7 +70,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
     }
 }
 
-/* A node may write what it reads, but not a shifted part of it. */
+/* A node may write exactly the view that it reads, but not a shifted part of
+   it. */
 static baton_status_t check_node(const baton_schedule_t *schedule,
                                  uint32_t node)
 {
@@ -110,7 +111,7 @@ static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a < b ? b - a < a_bytes : a - b < b_bytes;
 }
 
-/* Whether two buffers lie to each other as they did at commit. */
+/* True if the memory of two buffers overlaps as it did at commit. */
 static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
 {
     uintptr_t a_now = (uintptr_t)a->memory;
@@ -122,8 +123,8 @@ static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
     return now == before && (!now || a_now - b_now == a->base - b->base);
 }
 
-/* Counts the pairs of buffers that overlap, one of them written. False: one of
-   them did not, or not in the same way, at commit. */
+/* Counts the pairs of overlapping buffers of which one is written. False: a
+   pair did not overlap, or not in the same way, at commit. */
 static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
                            uint64_t *overlaps_out)
 {
@@ -148,7 +149,7 @@ static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
 
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    baton__free(schedule->ranges); /* of a commit that failed */
+    baton__free(schedule->ranges); /* left by a commit that failed */
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
     if (schedule->ranges == NULL) {
@@ -217,8 +218,8 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         rebound += schedule->buffers[i].rebound;
     }
-    /* Where many do not overlap as they did at commit, comparing them one by
-       one finds the buffers to name. */
+    /* If overlaps differ from those at commit, comparing one by one finds the
+       buffers to name in the error. */
     uint64_t overlaps;
     bool one_by_one =
         rebound <= COMPARED_ONE_BY_ONE ||

@@ -1,10 +1,11 @@
-/* What a call node's function sees and sets of its epoch. */
+/* The calls by which a call node's function reads and sets parts of its
+   epoch. */
 #include "base/error.h"
 #include "sched/schedule.h"
 
 #include <stdarg.h>
 
-/* Its schedule; NULL, and the error message, where there is no call. */
+/* The call's schedule; NULL, with an error, if `call` is NULL. */
 static const baton_schedule_t *schedule_of(const baton_call_t *call,
                                            const char *function)
 {

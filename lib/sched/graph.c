@@ -1,6 +1,6 @@
 /* The builder's side of a schedule: buffers and adders (edges.c has the
-   dependencies). Nothing fails here; the first error sticks, with a sentence
-   that names the node. */
+   dependencies). No function here fails; the first error sticks to the
+   schedule, with a message that names the node. */
 #include "sched/schedule.h"
 
 #include "base/alloc.h"
@@ -211,7 +211,7 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Puts a view into a record, the target first; the first wrong one sticks. */
+/* Puts a view into a record. A wrong view is an error that sticks. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
                         baton_view_t view)
 {
@@ -341,9 +341,8 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     return valid ? add(schedule, op) : no_node;
 }
 
-/* A node that does what a function of the user's says; one that has none
- * sticks.
- */
+/* Adds a node that calls a user's function; a missing function is an error that
+   sticks. */
 static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                                  baton__op_t op, const char *missing)
 {

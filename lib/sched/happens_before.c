@@ -1,4 +1,4 @@
-/* How nodes are ordered in every execution; see happens_before.h. */
+/* The order of nodes in every execution; see happens_before.h. */
 #include "sched/happens_before.h"
 
 #include "base/alloc.h"
@@ -11,7 +11,8 @@ static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* How many predecessors must happen after u so that the node does. */
+/* The number of predecessors that must happen after u so that the node does,
+   too. */
 static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
@@ -49,7 +50,8 @@ static uint32_t make_chains(baton__happens_before_t *self)
 
 /* ---- clocks ----------------------------------------------------------- */
 
-/* Gives the longest chains clocks: from here on tail[] says which. */
+/* Gives the longest chains clocks: from here on tail[] has each chain's
+   clock. */
 static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 {
     uint32_t *length = self->reach; /* until the first walk */
@@ -86,9 +88,9 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     }
 }
 
-/* A node is behind what any of its predecessors is behind. Where it does not
-   take all of them its clocks stay at 0, and questions are answered by a walk.
- */
+/* A node happens after all nodes that its predecessors happen after. If a node
+   does not need all its predecessors, its clocks stay 0, and a walk answers
+   questions. */
 static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;
@@ -114,8 +116,8 @@ static void set_clocks(baton__happens_before_t *self)
 
 /* ---- answers ---------------------------------------------------------- */
 
-/* The general answer: goes from u forward in the order, marking what happens
-   behind it, up to v. */
+/* The general answer: goes from u forward in the order, up to v, and marks the
+   nodes that happen after u. */
 static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
@@ -135,7 +137,8 @@ static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
     return self->reach[v] == stamp;
 }
 
-/* Questions about one v come together. */
+/* True if an edge leads from u to v. Questions about one v come in a row, so
+   its predecessors are marked once. */
 static bool is_direct(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
@@ -166,7 +169,7 @@ bool baton__happens_before(baton__happens_before_t *self, uint32_t u,
     return yes;
 }
 
-/* ---- coming and going ------------------------------------------------- */
+/* ---- life ------------------------------------------------------------- */
 
 baton_status_t baton__happens_before_init(baton__happens_before_t *self,
                                           const baton_schedule_t *schedule,

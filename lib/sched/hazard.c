@@ -1,19 +1,19 @@
-/* Hazards: two nodes that touch the same bytes, one of them writing, neither
-   happens before the other; and nodes that use a length that a receive
-   sets, without happening after it.
+/* Hazards: two nodes that access the same bytes, at least one of them writing,
+   and neither of which happens before the other; and nodes that use a length
+   but do not happen after the receive that sets it.
 
-   Each space, memory that buffers share (alias.c), is cut into segments at the
-   ends of its views; an access covers whole segments.
+   Each space, the memory of overlapping buffers (alias.c), is divided into
+   segments at the ends of its views; an access covers whole segments.
 
        view of recv#0     |---------------|
        view of reduce#1           |---------------|
        segments           |   0   |   1   |   2   |
 
-   Walking the nodes in a topological order, each segment knows its last writer
-   and which nodes have read it since. A node that writes must happen after all
-   of these, one that reads after the writer. By transitivity older accesses
-   need no look. The same walk finds out who reads what a receive has written
-   (loans.h). */
+   The check visits the nodes in a topological order, and stores for each
+   segment its last writer and the nodes that have read it since. A node that
+   writes must happen after all of these, a node that reads after the writer. By
+   transitivity older accesses need no check. The same walk finds the nodes that
+   read the data of a receive (loans.h). */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/happens_before.h"
@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-/* What a node reads or writes. */
+/* A node's access to a view. */
 typedef struct access {
     uint32_t space; /* of its buffer; offsets are within it */
     uint32_t buffer;
@@ -53,13 +53,13 @@ typedef struct checker {
     segment_t *segments; /* between the cuts */
     reader_t *pool;
     uint32_t pool_used, pool_size;
-    uint32_t *receives; /* by length: the one that sets it */
+    uint32_t *receives; /* by length: the receive that sets it */
 } checker_t;
 
 /* ---- accesses --------------------------------------------------------- */
 
-/* Lists the accesses of all nodes, and returns how many there are; empty views
-   touch nothing. With out == NULL it only counts. */
+/* Lists the accesses of all nodes, without empty views, and returns their
+   number. Only counts if out is NULL. */
 static size_t list(const baton_schedule_t *schedule,
                    const baton__order_t *order, access_t *out)
 {
@@ -111,8 +111,8 @@ static int compare_sizes(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Cuts the space of the access at `first`; returns where the accesses of the
-   next space begin. */
+/* Finds the cuts of the space of the access at `first`; returns the index of
+   the next space's first access. */
 static size_t cut_space(checker_t *c, size_t first)
 {
     size_t *cuts = c->cuts;
@@ -134,7 +134,7 @@ static size_t cut_space(checker_t *c, size_t first)
     return end;
 }
 
-/* Where the begin or the end of a view is among the cuts. */
+/* The index of a view's begin or end among the cuts. */
 static size_t find_cut(const checker_t *c, size_t byte)
 {
     const size_t *at =
@@ -214,7 +214,7 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     return BATON_OK;
 }
 
-/* A node reads scratch: whether it may do so where the message lies. */
+/* A node reads scratch: checks whether it may read the message in place. */
 static void note_read(const checker_t *c, const access_t *access, size_t first,
                       size_t last)
 {
@@ -240,7 +240,7 @@ static void note_read(const checker_t *c, const access_t *access, size_t first,
 /* Visits all accesses of a space, from `first` up to `end`. */
 static baton_status_t check_space(checker_t *c, size_t first, size_t end)
 {
-    /* The space of a scratch buffer is its own. */
+    /* A scratch buffer is alone in its space. */
     bool lends = c->order->loans != NULL &&
                  c->schedule->buffers[c->accesses[first].buffer].scratch;
     for (size_t i = 0; i < c->cut_count; i++) {
@@ -278,7 +278,7 @@ static baton_status_t check_all(checker_t *c)
 
 /* ---- lengths ---------------------------------------------------------- */
 
-/* The receive that sets each length, or BATON__NO_NODE. */
+/* Finds the receive that sets each length, or BATON__NO_NODE. */
 static baton_status_t find_receives(checker_t *c)
 {
     const baton_schedule_t *schedule = c->schedule;
@@ -304,8 +304,8 @@ static baton_status_t find_receives(checker_t *c)
     return BATON_OK;
 }
 
-/* A length has at most one receive, which happens before the nodes that use it.
- */
+/* Checks that a length has at most one receive, which happens before the nodes
+   that use the length. */
 static baton_status_t check_lengths(checker_t *c)
 {
     const baton_schedule_t *schedule = c->schedule;
@@ -331,7 +331,7 @@ static baton_status_t check_lengths(checker_t *c)
     return status;
 }
 
-/* False without memory. */
+/* Allocates the checker's arrays; false if there is no memory. */
 static bool prepare(checker_t *c)
 {
     c->count = list(c->schedule, c->order, NULL);

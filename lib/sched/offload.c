@@ -1,4 +1,4 @@
-/* What commit makes for the device; see offload.h. */
+/* The device's part of a commit; see offload.h. */
 #include "sched/offload.h"
 
 #include "base/alloc.h"
@@ -51,7 +51,7 @@ static bool create_events(baton_schedule_t *schedule)
 
 /* ---- the flag --------------------------------------------------------- */
 
-/* No epoch will reach it any more. */
+/* Returns the flag, which no further epoch will raise. */
 static void give_flag(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
@@ -68,7 +68,7 @@ static void give_flag(baton_schedule_t *schedule)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Lists the predecessors on the device of nodes there. */
+/* Lists, for nodes on the device, their predecessors on the device. */
 static void list_preds(const baton_schedule_t *schedule,
                        const baton__order_t *order)
 {

@@ -1,5 +1,5 @@
-/* Where memory is, and who computes: scratch that is connected with device
-   memory is device memory, too, and the device does what touches it. */
+/* Places scratch and nodes: scratch that is connected with device memory is
+   device memory, too, and the device executes the nodes that access it. */
 #include "base/error.h"
 #include "sched/offload.h"
 
@@ -12,7 +12,7 @@ static bool is_free(const baton__buffer_t *buffer)
     return buffer->scratch && !buffer->placed;
 }
 
-/* The buffer that stands for all that have been joined with this one. */
+/* The representative of all buffers joined with this one. */
 static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
 {
     baton__buffer_t *buffers = schedule->buffers;
@@ -23,8 +23,8 @@ static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
     return buffer;
 }
 
-/* The node's operands that are scratch will be in one kind of memory; in device
-   memory if another operand is. */
+/* All scratch operands of a node get one kind of memory: device memory if
+   another operand is there. */
 static void join(baton_schedule_t *schedule, const baton__op_t *op)
 {
     baton__buffer_t *buffers = schedule->buffers;
@@ -57,8 +57,8 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-/* Scratch that only messages touch, to pass data on, is in device memory if
-   what comes in or goes out is, and no function on the host may look at it. */
+/* Scratch that only messages use, to pass data on, is in device memory if a
+   bound buffer is, and no function on the host may read scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;
@@ -130,8 +130,8 @@ static const char *memory_name(baton_memory_t memory)
     return memory == BATON_MEMORY_DEVICE ? "device" : "host";
 }
 
-/* A reduce on the device: all of its operands are there, and the device knows
-   the reduction. */
+/* Checks a reduce on the device: all operands must be there, and the device
+   must support the reduction. */
 static baton_status_t check_reduce(const baton_schedule_t *schedule,
                                    uint32_t node)
 {
@@ -165,7 +165,7 @@ static baton_status_t check_reduce(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* A view of the node that is in device memory, or -1. */
+/* An operand of the node that is in device memory, or -1. */
 static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {
@@ -194,7 +194,7 @@ static baton_status_t place_node(baton_schedule_t *schedule, uint32_t node)
     return op->kind == BATON__REDUCE ? check_reduce(schedule, node) : BATON_OK;
 }
 
-/* ---- what is bound ---------------------------------------------------- */
+/* ---- bound memory ----------------------------------------------------- */
 
 /* The first node that uses the buffer, or BATON__NO_NODE. */
 static uint32_t find_user(const baton_schedule_t *schedule, uint32_t buffer)

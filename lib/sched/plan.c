@@ -2,8 +2,8 @@
    counts, tags, the table of receives, scratch memory.
 
    Tags are counted for each pair of ranks. Both ends count the same messages,
-   so the k-th send meets the k-th receive without any rank knowing how many
-   tags the others use. */
+   so the k-th send matches the k-th receive, and no rank needs to know the tags
+   of others. */
 #include "base/alloc.h"
 #include "base/available.h"
 #include "base/error.h"
@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Turns the predecessors round; writes the records' first successors. */
+/* Inverts the lists of predecessors into successors; writes the records'
+   first_successor. */
 static void link_successors(baton_schedule_t *schedule,
                             const baton__order_t *order)
 {
@@ -33,7 +34,8 @@ static void link_successors(baton_schedule_t *schedule,
         end += ops[i].first_successor;
         ops[i].first_successor = end;
     }
-    /* Filling from the back leaves each record at its first successor. */
+    /* Filled from the end, so that each first_successor ends at the first
+       one. */
     for (uint32_t to = count; to-- > 0;) {
         for (uint32_t e = order->first[to]; e < order->first[to + 1]; e++) {
             uint32_t from = order->preds[e];
@@ -42,7 +44,7 @@ static void link_successors(baton_schedule_t *schedule,
     }
 }
 
-/* ---- what there is ---------------------------------------------------- */
+/* ---- counts ----------------------------------------------------------- */
 
 static int compare_peers(const void *left, const void *right)
 {
@@ -51,8 +53,8 @@ static int compare_peers(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The ranks that the schedule has messages with, ascending; NULL without
-   memory. */
+/* The ranks with which the schedule exchanges messages, ascending; NULL if
+   there is no memory. */
 static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
                             uint32_t *count_out)
 {
@@ -91,16 +93,16 @@ static bool receives(const baton__op_t *op)
     return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
 }
 
-/* True for a message that an epoch waits for: its own rank copies it, or the
-   peer does. */
+/* True for a message that an epoch waits for, and that this rank or its peer
+   copies. */
 static bool is_awaited(const baton__op_t *op)
 {
     return (receives(op) || op->kind == BATON__SEND) &&
            (op->flags & BATON__OPTIONAL) == 0;
 }
 
-/* Which of the plan's lists a node that an epoch begins with belongs to: the
-   list's length, or NULL. */
+/* The list of the plan's entry nodes to which a node belongs: the address of
+   its length, or NULL. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
                          uint32_t edges)
 {
@@ -139,8 +141,8 @@ static void count_nodes(const baton_schedule_t *schedule,
 
 /* ---- memory ----------------------------------------------------------- */
 
-/* Takes `count` elements of `size` bytes from a piece of memory; with none
-   there, only counts them. */
+/* Takes `count` elements of `size` bytes from a piece of memory; only counts
+   them if memory is NULL. */
 static void *carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -148,9 +150,9 @@ static void *carve(char *memory, size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* All that epochs need, in one piece: for them it is the memory that counts,
-   and of many schedules each lies by itself. The largest elements come first,
-   so each array is aligned. Returns how many bytes it takes. */
+/* Lays out all arrays that epochs need in one piece of memory, so that an epoch
+   touches few cache lines and pages. The largest elements come first, so each
+   array is aligned. Returns the number of bytes. */
 static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
 {
     baton__plan_t *plan = &schedule->plan;
@@ -212,11 +214,12 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     return used;
 }
 
-/* Finds out what nodes use of scratch. Between hosts messages are not lent. */
+/* Finds the used part of each scratch buffer. Between hosts messages are not
+   lent. */
 static void find_used(baton_schedule_t *schedule)
 {
     bool one_host = schedule->group->transport->hosts <= 1;
-    bool seen = false; /* all of it, by functions */
+    bool seen = false; /* a function may read all scratch */
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
         seen |= baton__op_sees_scratch(op);
@@ -239,9 +242,9 @@ static void find_used(baton_schedule_t *schedule)
     }
 }
 
-/* Scratch is what peers read most: it lies in memory that they can read in
-   place, where the transport has such. Where only messages that are lent go, a
-   page is taken when one must be stored after all. */
+/* Peers read scratch most, so it is memory that they can read in place, if the
+   transport has such memory. Scratch only for lent messages is ordinary memory,
+   whose pages are taken only if a message must be stored after all. */
 static void *allocate_buffer(const baton_group_t *group,
                              baton__buffer_t *buffer)
 {
@@ -358,8 +361,8 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
 }
 
 /* Messages of one kind from one rank to another are numbered in the order in
-   which they were added: so both ends call the same one by the same tag.
-   `counts` has a number for each peer, direction and kind. */
+   which they were added, so a message has the same tag at both ends. `counts`
+   has a number for each peer, direction and kind. */
 static void assign_tags(baton_schedule_t *schedule, uint32_t *counts)
 {
     const baton__plan_t *plan = &schedule->plan;
@@ -436,10 +439,11 @@ void baton__schedule_free(baton_schedule_t *schedule)
     }
 }
 
-/* Receives are posted, so that their senders copy, where this rank sends about
-   as much as it receives: else all would wait for the copies of one, which
-   sends to many. Those that are lent are read a part at a time; where none are,
-   a send with no node before or behind it can wait until it is read. */
+/* Receives are posted, so that their senders copy the data, if this rank sends
+   about as much as it receives: otherwise many ranks would wait while one that
+   sends to all of them copies. Lent messages are read in parts instead. If none
+   is lent, a send without predecessors and successors may end late, when the
+   peer has read it. */
 static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;
@@ -467,7 +471,7 @@ static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
-/* Only where each rank has a processor are copies timed; see copy.h. */
+/* Copies are timed only if each rank has a processor; see copy.h. */
 static void mark_shared(baton_schedule_t *schedule)
 {
     const baton_transport_t *transport = schedule->group->transport;

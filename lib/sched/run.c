@@ -106,8 +106,8 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
     run->state[node] = (uint8_t)state;
 }
 
-/* Needs that reached zero before go on to wrap below it, and never meet it
-   again: that is what makes a node consumable. (An epoch would have to satisfy
+/* A need that has reached zero wraps below zero with the next edge, and does
+   not reach zero again, so a node fires once. (An epoch would have to satisfy
    2^32 edges of one node.) */
 static inline void satisfy(baton__run_t *run, uint32_t node)
 {
@@ -178,7 +178,7 @@ static uint32_t place_of(const baton__plan_t *plan, int peer, uint32_t tag,
     uint64_t key = (uint64_t)(uint32_t)peer << 33 | (uint64_t)tag << 1 |
                    (activates ? 1 : 0);
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
-    /* By the upper bits, which depend on all of the key. */
+    /* The upper bits depend on all bits of the key. */
     return (uint32_t)(hash >> 32) & plan->incoming_mask;
 }
 
@@ -231,12 +231,12 @@ baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
         run->state[node] == BATON__NODE_WAITING) {
         return BATON__TURN_NOW;
     }
-    /* A second message of one epoch for a receive that has its own can't be. */
+    /* A receive has only one message in an epoch, so a second one is stale. */
     return run->state[node] == BATON__NODE_IDLE ? BATON__TURN_LATER
                                                 : BATON__TURN_PAST;
 }
 
-/* How far `rank` lies from `origin`, going up and round. */
+/* The distance from `origin` up to `rank`, modulo the number of ranks. */
 static int64_t distance(int64_t origin, int64_t rank, int size)
 {
     return (rank - origin + size) % size;

@@ -1,10 +1,10 @@
 /* The state of one schedule while its epochs run: pure, without thread, clock
    or I/O. Production and simulation step this same state.
 
-   An epoch begins with the counters reset and the roots ready. Ready nodes are
-   popped and issued by the caller, who reports each completion; a completion
-   satisfies the node's successors. The epoch can retire when no required node
-   and nothing in motion is left.
+   An epoch begins with its counters reset and its roots ready. The caller pops
+   and issues ready nodes, and reports each completion, which satisfies the
+   node's successors. The epoch can retire when all required nodes have
+   completed and no node is in motion.
 
        idle --begin--> running --retire--> idle
         |                 |
@@ -23,7 +23,7 @@
 
 #define BATON__NO_NODE UINT32_MAX
 
-/* A receive into scratch, and the one reduce that reads what it wrote; see
+/* A receive into scratch, and the one reduce that reads its data; see
    loans.h. */
 typedef struct baton__loan {
     uint32_t receive;
@@ -36,15 +36,15 @@ typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
     uint32_t *successors;   /* all nodes' in one array */
     const uint32_t *needs;  /* edges that a node waits for */
-    void *memory;           /* of all of it, and of the run's arrays */
+    void *memory;           /* of all arrays here, and of the run's */
     uint32_t *roots;        /* fire when an epoch begins */
     uint32_t *on_starts;
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks that it has messages with, ascending; */
-    uint32_t *peer_sends, *peer_receives; /* and how many with each */
-    baton__loan_t *loans; /* by their reduces; only where messages are lent */
+    uint32_t *peers; /* ranks with which it exchanges messages, ascending */
+    uint32_t *peer_sends, *peer_receives; /* messages to and from each peer */
+    baton__loan_t *loans;                 /* in the order of the reduces */
     uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
                            ids + 1, a power of two long; 0 means empty */
     size_t awaited_bytes; /* of messages that an epoch waits for */
@@ -53,20 +53,21 @@ typedef struct baton__plan {
     uint32_t async_count, peer_count, receive_count, slot_count, length_count;
     uint32_t loan_count;
     uint32_t required; /* nodes that an epoch waits for */
-    uint32_t messages; /* nodes that go through the transport */
+    uint32_t messages; /* nodes that are messages */
     int rank;
     int size;
 } baton__plan_t;
 
-/* The node that receives this message; BATON__NO_NODE. */
+/* The node that receives this message, or BATON__NO_NODE. */
 uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
                               bool activates);
 
-/* Where in the table it would be, if nothing else is there. */
+/* The message's place in the table if it does not collide with another, for
+   prefetches. */
 const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
                                   uint32_t tag, bool activates);
 
-/* Commit enters each receive, once it has its tag. */
+/* Enters a receive, which has its tag, in the table. */
 void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node);
 
 typedef enum baton__run_state {
@@ -78,15 +79,15 @@ typedef enum baton__run_state {
     BATON__RUN_STATE_COUNT
 } baton__run_state_t;
 
-/* Where a node of the running epoch is. */
+/* The state of a node in the running epoch. */
 typedef enum baton__node_state {
-    BATON__NODE_IDLE,    /* has not fired, or its message is not waited for */
+    BATON__NODE_IDLE,    /* has not fired, or does not wait for its message */
     BATON__NODE_HELD,    /* a send to a peer that has not committed yet; or a
                             message that failed: the peer may be lost */
     BATON__NODE_WAITING, /* a receive that has fired, without its message */
-    BATON__NODE_MOVING,  /* the transport has it: a send, an accepted message */
+    BATON__NODE_MOVING,  /* a send or an accepted message in the transport */
     BATON__NODE_BEGUN,   /* an async node that has not completed */
-    BATON__NODE_QUEUED,  /* the device has it */
+    BATON__NODE_QUEUED,  /* in a stream of the device */
     BATON__NODE_SKIPPED, /* completed, without satisfying its successors */
     BATON__NODE_COMPLETED
 } baton__node_state_t;
@@ -95,25 +96,24 @@ typedef enum baton__node_state {
 
 typedef struct baton__run {
     const baton__plan_t *plan;
-    uint32_t *left;  /* edges each node still waits for; wraps below 0 */
+    uint32_t *left;  /* edges for which each node still waits; wraps below 0 */
     uint32_t *ready; /* head .. tail */
     uint8_t *state;  /* baton__node_state_t of each node */
     size_t *lengths; /* BATON__LENGTH_UNSET, or set in this epoch */
     baton__activation_t *activations;
     baton__async_t *asyncs;
-    baton_message_t **early; /* of each receive: what came for its turn later */
+    baton_message_t **early; /* of each receive: a list of messages for later */
     baton_message_t **lent;  /* of each loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
-    uint32_t waited; /* nodes in motion, and required receives that wait; all
-                        nodes as one count once */
+    uint32_t waited; /* nodes in motion, and required receives that wait */
     uint32_t *waited_by_all;   /* the sum over all runs of an engine; or NULL */
     uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
     uint32_t lent_count;
-    uint64_t epoch;          /* the last that began */
-    uint64_t progress_count; /* completions so far, which the watchdog reads */
+    uint64_t epoch;          /* the last one that began */
+    uint64_t progress_count; /* completions so far, for the watchdog */
     _Atomic(baton__run_state_t) phase; /* read by any thread */
     bool started;                      /* on_starts have fired in this epoch */
 } baton__run_t;
@@ -134,34 +134,36 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
     return run->ready[run->head++];
 }
 
-/* Where a node is now, and what the epoch waits for with it; not for nodes that
-   complete. */
+/* Sets a node's state, and counts what the epoch waits for. Not for
+   completion. */
 void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state);
 
-/* A node is done: its successors are satisfied, or not when it skipped. */
+/* Completes a node: complete satisfies its successors, skip does not. */
 void baton__run_complete(baton__run_t *run, uint32_t node);
 void baton__run_skip(baton__run_t *run, uint32_t node);
 
-/* The device has got a node: it is waited for, and its successors on the device
-   are satisfied. complete_queued: it is done, and the others are. */
+/* queue: a node was put into a stream: the epoch waits for it, and its
+   successors on the device are satisfied. complete_queued: its work is done:
+   its other successors are satisfied. */
 void baton__run_queue(baton__run_t *run, uint32_t node);
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
-/* What a message of an epoch is to a receive now. */
+/* What to do with a message for a receive. */
 typedef enum baton__turn {
-    BATON__TURN_PAST,  /* drop it */
-    BATON__TURN_NOW,   /* it is waited for */
-    BATON__TURN_LATER, /* keep it: its epoch, or its receive's turn, comes */
+    BATON__TURN_PAST,  /* drop it: its epoch has passed */
+    BATON__TURN_NOW,   /* take it: the receive waits for it */
+    BATON__TURN_LATER, /* keep it: its epoch begins, or its receive fires later
+                        */
 } baton__turn_t;
 baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
-/* Satisfies the edges of an armed receive with what its message says. */
+/* Satisfies the edges of an armed receive, and stores its message. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 
-/* Bytes that a node works on in this epoch. */
+/* The bytes of a node's operands in this epoch. */
 static inline size_t baton__run_bytes(const baton__run_t *run,
                                       const baton__op_t *op)
 {
@@ -172,16 +174,16 @@ static inline size_t baton__run_bytes(const baton__run_t *run,
     return run->lengths[op->length];
 }
 
-/* Whether the running epoch is through, so that it may retire. */
+/* True if the running epoch may retire. */
 static inline bool baton__run_is_through(const baton__run_t *run)
 {
     return run->required_left == 0 && run->waited == 0 &&
            run->head == run->tail && run->phase == BATON__RUN_RUNNING;
 }
 
-/* Whether the running epoch can't get any further, whatever happens: a required
-   node has not fired, and nothing is left that could make it. */
+/* True if the running epoch can never retire: a required node has not fired,
+   and nothing can fire it any more. */
 bool baton__run_is_stuck(const baton__run_t *run);
 
-/* The one place where the phase changes. */
+/* The only function that changes the phase. */
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase);

@@ -1,10 +1,9 @@
-/* What must be the same on all ranks of a schedule and shows in no message: the
-   terms, which builders state one behind the other. All of them are hashed but
-   remarks, which begin with a parenthesis; of the text, by which a difference
-   is named, the first TEXT_MOST bytes are kept. A notice of a peer has a part
-   of its terms. Each term ends with ", ". Remarks stand in the text before the
-   term that follows them, and are neither compared nor counted. Without payload
-   there is nothing to compare. */
+/* Terms: properties that must be the same on all ranks of a schedule but show
+   in no message. Builders state them one after another. All terms are hashed,
+   except remarks, which begin with a parenthesis. The first TEXT_MOST bytes of
+   the text are stored, to name a difference. A peer's notice has a part of its
+   terms. Each term ends with ", ". Remarks come before the next term, and are
+   neither compared nor counted. Groups without payload compare no terms. */
 #include "sched/schedule.h"
 
 #include "base/random.h"
@@ -13,7 +12,7 @@
 
 enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEHIND_MOST = 80 };
 
-/* Of each term by itself, as they are compared. */
+/* Adds the hash of each term, without remarks. */
 static void add_hash(baton_schedule_t *schedule, char *terms)
 {
     for (char *end; (end = strstr(terms, ", ")) != NULL; terms = end + 2) {
@@ -49,7 +48,7 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
-/* With the ", " at its end; 0: there is no term, or it is cut. */
+/* The length of a term with its ", "; 0: there is no term, or it is cut. */
 static size_t term_length(const char *terms)
 {
     const char *end = strstr(terms, ", ");
@@ -58,8 +57,8 @@ static size_t term_length(const char *terms)
 
 typedef struct side {
     const char *terms;
-    const char *remark; /* the last one before them; or NULL */
-    size_t remark_at;   /* the term that it stands before */
+    const char *remark; /* the last remark before `terms`; or NULL */
+    size_t remark_at;   /* the number of the term after the remark */
 } side_t;
 
 static void skip_remarks(side_t *side, size_t at)
@@ -73,7 +72,8 @@ static void skip_remarks(side_t *side, size_t at)
     side->terms = side->terms[0] == '(' ? "" : side->terms;
 }
 
-/* Goes to the first term that differs. Returns how many are the same. */
+/* Moves both sides to the first term that differs. Returns the number of equal
+   terms. */
 static size_t find_difference(side_t *ours, side_t *theirs)
 {
     for (size_t same = 0;; same++) {
@@ -113,8 +113,8 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                                                                 : 0;
 }
 
-/* The first of these terms; those of a peer may be cut, and the last one then
-   lacks its end. */
+/* Adds the first of these terms to the text. A peer's terms may be cut, so that
+   the last one lacks its end. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
     int length = (int)strcspn(terms, ",");
@@ -125,7 +125,7 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
                     term == terms ? length : (int)strlen(term), term);
 }
 
-/* The last of the terms before `end`, without remarks. */
+/* Adds the last terms before `end` to the text, without remarks. */
 static void add_before(baton__text_t *text, const char *terms, const char *end)
 {
     char before[BEHIND_MOST + TERM_BYTES];

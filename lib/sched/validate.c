@@ -1,4 +1,4 @@
-/* What commit checks of a graph by itself: views, needs, cycles. */
+/* Checks of a graph at commit: views, needs, cycles. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/schedule.h"
@@ -15,8 +15,8 @@ void baton__order_free(baton__order_t *order)
     *order = (baton__order_t){0};
 }
 
-/* Groups the edges by the node they lead to. Doubled edges are dropped here, so
-   that k-of-n counts neighbours and not edges. */
+/* Groups the edges by their end. Drops doubled edges, so that a need of k
+   counts predecessors, not edges. */
 static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
                         uint32_t *last_from)
 {
@@ -26,7 +26,7 @@ static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
     }
     for (uint32_t i = 0; i < count; i++) {
         out->first[i + 1] += out->first[i];
-        last_from[i] = out->first[i]; /* for now: where to put the next one */
+        last_from[i] = out->first[i]; /* for now: the place of the next edge */
     }
     for (uint32_t i = 0; i < schedule->edge_count; i++) {
         out->preds[last_from[schedule->edges[i].to]++] =
@@ -103,7 +103,8 @@ static baton_status_t check_node(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* A predecessor that is not in the order: its position is BATON__NO_NODE. */
+/* A predecessor that is not in the order, i.e. whose position is
+   BATON__NO_NODE. */
 static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
 {
     uint32_t i = order->first[node];
@@ -113,7 +114,7 @@ static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
     return order->preds[i];
 }
 
-/* Follows unordered predecessors until a node comes again: that is a cycle. */
+/* Follows unordered predecessors until a node comes again: a cycle. */
 static baton_status_t report_cycle(const baton_schedule_t *schedule,
                                    const baton__order_t *order,
                                    uint32_t *visited)
@@ -129,8 +130,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
         visited[node] = 1;
         node = unordered_pred(order, node);
     }
-    /* Walking on from here goes round, against the edges: so collect the names
-       from the back. */
+    /* The walk goes round the cycle against the edges, so the names are
+       collected from the end. */
     uint32_t *cycle = visited; /* reused: as long as the longest cycle */
     uint32_t length = 0;
     uint32_t at = node;
@@ -147,8 +148,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
                         schedule->name, memory);
 }
 
-/* Kahn's algorithm. successors[] is threaded through two arrays made from the
-   predecessors, so that the graph's own edges may keep their doubles. */
+/* Kahn's algorithm. Lists of successors are made from the predecessors, so that
+   the graph's edges may keep their doubles. */
 static baton_status_t sort_nodes(const baton_schedule_t *schedule,
                                  baton__order_t *out, uint32_t *work)
 {
