@@ -1,12 +1,13 @@
-/* A collective call of the application, as libbaton_mpi sees it, and what each
-   kind of collective has. Whether a call is taken or left to MPI depends only
-   on what all ranks of its communicator know: docs/mpi.md has the table. */
+/* A collective call of the application, and the traits of each kind of
+   collective. The library takes a call or leaves it to MPI; the decision
+   depends only on properties that all ranks of the communicator know:
+   docs/mpi.md has the table. */
 #ifndef BATON_MPI_CALL_H
 #define BATON_MPI_CALL_H
 
 #include <baton/mpi.h>
 
-/* Persistent collectives, which Open MPI 4 has as an extension. P: PMPI's. */
+/* Persistent collectives, an extension in Open MPI 4. With P the PMPI name. */
 #if OMPI_MAJOR_VERSION >= 5
 #define BATON__MPI_INIT(P, Name) P##MPI_##Name##_init
 #else
@@ -14,8 +15,8 @@
 #define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
 #endif
 
-/* Kind, its name in MPI and in Baton, what its source and target have on a rank
-   (NONE, one PART, a BLOCK for each rank), and its traits:
+/* Kinds: enumerator, name in MPI, name in Baton, the extent of source and of
+   target on a rank (NONE, one PART, BLOCKS: one for each rank), and traits:
 
      REDUCES    combines elements by an operation
      ROOTED     has a root
@@ -74,12 +75,12 @@ typedef struct baton__mpi_traits {
 
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
 
-/* One of a call's buffers: the arguments as they are, of which those that the
-   kind has no use for are 0. */
+/* One of a call's buffers: the call's arguments; those that the kind does not
+   use are 0. */
 typedef struct baton__mpi_side {
     void *memory; /* may be MPI_IN_PLACE, MPI_BOTTOM */
     int count;
-    const int *counts, *displs; /* of kinds with a v; counts also of
+    const int *counts, *displs; /* of kinds with a v; `counts` is also for
                                    Reduce_scatter's target */
     MPI_Datatype type;
 } baton__mpi_side_t;
@@ -100,7 +101,8 @@ typedef struct baton__mpi_call {
     MPI_Comm comm;
 } baton__mpi_call_t;
 
-/* What is known of a handle of MPI's, which is an address; else NULL. */
+/* A record of an MPI handle, which is an address. know adds a record; known
+   finds one, or returns NULL, and with `forgets` removes it. */
 typedef struct baton__mpi_known {
     struct baton__mpi_known *next;
     const void *handle;

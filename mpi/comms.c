@@ -11,19 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first is of those in use, and of the dead ones that are not destroyed. */
+/* The list of records: of live communicators, and of freed ones that are not
+   destroyed yet. */
 static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
 static int key;
-static _Atomic unsigned freed; /* communicators */
+static _Atomic unsigned freed; /* communicators freed so far */
 
 /* ---- the context id ------------------------------------------------------ */
 
-enum { LOOKED_AT = 384 }; /* bytes of a communicator, which has 512 */
+enum { LOOKED_AT = 384 }; /* bytes searched of a communicator, which has 512 */
 
-/* Its name, the id, and this process's rank. Open MPI 5 repeats the id, and has
-   another one, the index, which ranks may give differently. */
+/* Consecutive fields of a communicator: its name, the context id, and this
+   process's rank. Open MPI 5 stores the id twice, and has another number, the
+   index, which may differ between ranks. */
 typedef struct parts {
 #if OMPI_MAJOR_VERSION >= 5
     const char *name;
@@ -57,7 +59,8 @@ static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
            strcmp(parts.name, name) == 0;
 }
 
-/* What tells its groups from those of other communicators. */
+/* Makes the name that distinguishes a communicator's groups from those of
+   others. */
 static void name_group(MPI_Comm comm, char *name, size_t bytes)
 {
     const parts_t parts = parts_at(comm, baton__mpi.context_offset);
@@ -83,7 +86,7 @@ static const char *const whys[BATON__MPI_WHYS] = {
     "; left, as wrong arguments:",
 };
 
-/* One line, by its rank 0, in one piece. */
+/* Rank 0 writes one line, in one piece. */
 static void log_calls(const baton__mpi_comm_t *comm)
 {
     char name[MPI_MAX_OBJECT_NAME] = "";
@@ -163,8 +166,8 @@ bool baton__mpi_is_first(MPI_Request request, bool frees)
     return found;
 }
 
-/* The communicator is being freed. What has not ended goes on; but Open MPI
-   4.1.4 crashes where its own operations do, so they end here. */
+/* The communicator is being freed. The library's operations go on; but Open MPI
+   4.1.4 crashes if its own do, so this function waits for those. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
@@ -211,7 +214,8 @@ void baton__mpi_comms_reap(void)
     (void)pthread_mutex_unlock(&comms_lock);
 }
 
-/* The ranks of MPI_COMM_WORLD that its ranks are; NULL: some are none. */
+/* The communicator's ranks as ranks of MPI_COMM_WORLD; NULL: some are not in
+   it. */
 static int *world_ranks(const baton__mpi_comm_t *comm)
 {
     MPI_Group group;
@@ -281,8 +285,8 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     return comm;
 }
 
-/* The last one that this thread has asked for is at hand until any is freed, as
-   its handle may come again then. */
+/* Caches the last record of this thread until any communicator is freed: MPI
+   may reuse its handle then. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
 {
     static _Thread_local struct {

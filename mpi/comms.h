@@ -1,15 +1,16 @@
-/* What is kept for a communicator: a group of Baton's, made without
-   communication when its first collective is taken, and the schedules of the
-   shapes that it has met. They cost as much as many short calls, so all but
-   MPI_COMM_WORLD must be worth it: their first calls are MPI's. It is an
-   attribute of the communicator, with a key of the library's own that no dup
-   copies; the application's attributes and their callbacks are not touched.
+/* The record of a communicator: a group of Baton's, created without
+   communication when the first collective is taken, and schedules for the
+   shapes of its calls. These cost as much as many short calls, so the first
+   calls on a communicator other than MPI_COMM_WORLD are left to MPI. The record
+   is an attribute of the communicator, with the library's own key, which
+   MPI_Comm_dup does not copy; the application's attributes and their callbacks
+   are not touched.
 
    Ranks may make the first calls on two communicators of the same ranks in
    different orders. So the group's name has the context id by which Open MPI
-   itself tells their messages apart. An id comes again when a communicator was
-   freed; all of its ranks have used the old one, or none, and groups of one
-   name pair by their order. */
+   itself distinguishes messages of communicators. Open MPI reuses an id after a
+   communicator was freed. Either all of its ranks created a group of the old
+   communicator or none did, so groups of one name pair by their order. */
 #ifndef BATON_MPI_COMMS_H
 #define BATON_MPI_COMMS_H
 
@@ -17,64 +18,68 @@
 
 #include <stdatomic.h>
 
-/* Why a call is left to MPI. */
+/* The reason why a call is left to MPI. */
 typedef enum baton__mpi_why {
     BATON__MPI_TAKEN,
     BATON__MPI_SINGLE,    /* one rank */
     BATON__MPI_INTER,     /* an intercommunicator */
     BATON__MPI_FOREIGN,   /* has ranks of another MPI_COMM_WORLD */
     BATON__MPI_SHORT,     /* fewer bytes than BATON_MPI_FROM, or none */
-    BATON__MPI_ONE_ROUND, /* of messages, which MPI need not progress */
+    BATON__MPI_ONE_ROUND, /* one round of messages, which needs no progress */
     BATON__MPI_NEW,       /* the communicator's first calls */
-    BATON__MPI_TYPE,      /* a type or operation that Baton does not reduce */
-    BATON__MPI_WRONG,     /* an error of the program's: MPI says which */
+    BATON__MPI_TYPE,      /* Baton does not support the type or operation */
+    BATON__MPI_WRONG,     /* an error of the program, which MPI reports */
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 
-/* Bytes that a communicator's calls have moved before a group is made of it. A
-   call counts at least as 1 / FIRST_CALLS of it. */
+/* A communicator's calls must move WORTH bytes before its group is created.
+   Each call counts as at least WORTH / FIRST_CALLS. */
 enum { BATON__MPI_WORTH = 1 << 16, BATON__MPI_FIRST_CALLS = 8 };
 
 typedef struct baton__mpi_comm {
     MPI_Comm handle;
-    baton__mpi_why_t why; /* all calls are left; TAKEN: they need not be */
+    baton__mpi_why_t why; /* why all calls are left; TAKEN: some are taken */
     int rank, size;
-    uint64_t worth;       /* bytes, and some for each call */
-    uint64_t counted;     /* of it for the last call */
-    baton_group_t *group; /* NULL where no call is taken */
+    uint64_t worth;       /* bytes so far; see BATON__MPI_WORTH */
+    uint64_t counted;     /* the last call's part of `worth` */
+    baton_group_t *group; /* NULL while no call is taken */
     MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
                       has the error handler of `handle` */
     struct baton__mpi_entry *entries;
-    MPI_Request firsts[BATON__MPI_FIRST_CALLS]; /* MPI's own; may have gone */
+    /* Requests of the first calls, which MPI runs; they may have ended. */
+    MPI_Request firsts[BATON__MPI_FIRST_CALLS];
     _Atomic int first_count;
-    unsigned orphans;  /* of them, by bits: the program has freed them */
+    unsigned orphans;  /* a bit for each of `firsts` that the program freed */
     _Atomic int users; /* operations that have not ended */
     _Atomic bool dead; /* freed by the application */
-    /* For the log, of the operations that a MPI_Wait or MPI_Waitall was for:
-       their bytes; the time with any in flight, up to when it is counted; and
-       how much of that the program waited. */
+    /* For the log; of operations that end in MPI_Wait or MPI_Waitall. bytes:
+       their bytes. flight_ns: time with any of them in flight. counted_to_ns:
+       the end of the time counted in flight_ns. waited_ns: time that the
+       program waited for them. */
     _Atomic int64_t bytes, flight_ns, counted_to_ns, waited_ns;
     uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
-/* Finds where the context id is in a communicator, and makes the key. NULL;
-   else why it can't. */
+/* Finds the offset of the context id in a communicator, and creates the key.
+   Returns NULL, or the reason of a failure. */
 const char *baton__mpi_comms_open(void);
 
-/* Whether MPI runs it as one of the first calls. Frees: it goes when it ends,
-   as MPI itself frees none that is active. */
+/* True if the request is of one of the first calls. frees: the program frees
+   the request; it is freed when it has ended, as MPI does not free active
+   ones. */
 bool baton__mpi_is_first(MPI_Request request, bool frees);
 
-/* The communicator's record; NULL: no memory. Its group; why it has none. */
+/* comm_of: the communicator's record; NULL if there is no memory. comm_join:
+   creates its group; returns why it can't, or TAKEN. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
-/* Destroys what was left when its operations had not ended: the schedules that
-   are not needed any more, and the records of freed communicators. */
+/* Destroys the schedules and the records of freed communicators whose
+   operations had not ended before, but have now. */
 void baton__mpi_comms_reap(void);
 
-/* Frees all records; the operations have ended, or are given up. */
+/* Frees all records. The operations have ended, or are given up. */
 void baton__mpi_comms_close(void);
 
 #endif

@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Of a communicator, for shapes that come again: so many in any case; and as
-   many as fit into these bytes, of which each takes as many as its vector, and
-   some more. */
+/* Limits of a communicator's kept entries: KEPT in any case, and more while
+   their vectors, each plus ENTRY_BYTES, fit into KEPT_BYTES. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 /* ---- schedules ----------------------------------------------------------- */
@@ -102,9 +101,9 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     }
 }
 
-/* The shape's, if there is one, which comes first then. Else those used longest
-   ago go that are too many: the same on all ranks, as they made the same calls.
- */
+/* Finds the shape's entry and moves it to the front. If there is none, the
+   least recently used entries above the limits are no longer kept: the same
+   ones on all ranks, as all ranks make the same calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
@@ -128,8 +127,8 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* A function of the program's may be another the next time, and its type,
-   though their handles are the same. */
+/* Shapes with a function of the program are not kept: the next function or type
+   with the same handle may be another. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {

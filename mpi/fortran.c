@@ -1,13 +1,14 @@
-/* Fortran's own symbols: libmpi_mpifh calls PMPI_ functions, past those of
-   interpose.c. `mpi_iallreduce_` is what mpif.h and the module mpi call, and
-   `ompi_iallreduce_f` what mpi_f08 calls; both have the same arguments. */
+/* Fortran's own symbols: libmpi_mpifh calls PMPI_ functions, and so bypasses
+   interpose.c. mpif.h and the module mpi call `mpi_iallreduce_`, mpi_f08 calls
+   `ompi_iallreduce_f`; both have the same arguments. */
 #define _GNU_SOURCE
 #include "mpi/requests.h"
 #include "mpi/runtime.h"
 
 #include <dlfcn.h>
 
-/* Whose addresses stand for MPI_IN_PLACE, MPI_BOTTOM and MPI_STATUS_IGNORE. */
+/* The addresses of these variables mean MPI_IN_PLACE, MPI_BOTTOM and
+   MPI_STATUS_IGNORE. */
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_,
     mpi_fortran_status_ignore_;
 
@@ -57,9 +58,9 @@ static void fortran_give(int code, const MPI_Request *request, f *request_out,
 #define P11(a, ...) f *a, P10(__VA_ARGS__)
 #define P12(a, ...) f *a, P11(__VA_ARGS__)
 
-/* Both symbols of a function, whose body follows. If MPI is another than the
-   one that this was built for, its own function gets the arguments as they are.
- */
+/* Defines both symbols of a function, whose body follows. If the process's MPI
+   is not the one that this library was built for, that MPI's own function is
+   called. */
 #define SYMBOL_OF(mpi, name, ...)                                              \
     static void name##_here(DECLARE(__VA_ARGS__));                             \
     void o##mpi##_##name##_f(DECLARE(__VA_ARGS__));                            \
@@ -82,8 +83,8 @@ static void fortran_give(int code, const MPI_Request *request, f *request_out,
 #define SYMBOL_INIT(name, ...) SYMBOL_OF(mpix, name##_init, __VA_ARGS__)
 #endif
 
-/* A collective: its name twice, its parameters and the arguments of C. No info
-   says anything to the library. */
+/* Defines a collective: its name in two spellings, its parameters and the
+   arguments in C. The library ignores info arguments. */
 #define FORTRAN(Name, name, parameters, arguments)                             \
     SYMBOL(i##name, ALL parameters, request, error)                            \
     {                                                                          \
@@ -148,7 +149,7 @@ FORTRAN(Alltoallv, alltoallv,
 SYMBOL(start, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    /* MPI may put another in its place. */
+    /* MPI may replace the request by another. */
     fortran_give(MPI_Start(&q), &q, request, error);
 }
 

@@ -1,5 +1,5 @@
-/* Reductions of the program's own: what MPI_Op_create was given. Baton's thread
-   calls the function, so the program must be made for several threads. */
+/* Reductions of the program: functions that MPI_Op_create was given. Baton's
+   thread calls them, so the program must be prepared for several threads. */
 #include "mpi/functions.h"
 
 #include "mpi/runtime.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI gives no function of an operation. */
+/* MPI does not return the function of an operation, so it is recorded. */
 typedef struct known {
     baton__mpi_known_t known;
     MPI_User_function *function;
@@ -29,7 +29,8 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 
 enum { PART = 4096 }; /* bytes of a copy, at most */
 
-/* MPI's functions write behind their second operand: that is the right one. */
+/* MPI's functions write the result to their second operand, which is `right`
+   here. */
 static void functions_reduce(void *arg, void *target, const void *left,
                              const void *right, size_t count,
                              baton_dtype_t dtype)
@@ -56,7 +57,7 @@ static void functions_reduce(void *arg, void *target, const void *left,
     }
 }
 
-/* Whether elements of the type have no gaps, whose bytes Baton would write. */
+/* True if elements of the type have no gaps: Baton would overwrite gaps. */
 static bool is_solid(MPI_Datatype type, size_t bytes)
 {
     MPI_Aint low;

@@ -1,5 +1,5 @@
-/* MPI's symbols that the application calls: each takes its call, or leaves it
-   to the PMPI_ one. */
+/* MPI's symbols that the application calls: each function takes its call, or
+   calls the PMPI_ function. */
 #include "mpi/requests.h"
 #include "mpi/runtime.h"
 
@@ -7,7 +7,8 @@
 
 #define ALL(...) __VA_ARGS__
 
-/* All members are named, so that none is cleared before. */
+/* All members get a value, so that compilers need not clear the struct
+   first. */
 #define CALL(KIND, WAY, ...)                                                   \
     const baton__mpi_call_t call = {BATON__MPI_##KIND, BATON__MPI_##WAY,       \
                                     __VA_ARGS__, comm}
@@ -15,8 +16,8 @@
 #define TAKEN_OR(call_, request_)                                              \
     (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
 
-/* The three ways of a collective: its kind, its name twice, its parameters and
-   the arguments that they are, and the rest of the call. */
+/* Defines the three ways of a collective. Arguments: kind, name in two
+   spellings, parameters, arguments, and the remaining members of the call. */
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
     int MPI_##Name(ALL parameters)                                             \
     {                                                                          \
@@ -157,8 +158,8 @@ int MPI_Request_free(MPI_Request *request)
     return code < 0 ? PMPI_Request_free(request) : code;
 }
 
-/* MPI has no cancel of collectives; the receive that stands for a persistent
-   one must not be cancelled. */
+/* Collectives can't be cancelled; so the receive of a persistent request must
+   not be cancelled either. */
 int MPI_Cancel(MPI_Request *request)
 {
     return request != NULL && baton__mpi_is_on() &&

@@ -5,11 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { TAGS = 1 << 20 }; /* Open MPI has 2^31 - 1 */
+enum { TAGS = 1 << 20 }; /* Open MPI allows 2^31 - 1 */
 
-/* ---- by their handles ---------------------------------------------------- */
+/* ---- records by handle --------------------------------------------------- */
 
-static _Atomic bool any; /* was ever known */
+static _Atomic bool any; /* a handle was ever recorded */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static baton__mpi_known_t *all[256]; /* by a hash of the address */
 
@@ -47,9 +47,10 @@ baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets)
     return known;
 }
 
-/* ---- their life ---------------------------------------------------------- */
+/* ---- persistent requests ------------------------------------------------- */
 
-/* Errors go to the communicator's handler, which may change between starts. */
+/* Copies the communicator's error handler, which may change between starts, to
+   the request's communicator. */
 static int copy_handler(const baton__mpi_comm_t *comm)
 {
     MPI_Errhandler handler;
@@ -98,7 +99,8 @@ int baton__mpi_start(const MPI_Request *request)
     int code = copy_handler(op->comm);
     if (code == MPI_SUCCESS) {
         code = baton__mpi_vectors_pack(&op->vectors);
-        if (code != MPI_SUCCESS) { /* the communicator may be gone */
+        if (code != MPI_SUCCESS) { /* not op->comm->handle, which may be
+                                      freed */
             return baton__mpi_fail(op->comm->self, code);
         }
     }
@@ -128,7 +130,7 @@ int baton__mpi_request_free(MPI_Request *request)
     baton__mpi_comm_t *comm = op->comm;
     baton__mpi_op_account(op);
     int code = PMPI_Request_free(request);
-    /* Pairs with the load in reap(): `op` goes with its entry. */
+    /* Pairs with the load in reap(), which frees `op` with its entry. */
     atomic_store_explicit(&op->entry->kept, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return code;

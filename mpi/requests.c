@@ -12,26 +12,27 @@
 
 /* ---- progress inside MPI ------------------------------------------------- */
 
-/* Those that have ended, the latest first. Baton's thread does not complete
-   them: it must not call MPI below MPI_THREAD_MULTIPLE. */
+/* Operations that have ended, the latest first. Baton's thread does not
+   complete their requests: it must not call MPI below MPI_THREAD_MULTIPLE. */
 static baton__mpi_op_t *_Atomic done;
 
-/* Open MPI's own functions, which its headers do not declare. */
+/* Internal functions of Open MPI, which its headers do not declare. */
 __attribute__((weak)) void opal_progress(void);
 __attribute__((weak)) int opal_progress_register(int (*callback)(void));
 __attribute__((weak)) int opal_progress_unregister(int (*callback)(void));
 
-static _Thread_local bool waits; /* in await() */
+static _Thread_local bool waits; /* this thread is in requests_await() */
 
 enum { VAIN_CALLS = 64 };
 
-/* In a wait of Baton's there is nothing to step, and its own pauses will do.
-   Without a thread peers are answered here, also when nothing of this rank's is
-   outstanding. A loop that waits in MPI, or tests, lets the ranks run that it
-   waits for: MPI yields only where it knows of more ranks than processors. */
+/* Called by MPI's progress. Inside a wait of Baton, which drives the engine
+   itself and pauses, it does nothing. Without a thread it steps the engine even
+   if this rank has no operation, to answer peers. After VAIN_CALLS calls in
+   vain it yields, so that the other ranks can run: MPI yields only if it knows
+   of more ranks than processors. */
 static int requests_progress(void)
 {
-    static _Thread_local uint32_t vain; /* calls in a row that moved nothing */
+    static _Thread_local uint32_t vain; /* calls in a row without progress */
     bool steps = atomic_load_explicit(&baton__mpi.outstanding,
                                       memory_order_relaxed) > 0 ||
                  (!baton__mpi.settings.thread && baton__mpi_is_on());
@@ -49,8 +50,9 @@ static int requests_progress(void)
 
 /* ---- the operations of requests --------------------------------------------
 
-   Open MPI keeps what a generalized request was started with in a row; and of
-   each request the communicator, which is MPI_COMM_WORLD for these. */
+   Open MPI stores the arguments of MPI_Grequest_start one after another in a
+   generalized request; and in each request the communicator, MPI_COMM_WORLD for
+   generalized ones. So both offsets can be found. */
 
 typedef struct given {
     MPI_Grequest_query_function *query;
@@ -63,9 +65,8 @@ static int requests_query(void *state, MPI_Status *status);
 static int requests_release(void *state);
 static int requests_cancel(void *state, int complete);
 
-enum {
-    LOOKED_AT = 200
-}; /* bytes of a generalized request, which has no more */
+/* The bytes of a generalized request that are searched: all. */
+enum { LOOKED_AT = 200 };
 static size_t given_offset, owner_offset;
 
 static baton__mpi_op_t *op_of(MPI_Request request)
@@ -140,7 +141,8 @@ void baton__mpi_drive(bool on)
 /* ---- waits --------------------------------------------------------------- */
 
 enum {
-    SHORT_TURNS = 8, /* of a wait that MPI's progress would but delay */
+    SHORT_TURNS = 8, /* of a short wait, which MPI's progress would only
+                        delay */
     WAIT_MS = 1
 };
 
@@ -149,7 +151,7 @@ typedef struct waiting {
     int turns;
 } waiting_t;
 
-/* What ends meanwhile is completed, too. */
+/* True if the operation has ended. Completes all ended requests, too. */
 static bool requests_has_ended(const baton__mpi_op_t *op)
 {
     (void)baton__mpi_complete_all();
@@ -170,9 +172,10 @@ static baton_status_t requests_take_turn(void *arg)
     return BATON_OK;
 }
 
-/* An epoch that ends may be another's, or its callback may not have come. Each
-   wait is short, as each has patience with long vectors anew: one of 16 MiB on
-   4 ranks and 2 processors took half as long again in one wait. */
+/* The loop is needed as the epoch that ends may be another operation's, or its
+   callback may still run. Each wait is short, since a new wait polls longer for
+   long vectors: in a single wait 16 MiB on 4 ranks and 2 processors took half
+   as long again. */
 static void requests_await(baton__mpi_op_t *op)
 {
     waiting_t waiting = {.op = op};
@@ -180,7 +183,7 @@ static void requests_await(baton__mpi_op_t *op)
     while (op != NULL && !requests_has_ended(op)) {
         (void)!baton_schedule_wait_with(op->entry->schedule, 0, WAIT_MS,
                                         requests_take_turn, &waiting);
-        /* A wait for what has failed returns without a step. */
+        /* A wait for a failed epoch returns without a step. */
         if (!requests_has_ended(op) && !baton_engine_step(baton__mpi.engine)) {
             (void)sched_yield();
         }
@@ -196,7 +199,7 @@ void baton__mpi_op_free(baton__mpi_op_t *op)
     free(op);
 }
 
-/* Of a persistent request: the message that it waits for. */
+/* Sends the message for which a persistent request waits. */
 static void send_end(const baton__mpi_op_t *op)
 {
     char byte = 0;
@@ -204,14 +207,15 @@ static void send_end(const baton__mpi_op_t *op)
                     op->comm->self);
 }
 
-/* An entry is in use until the request is freed, whose waits look at it. */
+/* Ends the use of an entry by a request, whose waits read the entry, when the
+   request is freed. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
 }
 
-/* The operation may be gone when this returns. */
+/* Ends an operation, which may be freed when this returns. */
 static void requests_complete(baton__mpi_op_t *op)
 {
     if (op->code == MPI_SUCCESS) {
@@ -233,7 +237,7 @@ static void requests_complete(baton__mpi_op_t *op)
 
 #define LATER(a, b) ((a) > (b) ? (a) : (b))
 
-/* 0: without a log nobody asks. */
+/* The time; 0 without a log, which alone needs it. */
 static int64_t now_ns(void)
 {
     struct timespec now = {0};
@@ -320,7 +324,7 @@ static void requests_unlock(baton__mpi_entry_t *entry)
     atomic_flag_clear_explicit(&entry->lock, memory_order_release);
 }
 
-/* The next operation runs from now on. */
+/* Takes the next operation out of the queue: it runs from now on. */
 static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
 {
     requests_lock(entry);
@@ -353,8 +357,8 @@ static baton_status_t requests_start(baton__mpi_entry_t *entry,
     return baton_schedule_start(entry->schedule);
 }
 
-/* Starts the operation that is running by the entry's books; if that fails it
-   has ended, and it is the next one's turn. */
+/* Starts the operation that the entry has as running. If the start fails, the
+   operation ends, and the next one is started. */
 static void requests_run(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 {
     while (op != NULL) {
@@ -374,7 +378,7 @@ void baton__mpi_on_end(void *arg, uint64_t epoch, baton_status_t status)
     baton__mpi_entry_t *entry = arg;
     (void)epoch;
     baton__mpi_op_t *op = entry->running;
-    assert(op != NULL); /* an epoch is started for each alone */
+    assert(op != NULL); /* each epoch has one operation */
     requests_run(entry, take_next(entry));
     if (status != BATON_OK) {
         baton_failure_t failure;
@@ -417,7 +421,8 @@ static int requests_query(void *state, MPI_Status *status)
     const baton__mpi_op_t *op = state;
     *status =
         (MPI_Status){.MPI_SOURCE = MPI_UNDEFINED, .MPI_TAG = MPI_UNDEFINED};
-    /* Pairs with the store in complete(), should MPI's own order not do. */
+    /* Pairs with the store in complete(), in case MPI does not order these
+       accesses. */
     bool ended =
         op != NULL && atomic_load_explicit(&op->ended, memory_order_acquire);
     status->MPI_ERROR = ended ? op->code : MPI_SUCCESS;
@@ -449,8 +454,8 @@ int baton__mpi_fail(MPI_Comm comm, int code)
 
 enum { EAGER_BYTES = 1 << 10 }; /* below the eager limits of all transports */
 
-/* Of short blocks to few ranks Open MPI makes one round of messages, which need
-   no progress: there is nothing to gain from a call that costs more. */
+/* Open MPI sends short blocks to few ranks in one round of messages, which need
+   no progress: Baton's call would cost more and gain nothing. */
 static bool is_one_round(const baton__mpi_call_t *call,
                          const baton__mpi_comm_t *comm)
 {
@@ -464,8 +469,8 @@ static bool is_one_round(const baton__mpi_call_t *call,
            baton__mpi_block_bytes(call, comm->rank) <= EAGER_BYTES;
 }
 
-/* Whether a call is taken, by what all ranks of its communicator know; then its
-   shape, whose counts are the caller's. */
+/* Decides whether a call is taken, from properties that all ranks of the
+   communicator know, and makes its shape, whose memory the caller frees. */
 static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                                  baton__mpi_comm_t *comm,
                                  baton__mpi_shape_t *shape)
@@ -501,8 +506,8 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                : baton__mpi_comm_join(comm);
 }
 
-/* The communicator of a call that is taken, and its shape, the caller's to
-   free. Negative: it is left, as begin() tells. */
+/* Finds the communicator of a taken call, and its shape, which the caller
+   frees. Negative: the call is left, as described at baton__mpi_begin. */
 static int requests_take(const baton__mpi_call_t *call,
                          baton__mpi_shape_t *shape, baton__mpi_comm_t **out)
 {
@@ -527,8 +532,8 @@ static int requests_take(const baton__mpi_call_t *call,
     return MPI_SUCCESS;
 }
 
-/* Finds or makes the schedule, and makes the request. A persistent call packs
-   at each start. */
+/* Finds or creates the schedule, and makes the request. A persistent call packs
+   at each start instead of here. */
 static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
 {
     int code =
@@ -544,11 +549,11 @@ static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
                                      requests_cancel, op, &op->request);
 }
 
-/* The operation of a call; on an error none. */
+/* Makes the operation of a call; none on an error. */
 static int op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                    baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
-    /* malloc has a list of these at hand, and calloc has not. */
+    /* malloc reuses freed blocks from a cache per thread, calloc does not. */
     baton__mpi_op_t *op = malloc(sizeof *op);
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
@@ -594,7 +599,8 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
     baton__mpi_comm_t *comm =
         left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
-        comm->worth -= comm->counted; /* which other ranks may not have done */
+        comm->worth -= comm->counted; /* the call may have succeeded on other
+                                         ranks */
     } else if (comm != NULL && request != NULL &&
                baton__mpi_owner(*request) == handle) {
         comm->firsts[comm->first_count] = *request;
@@ -607,7 +613,7 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
 int baton__mpi_finish(const baton__mpi_call_t *call)
 {
     MPI_Request request;
-    /* A schedule for one call costs more than MPI's call. */
+    /* A schedule that is used for one call costs more than MPI's call. */
     if (baton__mpi_has(call, BATON__MPI_PRIVATE)) {
         return BATON__MPI_LEFT;
     }
@@ -615,7 +621,7 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    /* MPI would tell an error to the handler of MPI_COMM_WORLD. */
+    /* MPI would pass an error to the handler of MPI_COMM_WORLD. */
     baton__mpi_op_t *op = op_of(request);
     baton__mpi_await(1, &request);
     code = op->code;

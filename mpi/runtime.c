@@ -21,7 +21,7 @@ int baton__mpi_code(baton_status_t status, const char *message)
     return status == BATON_ERR_NO_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
 }
 
-/* By what mpirun has set, since the MPI that is there can't be asked. */
+/* Reads mpirun's variables, since a different MPI can't be called. */
 static bool may_be_rank_0(void)
 {
     const char *rank = getenv("PMIX_RANK");
@@ -56,7 +56,7 @@ bool baton__mpi_is_other(void)
     return is_other;
 }
 
-/* Once, on rank 0. */
+/* Writes a message on rank 0. */
 static void runtime_say(const char *what, const char *why)
 {
     int rank;
@@ -66,7 +66,7 @@ static void runtime_say(const char *what, const char *why)
     }
 }
 
-/* Whether something has succeeded on all ranks. */
+/* True if `here` is true on all ranks. */
 static bool runtime_agree(bool here)
 {
     int all = here;
@@ -75,7 +75,7 @@ static bool runtime_agree(bool here)
     return all != 0;
 }
 
-/* Collective, with one outcome: without an engine it fails on all ranks. */
+/* Collective: if one rank can't open an engine, it fails on all ranks. */
 static baton_status_t open_engine(void)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
@@ -91,7 +91,8 @@ static baton_status_t open_engine(void)
     return status;
 }
 
-/* Collective. Leaves `on` false where all is left to MPI. */
+/* Opens the library. Collective. Leaves `on` false if all calls are left to
+   MPI. */
 static void open_all(int required)
 {
     static const char off[] = "all calls are left to MPI";
@@ -110,7 +111,7 @@ static void open_all(int required)
                                        : "MPI is another on some of the ranks");
         return;
     }
-    /* A copy of MPI_COMM_SELF would copy its attributes. */
+    /* MPI_Comm_dup would copy the attributes of MPI_COMM_SELF. */
     (void)PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &baton__mpi.self);
     (void)PMPI_Comm_set_errhandler(baton__mpi.self, MPI_ERRORS_RETURN);
     baton_status_t status = open_engine();
@@ -127,7 +128,7 @@ static void open_all(int required)
     baton__mpi.functions = runtime_agree(required == MPI_THREAD_MULTIPLE ||
                                          !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
-    if (!baton__mpi.settings.thread) { /* peers are to be answered, too */
+    if (!baton__mpi.settings.thread) { /* to answer peers, too */
         baton__mpi_drive(true);
     }
 }
@@ -138,10 +139,10 @@ static bool has(const char *variable)
     return text == NULL || text[0] != '0';
 }
 
-/* Whether Baton's thread will call no MPI, as far as can be told before MPI is
-   there: mpirun says that all ranks are on this host, and they may read each
-   other's memory, as this one may mpirun's: that it is not mapped there is
-   another error. */
+/* True if Baton's thread will not call MPI, as far as this is known before
+   MPI_Init: mpirun's variables say that all ranks are on this host, and
+   processes may read each other's memory. To test this, the function reads
+   mpirun's memory at NULL: the error EFAULT shows that reading is permitted. */
 static bool is_apart(void)
 {
     const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -155,9 +156,9 @@ static bool is_apart(void)
            errno == EFAULT;
 }
 
-/* Whether Baton has a thread of its own is rank 0's to say, and the others know
-   that only when MPI is there: so the level is raised unless this process's
-   environment says that there is none. */
+/* Rank 0 decides whether Baton has a thread, and other ranks learn that only
+   after MPI_Init: so the level is raised unless this process's environment says
+   that there is no thread. */
 int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
 {
     bool raises = has("BATON_MPI_THREAD") && !is_apart();
@@ -172,7 +173,7 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
     return MPI_SUCCESS;
 }
 
-/* Ends, if it can, what the application has not waited for. */
+/* Waits for operations for which the application has not waited. */
 static void runtime_drain(void)
 {
     const char *text = getenv("BATON_DESTROY_MS");
@@ -187,8 +188,8 @@ static void runtime_drain(void)
     }
 }
 
-/* A program that looks MPI's functions up in a libmpi that it has opened for
-   itself calls none of this library's, which can be said at its end alone. */
+/* Reports a bypass at exit: a program that looks MPI's functions up in a libmpi
+   that it has opened itself calls none of this library's. */
 __attribute__((destructor)) static void tell_bypassed(void)
 {
     const char *log = getenv("BATON_MPI_LOG");

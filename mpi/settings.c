@@ -5,12 +5,12 @@
 #include <string.h>
 #include <strings.h>
 
-extern char **environ; /* POSIX has it, and declares it nowhere */
+extern char **environ; /* POSIX defines it without a declaration */
 
 #define PREFIX "BATON_MPI_"
 #define NAMES  ",FROM,ONLY,BLOCKING,THREAD,LOG,"
 
-/* A value that is set and not empty; else NULL. */
+/* The value of a variable; NULL if it is unset or empty. */
 static const char *settings_value_of(const char *name)
 {
     char variable[64];
@@ -53,7 +53,7 @@ static void add_kind(const char *word, size_t length, uint32_t *kinds)
                   (int)length, word);
 }
 
-/* A list of names, as "allreduce,bcast". */
+/* The kinds in a list of names, such as "allreduce,bcast". */
 static uint32_t kinds_of(const char *list)
 {
     if (list == NULL) {

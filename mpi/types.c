@@ -5,7 +5,8 @@
 #include <baton/build.h>
 #include <limits.h>
 
-/* What MPI allows of a type: C's integers all but MINLOC, MAXLOC, and so on. */
+/* Classes of types, by the operations that MPI allows: for C's integers all but
+   MINLOC and MAXLOC, and so on. */
 typedef enum { INTEGER, FINT, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
 
 typedef struct type_row {
@@ -26,7 +27,7 @@ typedef struct type_row {
 #define INTEGERS(as_signed, as_unsigned, type)                                 \
     ROW(as_signed, SIZED(I, type)), ROW(as_unsigned, SIZED(U, type))
 
-/* The usual ones first. */
+/* The most usual types come first. */
 static const type_row_t types[] = {
     {MPI_DOUBLE, BATON_F64, FLOATING},
     {MPI_FLOAT, BATON_F32, FLOATING},
@@ -68,7 +69,7 @@ static const type_row_t types[] = {
 typedef struct op_row {
     MPI_Op op;
     const baton_op_t *found;
-    unsigned classes; /* 1u << class of what it takes */
+    unsigned classes; /* 1u << class, of allowed types */
 } op_row_t;
 
 #define ARITHMETIC (1u << INTEGER | 1u << FINT | 1u << FLOATING)
@@ -137,7 +138,8 @@ bool baton__mpi_is_named(MPI_Datatype type)
     return combiner_of(type) == MPI_COMBINER_NAMED;
 }
 
-/* Types of types: a copy of one, or several in a row; the rest is packed. */
+/* Derived types are plain if they are copies of a plain type, or several of
+   them in a row. All other types are packed. */
 bool baton__mpi_is_plain(MPI_Datatype type)
 {
     const int combiner = combiner_of(type);
@@ -164,8 +166,8 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
-/* MPI_Pack counts bytes by an int. A collective of this process alone copies an
-   element with more, and sends no message. */
+/* Packs an element of more bytes than an int can count, as MPI_Pack takes an
+   int: a collective of this process alone copies it, without a message. */
 static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
                      bool back)
 {
@@ -173,7 +175,8 @@ static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
     const int counts[2] = {(int)(size / part), (int)(size % part)};
     const MPI_Aint at[2] = {0, (MPI_Aint)(size - size % part)};
     MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    MPI_Datatype row = MPI_DATATYPE_NULL; /* which the collective refuses */
+    MPI_Datatype row = MPI_DATATYPE_NULL; /* with this the collective would
+                                             fail */
     (void)PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
     (void)PMPI_Type_create_struct(2, counts, at, parts, &row);
     (void)PMPI_Type_commit(&row);

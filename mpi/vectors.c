@@ -72,8 +72,8 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
             is_valid_side(&call->target, blocks_of(traits->target, size)));
 }
 
-/* The side that says how long the blocks are: the one that has them all, on the
-   ranks where there is one. */
+/* The side that gives the sizes of blocks: the one with all blocks, on ranks
+   that have it. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
     bool by_source =
@@ -187,7 +187,7 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 
 /* ---- vectors ------------------------------------------------------------- */
 
-/* Stand for memory of no bytes: NULL would mean in place. */
+/* Addresses for memory of no bytes: NULL would mean in place. */
 static char nothing[2];
 
 static size_t vectors_bytes_of(const baton__mpi_side_t *side, int blocks)
@@ -210,7 +210,7 @@ static char *vectors_place_of(const baton__mpi_side_t *side, int block)
     return (char *)((MPI_Aint)side->memory + at * extent);
 }
 
-/* Whether its bytes are one piece, in rank order. */
+/* True if the side's bytes are one piece, in rank order. */
 static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
 {
     if (!baton__mpi_is_plain(side->type)) {
@@ -227,8 +227,8 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-/* Packs a side into its copy if it is to be, or (back) unpacks it from there.
- */
+/* Packs a side into its copy, or with `back` unpacks it, if the vector says
+   so. */
 static int vector_pack(const baton__mpi_vector_t *v, bool back)
 {
     const baton__mpi_side_t *side = &v->side;
@@ -257,7 +257,8 @@ static int vector_copy(baton__mpi_vector_t *v, size_t bytes)
     return v->copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* `empty` stands for memory of no bytes: NULL would mean in place. */
+/* Sets up a vector: the side's memory if it is in one piece, else a copy.
+   `empty` is the address for memory of no bytes: NULL would mean in place. */
 static int vector_init(const baton__mpi_call_t *call,
                        const baton__mpi_side_t *side, int blocks, char *empty,
                        baton__mpi_vector_t *v)
@@ -271,8 +272,9 @@ static int vector_init(const baton__mpi_call_t *call,
     return vector_copy(v, vectors_bytes_of(side, blocks));
 }
 
-/* In place on this rank alone: what the schedule has apart is a copy; of a
-   reduction split() makes it. */
+/* Sets up the other side of a call that is in place on this rank alone: the
+   schedule needs both sides, so one is a copy. For a reduction split() makes
+   the copy. */
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
@@ -289,9 +291,10 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
     return vector_copy(part, vectors_bytes_of(&part->side, 1));
 }
 
-/* A contiguous type of one element is a copy for which MPI calls none of the
-   program's attribute callbacks. mpi4py frees the arrays. A persistent call
-   packs at each start. */
+/* Copies type and arrays if they are used after the call: to unpack, or to pack
+   at each start of a persistent call. The type's copy is a contiguous type of
+   one element, for which MPI calls no attribute callbacks of the program.
+   mpi4py frees arrays early, for example. */
 static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {
     baton__mpi_side_t *side = &v->side;
@@ -315,7 +318,8 @@ static int vector_hold(baton__mpi_vector_t *v, bool persistent)
     return code;
 }
 
-/* Open MPI lets the two overlap, and so may programs. */
+/* Copies the source if it overlaps the target: Open MPI allows that, so
+   programs may do it. */
 static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_shape_t *shape,
                          baton__mpi_vector_t *source,
