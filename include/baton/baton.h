@@ -69,7 +69,7 @@ typedef struct baton_group baton_group_t;
 int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
-/* Destroy what was made in the group first: BATON_ERR_BUSY names what is left.
+/* Destroy the group's schedules first: BATON_ERR_BUSY names one that is left.
    Collective for groups over MPI. Blocks for at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
@@ -181,8 +181,8 @@ BATON_NOW(allgather, const void *source, void *target, size_t count,
           baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
-/* Any, created anew each time: baton_now(group, baton_scan_create,
-   &operands). */
+/* Any collective, created for one call: baton_now(group, baton_scan_create,
+   &of). */
 typedef baton_status_t baton_create_fn(baton_group_t *,
                                        const baton_operands_t *,
                                        baton_schedule_t **out);
@@ -205,8 +205,8 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
 /* Waits until all started epochs have ended. An epoch that fails on one rank
    fails on every rank on which it has not ended, with all epochs after it. The
    vectors are then the caller's again, and targets are undefined: keep a copy
-   of what is reduced in place. After BATON_ERR_TIMEOUT, whose text says what it
-   waits for, down to the rank, and _INTERRUPTED (engine.h): wait again. */
+   of vectors reduced in place. After BATON_ERR_TIMEOUT, whose message names the
+   awaited message and rank, and _INTERRUPTED (engine.h): wait again. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
@@ -228,10 +228,10 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
        baton_partial_wait(partial, -1, &result);
 
    Contribute adds a vector to the rank's pending contribution. An epoch begins
-   when the mode says, and takes what each rank has pending then; what a late
-   rank contributes goes into a later epoch. Each contribution is in exactly one
-   result, and results have the same bits on all ranks. All ranks start the same
-   number of steps. Partial.h has the paper and all guarantees. */
+   when the mode says, and takes all contributions pending then; that of a late
+   rank goes into a later epoch. Each contribution is in exactly one result, and
+   results have the same bits on all ranks. All ranks start the same number of
+   steps. Partial.h has the paper and all guarantees. */
 typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {

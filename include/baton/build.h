@@ -409,12 +409,12 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    Destroy waits for an epoch that runs here, whether or not this rank started
    it. Peers that begin a later epoch fail, and learn why; destroy does not wait
    until they have. Peers may still be in epochs that have ended here, or may
-   not have committed the schedule yet: what they send this rank is dropped.
+   not have committed the schedule yet: messages from them are dropped.
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
    engine can be. But its memory is still in use, and scratch is freed later,
    when that has ended. Until then destroy is BATON_ERR_TIMEOUT at once when it
-   is called again, and then once BATON_OK: what was bound can be freed.
+   is called again, and then once BATON_OK: bound memory can be freed then.
    BATON_ERR_STATE (in a call node): nothing has happened. */
 
 /* epoch: the number of the last epoch that has retired here since the commit or

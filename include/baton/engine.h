@@ -3,9 +3,9 @@
 
    An application thread inside start, test or wait drives the engine itself
    when it can, so that a blocking collective needs no hand-over between
-   threads. The progress thread takes over what is still in flight when the
-   application leaves the call. While nothing is in flight it sleeps, and uses
-   no processor time. Manual mode has no such thread: schedules progress only
+   threads. The progress thread takes over when the application leaves the call
+   while epochs are in flight. While nothing is in flight it sleeps, and uses no
+   processor time. Manual mode has no such thread: schedules progress only
    inside start, test, wait and baton_engine_step.
 
    Only baton_engine_interrupt and baton_engine_notify are async-signal-safe.

@@ -14,7 +14,7 @@
    epoch (max_staleness, KEEP_ALL). A rank that starts the epoch gives its
    contribution at once; the others give theirs when the epoch is activated
    there (with CANDIDATES_ANY and 1 < m < P, all ranks do). Exactly one epoch
-   takes each contribution, so the sum of all results plus what is pending
+   takes each contribution, so the sum of all results and pending contributions
    equals the sum of all contributions. The result of an epoch is the same on
    every rank, bit for bit.
 
@@ -256,9 +256,9 @@ baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
    next; several contributions to a tensor are added up. A tensor without a
    contribution is the identity. `data` is copied, and the caller's again. Any
    thread; a contribution is in the step if the call has returned before start
-   is called. Holds up no epoch: epochs take what earlier steps have left
-   pending. If start fails, the step's contributions are pending all the same.
-   With options.tensors the partial has memory for one more vector.
+   is called. Holds up no epoch: epochs take contributions to earlier steps. If
+   start fails, the step's contributions are pending all the same. With
+   options.tensors the partial has memory for one more vector.
    BATON_ERR_INVALID: there is no such tensor. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
     baton_partial_t *partial, size_t tensor, const void *data);

@@ -29,8 +29,8 @@
 
    The same seed gives the same run, bit for bit, on any machine.
 
-   Threads: one thread at a time may use a simulator and what belongs to it.
-   Callbacks run inside the calls that let time pass: run, epoch, wait, test. */
+   Threads: one thread at a time may use a simulator and its groups. Callbacks
+   run inside the calls that let time pass: run, epoch, wait, test. */
 #ifndef BATON_SIM_H
 #define BATON_SIM_H
 
@@ -67,7 +67,7 @@ typedef struct baton_distribution {
 } baton_distribution_t;
 
 /* Parses "uniform:0:5", "exponential:20", or a number alone, which is a
-   constant. BATON_ERR_INVALID says what is allowed. */
+   constant. The message of BATON_ERR_INVALID has the allowed forms. */
 BATON_CHECKED baton_status_t
 baton_distribution_parse(const char *text, baton_distribution_t *out);
 
@@ -197,7 +197,7 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
    messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
 
-/* Counts of what has happened so far. */
+/* Totals so far, over all ranks. */
 typedef struct baton_sim_totals {
     uint64_t messages;
     uint64_t bytes;

@@ -35,8 +35,7 @@
    ended. On all ranks that lack the result of this step, wait either returns
    that result, or returns BATON_ERR_STATE: then start the step again. (With
    BATON_MEMORY_DEVICE only ranks that had completed the step have the result.)
-   An algorithm forgets what it has learned from earlier steps (h, thresholds),
-   and learns anew.
+   An algorithm forgets values learned from earlier steps (h, thresholds).
 
    With options.partial a step does not wait for every rank (partial.h has the
    modes, and names the paper):

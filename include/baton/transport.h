@@ -106,7 +106,7 @@ typedef struct baton_event {
 
 #define BATON_SLEEP_FOREVER 4294967295u
 
-/* What an armed endpoint reports. */
+/* The events that an armed endpoint reports. */
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages of peers that use ARM_INSIST: no
                           epoch waits for other messages */

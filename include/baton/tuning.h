@@ -54,7 +54,7 @@ typedef enum baton_collective {
 /* "allreduce"; "?" for an invalid value. */
 const char *baton_collective_name(baton_collective_t collective);
 
-/* ---- what an algorithm costs ------------------------------------------- */
+/* ---- the cost of an algorithm ------------------------------------------ */
 
 /* Input of the model. `bytes` is the size of the whole vector, or of all blocks
    of a rank together if data is gathered, scattered or exchanged. */
@@ -172,7 +172,7 @@ typedef struct baton_choice {
 } baton_choice_t;
 
 /* Chooses the named algorithm, else the one that the calibration file has as
-   measured for the case, else the cheapest. Ignores what a group has measured.
+   measured for the case, else the cheapest. Ignores a group's own measurements.
    BATON_ERR_INVALID: no such algorithm (see find); a value is out of range, and
    is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
    algorithm can't do this; the message names those that can, or says that none
