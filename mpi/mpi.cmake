@@ -1,5 +1,5 @@
-# libbaton_mpi: MPI's symbols in front of MPI, for LD_PRELOAD, and baton-mpirun.
-# Included by the top CMakeLists.txt, behind the library. docs/mpi.md is about it.
+# libbaton_mpi, which interposes MPI's symbols by LD_PRELOAD, and baton-mpirun; see
+# docs/mpi.md. The top CMakeLists.txt includes this file after the library.
 
 file(GLOB mpi_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/mpi/*.c)
 set(mpi_exports ${PROJECT_SOURCE_DIR}/mpi/mpi.map)
@@ -8,7 +8,8 @@ target_include_directories(baton_mpi PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(baton_mpi PRIVATE
     baton ${mpi_library} $<BUILD_INTERFACE:baton_flags> Threads::Threads
     ${CMAKE_DL_LIBS})
-# It is there from the start, and MPI's progress comes to it each time.
+# The library is loaded at program start, so thread-local variables can have the
+# fastest model: MPI's progress reads them at each call.
 target_compile_options(baton_mpi PRIVATE -ftls-model=initial-exec)
 target_link_options(baton_mpi PRIVATE LINKER:--version-script=${mpi_exports})
 set_target_properties(baton_mpi PROPERTIES

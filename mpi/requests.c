@@ -25,11 +25,11 @@ static _Thread_local bool waits; /* this thread is in requests_await() */
 
 enum { VAIN_CALLS = 64 };
 
-/* Called by MPI's progress. Inside a wait of Baton, which drives the engine
-   itself and pauses, it does nothing. Without a thread it steps the engine even
-   if this rank has no operation, to answer peers. After VAIN_CALLS calls in
-   vain it yields, so that the other ranks can run: MPI yields only if it knows
-   of more ranks than processors. */
+/* MPI's progress calls this function. During a wait of Baton, which drives the
+   engine itself, it does nothing. Otherwise it steps the engine; without a
+   thread even if this rank has no operation, to answer peers. After VAIN_CALLS
+   calls without progress it yields, so that other ranks can run: MPI yields
+   only if it knows of more ranks than processors. */
 static int requests_progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row without progress */

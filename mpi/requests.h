@@ -20,13 +20,13 @@
 #include "mpi/vectors.h"
 
 typedef struct baton__mpi_op {
-    baton__mpi_known_t known;   /* of a persistent one */
+    baton__mpi_known_t known;   /* by the handle of a persistent request */
     struct baton__mpi_op *next; /* in its entry's queue */
     struct baton__mpi_entry *entry;
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
-    int tag; /* of a persistent one */
+    int tag; /* of a persistent request's message */
     baton__mpi_vectors_t vectors;
     int code; /* MPI's error code of the outcome */
     /* For the log; 0: not yet. */
@@ -70,9 +70,9 @@ int baton__mpi_finish(const baton__mpi_call_t *call);
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 
-/* The communicator of a request of MPI's nonblocking collectives; only those of
-   coll/libnbc name it. Open MPI keeps the memory of ended requests, and reuses
-   it for others. */
+/* The communicator of a request, if it is one of MPI's nonblocking collectives:
+   only requests of Open MPI's coll/libnbc name theirs. Open MPI keeps the
+   memory of ended requests, and reuses it. */
 MPI_Comm baton__mpi_owner(MPI_Request request);
 
 /* Starts or frees a persistent request. LEFT: the request is not the library's,

@@ -8,7 +8,7 @@
        device 10 0.05           likewise
        turn 1                   us
        machine ...              another one that may use the file; any number
-       choice ...               what was measured: see coll/tune/tune.h     */
+       choice ...               a measured choice: see coll/tune/tune.h     */
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/error.h"
@@ -295,7 +295,7 @@ baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
     return status == BATON_OK ? calibration_give(&costs, out) : status;
 }
 
-/* ---- in force ---------------------------------------------------------- */
+/* ---- the costs in force ------------------------------------------------ */
 
 /* The path and costs of the file that was read last; guarded by the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -360,7 +360,7 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                : 0;
 }
 
-/* ---- what two lists share ---------------------------------------------- */
+/* ---- common entries ---------------------------------------------------- */
 
 /* Works in tiles, too: sets a bit for each index of a tile, then goes over the
    tile's entries. Each entry is written, and overwritten by the next one unless

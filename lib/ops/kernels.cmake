@@ -5,8 +5,8 @@
 #   add_library(baton ${sources without these two}
 #                     ${BATON_KERNEL_OBJECTS})
 #
-# The lists of flags and the checks in reduce.c (has_avx2, has_avx512) belong
-# together: what is enabled here must be asked for there.
+# The checks in reduce.c (has_avx2, has_avx512) must cover every instruction set
+# that the flags here enable.
 
 include(CheckCSourceCompiles)
 check_c_source_compiles("
@@ -16,10 +16,9 @@ check_c_source_compiles("
 int main(void) { return 0; }
 " BATON_TARGET_IS_X86_64)
 
-# No contraction: a fused multiply-add would give other bits than the baseline.
-# Nobody looks at the exceptions of floating point, so both sides of a select may
-# be computed; that changes no value. -O3 vectorises, also where the configuration
-# says -O2.
+# No contraction: a fused multiply-add would give other bits than the baseline. No
+# code reads floating-point exceptions, so compilers may compute both sides of a
+# select, which changes no value. -O3 vectorises, even if the configuration has -O2.
 set(BATON_KERNEL_FLAGS -ffp-contract=off -fno-trapping-math
     $<$<NOT:$<CONFIG:Debug>>:-O3>)
 set(BATON_KERNEL_ISAS baseline)

@@ -45,7 +45,7 @@ typedef struct baton__select_kernels {
    results. */
 const baton__select_kernels_t *baton__select_kernels(void);
 
-/* ---- what the files of selection share --------------------------------- */
+/* ---- shared by the files of selection ---------------------------------- */
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 

@@ -88,9 +88,9 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     }
 }
 
-/* A node happens after all nodes that its predecessors happen after. If a node
-   does not need all its predecessors, its clocks stay 0, and a walk answers
-   questions. */
+/* A node happens after all nodes that its predecessors happen after. The clocks
+   of a node that does not need all its predecessors stay 0: for it only a walk
+   gives the answer. */
 static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;

@@ -99,7 +99,8 @@ typedef struct baton__run {
     uint32_t *left;  /* edges for which each node still waits; wraps below 0 */
     uint32_t *ready; /* head .. tail */
     uint8_t *state;  /* baton__node_state_t of each node */
-    size_t *lengths; /* BATON__LENGTH_UNSET, or set in this epoch */
+    size_t *lengths; /* of each length: its bytes in this epoch, or
+                        BATON__LENGTH_UNSET */
     baton__activation_t *activations;
     baton__async_t *asyncs;
     baton_message_t **early; /* of each receive: a list of messages for later */
@@ -143,9 +144,9 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 void baton__run_complete(baton__run_t *run, uint32_t node);
 void baton__run_skip(baton__run_t *run, uint32_t node);
 
-/* queue: a node was put into a stream: the epoch waits for it, and its
-   successors on the device are satisfied. complete_queued: its work is done:
-   its other successors are satisfied. */
+/* queue is called when a node was put into a stream: the epoch waits for the
+   node, and its successors on the device are satisfied. complete_queued is
+   called when its work is done, and satisfies its other successors. */
 void baton__run_queue(baton__run_t *run, uint32_t node);
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 

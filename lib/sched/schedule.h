@@ -81,7 +81,7 @@ struct baton_schedule {
     char **addresses; /* of each buffer now; NULL before the commit */
     baton__op_t *ops; /* the graph's; after the commit, the plan's */
 
-    /* The driver's. */
+    /* Only the driver accesses these. */
     struct {
         baton_schedule_t *next_runnable;
         uint32_t moving;   /* nodes in the transport */
@@ -107,7 +107,7 @@ struct baton_schedule {
     uint64_t identity; /* name and attempt; see baton__identity */
     baton__plan_t plan;
 
-    /* The driver's, too; used less often. */
+    /* Only the driver accesses these, too, less often. */
     struct {
         /* Links of the list of all committed schedules, or of the others. */
         baton_schedule_t *next;
@@ -138,7 +138,7 @@ struct baton_schedule {
     uint64_t failing_from; /* the first epoch that the failure affects; 0:
                               none */
 
-    /* The watchdog's and the simulator's. */
+    /* Fields of the watchdog and of the simulator. */
     struct {
         uint64_t seen_progress;  /* progress_count when it last changed */
         uint64_t seen_at_ns;     /* the time of that */
@@ -231,7 +231,8 @@ struct baton_schedule {
         uint64_t failing_from;
         char sentence[BATON__SENTENCE_BYTES];
     } next;
-    const char *misused; /* an adder that was called after the commit */
+    const char *misused; /* the name of an adder that was called after the
+                            commit */
 };
 
 /* True if a failed schedule stays failed until it is recovered: its epochs have
