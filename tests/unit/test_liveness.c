@@ -4,8 +4,11 @@
 #include "support/cmocka.h"
 #include "transport/shm/liveness.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -98,11 +101,46 @@ TEST(test_liveness_notices_a_killed_process)
     close_own();
 }
 
+/* More than are read at a time have ended when this process looks. */
+TEST(test_liveness_tells_of_all_that_have_ended)
+{
+    enum { ENDED = 20 };
+    support_ok(baton__liveness_open(&liveness, ENDED));
+    for (int i = 0; i < ENDED; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET,
+                                    .data.u32 = (uint32_t)i};
+        liveness.descriptors[i] = eventfd(1, EFD_CLOEXEC);
+        assert_int_equal(epoll_ctl(liveness.epoll, EPOLL_CTL_ADD,
+                                   liveness.descriptors[i], &event),
+                         0);
+    }
+    baton__liveness_drain(&liveness);
+    for (int i = 0; i < ENDED; i++) {
+        assert_int_equal(baton__liveness_next(&liveness), i);
+    }
+    assert_int_equal(baton__liveness_next(&liveness), -1);
+    baton__liveness_close(&liveness);
+}
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
 TEST(test_liveness_takes_no_descriptor_of_a_stranger)
 {
     open_own();
     pid_t pid = fork_other(1);
+    int before = count_descriptors();
     baton__liveness_take(&liveness, &doorbell);
+    assert_int_equal(count_descriptors(), before);
     assert_int_equal(liveness.descriptors[OTHER], -1);
     assert_false(baton__liveness_is_complete(&liveness, OWN));
     end(pid);

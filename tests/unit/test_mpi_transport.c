@@ -913,6 +913,30 @@ TEST(test_mpi_far_messages_tell_of_credits)
     }
 }
 
+/* A report tells all peers that wait for credits, also where a peer follows
+   that does not yet wait. */
+TEST(test_mpi_far_credits_are_told_to_all)
+{
+    enum { WINDOW = 4 };
+    open_far(3, WINDOW);
+    for (int round = 0; round < 2; round++) {
+        const int counts[] = {WINDOW, 0, round == 0 ? WINDOW : 1};
+        seen[1].arrivals = 0;
+        for (int peer = 0; peer < 3; peer += 2) {
+            post_all(peer, 1, 0, counts[peer], 8, BATON_DONE);
+            settle(1);
+        }
+        for (int i = 0; i < counts[0] + counts[2]; i++) {
+            drop(1, i);
+        }
+        settle(1);
+        settle(0);
+        settle(2);
+        assert_int_equal(peer_of(0, 1)->messages.limit, (round + 2) * WINDOW);
+        assert_int_equal(peer_of(2, 1)->messages.limit, 2 * WINDOW);
+    }
+}
+
 /* Four messages are pulled from a peer at a time. */
 TEST(test_mpi_far_pulls_are_bounded)
 {
@@ -937,9 +961,12 @@ TEST(test_mpi_far_packets_wait_for_room)
     open_far(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
-        assert_int_equal(post(0, 1, i, 8),
-                         i < BATON__MPI_PACKETS ? BATON_DONE : BATON_OK);
+        bool full = i >= BATON__MPI_PACKETS; /* a body is tried again then */
+        assert_int_equal(post(0, 1, i, i == BATON__MPI_PACKETS ? 300 : 8),
+                         full ? BATON_OK : BATON_DONE);
     }
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->bodies.sent, 0);
     assert_true(arm(0));
     assert_true(sleep_us < BATON_SLEEP_FOREVER);
     assert_int_equal(notify(0, 1), BATON_AGAIN);
@@ -950,6 +977,7 @@ TEST(test_mpi_far_packets_wait_for_room)
         assert_int_equal(seen[1].arrived[i]->header.tag, i);
     }
     assert_int_equal(seen[0].ends, 5);
+    assert_int_equal(peer_of(0, 1)->bodies.sent, 1);
     assert_int_equal(rank_of(0)->far.packets_unsent, 0);
     fake_mpi_stop(true);
     post_all(1, 0, 0, BATON__MPI_PACKETS, 8, BATON_DONE);
@@ -958,6 +986,11 @@ TEST(test_mpi_far_packets_wait_for_room)
     }
     settle(1); /* no room to tell of the credits */
     assert_true(rank_of(1)->far.credits_due);
+    (void)poll(NULL, 0, 5);
+    support_set_variable("BATON_SLEEP_US", "20");
+    assert_true(arm(1)); /* soon, as nothing tells of room */
+    assert_int_equal(sleep_us, 20);
+    support_set_variable("BATON_SLEEP_US", NULL);
     fake_mpi_stop(false);
     settle_all(2);
     assert_int_equal(peer_of(1, 0)->messages.granted,
@@ -1157,6 +1190,19 @@ TEST(test_mpi_near_wakes_who_is_armed)
     assert_true(arm(0));
     drop(1, seen[1].arrivals - 1);
     assert_true(is_readable(0));
+}
+
+/* A peer that is to be woken by notices alone has to make room for one. */
+TEST(test_mpi_near_wakes_who_has_no_room_for_a_notice)
+{
+    open_near(2, 4096);
+    assert_true(arm_for(1, BATON_ARM_NOTICES));
+    while (post(0, 1, 1, BATON__SHORT_BYTES) == BATON_DONE) {
+    }
+    assert_true(withdraw(0, 1));
+    assert_false(is_readable(1));
+    assert_int_equal(notify(0, 1), BATON_AGAIN);
+    assert_true(is_readable(1));
 }
 
 /* Three hosts with links. */
