@@ -8,8 +8,10 @@
 
 #include <baton/engine.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
@@ -17,17 +19,22 @@ enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
 /* ---- what is injected ---------------------------------------------------- */
 
 /* What epochs take, by rank and by the model's rank of the algorithm; and the
-   sample of rank 1 after which there is no memory, or 0. */
+   sample of rank 1 after which there is no memory, or which takes so long; or
+   0. */
 static const char *names[TRIED];
 static double times[RANKS][TRIED];
 static atomic_int samples;
-static int last_sample;
+static int last_sample, long_ms;
 
 static double inject(int rank, const char *algorithm, double us)
 {
     (void)us;
     if (rank == 1 && atomic_fetch_add(&samples, 1) + 1 == last_sample) {
-        baton__alloc_fail_nth(1);
+        if (long_ms > 0) {
+            (void)poll(NULL, 0, long_ms);
+        } else {
+            baton__alloc_fail_nth(1);
+        }
     }
     for (int i = 0; i < TRIED; i++) {
         if (strcmp(names[i], algorithm) == 0) {
@@ -63,6 +70,7 @@ static void let_win(size_t i)
     }
     samples = 0;
     last_sample = 0;
+    long_ms = 0;
     baton__tune_us = inject;
 }
 
@@ -364,6 +372,25 @@ TEST_WITH(test_a_budget_that_is_used_up, RANKS, SUPPORT_OWN_ENGINES)
     }
 }
 
+/* Each candidate has had a sample, which does not count. */
+TEST_WITH(test_a_budget_that_ends_with_the_first_samples, RANKS,
+          SUPPORT_OWN_ENGINES)
+{
+    task_t task = task_of(usual);
+    int budget_ms = 500;
+    do { /* until the ranks get there in time */
+        let_win(2);
+        last_sample = TRIED;
+        long_ms = budget_ms;
+        task.options[1].budget_ms = budget_ms;
+        tune_all(cluster, &task);
+        budget_ms *= 4;
+    } while (task.status[1] == BATON_ERR_TIMEOUT || samples < TRIED);
+    expect_all(&task, BATON_OK);
+    assert_int_equal(samples, TRIED);
+    all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
+}
+
 /* ---- files */
 
 static char path[64];
@@ -400,6 +427,30 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     assert_string_equal(model_of(in_place), names[2]);
     support_ok(baton_costs_get(&costs));
     assert_true(costs.turn_us == 2.5);
+    /* They are read again after a file that is cut off, or wrong. */
+    char cut[sizeof path + 4];
+    (void)snprintf(cut, sizeof cut, "%s.cut", path);
+    costs.inside.alpha_us *= 2;
+    for (int i = 0; i < 2; i++) {
+        support_ok(baton_costs_write(cut, &costs));
+        FILE *file = fopen(cut, "a");
+        assert_non_null(file);
+        assert_true(fputs("choice \n", file) >= 0);
+        assert_int_equal(fclose(file), 0);
+        struct stat whole;
+        assert_int_equal(stat(cut, &whole), 0);
+        assert_int_equal(truncate(cut, whole.st_size - 16 * i), 0);
+        baton_choice_case_t of = case_of(BYTES);
+        baton_choice_t choice;
+        support_set_variable("BATON_CALIBRATION", cut);
+        support_expect(baton_choose(&of, &choice), BATON_ERR_INVALID);
+        (void)remove(cut);
+        support_set_variable("BATON_CALIBRATION", path);
+        assert_string_equal(model_of(of), names[3]);
+        baton_costs_t known = BATON_COSTS;
+        support_ok(baton_costs_get(&known));
+        assert_true(2 * known.inside.alpha_us == costs.inside.alpha_us);
+    }
     (void)remove(path);
     /* What can't do the case is not taken. */
     baton_choice_case_t other = case_of(BYTES);
