@@ -56,7 +56,8 @@ TEST(test_contribution_of_a_failed_epoch_is_pending_again)
         if (since) {
             add(&c, 4, 3);
         }
-        baton__contribution_recover(&c, 1, 1);
+        baton__contribution_recover(&c, 1, i == 3 ? 0 : 1);
+        assert_int_equal(baton__contribution_newest(&c, NULL), i == 3);
         assert_true(baton__contribution_pending(&c, &pending));
         assert_int_equal(pending, since ? 34 : 3);
         expect_taken(&c, 1, since ? 34 : 3);
@@ -169,6 +170,45 @@ TEST(test_contribution_given_back_leaves_no_age)
         assert_int_equal(result.staleness, 0);
     }
     baton__contribution_fini(&c);
+    device_cluster_close(ranks);
+}
+
+/* The application reads a result, and the device copies it for a stream: the
+   slot is used again when neither does. */
+TEST(test_contribution_slot_is_kept_for_each_reader)
+{
+    const emulated_options_t device = {.seed = 1};
+    device_cluster_t *ranks =
+        device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
+    for (int reader = 0; reader < 2; reader++) {
+        baton__contribution_t c = unit;
+        baton_partial_result_t result;
+        c.op = BATON_SUM;
+        c.engine = baton_group_engine(ranks->cluster->groups[0]);
+        support_ok(baton__contribution_init(&c));
+        (void)baton__contribution_take(&c, 1);
+        baton__contribution_publish(&c, 1, 0);
+        assert_true(baton__contribution_pin(&c, 1, 1, &result));
+        const void *read = result.data;
+        assert_ptr_equal(baton__contribution_lend(&c, 1, false), read);
+        for (uint64_t epoch = 2; epoch < 9; epoch++) {
+            if (epoch == 7) { /* which forgets results that are read, too */
+                read = baton__contribution_result(&c, reader == 0 ? c.lent
+                                                                  : c.pinned);
+                baton__contribution_recover(&c, 6, 1);
+            }
+            (void)baton__contribution_take(&c, epoch);
+            assert_ptr_not_equal(baton__contribution_result(&c, c.result),
+                                 read);
+            baton__contribution_publish(&c, epoch, 0);
+            if (reader == 0 && epoch >= 4 && epoch < 7) {
+                (void)baton__contribution_lend(&c, epoch, false);
+            } else if (epoch >= 4 && epoch < 7) {
+                (void)baton__contribution_pin(&c, epoch, epoch, &result);
+            }
+        }
+        baton__contribution_fini(&c);
+    }
     device_cluster_close(ranks);
 }
 

@@ -294,6 +294,38 @@ TEST(test_started_ranks_contribute_before_the_epoch_begins)
     begin(BATON_CANDIDATES_ANY, 2, 0, 0);
 }
 
+/* What a failed epoch has counted does not count in the epoch of its number
+   after a recovery. */
+TEST(test_quorum_counts_anew_after_a_recovery)
+{
+    enum { RANKS = 5, QUORUM = 4 };
+    const baton_partial_options_t options = options_of(BATON_QUORUM, QUORUM);
+    bool all = false;
+    open_world(RANKS, 1, &options);
+    support_ok(baton_sim_at(world.sim, 1e6, do_nothing, NULL));
+    for (int r = 0; r < 3; r++) {
+        support_ok(baton_sim_fail_send(world.sim, 2, r == 2));
+        arrive(&world.ranks[r]);
+        support_expect(
+            baton_sim_run(world.sim, baton_sim_now_us(world.sim) + 1000),
+            BATON_ERR_TIMEOUT);
+    }
+    support_ok(baton_sim_fail_send(world.sim, 2, 0));
+    while (!all) {
+        all = true;
+        for (int r = 0; r < RANKS; r++) {
+            baton_group_t *group = baton_sim_group(world.sim, r);
+            all = baton_group_recover(group, 0) == BATON_OK && all;
+        }
+        support_ok(baton_sim_run(world.sim, -1));
+    }
+    world.epoch = 0;
+    step(IN_TURN);
+    assert_int_equal(world.included, QUORUM);
+    expect_conserved();
+    close_world();
+}
+
 /* ---- messages ---------------------------------------------------------- */
 
 static uint64_t messages(void)

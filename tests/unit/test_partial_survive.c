@@ -415,6 +415,20 @@ static void check_conserved(void)
     }
 }
 
+/* After any number of losses. */
+static void check_lives(void)
+{
+    for (int r = 0; r < size; r++) {
+        uint32_t living = 0;
+        for (int other = 0; other < size && !ranks[r].dead; other++) {
+            bool lives = baton_partial_lives(ranks[r].partial, other);
+            assert_true(lives || ranks[other].dead);
+            living += lives;
+        }
+        assert_true(living <= ranks[r].living);
+    }
+}
+
 static void choose_options(void)
 {
     bool is_long = below(4) == 0;
@@ -455,6 +469,7 @@ TEST(test_partial_goes_on_whoever_dies_when)
         take_turns();
         check_same();
         check_conserved();
+        check_lives();
         for (int r = 0; r < size; r++) {
             died += ranks[r].dead;
         }
