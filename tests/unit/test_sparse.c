@@ -527,6 +527,33 @@ TEST(test_oktopk_publishes_about_k)
     support_sparse_close(group);
 }
 
+/* Six entries reach the threshold, of which the last four still do once it is
+   raised: these alone are selected. */
+TEST(test_oktopk_selects_again_what_a_raise_leaves)
+{
+    enum { SIZE = 2, K = 4 };
+    static const float first[] = {100, 101, 102, 103, 0, 0};
+    static const float second[] = {101, 101, 200, 200, 200, 200};
+    baton_sparse_options_t options = some_options();
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    options.k = K;
+    support_sparse_t *group = support_sparse_open(SIZE, &options);
+    for (int step = 0; step < 2; step++) {
+        for (int rank = 0; rank < SIZE; rank++) {
+            float *gradient = support_sparse_gradient(group, rank);
+            memset(gradient, 0, COUNT * sizeof *gradient);
+            memcpy(gradient, step == 0 ? first : second, sizeof first);
+        }
+        support_sparse_step(group);
+        assert_int_equal(group->results[0].count, K);
+        for (size_t i = 0; i < K; i++) {
+            assert_int_equal(group->results[0].indices[i],
+                             step == 0 ? i : i + 2);
+        }
+    }
+    support_sparse_close(group);
+}
+
 /* By 10 / sqrt(ranks) each. */
 TEST(test_gradients_are_clipped)
 {

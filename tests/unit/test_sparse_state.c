@@ -355,6 +355,39 @@ TEST(test_residual_and_velocity_are_what_steps_begin_with)
     support_sparse_close(right);
 }
 
+/* A state of the warm-up: what sparse steps have sent since is not masked in
+   the velocity of a dense one. */
+TEST(test_import_goes_back_to_dense_steps)
+{
+    baton_sparse_options_t options = some_options();
+    char *states[RANKS];
+    size_t bytes = 0;
+    options.momentum = 0.5;
+    options.warmup = 2;
+    support_sparse_t *left = support_sparse_open(RANKS, &options);
+    support_sparse_t *right = support_sparse_open(RANKS, &options);
+    run(left, 0);
+    run(right, 0);
+    for (int rank = 0; rank < RANKS; rank++) {
+        states[rank] = export(right->ranks[rank], &bytes);
+    }
+    for (uint64_t step = 1; step < 4; step++) {
+        run(right, step);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        support_ok(baton_sparse_state_import(right->ranks[rank],
+                                             states[rank] + 1, bytes));
+        free(states[rank]);
+    }
+    for (uint64_t step = 1; step < 5; step++) {
+        run(left, step);
+        run(right, step);
+        expect_same(left, right);
+    }
+    support_sparse_close(left);
+    support_sparse_close(right);
+}
+
 /* ---- recoveries -------------------------------------------------------- */
 
 /* A recovery counts on from the steps of the state. */
