@@ -198,18 +198,22 @@ TEST(test_formulas_that_know_hosts)
 }
 
 /* Where the last host has fewer ranks, the smallest host bounds the pieces that
-   cross between hosts. */
-TEST(test_the_hierarchical_estimate_on_uneven_hosts)
+   cross between hosts; and a round is within hosts if it is in the largest. */
+TEST(test_the_estimates_on_uneven_hosts)
 {
+    static const char *const names[] = {
+        "allreduce_hierarchical", "allreduce_recursive_doubling",
+        "allreduce_binomial", "broadcast_binomial", "reduce_binomial"};
     for (int host_ranks = 2; host_ranks <= 8; host_ranks++) {
         for (int size = host_ranks + 1; size <= 30; size++) {
             int hosts = (size - 1) / host_ranks + 1;
             if ((size - 1) / hosts + 1 != host_ranks) {
                 continue; /* a case takes hosts of as many ranks as can be */
             }
-            dense_case_t c =
-                case_of(dense_builder("allreduce_hierarchical"), size);
-            (void)expect(&c, (world_t){host_ranks, 0.02}, false);
+            for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+                dense_case_t c = case_of(dense_builder(names[i]), size);
+                (void)expect(&c, (world_t){host_ranks, 0.02}, false);
+            }
         }
     }
 }

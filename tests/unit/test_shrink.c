@@ -20,6 +20,7 @@ typedef struct rank {
     const baton_transport_t *given;
     bool dead;
     int notices; /* that it still sends before it dies; -1: it lives */
+    int answers; /* that it has sent: what was agreed */
 } rank_t;
 
 static rank_t ranks[MOST];
@@ -58,6 +59,7 @@ static baton_status_t notify(void *endpoint, int peer,
         return BATON_OK; /* it is lost on its way */
     }
     rank->notices -= rank->notices > 0;
+    rank->answers += header->kind == BATON__MESSAGE_VIEW && header->tag == 2;
     return rank->given->notify(endpoint, peer, header, data, bytes);
 }
 
@@ -379,6 +381,32 @@ TEST(test_shrink_tells_a_rank_that_was_left_out_before)
         step(2, 2);
     }
     support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
+    close_ranks();
+}
+
+/* Rank 0 has had no room for an answer when it shrinks the group again: rank 1
+   gets it all the same. */
+TEST(test_shrink_owes_an_answer_while_it_begins_again)
+{
+    const baton_header_t asks = {
+        .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 1, .incarnation = 1};
+    const unsigned char view[248] = {0};
+    baton_group_t *again = NULL;
+    open_ranks(2);
+    while (!take_turn()) {
+    }
+    step(2, 20);
+    ranks[0].answers = 0;
+    ranks[0].dead = true;
+    support_expect(ranks[1].given->notify(ranks[1].group->endpoint, 0, &asks,
+                                          view, sizeof view),
+                   BATON_DONE);
+    step(1, 2);
+    support_expect(baton_group_shrink(ranks[0].group, 0, &again),
+                   BATON_ERR_TIMEOUT);
+    ranks[0].dead = false;
+    step(1, 2);
+    assert_int_equal(ranks[0].answers, 1);
     close_ranks();
 }
 
