@@ -571,6 +571,16 @@ baton_status_t baton_schedule_wait(baton_schedule_t *schedule, int timeout_ms)
     return wait_for(schedule, LATEST, timeout_ms, NULL, NULL, __func__);
 }
 
+baton_status_t baton_schedule_run(baton_schedule_t *schedule, int timeout_ms)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status == BATON_OK) {
+        status = baton_schedule_start(schedule);
+    }
+    return status == BATON_OK ? baton_schedule_wait(schedule, timeout_ms)
+                              : status;
+}
+
 baton_status_t baton_schedule_wait_epoch(baton_schedule_t *schedule,
                                          uint64_t epoch, int timeout_ms)
 {

@@ -435,6 +435,11 @@ uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 #define BATON_MAX_DEPTH 1024
 void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth);
 
+/* Start and wait in one call, with the errors of both. After BATON_ERR_TIMEOUT
+   and _INTERRUPTED the epoch has been started: wait again. */
+BATON_CHECKED baton_status_t baton_schedule_run(baton_schedule_t *schedule,
+                                                int timeout_ms);
+
 /* Test and wait as in baton.h, for one epoch. BATON_ERR_STATE: it is not in
    1..baton_schedule_started(). */
 BATON_CHECKED baton_status_t baton_schedule_test_epoch(

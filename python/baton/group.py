@@ -26,6 +26,7 @@ _KEPT = 64  # schedules of collectives in one call, by shape
 _IN_PLACE = {"allreduce", "scan", "exscan", "alltoall", "reduce_scatter"}
 
 _start = lib.baton_schedule_start
+_run = lib.baton_schedule_run
 _wait = lib.baton_schedule_wait
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
@@ -353,13 +354,16 @@ class Group(_handles.Handle):
         bits on all ranks."""
         if out is None and timeout is None and type(a) is _ndarray:
             kept = self._quick.get((a.nbytes, a.dtype, op))
-            if kept is not None and a.flags.c_contiguous:
-                memory = _from_buffer(_CHARS, a, True)
+            try:
+                memory = kept and _from_buffer(_CHARS, a, True)
+            except ValueError:  # strides, or read-only
+                memory = None
+            if memory is not None:
                 if memory != kept.target:
                     check(_rebind(kept.handle, _NULL, memory))
                     kept.target = ffi.cast("void *", memory)
                 try:
-                    status = _start(kept.handle) or _wait(kept.handle, _SLICE)
+                    status = _run(kept.handle, _SLICE)
                 except BaseException:
                     self._give_up(kept)
                     raise

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _start = lib.baton_schedule_start
 _wait = lib.baton_schedule_wait
+_run = lib.baton_schedule_run
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
 _NULL = ffi.NULL
@@ -75,13 +76,12 @@ class Schedule(_handles.Handle):
 
     def run(self, timeout: Optional[float] = None) -> None:
         """`start` and `wait`."""
-        handle = self._handle
-        status = _start(handle)
+        if timeout is not None:
+            self.start()
+            return self.wait(timeout)
+        status = _run(self._handle, _SLICE)
         if status:
-            self._fail(status)
-        status = _wait(handle, _SLICE) if timeout is None else lib.BATON_ERR_TIMEOUT
-        if status:
-            self._wait_on(status, timeout)
+            self._wait_on(status, None)
 
     def _wait_on(self, status: int, timeout: Optional[float]) -> None:
         handle = self._alive()

@@ -213,6 +213,8 @@ def test_interrupt_between_start_and_wait(group, monkeypatch, warm):
             alone.allreduce(numpy.ones(5))
         with monkeypatch.context() as patch:
             patch.setattr(baton.group, "_wait", interrupt)
+            patch.setattr(baton.group, "_run",
+                          lambda handle, _: baton.group._start(handle) or interrupt())
             with pytest.raises(KeyboardInterrupt):
                 alone.allreduce(numpy.ones(5))
         assert (alone.allreduce(numpy.ones(5)) == 1).all()

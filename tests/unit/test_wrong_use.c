@@ -268,6 +268,7 @@ TEST(test_calls_refuse_nothing)
     REFUSES("schedule", baton_schedule_start, NULL);
     REFUSES("schedule", baton_schedule_test, NULL, &done);
     REFUSES("schedule", baton_schedule_wait, NULL, -1);
+    REFUSES("schedule", baton_schedule_run, NULL, -1);
     REFUSES("schedule", baton_schedule_cancel, NULL);
     REFUSES("schedule", baton_schedule_failure, NULL, &failure);
     REFUSES("schedule", baton_buffer_rebind, NULL, (baton_buffer_t){0}, memory);

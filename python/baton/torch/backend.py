@@ -46,6 +46,7 @@ _MONITORED = -1  # the tag of monitored_barrier's
 _ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 
 _start = lib.baton_schedule_start
+_run = lib.baton_schedule_run
 _wait_epoch = lib.baton_schedule_wait_epoch
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
@@ -91,16 +92,26 @@ class _Kept:
             self.source, self.target = source, target
 
     def run(self, tensors, opts):
-        """Starts an epoch and waits for it. Returns None, or a work if it takes long."""
-        self.start_epoch()
-        status = lib.BATON_ERR_TIMEOUT  # also after a signal
+        """Starts an epoch where none is in flight, and waits for it. Returns None, or a
+        work if it takes long."""
         try:
-            status = _wait_epoch(self.handle, self.started, _SLICE)
-        finally:
-            work = self.add(Work(tensors, opts)) if status else None
-        if work is None:
-            self.ended = self.started
-        return work
+            status = _run(self.handle, _SLICE)
+        except BaseException:  # of a signal's handler
+            self.in_flight(tensors, opts)
+            raise
+        if status:
+            return self.in_flight(tensors, opts) or self.fail(status)
+        self.started += 1
+        self.ended = self.started
+        return None
+
+    def in_flight(self, tensors, opts):
+        """The work of an epoch that `run` has started; None: it could not."""
+        started = lib.baton_schedule_started(self.handle)
+        if started == self.started:
+            return None
+        self.started = started
+        return self.add(Work(tensors, opts))
 
     def start_epoch(self):
         status = _start(self.handle)
