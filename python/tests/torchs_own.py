@@ -1,12 +1,15 @@
 """Runs PyTorch's own distributed_test, of torch.testing, on the ranks of one mpirun, with
 gloo and with baton.
 
-    mpirun -np 3 python3 python/tests/torchs_own.py [TEST...]
+    mpirun -np 3 python3 python/tests/torchs_own.py [--ends FILE] [TEST...]
 
 Each test has a process group of its own; all ranks say how it has ended there before the
 next one. All that runs with gloo is tried with baton. The last line is a row of the table in
-docs/torch.md, which `scripts/tables.sh torchs_own` makes.
+docs/torch.md, which `scripts/tables.sh torchs_own` makes. A rank that does not come back from
+gloo ends the job: with the same file, which keeps how tests have ended, the next job goes on
+with the test after that one.
 """
+import argparse
 import datetime
 import os
 import shutil
@@ -90,27 +93,41 @@ def too_late(*_):
 
 
 def main():
-    world, ends = baton.Group.world(), []
+    world = baton.Group.world()
     torch.set_num_threads(1)
     module, tests = load(world)
     signal.signal(signal.SIGALRM, too_late)
-    for name in sys.argv[1:] or unittest.TestLoader().getTestCaseNames(tests):
-        end = []
-        for backend in ("gloo", "baton"):
-            test = tests(name)
-            test.rank, test.file_name = world.rank, ""
-            end.append(result_of(test, name, module, backend, world))
-            if end == ["skipped"]:
-                break
-        ends.append(tuple(end))
-        if world.rank == 0:
-            print(*end, name, flush=True)
+    given = argparse.ArgumentParser()
+    given.add_argument("--ends", default=os.devnull)
+    given.add_argument("names", nargs="*")
+    given = given.parse_args()
+    with open(given.ends, "a+", encoding="utf-8") as file:
+        file.seek(0)
+        ends = {line.split()[0]: tuple(line.split()[1:]) for line in file}
+        world.barrier()  # all have read it
+        for name in given.names or unittest.TestLoader().getTestCaseNames(tests):
+            end = []
+            for backend in ("gloo", "baton") if name not in ends else ():
+                if world.rank == 0:  # the last line of a test counts
+                    print(name, *end, "failed", file=file, flush=True)
+                test = tests(name)
+                test.rank, test.file_name = world.rank, ""
+                end.append(result_of(test, name, module, backend, world))
+                ends[name] = tuple(end)
+                if world.rank == 0:
+                    print(name, *end, file=file, flush=True)
+                if end == ["skipped"]:
+                    break
+            if world.rank == 0:
+                print(*ends[name], name, flush=True)
     if world.rank == 0:
+        ends = list(ends.values())
         count = ends.count
         print(f"| {torch.__version__.split('+')[0]} | {world.size} | "
               f"{len(ends) - count(('skipped',))} | {count(('passed', 'passed'))} | "
               f"{count(('passed', 'failed')) + count(('passed', 'skipped'))} | "
-              f"{count(('failed', 'failed'))} | {count(('failed', 'passed'))} |", flush=True)
+              f"{count(('failed', 'failed'))} | {count(('failed', 'passed')) + count(('failed',))} |",
+              flush=True)
     os._exit(0)  # tests that failed have left threads and handles
 
 
