@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from itertools import accumulate
-import itertools
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
@@ -155,7 +154,7 @@ class Partial(_handles.Handle):
             return ffi.new("void *[]", [self._operand(a, True, count).address
                                         for a, count in zip(out, counts)])
         at, size = self._operand(out, True, self.count).address, _arrays.SIZES[self.dtype]
-        starts = itertools.accumulate([0, *counts[:-1]])
+        starts = accumulate([0, *counts[:-1]])
         return ffi.new("void *[]", [ffi.cast("char *", at) + size * start for start in starts])
 
     def _cancel(self) -> None:

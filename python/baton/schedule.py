@@ -83,10 +83,10 @@ class Schedule(_handles.Handle):
         if status:
             self._wait_on(status, None)
 
-    def _wait_on(self, status: int, timeout: Optional[float]) -> None:
+    def _wait_on(self, status: int, timeout: Optional[float], wait: Any = None) -> None:
         handle = self._alive()
         if status == lib.BATON_ERR_TIMEOUT:
-            status = _handles.wait(lambda ms: _wait(handle, ms), timeout,
+            status = _handles.wait(wait or (lambda ms: _wait(handle, ms)), timeout,
                                    lambda: lib.baton_schedule_cancel(handle))
         if status:
             self._fail(status)
@@ -115,11 +115,8 @@ class Schedule(_handles.Handle):
     def wait_epoch(self, epoch: int, timeout: Optional[float] = None) -> None:
         """`wait` for one epoch, where several are in flight (`depth`)."""
         handle = self._alive()
-        status = _handles.wait(
-            lambda ms: lib.baton_schedule_wait_epoch(handle, epoch, ms), timeout,
-            lambda: lib.baton_schedule_cancel(handle))
-        if status:
-            self._fail(status)
+        self._wait_on(lib.BATON_ERR_TIMEOUT, timeout,
+                      lambda ms: lib.baton_schedule_wait_epoch(handle, epoch, ms))
 
     def rebind(self, source: Any = None, target: Any = None) -> None:
         """Uses other arrays of the same size and type from the next start on. `source` is None if

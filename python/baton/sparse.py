@@ -42,13 +42,6 @@ def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
     return filled_in
 
 
-def _filled(handle: Any, copy: Any, out: Any, count: int, dtype: int) -> Any:
-    if out is None:
-        out = _arrays.empty(max(count, 0), dtype)
-    check(copy(handle, _arrays.exactly(out, True, count, dtype).address))
-    return out
-
-
 def _result(owner: Any) -> SparseResult:
     result, indices = owner._out, None
     if result.indices != ffi.NULL:
@@ -75,6 +68,12 @@ class _Entries(_handles.Handle):
                 type(self)._destroyer(pointer)
                 self._handle = ffi.NULL
                 raise failed
+
+    def _copied(self, copy: Any, out: Any, count: int) -> Any:
+        if out is None:
+            out = _arrays.empty(max(count, 0), self.dtype)
+        check(copy(self._alive(), _arrays.exactly(out, True, count, self.dtype).address))
+        return out
 
     def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
         """Goes on among the survivors of `Group.shrink`, with all that it has."""
@@ -162,15 +161,11 @@ class Sparse(_Entries):
 
     def residual(self, out: Any = None) -> Any:
         """What this rank has not sent yet, `count` elements."""
-        return self._copied(lib.baton_sparse_residual, out)
+        return self._copied(lib.baton_sparse_residual, out, self.count)
 
     def velocity(self, out: Any = None) -> Any:
         """This rank's velocity, `count` elements. State: momentum is 0."""
-        return self._copied(lib.baton_sparse_velocity, out)
-
-    def _copied(self, copy: Any, out: Any, count: Optional[int] = None) -> Any:
-        return _filled(self._alive(), copy, out,
-                       self.count if count is None else count, self.dtype)
+        return self._copied(lib.baton_sparse_velocity, out, self.count)
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
         """Replaces this rank's residual, and with momentum its velocity."""
@@ -281,9 +276,8 @@ class Tensors(_Entries):
 
     def dense(self, tensor: int, out: Any = None) -> Any:
         """A tensor's last result as all of its elements, in `out` or a new numpy array."""
-        count = self.counts[self._within(tensor)]
-        return _filled(self._alive(), lambda handle, to: lib.baton_tensors_dense(
-            handle, tensor, to), out, count, self.dtype)
+        return self._copied(lambda handle, to: lib.baton_tensors_dense(handle, tensor, to),
+                            out, self.counts[self._within(tensor)])
 
     def plan(self, tensor: int) -> TensorPlan:
         """How a tensor's gradient is sent."""

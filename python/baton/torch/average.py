@@ -12,6 +12,7 @@ A partial or sparse step begins after its last bucket, so that no step is in the
 part of its gradients. What is pending, or in a residual, stays when DDP cuts its buckets
 anew after the first step.
 """
+import contextlib
 import itertools
 import re
 import weakref
@@ -22,7 +23,7 @@ import torch.distributed as dist
 
 import baton
 from baton import _handles, errors
-from baton._library import check, ffi, lib
+from baton._library import ffi
 from baton._library import options as library_options
 from baton.partial import ON_LOSSES, mode_of
 from baton.sparse import _options as sparse_options
@@ -82,7 +83,7 @@ class _Full:
     def __init__(self, group, options, timeout):
         self._group, self._timeout = group, timeout
         self.means = []  # of the last step, until the next one, where they are not in the tensors
-        self._schedules = []  # by position: what it is for, schedule, address
+        self._schedules = {}  # by position, elements and type of a tensor
         self._started = []
 
     def begin(self):
@@ -91,28 +92,19 @@ class _Full:
         self.means = []
 
     def add(self, tensor, layout):
-        position, shape = len(self._started), (tensor.numel(), tensor.dtype)
-        if position == len(self._schedules):
-            self._schedules.append([None, None, None])
-        kept = self._schedules[position]
+        shape = len(self._started), tensor.numel(), tensor.dtype
         if self._timeout is not None:
             tensor = tensor.clone()
             self.means.append(tensor)
         half = tensor.dtype is torch.float16  # where sums may overflow
         if half:
             tensor.div_(self._group.size)
-        if kept[0] != shape:
-            if kept[1] is not None:
-                kept[1].destroy()
-            kept[:] = shape, self._group.prepare(
-                "allreduce", tensor, op="sum" if half else "avg", name="bucket"), None
-        address = tensor.data_ptr()
-        schedule = kept[1]
-        if address != kept[2]:
-            check(lib.baton_schedule_rebind(schedule._handle, ffi.NULL,
-                                            ffi.cast("void *", address)))
-            kept[2] = address
-            schedule._keep.append(tensor)
+        schedule = self._schedules.get(shape)
+        if schedule is None:
+            schedule = self._schedules[shape] = self._group.prepare(
+                "allreduce", tensor, op="sum" if half else "avg", name="bucket")
+        elif schedule.result.data_ptr() != tensor.data_ptr():
+            schedule.rebind(target=tensor)
         schedule.start()
         self._started.append(schedule)
 
@@ -219,10 +211,6 @@ class _Vector:
 class _Partial(_Vector):
     """Tensors are lent, and means read where the library has them."""
 
-    def __init__(self, *given):
-        super().__init__(*given)
-        self._lent = []  # stays alive while the library may read it
-
     def _make(self, count, dtype):
         self._cut, self._last = [runs for _, runs in self._pieces], 0
         return baton.Partial(self._group, counts=[len(tensor) for tensor, _ in self._pieces],
@@ -235,18 +223,12 @@ class _Partial(_Vector):
             self._steps = self._make(self._count, self._dtype)
             self._load(state)
             old.destroy()
-        # After TimedOut the next backward pass writes over what this step still reads.
-        lend = (lib.baton_partial_contribute_tensor_lent if self._timeout is None
-                else lib.baton_partial_contribute_tensor)
-        lent = []
         for i, (tensor, _) in enumerate(self._pieces):
             if self._half > 1:
                 tensor.div_(self._half)
-            lent.append(tensor.to(self._dtype))
-            self._lent.append(lent[i])
-            check(lend(self._steps._alive(), i, _address(lent[i], 0)))
+            # After TimedOut the next backward pass writes over what this step still reads.
+            self._steps.contribute(tensor.to(self._dtype), i, lent=self._timeout is None)
         self._steps.start()
-        self._lent = lent  # what a failed start had left is copied by now
 
     def _finish(self, got):
         self._last, size, at = got.staleness, self._group.size, 0
@@ -301,8 +283,7 @@ class _Sparse(_Vector):
             part = tensor.to(self._dtype)
             part = part / self._half if self._half > 1 else part
             for to, at, count in runs:
-                check(lib.baton_sparse_contribute(self._steps._alive(), to, count,
-                                                  _address(part, at)))
+                self._steps.contribute(to, part[at:at + count])
             self._given += 1
 
     def _start(self):
@@ -317,8 +298,7 @@ class _Sparse(_Vector):
         for tensor, runs in self._pieces:
             result = tensor if tensor.dtype is self._dtype else tensor.to(self._dtype)
             for to, at, count in runs:
-                check(lib.baton_sparse_dense_range(self._steps._alive(), to, count,
-                                                   _address(result, at)))
+                self._steps.dense(result[at:at + count], to, count)
             if result is not tensor:
                 tensor.copy_(result)
             if self._half > 1 and living < size:
@@ -338,10 +318,6 @@ class _Sparse(_Vector):
     def _load(self, state):
         self._steps.load_state(state["sparse"])
         self._between()
-
-
-def _address(tensor, element):
-    return ffi.cast("void *", tensor.data_ptr() + element * tensor.element_size())
 
 
 def _exchange_of(mode, options):
@@ -382,11 +358,10 @@ def _without(options, mode, wrong):
         raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
 
 
-_GOES_ON = errors.Invalid, errors.TimedOut  # after which the next step may be right
-
-
 class _Averager:
     """What a hook and a loop's averager have in common."""
+
+    _is_over = False  # after an error behind which no step succeeds
 
     def __init__(self, mode="full", *, group=None, timeout=None, **options):
         kind, options = _exchange_of(mode, options)
@@ -412,17 +387,22 @@ class _Averager:
                                  f"{self.mode}")
         self._exchange.load(state["state"])
 
-    def _explain(self, failed):
-        """Says in an error what to do, in place of recovering the group, which is not the
+    @contextlib.contextmanager
+    def _explained(self):
+        """Says in errors what to do, in place of recovering the group, which is not the
         user's."""
-        if isinstance(failed, _GOES_ON):
-            return
-        where = "on all ranks"
-        if isinstance(failed, errors.PeerLost) or _handles.lost:
-            where = ('in a process group of the ranks that live (with on_loss="continue" they '
-                     "go on by themselves)")
-        cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
-        failed.args = f"{cause}; {self._remedy} {where}",
+        try:
+            yield
+        except (errors.Invalid, errors.TimedOut):
+            raise  # the next step may be right
+        except errors.Error as failed:
+            self._is_over, where = True, "on all ranks"
+            if isinstance(failed, errors.PeerLost) or _handles.lost:
+                where = ('in a process group of the ranks that live (with on_loss="continue" '
+                         "they go on by themselves)")
+            cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
+            failed.args = f"{cause}; {self._remedy} {where}",
+            raise
 
     def destroy(self):
         """Frees the library's objects. All ranks call it."""
@@ -473,7 +453,6 @@ class DDPHook(_Averager):
             try:
                 self._take(bucket)
             except errors.Error as failed:
-                self._explain(failed)
                 self._failed = failed
         if bucket.is_last():
             means = [buffer for buffer, _ in self._buckets]
@@ -487,11 +466,12 @@ class DDPHook(_Averager):
         return future
 
     def _take(self, bucket):
-        if bucket.index() == 0:
-            self._exchange.begin()
-        self._exchange.add(bucket.buffer(), tuple(bucket.parameters()))
-        if bucket.is_last():
-            self.step = self._exchange.end()
+        with self._explained():
+            if bucket.index() == 0:
+                self._exchange.begin()
+            self._exchange.add(bucket.buffer(), tuple(bucket.parameters()))
+            if bucket.is_last():
+                self.step = self._exchange.end()
 
     def _raise(self, _):
         raise self._failed
@@ -515,38 +495,32 @@ class GradientAverager(_Averager):
     def _trained(self):
         return [of for of in self._model.parameters() if of.requires_grad]
 
-    def _is_of(self, parameters):
-        return list(map(id, parameters)) == list(map(id, self._parameters))
+    def _trains_others(self):
+        return list(map(id, self._trained())) != list(map(id, self._parameters))
 
     def average(self):
         """Returns the `Step`. Invalid: other parameters are trained than when this was
         made, as where layers were unfrozen: make a new one on all ranks."""
-        if not self._is_of(self._trained()):
+        if self._trains_others():
             raise errors.Invalid("the model trains other parameters than when its "
                                  "GradientAverager was made: make a new one on all ranks")
         for parameter in self._parameters:
             if parameter.grad is not None:
                 _refuse_sparse(parameter.grad)
-        try:
-            self._average()
-        except errors.Error as failed:
-            self._explain(failed)
-            raise
-        return self.step
-
-    def _average(self):
         gradients = []
-        self._exchange.begin()
-        for parameter in self._parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            if not parameter.grad.is_contiguous():
-                parameter.grad = parameter.grad.contiguous()
-            gradients.append(parameter.grad.view(-1))
-            self._exchange.add(gradients[-1], (parameter,))
-        self.step = self._exchange.end()
+        with self._explained():
+            self._exchange.begin()
+            for parameter in self._parameters:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                if not parameter.grad.is_contiguous():
+                    parameter.grad = parameter.grad.contiguous()
+                gradients.append(parameter.grad.view(-1))
+                self._exchange.add(gradients[-1], (parameter,))
+            self.step = self._exchange.end()
         for gradient, mean in zip(gradients, self._exchange.means):
             gradient.copy_(mean)
+        return self.step
 
 
 def average_gradients(model, mode="full", *, group=None, **options):
@@ -556,14 +530,10 @@ def average_gradients(model, mode="full", *, group=None, **options):
     was pending. Returns its `Step`."""
     given = mode, group, options
     known = _averagers.get(model)
-    if known is None or known[0] != given or not known[1]._is_of(known[1]._trained()):
+    if (known is None or known[0] != given or known[1]._is_over
+            or known[1]._trains_others()):
         if known is not None:
             known[1].destroy()
         known = given, GradientAverager(weakref.proxy(model), mode, group=group, **options)
         _averagers[model] = known
-    try:
-        return known[1].average()
-    except errors.Error as failed:
-        if not isinstance(failed, _GOES_ON):
-            del _averagers[model]
-        raise
+    return known[1].average()

@@ -407,14 +407,16 @@ def _sizes(what, given, wanted):
                          f"{list(wanted)} are needed")
 
 
-def _spread(vector, tensors):
-    """A function that copies a vector to tensors."""
+def _into_all(tensors, options):
+    """A vector whose elements its work copies to the tensors, one after another."""
+    counts = [tensor.numel() for tensor in tensors]
+    vector, work = torch.empty(sum(counts), dtype=tensors[0].dtype), Work(tensors, options)
+
     def copy():
-        begin = 0
-        for tensor in tensors:
-            tensor.copy_(vector[begin:begin + tensor.numel()].view(tensor.shape))
-            begin += tensor.numel()
-    return copy
+        for tensor, part in zip(tensors, vector.split(counts)):
+            tensor.copy_(part.view(tensor.shape))
+    work._after = copy
+    return vector, work
 
 
 def _joined(tensors):
@@ -597,17 +599,18 @@ class _Collectives:
             raise errors.TimedOut(f"Rank {self._rank} {here}: Rank{'s' * (',' in who)} {who} "
                                   "failed to pass monitoredBarrier")
 
+    def _of_ranks(self, what, given):
+        """A tensor for each rank, of a list or of the one list in it, and their elements."""
+        tensors = given if isinstance(given[0], torch.Tensor) else _one(given)
+        if len(tensors) != self._size:
+            raise ValueError(f"{what}: {len(tensors)} tensors for {self._size} ranks")
+        return tensors, tuple(of.numel() for of in tensors)
+
     def allgather(self, output_lists, inputs, opts=None):
-        outputs, tensor = output_lists, _one(inputs)
-        if not isinstance(outputs[0], torch.Tensor):
-            outputs = _one(outputs)
-        counts = tuple(output.numel() for output in outputs)
-        if len(counts) != self._size:
-            raise ValueError(f"all_gather: {len(counts)} tensors for {self._size} ranks")
+        outputs, counts = self._of_ranks("all_gather", output_lists)
+        tensor = _one(inputs)
         _sizes("all_gather: the input", [tensor.numel()], [counts[self._rank]])
-        vector = torch.empty(sum(counts), dtype=tensor.dtype)
-        work = Work(outputs, opts)
-        work._after = _spread(vector, outputs)
+        vector, work = _into_all(outputs, opts)
         if len(set(counts)) == 1:
             return self._run(work, "allgather", _vector(tensor), vector, counts[0])
         return self._run(work, "allgatherv", _vector(tensor), vector, counts[self._rank],
@@ -631,32 +634,23 @@ class _Collectives:
         if self._rank != root:
             return self._run(Work([], opts), "gather", _vector(tensor), None,
                              tensor.numel(), root=root)
-        outputs = _one(output_lists)
-        _sizes("gather", [output.numel() for output in outputs],
-               [tensor.numel()] * self._size)
-        vector = torch.empty(tensor.numel() * self._size, dtype=tensor.dtype)
-        work = Work(outputs, opts)
-        work._after = _spread(vector, outputs)
+        outputs, counts = self._of_ranks("gather", output_lists)
+        _sizes("gather", counts, [tensor.numel()] * self._size)
+        vector, work = _into_all(outputs, opts)
         return self._run(work, "gather", _vector(tensor), vector, tensor.numel(), root=root)
 
     def scatter(self, outputs, input_lists, opts=None):
         output, root = _one(outputs), opts.rootRank
         (vector, work), source = _into(output, opts), None
         if self._rank == root:
-            inputs = _one(input_lists)
-            _sizes("scatter", [tensor.numel() for tensor in inputs],
-                   [output.numel()] * self._size)
+            inputs, counts = self._of_ranks("scatter", input_lists)
+            _sizes("scatter", counts, [output.numel()] * self._size)
             source = _joined(inputs)
         return self._run(work, "scatter", source, vector, vector.numel(), root=root)
 
     def reduce_scatter(self, outputs, input_lists, opts=None):
-        output, inputs = _one(outputs), input_lists
-        if not isinstance(inputs[0], torch.Tensor):
-            inputs = _one(inputs)
-        counts = tuple(tensor.numel() for tensor in inputs)
-        if len(counts) != self._size:
-            raise ValueError(f"reduce_scatter: {len(counts)} tensors for {self._size} ranks")
-        return self._scatter_sums(output, _joined(inputs), counts, opts)
+        inputs, counts = self._of_ranks("reduce_scatter", input_lists)
+        return self._scatter_sums(_one(outputs), _joined(inputs), counts, opts)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
         return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size,
@@ -676,12 +670,11 @@ class _Collectives:
                        for output, tensor in zip(outputs, inputs)], outputs)
 
     def alltoall(self, outputs, inputs, opts=None):
-        vector = torch.empty(sum(output.numel() for output in outputs),
-                             dtype=outputs[0].dtype)
-        work = Work(outputs, opts)
-        work._after = _spread(vector, outputs)
-        return self._alltoallv(work, vector, [output.numel() for output in outputs],
-                               _joined(inputs), [tensor.numel() for tensor in inputs])
+        outputs, come = self._of_ranks("all_to_all", outputs)
+        inputs, go = self._of_ranks("all_to_all", inputs)
+        vector, work = _into_all(outputs, opts)
+        return self._run(work, "alltoallv", _joined(inputs), vector, 0, counts=go,
+                         target_counts=come)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         vector, work = _into(output, opts)
@@ -695,18 +688,12 @@ class _Collectives:
             rows = of.shape[0]
             if not splits:
                 splits = [rows // self._size] * self._size
-            if sum(splits) != rows:
+            if sum(splits) != rows or len(splits) != self._size:
                 raise ValueError(f"all_to_all_single: splits {list(splits)} of a tensor "
-                                 f"with {rows} rows")
+                                 f"with {rows} rows, for {self._size} ranks")
             counts.append([split * (of.numel() // max(rows, 1)) for split in splits])
-        return self._alltoallv(work, vector, counts[0], _vector(tensor), counts[1])
-
-    def _alltoallv(self, work, vector, come, source, go):
-        if len(come) != self._size or len(go) != self._size:
-            raise ValueError(f"all_to_all: {len(come)} and {len(go)} tensors for "
-                             f"{self._size} ranks")
-        return self._run(work, "alltoallv", source, vector, 0, counts=go,
-                         target_counts=come)
+        return self._run(work, "alltoallv", _vector(tensor), vector, 0, counts=counts[1],
+                         target_counts=counts[0])
 
     # ---- messages -------------------------------------------------------------------
 
