@@ -138,10 +138,8 @@ class Partial(_handles.Handle):
         if status != lib.BATON_ERR_TIMEOUT:
             self._kept.clear()
         check(status)
-        if given is None:
-            data = _arrays.vector(result.data, self.count, self.dtype, self)
-        else:
-            data = out
+        data = (_arrays.vector(result.data, self.count, self.dtype, self) if given is None
+                else out)
         return PartialResult(result.epoch, data, result.included, result.active,
                              result.staleness, result.living)
 

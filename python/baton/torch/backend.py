@@ -24,6 +24,7 @@ import ctypes
 import datetime
 import os
 import queue
+import select
 import socket
 import threading
 import time
@@ -84,11 +85,7 @@ class _Kept:
     def bind(self, source, target):
         """Source and target are addresses; 0 means none."""
         if source != self.source or target != self.target:
-            status = _rebind(self.handle, _cast("void *", source), _cast("void *", target))
-            if status == _BUSY:
-                self.make_room()
-                status = _rebind(self.handle, _cast("void *", source), _cast("void *", target))
-            check(status)
+            check(self.with_room(_rebind, _cast("void *", source), _cast("void *", target)))
             self.source, self.target = source, target
 
     def run(self, tensors, opts):
@@ -114,10 +111,7 @@ class _Kept:
         return self.add(Work(tensors, opts))
 
     def start_epoch(self):
-        status = _start(self.handle)
-        if status == _BUSY:
-            self.make_room()
-            status = _start(self.handle)
+        status = self.with_room(_start)
         if status:
             self.fail(status)
         self.started += 1
@@ -137,10 +131,13 @@ class _Kept:
             self.retire(lib.baton_schedule_epoch(self.handle))
         return work
 
-    def make_room(self):
-        """Waits for the oldest of `depth` epochs in flight."""
-        oldest = self.started - self.depth + 1
-        self.ends_at(oldest, self.state.timeout)
+    def with_room(self, call, *given):
+        """Calls it, and again after the oldest epoch where `depth` are in flight."""
+        status = call(self.handle, *given)
+        if status == _BUSY:
+            self.ends_at(self.started - self.depth + 1, self.state.timeout)
+            status = call(self.handle, *given)
+        return status
 
     def ends_at(self, epoch, timeout):
         """Waits for an epoch; `timeout` is in seconds."""
@@ -311,8 +308,8 @@ class _Works(Work):
 
 
 class _Completer:
-    """Completes futures. Its thread waits for one work at a time while there is one, and
-    asks all in turn while there are several, since they may end in any order."""
+    """Completes futures. Its thread sleeps until something has ended on the engine, whose own
+    thread makes progress, and then asks all works, since they may end in any order."""
 
     def __init__(self):
         self._queue = queue.SimpleQueue()
@@ -326,20 +323,30 @@ class _Completer:
             self._thread.start()
 
     def _run(self):
-        works = collections.deque()
+        works, ended = [], ffi.new("int *")
         while True:
             while not works or not self._queue.empty():
                 works.append(self._queue.get())
-            work, deadline = works.popleft()
-            try:
-                if not work._ends_within(1 if works else 20):
-                    if time.monotonic() < deadline:
-                        works.append((work, deadline))
-                        continue
-                    work._failed = errors.TimedOut("the operation behind a future was not done in time")
-                work._complete()
-            except BaseException as failed:
-                work._future.set_exception(failed)
+            sleeps = lib.baton_engine_arm(_handles.engine(), ended) == lib.BATON_OK
+            works = [each for each in works if not self._ends(*each)]
+            if works and sleeps:
+                poll = select.poll()
+                poll.register(ended[0], select.POLLIN)
+                poll.poll(100)
+            elif works:  # with manual progress only who waits makes any
+                works[0][0]._ends_within(1)
+
+    @staticmethod
+    def _ends(work, deadline):
+        try:
+            if not work._ends_within(0):
+                if time.monotonic() < deadline:
+                    return False
+                work._failed = errors.TimedOut("the operation behind a future was not done in time")
+            work._complete()
+        except BaseException as failed:
+            work._future.set_exception(failed)
+        return True
 
 
 _finishing = threading.RLock()
