@@ -44,8 +44,8 @@ typedef struct baton__offload {
     /* By node; NULL in a schedule without nodes for the device. */
     uint32_t *behind;     /* the next node in its queue */
     void **events;        /* NULL if the host executes the node */
-    uint32_t *first_pred; /* predecessors on the device: from here up to the */
-    uint32_t *preds;      /* next node's first */
+    uint32_t *first_pred; /* where a node's predecessors begin in `preds` */
+    uint32_t *preds;      /* of all nodes, those on the device */
 
     /* Of each start, by its epoch: an event in the user's stream, and whether
        the start is on a stream. The application writes `on` before it raises
