@@ -58,7 +58,8 @@ static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
 /* Whether a take may have to wait. */
 static bool takes_async(const baton_partial_t *partial)
 {
-    return partial->device != NULL || partial->contribution.max_staleness != 0;
+    return partial->device != NULL || partial->contribution.sparse ||
+           partial->contribution.max_staleness != 0;
 }
 
 static baton_status_t set_lengths(baton_partial_t *partial, baton_call_t *call)
@@ -180,6 +181,36 @@ static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
     return node;
 }
 
+baton_status_t baton__partial_build(baton_partial_t *partial,
+                                    const baton__epoch_t *epoch)
+{
+    const baton_partial_options_t *o = &partial->options;
+    baton_schedule_t *s = partial->schedule;
+    baton__begin_fini(&partial->begin);
+    partial->begin = (baton__begin_t){
+        .schedule = s,
+        .modes = {.choice = {o->mode, o->mode_ranks},
+                  .sync_every = o->sync_every,
+                  .seed = o->seed,
+                  .base = partial->begin.modes.base},
+    };
+    baton_status_t status = baton__begin_init(&partial->begin);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_node_t begin = baton__begin_add(&partial->begin);
+    baton_node_t taken = baton_add_call(s, epoch->prepare, partial);
+    baton_node_t published = baton_add_call(s, epoch->publish, partial);
+    baton_set_no_scratch(s, taken);
+    baton_set_no_scratch(s, published);
+    baton_before(s, add_take(partial, begin), taken);
+    baton_before(s, partial->begin.activated, published);
+    baton_enclosure_t inside = baton_enclose_begin(s);
+    epoch->add(partial);
+    baton_enclose_end(s, inside, taken, published);
+    return BATON_OK;
+}
+
 /* Adds the all-reduce of a piece, whose place in the vectors begins at
    `offset`. `nothing` has the neutral element, if builders may need it. */
 static void add_piece(baton_partial_t *partial, baton__piece_t *piece,
@@ -213,6 +244,8 @@ static void add_pieces(baton_partial_t *partial)
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
+    partial->target = baton_buffer_bind(s, NULL, partial->vector_bytes);
+    baton_buffer_set_memory(s, partial->target, options->memory);
     bool needs_nothing =
         options->memory == BATON_MEMORY_DEVICE || options->op == BATON_AVG;
     baton_buffer_t nothing = {0};
@@ -227,27 +260,9 @@ static void add_pieces(baton_partial_t *partial)
                   needs_nothing ? &nothing : NULL);
         offset += partial->set.pieces[i].bytes;
     }
-}
-
-static void build(baton_partial_t *partial)
-{
-    const baton_partial_options_t *options = &partial->options;
-    baton_schedule_t *s = partial->schedule;
-    baton_node_t begin = baton__begin_add(&partial->begin);
-    baton_node_t taken = baton_add_call(s, prepare, partial);
-    baton_node_t published = baton_add_call(s, publish, partial);
-    baton_set_no_scratch(s, taken);
-    baton_set_no_scratch(s, published);
-    partial->target = baton_buffer_bind(s, NULL, partial->vector_bytes);
-    baton_buffer_set_memory(s, partial->target, options->memory);
-    baton_before(s, add_take(partial, begin), taken);
-    baton_before(s, partial->begin.activated, published);
-    baton_enclosure_t inside = baton_enclose_begin(s);
-    add_pieces(partial);
     if (!partial->rides) {
         add_active_count(partial);
     }
-    baton_enclose_end(s, inside, taken, published);
 }
 
 /* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
@@ -315,23 +330,14 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group)
 
 static baton_status_t commit(baton_partial_t *partial)
 {
-    const baton_partial_options_t *options = &partial->options;
-    partial->begin = (baton__begin_t){
-        .schedule = partial->schedule,
-        .modes = {{options->mode, options->mode_ranks},
-                  options->sync_every,
-                  options->seed,
-                  partial->begin.modes.base},
-    };
-    partial->count_factor =
-        options->op == BATON_AVG ? baton_schedule_size(partial->schedule) : 1;
-    baton_status_t status = baton__begin_init(&partial->begin);
-    if (status != BATON_OK) {
-        return status;
-    }
+    static const baton__epoch_t epoch = {prepare, add_pieces, publish};
+    partial->count_factor = partial->options.op == BATON_AVG
+                                ? baton_schedule_size(partial->schedule)
+                                : 1;
     baton__partial_agree(partial, partial->schedule);
-    build(partial);
-    return baton_schedule_commit(partial->schedule);
+    baton_status_t status = baton__partial_build(partial, &epoch);
+    return status == BATON_OK ? baton_schedule_commit(partial->schedule)
+                              : status;
 }
 
 static char *give(baton_partial_t *partial, bool has)
@@ -493,19 +499,23 @@ baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
     return contribute(partial, data, true, __func__);
 }
 
+baton_status_t baton__partial_start_step(baton_partial_t *partial)
+{
+    if (partial->survival != NULL) {
+        return baton__survival_start(partial);
+    }
+    baton_status_t status = baton_schedule_start(partial->schedule);
+    baton__partial_count_step(partial, status);
+    return status;
+}
+
 baton_status_t baton_partial_start(baton_partial_t *partial)
 {
     if (!baton__partial_is_alive(partial, __func__)) {
         return baton__error_status();
     }
-    baton_status_t status;
     baton__partial_set_close(partial);
-    if (partial->survival != NULL) {
-        status = baton__survival_start(partial);
-    } else {
-        status = baton_schedule_start(partial->schedule);
-        baton__partial_count_step(partial, status);
-    }
+    baton_status_t status = baton__partial_start_step(partial);
     if (status == BATON_OK && partial->options.max_staleness != 0) {
         baton__partial_limit(partial, &partial->arrived,
                              baton__partial_steps(partial));

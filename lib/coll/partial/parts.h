@@ -124,6 +124,26 @@ void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
    or replaced: on a device what is still in streams sees results after that. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
+/* ---- partial.c: an epoch ------------------------------------------------ */
+
+/* What an epoch of one kind does. */
+typedef struct baton__epoch {
+    /* A call after the contribution was taken: partial->epoch and `active` are
+       the epoch's. */
+    baton_call_fn prepare;
+    /* Adds the nodes that work, which follow that. */
+    void (*add)(baton_partial_t *partial);
+    baton_call_fn publish; /* a call after those */
+} baton__epoch_t;
+
+/* Adds the nodes of an epoch to partial->schedule, by the modes of its options;
+   the calls' argument is the partial. BATON_ERR_NO_MEMORY. */
+baton_status_t baton__partial_build(baton_partial_t *partial,
+                                    const baton__epoch_t *epoch);
+
+/* Starts a step's epoch, and counts the step. */
+baton_status_t baton__partial_start_step(baton_partial_t *partial);
+
 /* ---- survive.c: ranks are lost ------------------------------------------ */
 
 /* A kind of partial that goes on. All are called while nothing of the schedules

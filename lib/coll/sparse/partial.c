@@ -53,38 +53,20 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
 
 /* ---- in an epoch ------------------------------------------------------- */
 
-/* False: the application holds the lock. */
-static bool try_take(baton__sparse_partial_t *self)
+static baton_status_t prepare(void *arg, baton_call_t *call)
 {
+    const baton__sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
-    baton__contribution_t *c = &self->epochs.contribution;
-    const uint64_t epoch = self->epochs.epoch;
-    baton__take_t took = baton__contribution_take(c, epoch);
-    if (took == BATON__TAKE_LATER) {
-        return false;
-    }
-    sparse->absent = took == BATON__TAKE_NOTHING;
-    sparse->k = epoch > sparse->options.warmup ? sparse->options.k
-                                               : sparse->options.count;
+    const baton__contribution_t *c = &self->epochs.contribution;
+    (void)call;
+    sparse->absent = !self->epochs.active;
+    sparse->k = self->epochs.epoch > sparse->options.warmup
+                    ? sparse->options.k
+                    : sparse->options.count;
     sparse->gradient = c->source;
     baton__sparse_use_room(sparse, c->result);
-    return true;
+    return BATON_OK;
 }
-
-static baton_status_t take(void *arg, baton_call_t *call, baton_async_t async)
-{
-    baton__sparse_partial_t *self = arg;
-    (void)async; /* only poll completes it */
-    self->epochs.epoch = baton__epoch_of(&self->epochs.begin.modes, call);
-    return try_take(self) ? BATON_DONE : BATON_OK;
-}
-
-static baton_status_t poll_take(void *arg)
-{
-    return try_take(arg) ? BATON_OK : BATON_AGAIN;
-}
-
-static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
 
 /* The epoch has its result, and ends. */
 static void end_epoch(baton__sparse_partial_t *self)
@@ -216,18 +198,15 @@ static bool survive(baton_sparse_t *sparse)
 
 /* ---- life -------------------------------------------------------------- */
 
-static void add_nodes(baton__sparse_partial_t *self)
+static baton__sparse_partial_t *of_epochs(baton_partial_t *epochs)
 {
-    baton_sparse_t *sparse = self->sparse;
-    baton_schedule_t *s = sparse->schedule;
-    baton_node_t begin = baton__begin_add(&self->epochs.begin);
-    baton_node_t taken = baton_add_async(s, &take_ops, self);
-    baton_node_t published = baton_add_call(s, publish, self);
-    baton_before(s, begin, taken);
-    baton_before(s, self->epochs.begin.activated, published);
-    baton_enclosure_t inside = baton_enclose_begin(s);
+    return (baton__sparse_partial_t *)epochs;
+}
+
+static void add_algorithm(baton_partial_t *epochs)
+{
+    baton_sparse_t *sparse = of_epochs(epochs)->sparse;
     sparse->algorithm->build(sparse);
-    baton_enclose_end(s, inside, taken, published);
 }
 
 static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
@@ -268,7 +247,6 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     self->epochs.name = sparse->name;
     self->epochs.options = (baton_partial_options_t){
         .mode = o->mode,
-        .mode_ranks = o->mode_ranks,
         .history = o->history,
         .sync_every = o->sync_every,
         .max_staleness = o->max_staleness,
@@ -292,20 +270,11 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (self == NULL || status != BATON_OK) {
         return status;
     }
+    static const baton__epoch_t epoch = {prepare, add_algorithm, publish};
     baton_partial_t *epochs = &self->epochs;
-    baton__begin_fini(&epochs->begin);
     epochs->schedule = sparse->schedule;
-    epochs->begin = (baton__begin_t){
-        .schedule = sparse->schedule,
-        .modes = {.choice = {epochs->options.mode, sparse->options.mode_ranks},
-                  .sync_every = epochs->options.sync_every,
-                  .seed = epochs->options.seed,
-                  .base = epochs->begin.modes.base},
-    };
-    status = baton__begin_init(&epochs->begin);
-    if (status == BATON_OK) {
-        add_nodes(self);
-    }
+    epochs->options.mode_ranks = sparse->options.mode_ranks;
+    status = baton__partial_build(epochs, &epoch);
     if (status == BATON_OK && !baton__sparse_goes_on(&sparse->options)) {
         baton_schedule_on_recover(sparse->schedule, recover, self);
         baton__begin_fail_if_lost(sparse->schedule);
@@ -326,11 +295,6 @@ static void free_partial(baton_sparse_t *sparse)
 }
 
 /* ---- ranks are lost ----------------------------------------------------- */
-
-static baton__sparse_partial_t *of_epochs(baton_partial_t *epochs)
-{
-    return (baton__sparse_partial_t *)epochs;
-}
 
 /* For what is packed, which outlasts all schedules. */
 static void make_packed(baton__sparse_partial_t *self)
@@ -509,16 +473,10 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     baton__sparse_partial_t *self = sparse->partial;
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    baton_status_t status;
     (void)flush;  /* is refused */
     (void)factor; /* 1: of sets of tensors, too */
     (void)pthread_mutex_lock(lock_of(self));
-    if (epochs->survival != NULL) {
-        status = baton__survival_start(epochs);
-    } else {
-        status = baton_schedule_start(epochs->schedule);
-        baton__partial_count_step(epochs, status);
-    }
+    baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {
         contribute(self, gradient, step);
     }
