@@ -8,92 +8,94 @@
 
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
-static baton_status_t refuse(const baton_partial_options_t *options,
-                             const char *what, int64_t actual,
-                             const char *allowed, int64_t most)
+#define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)
+
+static bool check_memory(const baton_partial_options_t *o,
+                         const baton_group_t *group, baton__wrong_t *wrong)
 {
-    return baton__error(
-        BATON_ERR_INVALID, "partial \"%s\": %s is %lld, must be %s%lld",
-        options->name, what, (long long)actual, allowed, (long long)most);
+    if ((unsigned)o->memory > BATON_MEMORY_DEVICE) {
+        return REFUSE("memory is %d, must be BATON_MEMORY_HOST or _DEVICE, 0 "
+                      "to %d",
+                      (int)o->memory, BATON_MEMORY_DEVICE);
+    }
+    return o->memory == BATON_MEMORY_HOST || baton_group_has_payload(group) ||
+           baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
+                         "memory is BATON_MEMORY_DEVICE: a cost-only group has "
+                         "no vectors there");
 }
 
-static baton_status_t refuse_epochs(const baton_partial_options_t *options,
-                                    const char *what, uint32_t actual,
-                                    const char *zero)
+static bool check_epochs(const baton_partial_options_t *o,
+                         baton__wrong_t *wrong)
 {
-    return baton__error(BATON_ERR_INVALID,
-                        "partial \"%s\": %s is %u, must be 1 to %d epochs, or "
-                        "0 for %s",
-                        options->name, what, actual, (int)MOST_EPOCHS, zero);
+    if ((unsigned)o->keep > BATON_KEEP_LATEST) {
+        return REFUSE("keep is %d, must be BATON_KEEP_ALL or "
+                      "BATON_KEEP_LATEST, 0 to %d",
+                      (int)o->keep, BATON_KEEP_LATEST);
+    }
+    if (o->history > MOST_EPOCHS) {
+        return REFUSE("history is %u, must be 1 to %d epochs, or 0 for the "
+                      "default",
+                      o->history, (int)MOST_EPOCHS);
+    }
+    if (o->max_staleness > MOST_EPOCHS) {
+        return REFUSE("max_staleness is %u, must be 1 to %d epochs, or 0 for "
+                      "no bound",
+                      o->max_staleness, (int)MOST_EPOCHS);
+    }
+    return o->keep != BATON_KEEP_ALL || o->max_staleness <= o->history ||
+           REFUSE("max_staleness is %u, must be 1 to %u, the history: with "
+                  "BATON_KEEP_ALL, the default, no contribution gets older "
+                  "than that",
+                  o->max_staleness, o->history);
 }
 
-static baton_status_t check(const baton_partial_options_t *options)
+static bool check_elements(const baton_partial_options_t *o,
+                           baton__wrong_t *wrong)
 {
-    baton_status_t status = baton_op_check(options->op, options->dtype);
-    if (status != BATON_OK) {
-        return baton__error(status, "partial \"%s\": %s", options->name,
-                            baton_error_message());
-    }
-    if ((unsigned)options->keep > BATON_KEEP_LATEST) {
-        return refuse(options, "keep", (int)options->keep,
-                      "BATON_KEEP_ALL or BATON_KEEP_LATEST, 0 to ",
-                      BATON_KEEP_LATEST);
-    }
-    if (options->history > MOST_EPOCHS) {
-        return refuse_epochs(options, "history", options->history,
-                             "the default");
-    }
-    if (options->max_staleness > MOST_EPOCHS) {
-        return refuse_epochs(options, "max_staleness", options->max_staleness,
-                             "no bound");
-    }
-    if (options->keep == BATON_KEEP_ALL &&
-        options->max_staleness > options->history) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": max_staleness is %u, must be 1 to "
-                            "%u, the history: with BATON_KEEP_ALL, the "
-                            "default, no contribution gets older than that",
-                            options->name, options->max_staleness,
-                            options->history);
-    }
-    size_t element = baton_op_element_bytes(options->op, options->dtype);
+    size_t element = baton_op_element_bytes(o->op, o->dtype);
     size_t most = SIZE_MAX / 2 / element; /* bytes can be counted */
-    if (options->count > most) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": count is %zu, must be at most %zu "
-                            "elements of %zu bytes",
-                            options->name, options->count, most, element);
+    if (o->count > most) {
+        return REFUSE("count is %zu, must be at most %zu elements of %zu bytes",
+                      o->count, most, element);
     }
-    if (options->op->identity == NULL) {
-        return baton__error(
-            BATON_ERR_INVALID,
-            "partial \"%s\": reduction \"%s\" has no identity, which null "
-            "contributions need",
-            options->name, options->op->name != NULL ? options->op->name : "?");
-    }
-    return BATON_OK;
+    return o->op->identity != NULL ||
+           REFUSE("reduction \"%s\" has no identity, which null "
+                  "contributions need",
+                  o->op->name != NULL ? o->op->name : "?");
 }
 
 /* What a partial that survives losses can't have. */
-static baton_status_t check_on_loss(const baton_partial_options_t *options,
-                                    const baton_group_t *group)
+static bool check_on_loss(const baton_partial_options_t *o,
+                          const baton_group_t *group, baton__wrong_t *wrong)
 {
-    const char *what = baton_group_is_simulated(group) ? "a simulated group"
-                       : options->memory != BATON_MEMORY_HOST ? "device memory"
-                       : options->inner_arg != NULL           ? "inner_arg"
-                                                              : NULL;
-    if ((unsigned)options->on_loss > BATON_ON_LOSS_CONTINUE) {
-        return refuse(options, "on_loss", (int)options->on_loss,
-                      "BATON_ON_LOSS_FAIL or _CONTINUE, 0 to ",
-                      BATON_ON_LOSS_CONTINUE);
+    const char *what = baton_group_is_simulated(group)  ? "a simulated group"
+                       : o->memory != BATON_MEMORY_HOST ? "device memory"
+                       : o->inner_arg != NULL           ? "inner_arg"
+                                                        : NULL;
+    if ((unsigned)o->on_loss > BATON_ON_LOSS_CONTINUE) {
+        return REFUSE("on_loss is %d, must be BATON_ON_LOSS_FAIL or _CONTINUE, "
+                      "0 to %d",
+                      (int)o->on_loss, BATON_ON_LOSS_CONTINUE);
     }
-    return options->on_loss == BATON_ON_LOSS_FAIL || what == NULL
-               ? BATON_OK
-               : baton__error(
-                     BATON_ERR_UNSUPPORTED,
-                     "partial \"%s\": on_loss is BATON_ON_LOSS_CONTINUE, which "
-                     "is not supported with %s",
-                     options->name, what);
+    return o->on_loss == BATON_ON_LOSS_FAIL || what == NULL ||
+           baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
+                         "on_loss is BATON_ON_LOSS_CONTINUE, which is not "
+                         "supported with %s",
+                         what);
+}
+
+static bool check(baton_partial_options_t *o, const baton_group_t *group,
+                  baton__wrong_t *wrong)
+{
+    if (!check_memory(o, group, wrong) ||
+        !baton__partial_resolve_tensors(o, wrong)) {
+        return false;
+    }
+    baton_status_t status = baton_op_check(o->op, o->dtype);
+    return status == BATON_OK
+               ? check_epochs(o, wrong) && check_elements(o, wrong) &&
+                     check_on_loss(o, group, wrong)
+               : baton__refuse(wrong, status, "%s", baton_error_message());
 }
 
 static baton_partial_options_t
@@ -184,29 +186,12 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
             "create a partial: group is NULL, or was destroyed");
     }
     *out = with_defaults(&options);
-    if ((unsigned)out->memory > BATON_MEMORY_DEVICE) {
-        return refuse(out, "memory", (int)out->memory,
-                      "BATON_MEMORY_HOST or _DEVICE, 0 to ",
-                      BATON_MEMORY_DEVICE);
-    }
-    if (out->memory == BATON_MEMORY_DEVICE && !baton_group_has_payload(group)) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "partial \"%s\": memory is BATON_MEMORY_DEVICE: a "
-                            "cost-only group has no vectors there",
-                            out->name);
-    }
-    status = baton__partial_resolve_tensors(out);
-    if (status == BATON_OK) {
-        status = check(out);
-    }
-    if (status == BATON_OK) {
-        status = check_on_loss(out, group);
-    }
-    return status == BATON_OK
+    baton__wrong_t wrong = {0};
+    return check(out, group, &wrong)
                ? baton__rule_check(
                      out->name, (baton__choice_t){out->mode, out->mode_ranks},
                      baton_group_size(group))
-               : status;
+               : baton__wrong_error(&wrong, "partial", out->name);
 }
 
 void baton__partial_agree(const baton_partial_t *partial,

@@ -1,6 +1,7 @@
 /* What the files of the partial collectives share. */
 #pragma once
 
+#include "coll/kit/wrong.h"
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
 #include "coll/partial/given.h"
@@ -69,8 +70,9 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
 
-/* options->count, from its tensors' where it has some. BATON_ERR_INVALID. */
-baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options);
+/* options->count, from its tensors' where it has some. */
+bool baton__partial_resolve_tensors(baton_partial_options_t *options,
+                                    baton__wrong_t *wrong);
 
 /* BATON_ERR_NO_MEMORY. fini: also where init has failed, or was not called. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
@@ -175,7 +177,7 @@ baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
 /* Between the two it does not go on after a loss. BATON_ERR_BUSY: it does; and
-   the error with which it has ended. */
+   the error with which it has ended. NULL never does. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,
                                      const char *doing);
 void baton__survival_leave(baton_partial_t *partial);

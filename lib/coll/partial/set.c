@@ -24,49 +24,45 @@
 
 /* ---- options ----------------------------------------------------------- */
 
-static baton_status_t check_counts(const baton_partial_options_t *options)
+#define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)
+
+static bool check_counts(const baton_partial_options_t *options,
+                         baton__wrong_t *wrong)
 {
     if ((options->tensors == 0) != (options->counts == NULL)) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": tensors is %zu, and counts is %s: "
-                            "set both, or neither for one vector",
-                            options->name, options->tensors,
-                            options->counts == NULL ? "NULL" : "not NULL");
+        return REFUSE("tensors is %zu, and counts is %s: set both, or neither "
+                      "for one vector",
+                      options->tensors,
+                      options->counts == NULL ? "NULL" : "not NULL");
     }
-    if (options->tensors > 0 && options->memory != BATON_MEMORY_HOST) {
-        return baton__error(
-            BATON_ERR_UNSUPPORTED,
-            "partial \"%s\": tensors is %zu, which is not supported with "
-            "device memory: contribute one vector",
-            options->name, options->tensors);
-    }
-    return BATON_OK;
+    return options->tensors == 0 || options->memory == BATON_MEMORY_HOST ||
+           baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
+                         "tensors is %zu, which is not supported with device "
+                         "memory: contribute one vector",
+                         options->tensors);
 }
 
-baton_status_t baton__partial_resolve_tensors(baton_partial_options_t *options)
+bool baton__partial_resolve_tensors(baton_partial_options_t *options,
+                                    baton__wrong_t *wrong)
 {
     size_t sum = 0;
-    baton_status_t status = check_counts(options);
-    if (status != BATON_OK || options->tensors == 0) {
-        return status;
+    if (!check_counts(options, wrong)) {
+        return false;
     }
     for (size_t i = 0; i < options->tensors; i++) {
         if (options->counts[i] > SIZE_MAX - sum) {
-            return baton__error(BATON_ERR_INVALID,
-                                "partial \"%s\": the counts of tensors 0 to "
-                                "%zu add up to more than %zu",
-                                options->name, i, (size_t)SIZE_MAX);
+            return REFUSE("the counts of tensors 0 to %zu add up to more than "
+                          "%zu",
+                          i, (size_t)SIZE_MAX);
         }
         sum += options->counts[i];
     }
-    if (options->count != 0 && options->count != sum) {
-        return baton__error(BATON_ERR_INVALID,
-                            "partial \"%s\": count is %zu, must be 0, or the "
-                            "sum of counts, %zu",
-                            options->name, options->count, sum);
+    if (options->tensors > 0 && options->count != 0 && options->count != sum) {
+        return REFUSE("count is %zu, must be 0, or the sum of counts, %zu",
+                      options->count, sum);
     }
-    options->count = sum;
-    return BATON_OK;
+    options->count = options->tensors > 0 ? sum : options->count;
+    return true;
 }
 
 /* ---- life -------------------------------------------------------------- */

@@ -716,7 +716,7 @@ bool baton_partial_lives(baton_partial_t *partial, int rank)
 baton_status_t baton__survival_enter(baton_partial_t *partial,
                                      const char *doing)
 {
-    survival_t *self = partial->survival;
+    survival_t *self = partial != NULL ? partial->survival : NULL;
     if (self == NULL || enter(self)) {
         return BATON_OK;
     }
@@ -732,7 +732,7 @@ baton_status_t baton__survival_enter(baton_partial_t *partial,
 
 void baton__survival_leave(baton_partial_t *partial)
 {
-    if (partial->survival != NULL) {
+    if (partial != NULL && partial->survival != NULL) {
         (void)leave(partial->survival, BATON_OK);
     }
 }

@@ -207,12 +207,11 @@ static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
     }
     bool gets = lacks && baton__sparse_is_had(sparse, step);
     if (!baton__sparse_hand_over(sparse, gets, step,
-                                 gets ? sparse->room : sparse->shown,
                                  dense_result(sparse, gets, dense))) {
         return false;
     }
     if (gets && !dense) {
-        baton__sparse_settle(sparse, sparse->room);
+        baton__sparse_settle(sparse);
     }
     if (gets) {
         complete(sparse, dense, BATON_OK);

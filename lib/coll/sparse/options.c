@@ -21,7 +21,7 @@
 
 /* ---- checks ------------------------------------------------------------ */
 
-#define REFUSE(...) BATON__REFUSE(wrong, __VA_ARGS__)
+#define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)
 
 static const char *const algorithm_names[] = {
     "auto",
@@ -36,115 +36,91 @@ const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
                                                     : "?";
 }
 
+/* Of an enumeration's value. */
+static bool in_range(const char *name, int value, int most,
+                     baton__wrong_t *wrong)
+{
+    return (value >= 0 && value <= most) ||
+           REFUSE("%s is %d; allowed: 0 to %d", name, value, most);
+}
+
 static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
 {
-    if (!baton_select_supports(o->dtype)) {
-        return REFUSE("dtype is %s; allowed: f32, f64, f16, bf16",
-                      baton_dtype_name(o->dtype));
-    }
-    if (o->count == 0 || o->count > UINT32_MAX) {
-        return REFUSE("count is %zu; allowed: 1 to %lu", o->count,
-                      (unsigned long)UINT32_MAX);
-    }
-    if (o->k > o->count) {
-        return REFUSE("k is %zu; allowed: 1 to count, %zu", o->k, o->count);
-    }
-    if (o->k == 0 && !(o->density > 0 && o->density <= 1)) {
-        return REFUSE("density is %g, and k is 0; allowed: above 0 and at most "
-                      "1, or a k",
-                      o->density);
-    }
-    if (o->max_k != 0 && (o->max_k > o->count || o->max_k < o->k)) {
-        return REFUSE("max_k is %zu; allowed: k, %zu, to count, %zu", o->max_k,
-                      o->k, o->count);
-    }
-    return true;
+    return (baton_select_supports(o->dtype) ||
+            REFUSE("dtype is %s; allowed: f32, f64, f16, bf16",
+                   baton_dtype_name(o->dtype))) &&
+           ((o->count > 0 && o->count <= UINT32_MAX) ||
+            REFUSE("count is %zu; allowed: 1 to %lu", o->count,
+                   (unsigned long)UINT32_MAX)) &&
+           (o->k <= o->count ||
+            REFUSE("k is %zu; allowed: 1 to count, %zu", o->k, o->count)) &&
+           (o->k > 0 || (o->density > 0 && o->density <= 1) ||
+            REFUSE("density is %g, and k is 0; allowed: above 0 and at most "
+                   "1, or a k",
+                   o->density)) &&
+           (o->max_k == 0 || (o->max_k <= o->count && o->max_k >= o->k) ||
+            REFUSE("max_k is %zu; allowed: k, %zu, to count, %zu", o->max_k,
+                   o->k, o->count));
 }
 
 static bool check_kind(const baton_sparse_options_t *o, int size,
                        baton__wrong_t *wrong)
 {
-    if ((unsigned)o->algorithm >= BATON_SPARSE_COUNT) {
-        return REFUSE("algorithm is %d; allowed: 0 to %d", (int)o->algorithm,
-                      BATON_SPARSE_COUNT - 1);
-    }
-    if ((unsigned)o->memory > BATON_MEMORY_DEVICE) {
-        return REFUSE("memory is %d; allowed: 0 to %d", (int)o->memory,
-                      (int)BATON_MEMORY_DEVICE);
-    }
-    if ((unsigned)o->exchange > BATON_EXCHANGE_BSAG) {
-        return REFUSE("exchange is %d; allowed: 0 to %d", (int)o->exchange,
-                      BATON_EXCHANGE_BSAG);
-    }
-    if ((unsigned)o->redsync > BATON_REDSYNC_SAMPLED) {
-        return REFUSE("redsync is %d; allowed: 0 to %d", (int)o->redsync,
-                      BATON_REDSYNC_SAMPLED);
-    }
-    if (o->teams < BATON_SPARSE_TEAMS_AUTO ||
-        (o->teams > 0 && size % o->teams != 0)) {
-        return REFUSE("teams is %d; allowed: the divisors of %d ranks, or "
-                      "BATON_SPARSE_TEAMS_AUTO, -1",
-                      o->teams, size);
-    }
-    if (o->teams > 1 && o->algorithm != BATON_SPARSE_AUTO &&
-        o->algorithm != BATON_SPARSE_SPARDL) {
-        return REFUSE("teams is %d with algorithm %s, which has none; allowed: "
-                      "with spardl or auto",
-                      o->teams, baton_sparse_algorithm_name(o->algorithm));
-    }
-    if (o->exchange != BATON_EXCHANGE_AUTO &&
-        o->algorithm != BATON_SPARSE_AUTO &&
-        o->algorithm != BATON_SPARSE_SPARDL) {
-        return REFUSE("exchange is set with algorithm %s, which has no teams; "
-                      "allowed: with spardl or auto",
-                      baton_sparse_algorithm_name(o->algorithm));
-    }
-    if ((o->quantise || o->redsync != BATON_REDSYNC_EXACT) &&
-        o->algorithm != BATON_SPARSE_REDSYNC) {
-        return REFUSE("%s is set with algorithm %s; allowed: with redsync",
-                      o->quantise ? "quantise" : "redsync",
-                      baton_sparse_algorithm_name(o->algorithm));
-    }
-    if (o->exchange == BATON_EXCHANGE_RSAG && o->teams > 0 &&
-        !baton__is_power_of_two(o->teams)) {
-        return REFUSE("teams is %d; allowed with RSAG: powers of two",
-                      o->teams);
-    }
-    return true;
+    const char *algorithm = baton_sparse_algorithm_name(o->algorithm);
+    const bool may_have_teams = o->algorithm == BATON_SPARSE_AUTO ||
+                                o->algorithm == BATON_SPARSE_SPARDL;
+    return in_range("algorithm", (int)o->algorithm, BATON_SPARSE_COUNT - 1,
+                    wrong) &&
+           in_range("memory", (int)o->memory, BATON_MEMORY_DEVICE, wrong) &&
+           in_range("exchange", (int)o->exchange, BATON_EXCHANGE_BSAG, wrong) &&
+           in_range("redsync", (int)o->redsync, BATON_REDSYNC_SAMPLED, wrong) &&
+           ((o->teams >= BATON_SPARSE_TEAMS_AUTO &&
+             (o->teams <= 0 || size % o->teams == 0)) ||
+            REFUSE("teams is %d; allowed: the divisors of %d ranks, or "
+                   "BATON_SPARSE_TEAMS_AUTO, -1",
+                   o->teams, size)) &&
+           (o->teams <= 1 || may_have_teams ||
+            REFUSE("teams is %d with algorithm %s, which has none; allowed: "
+                   "with spardl or auto",
+                   o->teams, algorithm)) &&
+           (o->exchange == BATON_EXCHANGE_AUTO || may_have_teams ||
+            REFUSE("exchange is set with algorithm %s, which has no teams; "
+                   "allowed: with spardl or auto",
+                   algorithm)) &&
+           ((!o->quantise && o->redsync == BATON_REDSYNC_EXACT) ||
+            o->algorithm == BATON_SPARSE_REDSYNC ||
+            REFUSE("%s is set with algorithm %s; allowed: with redsync",
+                   o->quantise ? "quantise" : "redsync", algorithm)) &&
+           (o->exchange != BATON_EXCHANGE_RSAG || o->teams <= 0 ||
+            baton__is_power_of_two(o->teams) ||
+            REFUSE("teams is %d; allowed with RSAG: powers of two", o->teams));
 }
 
 static bool check_training(const baton_sparse_options_t *o,
                            baton__wrong_t *wrong)
 {
-    if (!(o->momentum >= 0 && o->momentum < 1)) {
-        return REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum);
-    }
-    if (o->nesterov && o->momentum == 0) {
-        return REFUSE("nesterov is set and momentum is 0; allowed: with a "
-                      "momentum above 0");
-    }
-    if (!(o->clip >= 0) || isinf(o->clip)) {
-        return REFUSE("clip is %g; allowed: 0 and above, finite", o->clip);
-    }
-    if (o->quantise && o->redsync == BATON_REDSYNC_SAMPLED) {
-        return REFUSE("quantise is set with SAMPLED; allowed: with the other "
-                      "selections");
-    }
-    return true;
+    return ((o->momentum >= 0 && o->momentum < 1) ||
+            REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum)) &&
+           (!o->nesterov || o->momentum != 0 ||
+            REFUSE("nesterov is set and momentum is 0; allowed: with a "
+                   "momentum above 0")) &&
+           ((o->clip >= 0 && !isinf(o->clip)) ||
+            REFUSE("clip is %g; allowed: 0 and above, finite", o->clip)) &&
+           (!o->quantise || o->redsync != BATON_REDSYNC_SAMPLED ||
+            REFUSE("quantise is set with SAMPLED; allowed: with the other "
+                   "selections"));
 }
 
-static bool not_a_cost(double cost)
+static bool is_cost(double cost)
 {
-    return !(cost >= 0) || isinf(cost);
+    return cost >= 0 && !isinf(cost);
 }
 
 static bool check_link(const baton_sparse_options_t *o, baton__wrong_t *wrong)
 {
-    if (not_a_cost(o->link.alpha_us) || not_a_cost(o->link.beta_ns)) {
-        return REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
-                      o->link.alpha_us, o->link.beta_ns);
-    }
-    return true;
+    return (is_cost(o->link.alpha_us) && is_cost(o->link.beta_ns)) ||
+           REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
+                  o->link.alpha_us, o->link.beta_ns);
 }
 
 enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* with options.partial */
@@ -192,34 +168,29 @@ static bool check_partial(const baton_sparse_options_t *o, int size,
     if (!o->partial) {
         return check_not_partial(o, wrong);
     }
-    if (!may_be_partial(o->algorithm)) {
-        return REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
-                      "topka, topkdsa, gtopk",
-                      baton_sparse_algorithm_name(o->algorithm));
-    }
-    if (o->history > MOST_EPOCHS || o->max_staleness > MOST_EPOCHS) {
-        return REFUSE("%s is %u; allowed: 0 to %d",
-                      o->history > MOST_EPOCHS ? "history" : "max_staleness",
-                      o->history > MOST_EPOCHS ? o->history : o->max_staleness,
-                      (int)MOST_EPOCHS);
-    }
-    if ((unsigned)o->on_loss > BATON_ON_LOSS_CONTINUE) {
-        return REFUSE("on_loss is %d; allowed: 0 to %d", (int)o->on_loss,
-                      (int)BATON_ON_LOSS_CONTINUE);
-    }
-    if (baton__sparse_goes_on(o) && o->teams != 0 && o->teams != 1) {
-        return REFUSE("teams is %d; allowed with on_loss: 0 and 1", o->teams);
-    }
+    const bool long_history = o->history > MOST_EPOCHS;
     const uint32_t history = o->history == 0 ? HISTORY : o->history;
-    if (o->max_staleness > history) {
-        return REFUSE("max_staleness is %u; allowed: 0 to %u, the history: no "
-                      "gradient gets older than that",
-                      o->max_staleness, history);
-    }
     const baton__choice_t choice = {o->mode, o->mode_ranks};
-    return baton__rule_check(o->name != NULL ? o->name : "sparse", choice,
-                             size) == BATON_OK ||
-           REFUSE("%s", baton_error_message());
+    return (may_be_partial(o->algorithm) ||
+            REFUSE("algorithm is %s; allowed with partial: auto, spardl, "
+                   "topka, topkdsa, gtopk",
+                   baton_sparse_algorithm_name(o->algorithm))) &&
+           ((!long_history && o->max_staleness <= MOST_EPOCHS) ||
+            REFUSE("%s is %u; allowed: 0 to %d",
+                   long_history ? "history" : "max_staleness",
+                   long_history ? o->history : o->max_staleness,
+                   (int)MOST_EPOCHS)) &&
+           in_range("on_loss", (int)o->on_loss, BATON_ON_LOSS_CONTINUE,
+                    wrong) &&
+           (!baton__sparse_goes_on(o) || o->teams == 0 || o->teams == 1 ||
+            REFUSE("teams is %d; allowed with on_loss: 0 and 1", o->teams)) &&
+           (o->max_staleness <= history ||
+            REFUSE("max_staleness is %u; allowed: 0 to %u, the history: no "
+                   "gradient gets older than that",
+                   o->max_staleness, history)) &&
+           (baton__rule_check(o->name != NULL ? o->name : "sparse", choice,
+                              size) == BATON_OK ||
+            REFUSE("%s", baton_error_message()));
 }
 
 static bool check_in_place(const baton_sparse_options_t *o,
@@ -289,8 +260,7 @@ static void fill_link(baton_sparse_options_t *o, int hosts,
     if (status == BATON_OK) {
         o->link = hosts > 1 ? costs.between : costs.inside;
     } else if (wrong->status == BATON_OK && is_chosen(o)) {
-        (void)REFUSE("%s", baton_error_message());
-        wrong->status = status;
+        (void)baton__refuse(wrong, status, "%s", baton_error_message());
     }
 }
 
@@ -441,15 +411,6 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     }
 }
 
-void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status)
-{
-    if (wrong->status == BATON_OK && status != BATON_OK) {
-        wrong->status = status;
-        (void)snprintf(wrong->text, sizeof wrong->text, "%s",
-                       baton_error_message());
-    }
-}
-
 /* A mismatch is of all ranks, and what they state says why. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
@@ -470,7 +431,7 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
     baton_status_t status = baton_schedule_commit(schedule);
     baton_status_t started =
         status == BATON_OK ? baton__start_to_wait(schedule) : BATON_OK;
-    baton__sparse_keep_error(wrong, started); /* of a peer that came before */
+    baton__wrong_keep(wrong, started); /* of a peer that came before */
     return status;
 }
 

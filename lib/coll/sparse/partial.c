@@ -28,7 +28,7 @@
 #include <baton/partial.h>
 #include <string.h>
 
-struct baton__sparse_partial {
+typedef struct sparse_partial {
     baton_partial_t epochs; /* first: it is found by its address. Its numbers
                                go on behind a recovery and a shrink */
     baton_sparse_t *sparse;
@@ -37,9 +37,14 @@ struct baton__sparse_partial {
     uint64_t pending_steps[2]; /* of a state: of which steps its pending
                                   gradients are, from the first to the last */
     char *packed;              /* with on_loss: vector_bytes of `epochs` */
-};
+} sparse_partial_t;
 
-static pthread_mutex_t *lock_of(baton__sparse_partial_t *self)
+static sparse_partial_t *of_epochs(baton_partial_t *epochs)
+{
+    return (sparse_partial_t *)epochs;
+}
+
+static pthread_mutex_t *lock_of(sparse_partial_t *self)
 {
     return &self->epochs.contribution.contribute_lock;
 }
@@ -55,7 +60,7 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
 
 static baton_status_t prepare(void *arg, baton_call_t *call)
 {
-    const baton__sparse_partial_t *self = arg;
+    const sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     const baton__contribution_t *c = &self->epochs.contribution;
     (void)call;
@@ -69,7 +74,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
 }
 
 /* The epoch has its result, and ends. */
-static void end_epoch(baton__sparse_partial_t *self)
+static void end_epoch(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     if (sparse->absent && sparse->payload) {
@@ -95,7 +100,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 /* ---- failure ----------------------------------------------------------- */
 
 /* Pins the result of a step, which becomes `last`, until the next one is. */
-static void show_result(baton__sparse_partial_t *self, uint64_t step)
+static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
@@ -119,19 +124,18 @@ static void show_result(baton__sparse_partial_t *self, uint64_t step)
 /* ---- recovery ---------------------------------------------------------- */
 
 /* Completes an epoch that this rank lacks, if any rank has completed it. */
-static bool agree(baton__sparse_partial_t *self, bool lacks, uint64_t epoch)
+static bool agree(sparse_partial_t *self, bool lacks, uint64_t epoch)
 {
     baton_sparse_t *sparse = self->sparse;
     if (!baton__sparse_tell(sparse, lacks, epoch)) {
         return false;
     }
     bool gets = lacks && baton__sparse_is_had(sparse, epoch);
-    size_t room = gets ? self->epochs.contribution.result : sparse->shown;
-    if (!baton__sparse_hand_over(sparse, gets, epoch, room, NULL)) {
+    if (!baton__sparse_hand_over(sparse, gets, epoch, NULL)) {
         return false;
     }
     if (gets) {
-        baton__sparse_settle(sparse, room);
+        baton__sparse_settle(sparse);
         end_epoch(self);
     }
     baton__sparse_make_up(sparse, lacks && !gets ? epoch - 1 : epoch);
@@ -140,7 +144,7 @@ static bool agree(baton__sparse_partial_t *self, bool lacks, uint64_t epoch)
 
 /* True once this rank has completed `last`, as some rank has. All have
    completed it where one has taken for a later one. */
-static bool mend(baton__sparse_partial_t *self, uint64_t last)
+static bool mend(sparse_partial_t *self, uint64_t last)
 {
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
@@ -148,7 +152,7 @@ static bool mend(baton__sparse_partial_t *self, uint64_t last)
 }
 
 /* Epochs after the last one that any rank has completed are begun again. */
-static void go_on(baton__sparse_partial_t *self, uint64_t last)
+static void go_on(sparse_partial_t *self, uint64_t last)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
@@ -165,7 +169,7 @@ static void go_on(baton__sparse_partial_t *self, uint64_t last)
    pending again. */
 static bool recover(void *arg, uint64_t epoch)
 {
-    baton__sparse_partial_t *self = arg;
+    sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
     uint64_t last = self->epochs.begin.modes.base + epoch;
@@ -184,7 +188,7 @@ static bool recover(void *arg, uint64_t epoch)
 /* The schedule has failed, so nothing begins or ends meanwhile. */
 static bool survive(baton_sparse_t *sparse)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
@@ -197,11 +201,6 @@ static bool survive(baton_sparse_t *sparse)
 }
 
 /* ---- life -------------------------------------------------------------- */
-
-static baton__sparse_partial_t *of_epochs(baton_partial_t *epochs)
-{
-    return (baton__sparse_partial_t *)epochs;
-}
 
 static void add_algorithm(baton_partial_t *epochs)
 {
@@ -234,14 +233,13 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
                             sparse->name);
     }
     sparse->lasting = true;
-    baton__sparse_partial_t *self =
-        baton__sparse_alloc(sparse, 1, sizeof *self);
+    sparse_partial_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     sparse->lasting = false;
     if (self == NULL) {
         return BATON_OK;
     }
     self->sparse = sparse;
-    sparse->partial = self;
+    sparse->epochs = &self->epochs;
     sparse->extra = self->pending_steps;
     sparse->extra_count = 2;
     self->epochs.name = sparse->name;
@@ -265,8 +263,8 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
 static baton_status_t build(baton_sparse_t *sparse)
 {
     baton_status_t status =
-        sparse->partial == NULL ? open_partial(sparse) : BATON_OK;
-    baton__sparse_partial_t *self = sparse->partial;
+        sparse->epochs == NULL ? open_partial(sparse) : BATON_OK;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     if (self == NULL || status != BATON_OK) {
         return status;
     }
@@ -285,7 +283,7 @@ static baton_status_t build(baton_sparse_t *sparse)
 
 static void free_partial(baton_sparse_t *sparse)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     if (self != NULL) {
         baton__begin_fini(&self->epochs.begin);
         baton__contribution_fini(&self->epochs.contribution);
@@ -297,7 +295,7 @@ static void free_partial(baton_sparse_t *sparse)
 /* ---- ranks are lost ----------------------------------------------------- */
 
 /* For what is packed, which outlasts all schedules. */
-static void make_packed(baton__sparse_partial_t *self)
+static void make_packed(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     const size_t entry = sizeof(uint32_t) + sparse->element_bytes;
@@ -314,7 +312,7 @@ static void make_packed(baton__sparse_partial_t *self)
 /* The application may be clipping a gradient. */
 static baton_status_t commit(baton_partial_t *epochs)
 {
-    baton__sparse_partial_t *self = of_epochs(epochs);
+    sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
     baton_schedule_t *s = epochs->schedule;
     (void)pthread_mutex_lock(lock_of(self));
@@ -336,19 +334,19 @@ static baton_status_t commit(baton_partial_t *epochs)
 }
 
 /* The parts of what is packed. */
-static uint32_t *packed_indices(const baton__sparse_partial_t *self)
+static uint32_t *packed_indices(const sparse_partial_t *self)
 {
     return (uint32_t *)(void *)(self->packed + sizeof(uint64_t));
 }
 
-static char *packed_values(const baton__sparse_partial_t *self)
+static char *packed_values(const sparse_partial_t *self)
 {
     return (char *)(packed_indices(self) + self->sparse->result_capacity);
 }
 
 static char *give(baton_partial_t *epochs, bool has)
 {
-    const baton__sparse_partial_t *self = of_epochs(epochs);
+    const sparse_partial_t *self = of_epochs(epochs);
     const baton_sparse_t *sparse = self->sparse;
     const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
     memset(self->packed, 0, epochs->vector_bytes);
@@ -365,7 +363,7 @@ static char *give(baton_partial_t *epochs, bool has)
 
 static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
 {
-    baton__sparse_partial_t *self = of_epochs(epochs);
+    sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &epochs->contribution;
     bool begun = c->taken_for == epoch; /* and no state imported since */
@@ -384,7 +382,7 @@ static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
         return;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
-    baton__sparse_settle(sparse, slot);
+    baton__sparse_settle(sparse);
     end_epoch(self);
     baton__float_mode_leave(mode);
 }
@@ -393,14 +391,14 @@ static baton_status_t connect_epochs(baton_sparse_t *sparse)
 {
     static const baton__survivor_t survivor = {
         .commit = commit, .give = give, .get = get};
-    baton_partial_t *epochs = &sparse->partial->epochs;
+    baton_partial_t *epochs = sparse->epochs;
     epochs->schedule = NULL;
     return baton__survival_create(epochs, sparse->group, &survivor);
 }
 
 static baton_status_t close_epochs(baton_sparse_t *sparse)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     if (self == NULL || self->epochs.survival == NULL) {
         return BATON_OK;
     }
@@ -412,15 +410,15 @@ static baton_status_t close_epochs(baton_sparse_t *sparse)
 bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
 {
     return baton__sparse_is_alive(sparse, __func__) &&
-           (sparse->partial == NULL ||
-            baton_partial_lives(&sparse->partial->epochs, rank));
+           (sparse->epochs == NULL ||
+            baton_partial_lives(sparse->epochs, rank));
 }
 
 /* ---- steps ------------------------------------------------------------- */
 
 /* The results up to this step's have been seen, or are not asked for any more:
    their places are free, and one more epoch may run. */
-static void see(baton__sparse_partial_t *self, uint64_t step)
+static void see(sparse_partial_t *self, uint64_t step)
 {
     if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
         baton__partial_limit(&self->epochs, &self->epochs.seen, step);
@@ -431,7 +429,7 @@ static void see(baton__sparse_partial_t *self, uint64_t step)
 static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
                                       size_t count, const void *part)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     baton__contribution_t *c = &self->epochs.contribution;
     if (self->parts == NULL) {
         c->staged.memory = self->parts = baton__alloc_raw(c->slot_bytes);
@@ -445,7 +443,7 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
 }
 
 /* Adds the gradient of a step. The lock is held. */
-static void contribute(baton__sparse_partial_t *self, const void *gradient,
+static void contribute(sparse_partial_t *self, const void *gradient,
                        uint64_t step)
 {
     baton__contribution_t *c = &self->epochs.contribution;
@@ -470,7 +468,7 @@ static void contribute(baton__sparse_partial_t *self, const void *gradient,
 static baton_status_t start(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
     (void)flush;  /* is refused */
@@ -494,13 +492,13 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
 static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
                                   bool *done_out)
 {
-    return baton__survival_wait(&sparse->partial->epochs, timeout_ms, done_out);
+    return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
 }
 
 /* Shows the last step's result, or the next that was missed. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
     (void)dense; /* it is not */
     if (status == BATON_OK) {
@@ -516,7 +514,7 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
    work. */
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     baton__contribution_t *c = &self->epochs.contribution;
     (void)pthread_mutex_lock(lock_of(self));
     bool working = baton__contribution_is_working(c);
@@ -533,33 +531,19 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
                   "ranks behind one step, and before any starts the next");
 }
 
-baton_status_t baton__sparse_enter_epochs(baton_sparse_t *sparse,
-                                          const char *doing)
-{
-    return sparse->partial != NULL
-               ? baton__survival_enter(&sparse->partial->epochs, doing)
-               : BATON_OK;
-}
-
-void baton__sparse_leave_epochs(baton_sparse_t *sparse)
-{
-    if (sparse->partial != NULL) {
-        baton__survival_leave(&sparse->partial->epochs);
-    }
-}
-
 static void release(baton_sparse_t *sparse)
 {
-    (void)pthread_mutex_unlock(lock_of(sparse->partial));
+    (void)pthread_mutex_unlock(lock_of(of_epochs(sparse->epochs)));
 }
 
 /* The residual, and what is pending. */
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
-    const baton__contribution_t *c = &sparse->partial->epochs.contribution;
+    const baton__contribution_t *c = &sparse->epochs->contribution;
     if (velocity) {
-        baton__sparse_read_velocity(sparse, sparse->partial->velocity, to);
+        baton__sparse_read_velocity(sparse, of_epochs(sparse->epochs)->velocity,
+                                    to);
         return BATON_OK;
     }
     if (c->first_step == 0) {
@@ -577,8 +561,8 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
                                     const void *residual, const void *velocity)
 {
     if (velocity != NULL) {
-        baton__sparse_write_velocity(sparse, sparse->partial->velocity,
-                                     velocity);
+        baton__sparse_write_velocity(
+            sparse, of_epochs(sparse->epochs)->velocity, velocity);
     }
     memcpy(sparse->residual, residual,
            sparse->options.count * sparse->element_bytes);
@@ -587,7 +571,7 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 
 static void save(baton_sparse_t *sparse, char *residual, char *pending)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     const baton__contribution_t *c = &self->epochs.contribution;
     self->pending_steps[0] = c->first_step;
     self->pending_steps[1] = c->first_step != 0 ? c->last_step : 0;
@@ -601,7 +585,7 @@ static void save(baton_sparse_t *sparse, char *residual, char *pending)
 /* The schedule counts on: its next epoch is the one behind these steps. */
 static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
 {
-    baton__sparse_partial_t *self = sparse->partial;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_t *c = &epochs->contribution;
     uint64_t base =

@@ -55,22 +55,17 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong.status == BATON_OK) {
-        baton__sparse_keep_error(&sparse->wrong,
-                                 sparse->backend->build(sparse));
+        baton__wrong_keep(&sparse->wrong, sparse->backend->build(sparse));
     }
     if (sparse->wrong.status == BATON_OK) {
         baton__sparse_build_handover(sparse);
     }
     if (sparse->out_of_memory) {
-        baton__sparse_keep_error(&sparse->wrong,
-                                 baton__sparse_no_memory(sparse));
+        baton__wrong_keep(&sparse->wrong, baton__sparse_no_memory(sparse));
     }
-    baton__sparse_keep_error(&sparse->wrong,
-                             baton_schedule_commit(sparse->dense));
-    baton__sparse_keep_error(&sparse->wrong,
-                             baton_schedule_commit(sparse->schedule));
-    baton__sparse_keep_error(&sparse->wrong,
-                             baton_schedule_commit(sparse->handover));
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->dense));
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->schedule));
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->handover));
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -110,8 +105,7 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->size = baton_group_size(group);
     sparse->most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
-    baton__sparse_keep_error(&sparse->wrong,
-                             baton__sparse_read(given, &options));
+    baton__wrong_keep(&sparse->wrong, baton__sparse_read(given, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -125,11 +119,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         baton__wrong_t wrong = baton__sparse_resolve(
             &options, sparse->size, baton_schedule_hosts(sparse->schedule),
             &sparse->asked);
-        if (wrong.status != BATON_OK) {
-            baton__sparse_keep_error(
-                &sparse->wrong, baton__error(wrong.status, "sparse \"%s\": %s",
-                                             sparse->name, wrong.text));
-        }
+        baton__wrong_keep(&sparse->wrong,
+                          baton__wrong_error(&wrong, "sparse", sparse->name));
         sparse->options = sparse->asked;
     }
     if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
@@ -183,7 +174,7 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
         status = baton__sparse_leave(sparse);
         if (status == BATON_OK) {
             status = sparse->backend->connect(sparse);
-            baton__sparse_keep_error(&sparse->wrong, status);
+            baton__wrong_keep(&sparse->wrong, status);
         }
     }
     sparse->connected = status == BATON_OK;
@@ -439,7 +430,7 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
     sparse->part_count = 0;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
-        baton__sparse_keep_error(&sparse->wrong, status);
+        baton__wrong_keep(&sparse->wrong, status);
         return status;
     }
     build(sparse);

@@ -34,21 +34,14 @@
    what changes in it is settled when the step has been completed. */
 #pragma once
 
-#include "base/text.h"
+#include "coll/kit/wrong.h"
 
 #include <baton/sparse.h>
 
 typedef struct baton__sparse_algorithm baton__sparse_algorithm_t;
 typedef struct baton__sparse_backend baton__sparse_backend_t;
-typedef struct baton__sparse_partial baton__sparse_partial_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_memory baton__sparse_memory_t;
-
-/* Why a rank can't take part; of all ranks, if it is BATON_ERR_MISMATCH. */
-typedef struct baton__wrong {
-    baton_status_t status;
-    char text[256];
-} baton__wrong_t;
 
 /* Room for a sparse result. */
 typedef struct baton__sparse_room {
@@ -120,8 +113,8 @@ struct baton_sparse {
     baton__sparse_phase_t phase;
     baton__sparse_move_t move; /* of baton_sparse_shrink */
     const baton__sparse_backend_t *backend;
-    baton__sparse_partial_t *partial; /* that backend's */
-    baton__sparse_device_t *device;   /* that backend's */
+    baton_partial_t *epochs;        /* the partial backend's */
+    baton__sparse_device_t *device; /* that backend's */
 
     /* n elements each, without payload NULL. On a device residual and velocity
        are there and not here, and `work` is that of dense steps. */
@@ -352,7 +345,8 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
    once all have. Then is_had says whether any rank has completed the step.
    hand_over: hands a step's result to the ranks that lack it, if any does,
    piece by piece; true once all have it. It is in `dense`, or, if that is NULL,
-   in a room. settle: completes a step whose result was handed over. make_up:
+   in the running step's room where it was lacked, else in the one that is
+   shown. settle: completes a step whose result was handed over. make_up:
    adds to the residual what failed ranks have not dropped of a step's result;
    is_lost: whether the rank has not told anything; lacks_addition: whether it
    has told that it has not made this addition of teams. */
@@ -360,8 +354,8 @@ void baton__sparse_build_handover(baton_sparse_t *sparse);
 bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
-                             size_t room, char *dense);
-void baton__sparse_settle(baton_sparse_t *sparse, size_t room);
+                             char *dense);
+void baton__sparse_settle(baton_sparse_t *sparse);
 void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
@@ -404,12 +398,6 @@ baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
 void baton__sparse_release(baton_sparse_t *sparse);
 
-/* Between the two a partial one does not go on after a loss. BATON_ERR_BUSY: it
-   does; and the error with which it has ended. */
-baton_status_t baton__sparse_enter_epochs(baton_sparse_t *sparse,
-                                          const char *doing);
-void baton__sparse_leave_epochs(baton_sparse_t *sparse);
-
 /* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
 baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
                                         const char *doing);
@@ -430,12 +418,6 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
 
-/* For checks: false, with this text. */
-#define BATON__REFUSE(wrong, ...)                                              \
-    ((wrong)->status = BATON_ERR_INVALID,                                      \
-     baton__text_add(&(baton__text_t){(wrong)->text, sizeof(wrong)->text, 0},  \
-                     __VA_ARGS__),                                             \
-     false)
 typedef struct baton__sparse_place {
     int ranks, hosts, processors; /* of a host; 0: one for each rank */
     bool measured;                /* the options do not say what links cost */
@@ -474,9 +456,6 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
    state to export or import. */
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing);
-
-/* Keeps the first error, whose message was set. */
-void baton__sparse_keep_error(baton__wrong_t *wrong, baton_status_t status);
 
 /* States what must be the same; that, and commits and starts the comparison;
    the same of a schedule that has stated it; and waits for it: what is wrong on

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "coll/partial/parts.h"
 
 #include <string.h>
 
@@ -244,11 +245,11 @@ baton_status_t baton_sparse_state_import(baton_sparse_t *sparse,
 {
     baton_status_t status = baton__sparse_check_state(sparse, "import");
     if (status == BATON_OK) {
-        status = baton__sparse_enter_epochs(sparse, "import");
+        status = baton__survival_enter(sparse->epochs, "import");
     }
     if (status == BATON_OK) {
         status = import(sparse, state, bytes);
-        baton__sparse_leave_epochs(sparse);
+        baton__survival_leave(sparse->epochs);
     }
     return status;
 }

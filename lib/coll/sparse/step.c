@@ -315,14 +315,15 @@ bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
 }
 
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
-                             size_t room, char *dense)
+                             char *dense)
 {
     if (sparse->news != NULL && any_lacks(sparse)) {
         const size_t size = sparse->element_bytes;
         const size_t entries = sparse->result_capacity;
         piece_t parts[3] = {{dense, sparse->options.count * size}};
         if (dense == NULL) {
-            baton__sparse_room_t *of = &sparse->rooms[room];
+            baton__sparse_room_t *of =
+                &sparse->rooms[gets ? sparse->room : sparse->shown];
             parts[0] = (piece_t){&of->count, sizeof of->count};
             parts[1] = (piece_t){of->indices, entries * sizeof *of->indices};
             parts[2] = (piece_t){of->values, entries * size};
@@ -350,11 +351,10 @@ bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
            (told & made_all) <= index + 1;
 }
 
-void baton__sparse_settle(baton_sparse_t *sparse, size_t room)
+void baton__sparse_settle(baton_sparse_t *sparse)
 {
     if (!sparse->settled) {
-        baton__sparse_use_room(sparse, room);
-        settle(sparse, sparse->rooms[room].count);
+        settle(sparse, sparse->rooms[sparse->room].count);
     }
 }
 

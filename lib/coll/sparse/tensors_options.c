@@ -11,7 +11,7 @@ static const double default_density = 0.001;
 
 /* ---- checks ------------------------------------------------------------ */
 
-#define REFUSE(set, ...) BATON__REFUSE(&(set)->wrong, __VA_ARGS__)
+#define REFUSE(...) baton__refuse(&set->wrong, BATON_ERR_INVALID, __VA_ARGS__)
 
 static bool is_density(double density)
 {
@@ -66,63 +66,48 @@ static bool check_costs(baton_tensors_t *set)
 {
     set->costs = (baton_costs_t)BATON_COSTS;
     baton_status_t status = baton_costs_get(&set->costs);
-    if (status == BATON_OK || !costs_decide(&set->options)) {
-        return true;
-    }
-    (void)REFUSE(set, "%s", baton_error_message());
-    set->wrong.status = status;
-    return false;
+    return status == BATON_OK || !costs_decide(&set->options) ||
+           baton__refuse(&set->wrong, status, "%s", baton_error_message());
 }
 
 static bool check_algorithm(baton_tensors_t *set)
 {
     baton_tensors_options_t *o = &set->options;
-    if (o->partial && o->algorithm == BATON_SPARSE_REDSYNC) {
-        return REFUSE(set, "algorithm is redsync; allowed with partial: auto, "
-                           "spardl");
-    }
     if (o->partial && o->algorithm == BATON_SPARSE_AUTO) {
         o->algorithm = BATON_SPARSE_SPARDL;
     }
-    if (o->algorithm != BATON_SPARSE_AUTO &&
-        o->algorithm != BATON_SPARSE_REDSYNC &&
-        o->algorithm != BATON_SPARSE_SPARDL) {
-        return REFUSE(set, "algorithm is %s; allowed: auto, redsync, spardl",
-                      baton_sparse_algorithm_name(o->algorithm));
-    }
-    if (o->algorithm == BATON_SPARSE_SPARDL &&
-        (o->quantise || o->paper_selections)) {
-        return REFUSE(set,
-                      "%s is set with spardl; allowed: with auto or redsync",
-                      o->quantise ? "quantise" : "paper_selections");
-    }
-    return true;
+    return (!o->partial || o->algorithm != BATON_SPARSE_REDSYNC ||
+            REFUSE("algorithm is redsync; allowed with partial: auto, "
+                   "spardl")) &&
+           (o->algorithm == BATON_SPARSE_AUTO ||
+            o->algorithm == BATON_SPARSE_REDSYNC ||
+            o->algorithm == BATON_SPARSE_SPARDL ||
+            REFUSE("algorithm is %s; allowed: auto, redsync, spardl",
+                   baton_sparse_algorithm_name(o->algorithm))) &&
+           (o->algorithm != BATON_SPARSE_SPARDL ||
+            (!o->quantise && !o->paper_selections) ||
+            REFUSE("%s is set with spardl; allowed: with auto or redsync",
+                   o->quantise ? "quantise" : "paper_selections"));
 }
 
 static bool check_densities(baton_tensors_t *set)
 {
     const baton_tensors_options_t *o = &set->options;
-    if (!is_density(o->density)) {
-        return REFUSE(set, "density is %g; allowed: above 0 and at most 1",
-                      o->density);
+    bool ok =
+        (is_density(o->density) ||
+         REFUSE("density is %g; allowed: above 0 and at most 1", o->density)) &&
+        (!o->partial || o->density_count == 0 ||
+         REFUSE("density_count is %zu; allowed with partial: 0",
+                o->density_count)) &&
+        (o->density_count <= o->warmup ||
+         REFUSE("density_count is %zu; allowed: 0 to warmup, %llu",
+                o->density_count, (unsigned long long)o->warmup));
+    for (size_t i = 0; ok && i < o->density_count; i++) {
+        ok = is_density(o->densities[i]) ||
+             REFUSE("densities[%zu] is %g; allowed: above 0 and at most 1", i,
+                    o->densities[i]);
     }
-    if (o->partial && o->density_count > 0) {
-        return REFUSE(set, "density_count is %zu; allowed with partial: 0",
-                      o->density_count);
-    }
-    if (o->density_count > o->warmup) {
-        return REFUSE(set, "density_count is %zu; allowed: 0 to warmup, %llu",
-                      o->density_count, (unsigned long long)o->warmup);
-    }
-    for (size_t i = 0; i < o->density_count; i++) {
-        if (!is_density(o->densities[i])) {
-            return REFUSE(set,
-                          "densities[%zu] is %g; allowed: above 0 and at most "
-                          "1",
-                          i, o->densities[i]);
-        }
-    }
-    return true;
+    return ok;
 }
 
 static bool check_tensors(baton_tensors_t *set)
@@ -131,19 +116,18 @@ static bool check_tensors(baton_tensors_t *set)
     for (size_t i = 0; i < set->count; i++) {
         const baton_tensor_t *tensor = &set->members[i].tensor;
         if ((unsigned)tensor->role >= BATON_ROLE_COUNT) {
-            return REFUSE(
-                set, "tensor \"%.100s\": role is %d; allowed: 0 to %d",
-                tensor->name, (int)tensor->role, BATON_ROLE_COUNT - 1);
+            return REFUSE("tensor \"%.100s\": role is %d; allowed: 0 to %d",
+                          tensor->name, (int)tensor->role,
+                          BATON_ROLE_COUNT - 1);
         }
         if (tensor->count == 0 || tensor->count > UINT32_MAX) {
-            return REFUSE(
-                set, "tensor \"%.100s\": count is %zu; allowed: 1 to %lu",
-                tensor->name, tensor->count, (unsigned long)UINT32_MAX);
+            return REFUSE("tensor \"%.100s\": count is %zu; allowed: 1 to %lu",
+                          tensor->name, tensor->count,
+                          (unsigned long)UINT32_MAX);
         }
         sum += tensor->count;
         if (set->options.partial && sum > UINT32_MAX) {
-            return REFUSE(set,
-                          "tensor \"%.100s\": there are %zu elements up to it; "
+            return REFUSE("tensor \"%.100s\": there are %zu elements up to it; "
                           "allowed with partial: up to %lu in all",
                           tensor->name, sum, (unsigned long)UINT32_MAX);
         }
@@ -160,9 +144,8 @@ void baton__tensors_resolve(baton_tensors_t *set)
           check_tensors(set) && check_costs(set))) {
         const baton__wrong_t wrong = set->wrong;
         set->wrong.status = BATON_OK;
-        baton__sparse_keep_error(
-            &set->wrong, baton__error(wrong.status, "tensors \"%s\": %s",
-                                      set->name, wrong.text));
+        baton__wrong_keep(&set->wrong,
+                          baton__wrong_error(&wrong, "tensors", set->name));
     }
 }
 
