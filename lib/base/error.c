@@ -78,7 +78,9 @@ baton_status_t baton__error(baton_status_t status, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
-    set_message(status, true, format, values);
+    if (status != BATON_OK) {
+        set_message(status, true, format, values);
+    }
     va_end(values);
     return status;
 }

@@ -6,7 +6,9 @@
 #include <stdbool.h>
 
 /* Sets this thread's error message, logs it at level info, and returns
-   `status`. Called where a failure is detected. */
+   `status`. Called where a failure is detected. It does nothing for BATON_OK,
+   so a caller that adds where an earlier error was met need not ask whether
+   there is one. */
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 

@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+/* For checks: false, and the schedule's error. */
+#define REFUSE(...)                                                            \
+    (baton_schedule_fail(schedule, BATON_ERR_INVALID, __VA_ARGS__), false)
+
 enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
 
 bool baton__check_schedule(const baton_schedule_t *schedule,
@@ -61,15 +65,10 @@ bool baton__check_root(baton_schedule_t *schedule, const char *builder,
                        int root)
 {
     int size = baton_schedule_size(schedule);
-    bool right = root >= 0 && root < size;
     baton_schedule_agree(schedule, "root %d", root);
-    if (!right) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: root is %d, must be a rank of the group, 0 to "
-                            "%d",
-                            builder, root, size - 1);
-    }
-    return right;
+    return (root >= 0 && root < size) ||
+           REFUSE("%s: root is %d, must be a rank of the group, 0 to %d",
+                  builder, root, size - 1);
 }
 
 size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
@@ -119,12 +118,8 @@ bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
 bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
                         const char *what, size_t bytes, size_t expected)
 {
-    if (bytes != expected) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: %s has %zu bytes, must have %zu", builder,
-                            what, bytes, expected);
-    }
-    return bytes == expected;
+    return bytes == expected || REFUSE("%s: %s has %zu bytes, must have %zu",
+                                       builder, what, bytes, expected);
 }
 
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
@@ -132,12 +127,9 @@ bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
 {
     baton_schedule_agree(schedule, "%s of %zu %s", what, bytes / unit,
                          unit > 1 ? "elements" : "bytes");
-    if (bytes % unit != 0) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: %s has %zu bytes, must be a multiple of %zu",
-                            builder, what, bytes, unit);
-    }
-    return bytes % unit == 0;
+    return bytes % unit == 0 ||
+           REFUSE("%s: %s has %zu bytes, must be a multiple of %zu", builder,
+                  what, bytes, unit);
 }
 
 bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
@@ -152,22 +144,17 @@ bool baton__check_view(baton_schedule_t *schedule, const char *builder,
                        const char *what, baton_view_t view)
 {
     size_t size = baton_buffer_bytes(schedule, view.buffer);
-    bool named = size != SIZE_MAX || view.bytes == 0;
-    bool inside = size == SIZE_MAX ||
-                  (view.offset <= size && view.bytes <= size - view.offset);
-    if (!named) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: %s names buffer %u, which is not one of the "
-                            "schedule's: baton_buffer_bind gives one",
-                            builder, what, view.buffer.index);
-    } else if (!inside) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: %s is %zu bytes at %zu of buffer %u, which "
-                            "has %zu bytes",
-                            builder, what, view.bytes, view.offset,
-                            view.buffer.index, size);
+    if (size == SIZE_MAX) {
+        return view.bytes == 0 ||
+               REFUSE("%s: %s names buffer %u, which is not one of the "
+                      "schedule's: baton_buffer_bind gives one",
+                      builder, what, view.buffer.index);
     }
-    return named && inside;
+    return (view.offset <= size && view.bytes <= size - view.offset) ||
+           REFUSE("%s: %s is %zu bytes at %zu of buffer %u, which has %zu "
+                  "bytes",
+                  builder, what, view.bytes, view.offset, view.buffer.index,
+                  size);
 }
 
 bool baton__check_places(baton_schedule_t *schedule, const char *builder,
@@ -190,29 +177,23 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
     bool overlap =
         !in_place && known && source.bytes > 0 && target.bytes > 0 &&
         (from <= to ? to - from < source.bytes : from - to < target.bytes);
-    if (overlap) {
-        baton_schedule_fail(
-            schedule, BATON_ERR_INVALID,
-            "%s: source (%zu bytes at %zu of buffer %u, %p) and target (%zu "
-            "bytes at %zu of buffer %u, %p) overlap: they must be the same (in "
-            "place) or apart. Is the count in bytes?",
-            builder, source.bytes, source.offset, source.buffer.index,
-            baton_view_address(schedule, source), target.bytes, target.offset,
-            target.buffer.index, baton_view_address(schedule, target));
-    }
-    return !overlap;
+    return !overlap ||
+           REFUSE("%s: source (%zu bytes at %zu of buffer %u, %p) and target "
+                  "(%zu bytes at %zu of buffer %u, %p) overlap: they must be "
+                  "the same (in place) or apart. Is the count in bytes?",
+                  builder, source.bytes, source.offset, source.buffer.index,
+                  baton_view_address(schedule, source), target.bytes,
+                  target.offset, target.buffer.index,
+                  baton_view_address(schedule, target));
 }
 
 bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
                         baton_view_t source, baton_view_t target)
 {
-    if (source.bytes != target.bytes) {
-        baton_schedule_fail(schedule, BATON_ERR_INVALID,
-                            "%s: source has %zu bytes and target has %zu, must "
-                            "be the same number (of bytes, not of elements)",
-                            builder, source.bytes, target.bytes);
-    }
-    return source.bytes == target.bytes;
+    return source.bytes == target.bytes ||
+           REFUSE("%s: source has %zu bytes and target has %zu, must be the "
+                  "same number (of bytes, not of elements)",
+                  builder, source.bytes, target.bytes);
 }
 
 size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,

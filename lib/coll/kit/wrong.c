@@ -29,8 +29,6 @@ void baton__wrong_keep(baton__wrong_t *wrong, baton_status_t status)
 baton_status_t baton__wrong_error(const baton__wrong_t *wrong, const char *kind,
                                   const char *name)
 {
-    return wrong->status == BATON_OK
-               ? BATON_OK
-               : baton__error(wrong->status, "%s \"%s\": %s", kind, name,
-                              wrong->text);
+    return baton__error(wrong->status, "%s \"%s\": %s", kind, name,
+                        wrong->text);
 }

@@ -117,13 +117,12 @@ static void end_move(void *arg, const void *request)
         baton__contribution_end_use(c);
         break;
     case ARRIVE:
-        if (now) {
-            baton__partial_limit(partial, &partial->arrived, move->step);
-        }
-        break;
     case RESULT:
         if (now) {
-            baton__partial_limit(partial, &partial->seen, move->step);
+            baton__partial_limit(partial,
+                                 move->purpose == ARRIVE ? &partial->arrived
+                                                         : &partial->seen,
+                                 move->step);
         }
         break;
     }
@@ -275,13 +274,10 @@ static baton_status_t check_memory(const baton_partial_t *partial,
         memory == NULL ? baton__error(BATON_ERR_INVALID, "it is NULL")
                        : baton_device_check(partial->device->engine, memory,
                                             bytes, BATON_MEMORY_DEVICE);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status,
-                              "%s: vector of %zu bytes of \"%s\", must be "
-                              "device memory: %s",
-                              function, bytes, partial->name,
-                              baton_error_message());
+    return baton__error(status,
+                        "%s: vector of %zu bytes of \"%s\", must be device "
+                        "memory: %s",
+                        function, bytes, partial->name, baton_error_message());
 }
 
 baton_status_t baton_partial_contribute_on(baton_partial_t *partial,

@@ -13,40 +13,36 @@ enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 static bool check_memory(const baton_partial_options_t *o,
                          const baton_group_t *group, baton__wrong_t *wrong)
 {
-    if ((unsigned)o->memory > BATON_MEMORY_DEVICE) {
-        return REFUSE("memory is %d, must be BATON_MEMORY_HOST or _DEVICE, 0 "
-                      "to %d",
-                      (int)o->memory, BATON_MEMORY_DEVICE);
-    }
-    return o->memory == BATON_MEMORY_HOST || baton_group_has_payload(group) ||
-           baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
-                         "memory is BATON_MEMORY_DEVICE: a cost-only group has "
-                         "no vectors there");
+    return ((unsigned)o->memory <= BATON_MEMORY_DEVICE ||
+            REFUSE("memory is %d, must be BATON_MEMORY_HOST or _DEVICE, 0 to "
+                   "%d",
+                   (int)o->memory, BATON_MEMORY_DEVICE)) &&
+           (o->memory == BATON_MEMORY_HOST || baton_group_has_payload(group) ||
+            baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
+                          "memory is BATON_MEMORY_DEVICE: a cost-only group "
+                          "has no vectors there"));
 }
 
 static bool check_epochs(const baton_partial_options_t *o,
                          baton__wrong_t *wrong)
 {
-    if ((unsigned)o->keep > BATON_KEEP_LATEST) {
-        return REFUSE("keep is %d, must be BATON_KEEP_ALL or "
-                      "BATON_KEEP_LATEST, 0 to %d",
-                      (int)o->keep, BATON_KEEP_LATEST);
-    }
-    if (o->history > MOST_EPOCHS) {
-        return REFUSE("history is %u, must be 1 to %d epochs, or 0 for the "
-                      "default",
-                      o->history, (int)MOST_EPOCHS);
-    }
-    if (o->max_staleness > MOST_EPOCHS) {
-        return REFUSE("max_staleness is %u, must be 1 to %d epochs, or 0 for "
-                      "no bound",
-                      o->max_staleness, (int)MOST_EPOCHS);
-    }
-    return o->keep != BATON_KEEP_ALL || o->max_staleness <= o->history ||
-           REFUSE("max_staleness is %u, must be 1 to %u, the history: with "
-                  "BATON_KEEP_ALL, the default, no contribution gets older "
-                  "than that",
-                  o->max_staleness, o->history);
+    return ((unsigned)o->keep <= BATON_KEEP_LATEST ||
+            REFUSE("keep is %d, must be BATON_KEEP_ALL or BATON_KEEP_LATEST, 0 "
+                   "to %d",
+                   (int)o->keep, BATON_KEEP_LATEST)) &&
+           (o->history <= MOST_EPOCHS ||
+            REFUSE("history is %u, must be 1 to %d epochs, or 0 for the "
+                   "default",
+                   o->history, (int)MOST_EPOCHS)) &&
+           (o->max_staleness <= MOST_EPOCHS ||
+            REFUSE("max_staleness is %u, must be 1 to %d epochs, or 0 for no "
+                   "bound",
+                   o->max_staleness, (int)MOST_EPOCHS)) &&
+           (o->keep != BATON_KEEP_ALL || o->max_staleness <= o->history ||
+            REFUSE("max_staleness is %u, must be 1 to %u, the history: with "
+                   "BATON_KEEP_ALL, the default, no contribution gets older "
+                   "than that",
+                   o->max_staleness, o->history));
 }
 
 static bool check_elements(const baton_partial_options_t *o,

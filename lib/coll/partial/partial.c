@@ -295,10 +295,8 @@ static baton_status_t init_contribution(baton_partial_t *partial,
         .living = (uint32_t)size,
     };
     baton_status_t status = baton__contribution_init(&partial->contribution);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status, "partial \"%s\": %s", options->name,
-                              baton_error_message());
+    return baton__error(status, "partial \"%s\": %s", options->name,
+                        baton_error_message());
 }
 
 static baton_status_t init(baton_partial_t *partial, baton_group_t *group)

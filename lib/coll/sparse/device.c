@@ -305,10 +305,8 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
     const vector_request_t request = {target, source};
     baton_status_t status =
         baton__requests_run(&backend_of(sparse)->vectors, &request);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status, "\"%s\": a vector of the device: %s",
-                              sparse->name, baton_error_message());
+    return baton__error(status, "\"%s\": a vector of the device: %s",
+                        sparse->name, baton_error_message());
 }
 
 /* The device's memory may have any bytes at first. */
@@ -484,13 +482,11 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
     baton_status_t status =
         baton_device_check(sparse->device->engine, vector, vector_bytes(sparse),
                            BATON_MEMORY_DEVICE);
-    return status == BATON_OK
-               ? BATON_OK
-               : baton__error(status,
-                              "%s \"%s\": the %s must be %zu elements of "
-                              "device memory: %s",
-                              doing, sparse->name, what, sparse->options.count,
-                              baton_error_message());
+    return baton__error(status,
+                        "%s \"%s\": the %s must be %zu elements of device "
+                        "memory: %s",
+                        doing, sparse->name, what, sparse->options.count,
+                        baton_error_message());
 }
 
 /* on: NULL means at once, not on a stream. */

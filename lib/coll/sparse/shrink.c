@@ -132,18 +132,16 @@ static baton_status_t check(const baton_sparse_t *sparse,
                             "baton_sparse_connect first",
                             sparse->name);
     }
-    if (baton__sparse_goes_on(&sparse->options)) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "shrink \"%s\": it goes on by itself: on_loss is "
-                            "BATON_ON_LOSS_CONTINUE",
-                            sparse->name);
-    }
-    return sparse->backend->survive != NULL && sparse->payload
+    const char *unsupported =
+        baton__sparse_goes_on(&sparse->options)
+            ? "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE"
+        : !sparse->payload                 ? "the simulation is cost-only"
+        : sparse->backend->survive == NULL ? "gradients are on a device"
+                                           : NULL;
+    return unsupported == NULL
                ? BATON_OK
                : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",
-                              sparse->name,
-                              sparse->payload ? "gradients are on a device"
-                                              : "the simulation is cost-only");
+                              sparse->name, unsupported);
 }
 
 baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,

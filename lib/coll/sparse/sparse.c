@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "coll/kit/pattern.h"
 
+#include <math.h>
 #include <string.h>
 
 static const baton__sparse_algorithm_t *
@@ -266,9 +267,20 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
     return baton__sparse_start_scaled(sparse, gradient, 1);
 }
 
+/* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
+static baton_status_t check_full(const baton_sparse_t *sparse,
+                                 const char *doing)
+{
+    return sparse == NULL || !sparse->options.partial
+               ? baton__sparse_check_idle(sparse, doing)
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\": it was created with options.partial",
+                              doing, sparse->name);
+}
+
 baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 {
-    baton_status_t status = baton__sparse_check_full(sparse, "flush");
+    baton_status_t status = check_full(sparse, "flush");
     if (status == BATON_OK) {
         sparse->part_count = 0;
         status = sparse->backend->start(sparse, true, NULL, 1);
@@ -476,10 +488,8 @@ static void write_dense(const baton_sparse_t *sparse, size_t first,
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
-    return baton__sparse_is_alive(sparse, "result of")
-               ? baton_sparse_dense_range(sparse, 0, sparse->options.count,
-                                          vector)
-               : baton__error_status();
+    return baton_sparse_dense_range(
+        sparse, 0, sparse != NULL ? sparse->options.count : 0, vector);
 }
 
 baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
@@ -525,19 +535,9 @@ void baton__sparse_release(baton_sparse_t *sparse)
     }
 }
 
-baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
-                                        const char *doing)
-{
-    return sparse == NULL || !sparse->options.partial
-               ? baton__sparse_check_idle(sparse, doing)
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s \"%s\": it was created with options.partial",
-                              doing, sparse->name);
-}
-
 baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
 {
-    baton_status_t status = baton__sparse_check_full(sparse, "set k of");
+    baton_status_t status = check_full(sparse, "set k of");
     if (status != BATON_OK) {
         return status;
     }
@@ -631,24 +631,14 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
     return status;
 }
 
-/* Entries of the last result whose exponent is all ones. */
+/* Entries of the last result that are infinite or NaN. */
 static uint64_t count_not_finite(const baton_sparse_t *sparse)
 {
-    const baton_sparse_result_t *last = &sparse->last;
-    const baton_dtype_t dtype = sparse->options.dtype;
-    const uint64_t exponent = dtype == BATON_F64   ? UINT64_C(0x7ff) << 52
-                              : dtype == BATON_F32 ? UINT64_C(0xff) << 23
-                              : dtype == BATON_F16 ? UINT64_C(0x1f) << 10
-                                                   : UINT64_C(0xff) << 7;
-    uint64_t count = 0;
-    for (size_t i = 0; sparse->phase == BATON__SPARSE_RESULT && i < last->count;
-         i++) {
-        uint64_t bits = 0;
-        memcpy(&bits, (const char *)last->values + i * sparse->element_bytes,
-               sparse->element_bytes);
-        count += (bits & exponent) == exponent;
-    }
-    return count;
+    bool any = sparse->phase == BATON__SPARSE_RESULT;
+    const baton_selection_t of = {.dtype = sparse->options.dtype,
+                                  .values = sparse->last.values,
+                                  .count = any ? sparse->last.count : 0};
+    return baton_select_count(&of, baton_magnitude_of(of.dtype, INFINITY));
 }
 
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,

@@ -398,10 +398,6 @@ baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
 void baton__sparse_release(baton_sparse_t *sparse);
 
-/* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
-baton_status_t baton__sparse_check_full(const baton_sparse_t *sparse,
-                                        const char *doing);
-
 /* Whether the step may start: all parts are there, or none is. */
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
 

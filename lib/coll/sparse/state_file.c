@@ -135,8 +135,8 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
     }
     if (file < 0 || !closed(file, done)) {
         status = system_error(sparse, "load", path);
-    } else if ((status = baton_sparse_state_import(sparse, data, bytes)) !=
-               BATON_OK) {
+    } else {
+        status = baton_sparse_state_import(sparse, data, bytes);
         status = baton__error(status, "load \"%s\" from %s: %s", sparse->name,
                               path, baton_error_message());
     }

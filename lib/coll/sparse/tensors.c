@@ -84,23 +84,24 @@ static bool copy_options(baton_tensors_t *set,
 static baton_status_t check_arguments(baton_group_t *group,
                                       const baton_tensor_t *tensors,
                                       size_t count,
-                                      const baton_tensors_options_t *options)
+                                      const baton_tensors_options_t *options,
+                                      baton_tensors_t *const *out)
 {
-    if (baton_group_size(group) < 0) {
+    const char *wrong = baton_group_size(group) < 0
+                            ? "group is NULL, or was destroyed"
+                        : count == 0      ? "count is 0; allowed: 1 and above"
+                        : tensors == NULL ? "tensors is NULL"
+                                          : NULL;
+    if (wrong == NULL && options->density_count > 0 &&
+        options->densities == NULL) {
         return baton__error(BATON_ERR_INVALID,
-                            "create tensors: group is NULL, or was destroyed");
+                            "create tensors: densities is NULL, and "
+                            "density_count is %zu",
+                            options->density_count);
     }
-    if (count == 0 || tensors == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create tensors: %s",
-                            count == 0 ? "count is 0; allowed: 1 and above"
-                                       : "tensors is NULL");
-    }
-    return options->density_count == 0 || options->densities != NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_INVALID,
-                              "create tensors: densities is NULL, and "
-                              "density_count is %zu",
-                              options->density_count);
+    wrong = wrong == NULL && out == NULL ? "out is NULL" : wrong;
+    return baton__error(wrong == NULL ? BATON_OK : BATON_ERR_INVALID,
+                        "create tensors: %s", wrong);
 }
 
 static baton_status_t init(baton_tensors_t *set, const baton_tensor_t *tensors,
@@ -130,13 +131,10 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
         baton__options_read(&options, sizeof options, given, "tensors options",
                             "BATON_TENSORS_OPTIONS");
     if (status == BATON_OK) {
-        status = check_arguments(group, tensors, count, &options);
+        status = check_arguments(group, tensors, count, &options, out);
     }
     if (status != BATON_OK) {
         return status;
-    }
-    if (out == NULL) {
-        return baton__error(BATON_ERR_INVALID, "create tensors: out is NULL");
     }
     baton_tensors_t *set = baton__alloc(1, sizeof *set);
     if (set == NULL) {
