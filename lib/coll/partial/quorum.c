@@ -64,31 +64,30 @@ typedef struct gate {
     int offset, modulus;
 } gate_t;
 
+/* A leader's k-th message, between ranks that are so many groups apart: where
+   this rank is the leader, and where it is the root. */
+typedef struct message {
+    baton__quorum_t *quorum;
+    baton_node_t activate, armed;
+} message_t;
+
 /* The k-th message of this rank as a leader. */
 typedef struct report {
     baton__quorum_t *quorum;
-    uint32_t number;         /* k, from 1 */
-    uint32_t arrivals;       /* that it reports, once that is decided */
-    baton_node_t *activates; /* [groups]; to the root that is so many groups
-                                before this rank */
+    uint32_t number;     /* k, from 1 */
+    uint32_t arrivals;   /* that it reports, once that is decided */
+    message_t *messages; /* [groups] */
 } report_t;
-
-/* What the root has from one leader's k-th message. */
-typedef struct incoming {
-    baton__quorum_t *quorum;
-    baton_node_t armed;
-} incoming_t;
 
 struct baton__quorum {
     const baton__begin_t *begin;
     int rank, size;
     int fan;
     int groups;
-    gate_t *members;         /* [fan], by the offset in the group */
-    gate_t *leaders;         /* [groups], by group; the first is not used */
-    report_t *reports;       /* [fan] */
-    baton_node_t *activates; /* [fan][groups], the reports' */
-    incoming_t *incoming;    /* [fan][groups] */
+    gate_t *members;     /* [fan], by the offset in the group */
+    gate_t *leaders;     /* [groups], by group; the first is not used */
+    report_t *reports;   /* [fan] */
+    message_t *messages; /* [fan][groups], the reports' */
     /* Of the running epoch; the driver's. */
     uint64_t epoch;
     baton__rule_t rule;
@@ -122,14 +121,11 @@ baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
         .members = baton__alloc((size_t)fan, sizeof(gate_t)),
         .leaders = baton__alloc((size_t)groups, sizeof(gate_t)),
         .reports = baton__alloc((size_t)fan, sizeof(report_t)),
-        .activates =
-            baton__alloc((size_t)fan * (size_t)groups, sizeof(baton_node_t)),
-        .incoming =
-            baton__alloc((size_t)fan * (size_t)groups, sizeof(incoming_t)),
+        .messages =
+            baton__alloc((size_t)fan * (size_t)groups, sizeof(message_t)),
     };
     if (quorum->members == NULL || quorum->leaders == NULL ||
-        quorum->reports == NULL || quorum->activates == NULL ||
-        quorum->incoming == NULL) {
+        quorum->reports == NULL || quorum->messages == NULL) {
         baton__quorum_destroy(quorum);
         return NULL;
     }
@@ -141,7 +137,7 @@ baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
         quorum->reports[i] = (report_t){
             .quorum = quorum,
             .number = (uint32_t)i + 1,
-            .activates = &quorum->activates[(size_t)i * (size_t)groups]};
+            .messages = &quorum->messages[(size_t)i * (size_t)groups]};
     }
     return quorum;
 }
@@ -152,8 +148,7 @@ void baton__quorum_destroy(baton__quorum_t *quorum)
         baton__free(quorum->members);
         baton__free(quorum->leaders);
         baton__free(quorum->reports);
-        baton__free(quorum->activates);
-        baton__free(quorum->incoming);
+        baton__free(quorum->messages);
         baton__free(quorum);
     }
 }
@@ -258,9 +253,9 @@ static baton_status_t send_report(void *arg, baton_call_t *call)
         baton_call_completed(call, quorum->begin->reached)) {
         return BATON_SKIP;
     }
-    return baton_call_set_word(call,
-                               report->activates[quorum->offset / quorum->fan],
-                               report->arrivals);
+    return baton_call_set_word(
+        call, report->messages[quorum->offset / quorum->fan].activate,
+        report->arrivals);
 }
 
 static baton_status_t pass_report(void *arg, baton_call_t *call)
@@ -288,10 +283,10 @@ static baton_status_t tally_own(void *arg, baton_call_t *call)
 
 static baton_status_t tally_report(void *arg, baton_call_t *call)
 {
-    const incoming_t *incoming = arg;
-    enter(incoming->quorum, call);
-    return tally(incoming->quorum,
-                 (uint32_t)baton_call_word(call, incoming->armed));
+    const message_t *message = arg;
+    enter(message->quorum, call);
+    return tally(message->quorum,
+                 (uint32_t)baton_call_word(call, message->armed));
 }
 
 /* The root answers a leader for which there may be more to report. */
@@ -352,15 +347,14 @@ static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
 }
 
 /* From the leader to this rank as the root. */
-static void add_incoming(const tree_t *tree, incoming_t *incoming, int leader)
+static void add_incoming(const tree_t *tree, message_t *message, int leader)
 {
     baton_schedule_t *s = tree->schedule;
-    *incoming = (incoming_t){tree->quorum, baton_add_armed_recv(s, leader)};
-    baton_before(s, add_call(tree, tally_report, incoming, incoming->armed),
+    message->armed = baton_add_armed_recv(s, leader);
+    baton_before(s, add_call(tree, tally_report, message, message->armed),
                  tree->reached);
     if (tree->quorum->fan > FAN_UNANSWERED) {
-        baton_node_t ask =
-            add_call(tree, answer, tree->quorum, incoming->armed);
+        baton_node_t ask = add_call(tree, answer, tree->quorum, message->armed);
         baton_before(s, ask, baton_add_activate(s, leader));
     }
 }
@@ -373,7 +367,6 @@ static baton_node_t add_messages(const tree_t *tree, report_t *report,
 {
     baton_schedule_t *s = tree->schedule;
     baton__quorum_t *quorum = tree->quorum;
-    size_t first = (size_t)(report->number - 1) * (size_t)quorum->groups;
     baton_node_t done = baton_add_nop(s);
     baton_set_need(s, done, BATON_NEED_ANY);
     baton_set_optional(s, done);
@@ -383,9 +376,10 @@ static baton_node_t add_messages(const tree_t *tree, report_t *report,
         baton_node_t activate = baton_add_activate(s, root);
         baton_before(s, gates[g], activate);
         baton_before(s, send, activate);
-        report->activates[g] = activate;
+        report->messages[g] =
+            (message_t){.quorum = quorum, .activate = activate};
         /* In this order, as with 2 g groups the two ranks are the same. */
-        add_incoming(tree, &quorum->incoming[first + (size_t)g],
+        add_incoming(tree, &report->messages[g],
                      baton__rank_shift(quorum->rank, distance, quorum->size));
         baton_before(s, add_in_flight(tree, activate, root), done);
     }

@@ -36,7 +36,6 @@ typedef struct sparse_partial {
     char *parts;               /* memory for parts of a gradient, or NULL */
     uint64_t pending_steps[2]; /* of a state: of which steps its pending
                                   gradients are, from the first to the last */
-    char *packed;              /* with on_loss: vector_bytes of `epochs` */
 } sparse_partial_t;
 
 static sparse_partial_t *of_epochs(baton_partial_t *epochs)
@@ -294,21 +293,6 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* ---- ranks are lost ----------------------------------------------------- */
 
-/* For what is packed, which outlasts all schedules. */
-static void make_packed(sparse_partial_t *self)
-{
-    baton_sparse_t *sparse = self->sparse;
-    const size_t entry = sizeof(uint32_t) + sparse->element_bytes;
-    if (self->packed == NULL) {
-        self->epochs.vector_bytes =
-            sizeof(uint64_t) + sparse->result_capacity * entry;
-        sparse->lasting = true;
-        self->packed =
-            baton__sparse_alloc(sparse, self->epochs.vector_bytes, 1);
-        sparse->lasting = false;
-    }
-}
-
 /* The application may be clipping a gradient. */
 static baton_status_t commit(baton_partial_t *epochs)
 {
@@ -326,39 +310,28 @@ static baton_status_t commit(baton_partial_t *epochs)
     baton__sparse_agree(s, &sparse->asked);
     baton_status_t status = build(sparse);
     if (status == BATON_OK) {
-        make_packed(self);
+        epochs->vector_bytes = baton__sparse_room_bytes(sparse);
         status = sparse->out_of_memory ? baton__sparse_no_memory(sparse)
                                        : baton_schedule_commit(s);
     }
     return status;
 }
 
-/* The parts of what is packed. */
-static uint32_t *packed_indices(const sparse_partial_t *self)
-{
-    return (uint32_t *)(void *)(self->packed + sizeof(uint64_t));
-}
-
-static char *packed_values(const sparse_partial_t *self)
-{
-    return (char *)(packed_indices(self) + self->sparse->result_capacity);
-}
-
+/* In the room of the result that is made. */
 static char *give(baton_partial_t *epochs, bool has)
 {
-    const sparse_partial_t *self = of_epochs(epochs);
-    const baton_sparse_t *sparse = self->sparse;
+    const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
     const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
-    memset(self->packed, 0, epochs->vector_bytes);
+    const uint64_t count = has ? from->count : 0;
+    baton__contribution_begin_result(&epochs->contribution);
+    char *to = sparse->rooms[epochs->contribution.result].packed;
     if (has) {
-        const uint64_t count = from->count;
-        memcpy(self->packed, &count, sizeof count);
-        memcpy(packed_indices(self), from->indices,
-               count * sizeof *from->indices);
-        memcpy(packed_values(self), from->values,
-               count * sparse->element_bytes);
+        memcpy(to, from->packed, epochs->vector_bytes);
+    } else {
+        memset(to, 0, epochs->vector_bytes);
     }
-    return self->packed;
+    memcpy(to, &count, sizeof count);
+    return to;
 }
 
 static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
@@ -367,15 +340,12 @@ static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &epochs->contribution;
     bool begun = c->taken_for == epoch; /* and no state imported since */
-    baton__contribution_begin_result(c);
-    const uint32_t slot = c->result;
+    const uint32_t slot = c->result;    /* of give */
     baton__sparse_room_t *to = &sparse->rooms[slot];
     uint64_t count;
     (void)active;
-    memcpy(&count, self->packed, sizeof count);
+    memcpy(&count, to->packed, sizeof count);
     to->count = count;
-    memcpy(to->indices, packed_indices(self), count * sizeof *to->indices);
-    memcpy(to->values, packed_values(self), count * sparse->element_bytes);
     if (!begun) { /* the residual is the state's */
         sparse->shown = slot;
         baton__contribution_publish(c, epoch, 0);

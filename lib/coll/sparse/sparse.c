@@ -488,8 +488,10 @@ static void write_dense(const baton_sparse_t *sparse, size_t first,
 
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
-    return baton_sparse_dense_range(
-        sparse, 0, sparse != NULL ? sparse->options.count : 0, vector);
+    return baton__sparse_is_alive(sparse, "result of")
+               ? baton_sparse_dense_range(sparse, 0, sparse->options.count,
+                                          vector)
+               : baton__error_status();
 }
 
 baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,

@@ -45,6 +45,7 @@ typedef struct baton__sparse_memory baton__sparse_memory_t;
 
 /* Room for a sparse result. */
 typedef struct baton__sparse_room {
+    char *packed; /* as survivors hand it over: the count, indices and values */
     uint32_t *indices;
     char *values;
     size_t count;
@@ -286,9 +287,10 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
-/* Allocates rooms for results of up to so many entries. use: the step that
-   begins writes into one. */
+/* Allocates rooms for results of up to so many entries. bytes: of one. use: the
+   step that begins writes into one. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
 /* The result's entries from `at` on become those of a list. */

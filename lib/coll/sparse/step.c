@@ -82,6 +82,12 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- results ----------------------------------------------------------- */
 
+size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
+{
+    return sizeof(uint64_t) +
+           sparse->result_capacity * (sizeof(uint32_t) + sparse->element_bytes);
+}
+
 /* Rooms last: the application may still read the last result, and the
    schedules of fewer ranks need no larger ones, if each block of the fewest
    entries has room from the beginning. */
@@ -93,20 +99,22 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
     }
     capacity =
         capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
-    size_t rooms = sparse->room_count, all = rooms * capacity;
+    size_t rooms = sparse->room_count;
+    capacity += capacity % 2; /* values of 8 bytes are aligned */
     sparse->result_capacity = capacity;
+    size_t bytes = baton__sparse_room_bytes(sparse);
     sparse->lasting = true;
-    uint32_t *indices = baton__sparse_copied_room(sparse, all, sizeof *indices);
-    char *values =
-        baton__sparse_copied_room(sparse, all, sparse->element_bytes);
+    char *memory = baton__sparse_copied_room(sparse, rooms, bytes);
     sparse->rooms = baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms);
     sparse->lasting = false;
     if (sparse->out_of_memory) {
         return;
     }
     for (size_t i = 0; sparse->payload && i < rooms; i++) {
-        sparse->rooms[i].indices = indices + i * capacity;
-        sparse->rooms[i].values = values + i * capacity * sparse->element_bytes;
+        baton__sparse_room_t *room = &sparse->rooms[i];
+        room->packed = memory + i * bytes;
+        room->indices = (uint32_t *)(void *)(room->packed + sizeof(uint64_t));
+        room->values = (char *)(room->indices + capacity);
     }
     baton__sparse_use_room(sparse, 0);
 }
