@@ -24,7 +24,8 @@
 
    1. The thread that holds the driver lock polls, and nobody needs to wake it.
    2. A driver that leaves arms all transports, unless nobody could be woken; a
-      start polls for a moment before, which may spare the peers a ring.
+      start polls for a moment before, or yields where ranks share processors,
+      which may spare the peers a ring.
       Then what comes makes a descriptor readable, and whoever sleeps at the
       descriptors drives next. If nothing runs and no armed receive waits, it
       arms for notices alone: what belongs to epochs that have not begun can
@@ -104,6 +105,13 @@ typedef struct baton__wait {
     void *turn_arg;
 } baton__wait_t;
 
+/* What the caller of a start does next, as far as is known. */
+typedef enum baton__next {
+    BATON__NEXT_UNKNOWN, /* it has not started an epoch of its own */
+    BATON__NEXT_WORK,    /* probably it does not wait at once */
+    BATON__NEXT_WAIT
+} baton__next_t;
+
 struct baton__driver {
     /* True if the calling thread is inside a step: a call node runs on it. */
     bool (*is_inside)(const baton_engine_t *engine);
@@ -115,9 +123,9 @@ struct baton__driver {
     void (*leave)(baton_engine_t *engine);
 
     /* Mails a schedule to the driver: its application has started an epoch, or
-       something has happened to it. waits_soon: the application will probably
-       wait for it at once. */
-    void (*start)(baton_schedule_t *schedule, bool waits_soon);
+       something has happened to it. Returns true if it yields for NEXT_WORK, as
+       a wait does. */
+    bool (*start)(baton_schedule_t *schedule, baton__next_t next);
 
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);

@@ -267,12 +267,13 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     /* What was once is no hint where nobody has waited for the last epoch. */
     bool unwaited = atomic_load_explicit(&schedule->shared.started_ns,
                                          memory_order_relaxed) != 0;
-    engine_of(schedule)->driver->start(
-        schedule,
-        !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
-                                          memory_order_relaxed));
-    /* Whoever waits for what has ended waits for nothing: that is no hint. */
-    bool ended = baton_schedule_epoch(schedule) >= epoch;
+    bool waits = !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
+                                                   memory_order_relaxed);
+    bool yields = engine_of(schedule)->driver->start(
+        schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
+    /* Whoever waits for what has ended waits for nothing: that is no hint, but
+       where the start has done what the wait would have done. */
+    bool ended = !yields && baton_schedule_epoch(schedule) >= epoch;
     atomic_store_explicit(&schedule->shared.started_ns,
                           ended ? 0 : baton__clock_ns(), memory_order_relaxed);
     return BATON_OK;
@@ -381,7 +382,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     offload->on[slot] = true;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(schedule, epoch);
-    engine_of(schedule)->driver->start(schedule, false);
+    engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -613,7 +614,7 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.cancel, epoch,
                           memory_order_release);
-    engine_of(schedule)->driver->start(schedule, false);
+    engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -631,7 +632,7 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
        release_if_activated(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        engine_of(schedule)->driver->start(schedule, false);
+        engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     }
 }
 
@@ -665,7 +666,7 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     if (completed &&
         atomic_load_explicit(&schedule->shared.orphan, memory_order_seq_cst) ==
             BATON__NO_ORPHAN) {
-        engine_of(schedule)->driver->start(schedule, false);
+        engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     }
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);

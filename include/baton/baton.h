@@ -192,9 +192,9 @@ BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
 
 /* ---- running ------------------------------------------------------------
 
-   Starts the next epoch, which uses the vectors until it has ended. Does not
-   block. BATON_ERR_BUSY: `depth` epochs have not ended. BATON_ERR_FAILED: after
-   a failure, until recovery. BATON_ERR_MISMATCH: the ranks' operands differ. */
+   Starts the next epoch, which uses the vectors until it has ended. May yield,
+   not sleep. BATON_ERR_BUSY: `depth` epochs have not ended. BATON_ERR_FAILED:
+   after a failure, until recovery. BATON_ERR_MISMATCH: operands differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
 /* Sets *done_out to true if all started epochs have ended, or returns the error

@@ -25,8 +25,9 @@
     NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
            "How long a wait then yields between polls before it "              \
            "sleeps; 0: not at all. From 256 KiB of messages on at "            \
-           "least 2 ns a byte, up to 100 ms. The progress thread "             \
-           "yields for a fifth of it")                                         \
+           "least 2 ns a byte, up to 100 ms. The progress thread, "            \
+           "and a start where ranks share processors, yield for a "            \
+           "fifth of it")                                                      \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
            "Longest sleep while waiting for a rank that can't wake this one")  \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \

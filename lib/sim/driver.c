@@ -336,11 +336,12 @@ static void wake(baton_group_t *group)
     }
 }
 
-static void driver_start(baton_schedule_t *schedule, bool waits_soon)
+static bool driver_start(baton_schedule_t *schedule, baton__next_t next)
 {
-    (void)waits_soon;
+    (void)next;
     baton__step_mail(schedule);
     wake(schedule->group);
+    return false;
 }
 
 static baton_status_t driver_test(baton_engine_t *engine)

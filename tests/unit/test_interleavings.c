@@ -161,6 +161,7 @@ enum {
     STACK_WORDS = SUPPORT_SANITIZED ? 8192 : 4096,
     POINTS = 3000,    /* of a run at most, which should have ended then */
     STATES = 1 << 22, /* that are remembered */
+    YIELD_NS = 1000,  /* where ranks share processors */
     SOCKET = 5
 };
 
@@ -183,8 +184,9 @@ typedef enum how {
     MANUAL,  /* there is no progress thread */
     FRESH,   /* there is, and it has not been asleep yet */
     SETTLED, /* it has */
-    PATIENT  /* and a wait yields for ever, a peer's moment does not end, and no
-                thread need ever be woken */
+    SHARED, /* and ranks share processors: starts and waits yield for a while */
+    PATIENT /* and a wait yields for ever, a peer's moment does not end, and no
+               thread need ever be woken */
 } how_t;
 
 typedef struct scenario {
@@ -254,6 +256,7 @@ static world_t w;
 /* For single starts, and not part of the states of runs. */
 static struct {
     uint64_t tick_ns;   /* that each look at the engine's clock takes */
+    uint64_t yield_ns;  /* that others run in a yield */
     int looks, flushes; /* of the transport */
     int reply_at;       /* the look that finds a message */
     size_t work;        /* that the epoch then computes */
@@ -436,8 +439,11 @@ static void sleep_until(bool (*ready)(const fiber_t *fiber))
 static int yield(const char *function)
 {
     point(function, "yields");
-    w.fibers[w.current].yielded = true;
-    reschedule(false);
+    if (w.current != NOBODY) {
+        w.fibers[w.current].yielded = true;
+        reschedule(false);
+    }
+    w.now_ns += scenario->how == SHARED ? YIELD_NS + alone.yield_ns : 0;
     return 0;
 }
 
@@ -828,7 +834,8 @@ static void act(int self, char what)
         atomic_store_explicit(&schedule->shared.requested,
                               schedule->shared.requested + 1,
                               memory_order_release);
-        baton__real_driver.start(schedule, what == 's');
+        (void)baton__real_driver.start(
+            schedule, what == 's' ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
         break;
     case 'w':
     case 'W':
@@ -955,6 +962,12 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     init_stepper(&w.engine.stepper);
     w.engine.idle.yield_ns = w.engine.idle.share_ns =
         scenario->how == PATIENT ? UINT64_MAX : 0;
+    if (scenario->how == SHARED) {
+        baton__idle_share(&w.engine.idle);
+        w.engine.idle.yield_ns = UINT64_MAX;
+        w.engine.idle.share_ns = 3 * YIELD_NS;
+        w.engine.idle.wake_ns = 2 * YIELD_NS;
+    }
     w.engine.stepper.groups = &w.group;
     w.group.transport = &transport;
     w.group.engine = &w.engine;
@@ -1075,6 +1088,19 @@ static const scenario_t scenarios[] = {
     {"stay away from a polled node", SETTLED, {"S"}, "0", {"mp"}, 3, MANY},
     {"a deadline and a call", SETTLED, {"sW"}, "0", {"mc"}, 0, MANY},
     {"close", SETTLED, {"swx"}, "0", {"m"}, 0, MANY},
+    {"a start yields", SHARED, {"S"}, "0", {"m"}, 0, MANY},
+    {"a start yields, and waits", SHARED, {"SwSw"}, "00", {"m"}, 0, FEW},
+    {"a start yields, woken", SHARED, {"SS"}, "!00", {"m"}, 0, FEW},
+    {"a start yields before a call", SHARED, {"S"}, "0", {"mc"}, 0, MANY},
+    {"starts yield", SHARED, {"S", "S"}, "10", {"m", "m"}, 0, FEW},
+    {"a start yields, one waits",
+     SHARED,
+     {"S", "sw"},
+     "01",
+     {"m", "m"},
+     0,
+     FEW},
+    {"a start yields, one enters", SHARED, {"S", "e"}, "0", {"m"}, 0, FEW},
     {"a second starts", SETTLED, {"sw", "S"}, "10", {"m", "m"}, 0, FEW},
     {"a second starts alone", SETTLED, {"sw", "S"}, "0", {"m"}, 0, FEW},
     {"a second polls", SETTLED, {"sw", "S"}, "0", {"m", "cp"}, 3, FEW},
@@ -1145,10 +1171,54 @@ static void test_start_polls_for_a_wake_up(void **state)
     assert_int_equal(w.tasks[0].schedule.turn.vain, 0);
 }
 
+/* Where ranks share processors a start yields, for a wake-up and as long as
+   others run, but no longer than a wait would. After a yield that takes a time
+   slice few starts do, and more again only little by little. Who has not
+   started an epoch does not yield, nor for ranks of other hosts. */
+static void test_start_yields_where_ranks_share_processors(void **state)
+{
+    static const scenario_t start = {"", SHARED, {"S"}, NULL, {"m"}, 0, 0};
+    const baton_transport_t far = {.poll = transport_poll,
+                                   .arm = transport_arm,
+                                   .disarm = transport_disarm,
+                                   .flush = transport_flush,
+                                   .hosts = 2};
+    baton_schedule_t *s = &w.tasks[0].schedule;
+    scenario = &start;
+    set_up();
+    memset(&alone, 0, sizeof alone);
+    w.engine.idle.share_ns = 20 * YIELD_NS;
+    assert_in_range(looks_of_start(0), 2, 3); /* epoch 1, in vain */
+    assert_true(alone.flushes > 0);
+    alone.yield_ns = 4 * YIELD_NS;
+    assert_in_range(looks_of_start(0), 4, 5);
+    assert_int_equal(looks_of_start(0), 0); /* epoch 3 */
+    assert_in_range(looks_of_start(2), 2, 3);
+    assert_int_equal(s->turn.vain, 1);
+    alone.yield_ns = 20 * YIELD_NS;
+    assert_int_equal(looks_of_start(0), 0);
+    assert_int_equal(looks_of_start(2), 1); /* epoch 6, and a time slice */
+    assert_int_equal(s->turn.vain, MOST_VAIN);
+    s->turn.vain = 0;
+    alone.yield_ns = 0;
+    atomic_store(&w.engine.wanted, 1);
+    assert_int_equal(looks_of_start(0), 1);
+    atomic_store(&w.engine.wanted, 0);
+    s->turn.vain = 0;
+    w.group.transport = &far;
+    assert_int_equal(looks_of_start(0), 0);
+    w.group.transport = &transport;
+    s->shared.requested++;
+    points = alone.looks = 0;
+    assert_true(baton__real_driver.start(s, BATON__NEXT_UNKNOWN));
+    assert_int_equal(alone.looks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interleavings),
-        cmocka_unit_test(test_start_polls_for_a_wake_up)};
+        cmocka_unit_test(test_start_polls_for_a_wake_up),
+        cmocka_unit_test(test_start_yields_where_ranks_share_processors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

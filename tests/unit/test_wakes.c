@@ -155,10 +155,10 @@ static baton_status_t pend(void *arg, baton_call_t *call, baton_async_t async)
     return BATON_OK;
 }
 
-static void see_hint(baton_schedule_t *schedule, bool waits_soon)
+static bool see_hint(baton_schedule_t *schedule, baton__next_t next)
 {
-    hinted = waits_soon;
-    baton__real_driver.start(schedule, waits_soon);
+    hinted = next == BATON__NEXT_WAIT;
+    return baton__real_driver.start(schedule, next);
 }
 
 /* That a wait has come soon once is no hint where nobody waits any more. */
@@ -181,6 +181,37 @@ TEST(test_starts_are_not_waited_for_for_ever)
         while (baton_schedule_epoch(s) < epoch) {
             (void)baton_engine_step(group->engine);
         }
+    }
+    support_ok(baton_schedule_destroy(s));
+    group->engine->driver = &baton__real_driver;
+    support_cluster_close(cluster);
+}
+
+/* Where a start yields, it and a wait do the same, also for an epoch that ends
+   in the start: whether somebody waits then is a hint. */
+TEST(test_starts_that_yield_are_told_who_waits)
+{
+    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_MANUAL);
+    baton_group_t *group = cluster->groups[0];
+    baton__driver_t driver = baton__real_driver;
+    driver.start = see_hint;
+    group->engine->driver = &driver;
+    baton_schedule_t *s = support_schedule(group, "task");
+    (void)baton_add_nop(s);
+    support_ok(baton_schedule_commit(s));
+    for (int shares = 0; shares < 2; shares++) {
+        group->engine->idle.scarce = shares;
+        for (int waits = 1; waits >= 0; waits--) {
+            support_ok(baton_schedule_start(s));
+            if (waits) {
+                support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+                atomic_store(&s->shared.waits_soon, true);
+            }
+        }
+        assert_true(hinted);
+        support_ok(baton_schedule_start(s));
+        assert_int_equal(hinted, !shares);
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     }
     support_ok(baton_schedule_destroy(s));
     group->engine->driver = &baton__real_driver;
