@@ -13,8 +13,9 @@
 
 enum { QUIET_STEPS = 64 };
 
-/* In every test: no timer makes good a wake-up that is lost; and numbers are
-   written as the environment says, where ctest asks for a decimal comma. */
+/* Applies to every test. Without rechecks no timer makes up for a lost wake-up.
+   Numbers are formatted as the environment says, and some runs of ctest ask for
+   a decimal comma. */
 __attribute__((constructor)) static void begin_test(void)
 {
     baton__engine_rechecks = false;
@@ -239,7 +240,8 @@ static void commit_own(support_worker_t *worker)
                             baton_schedule_commit(schedules[worker->rank]));
 }
 
-/* With BATON_VERIFY=1 a commit waits for those of all ranks. */
+/* Commits all schedules. With BATON_VERIFY=1 a commit waits for those of all
+   ranks, so each runs in its own thread. */
 void support_schedules_commit(support_cluster_t *cluster,
                               baton_schedule_t **schedules)
 {

@@ -1,8 +1,8 @@
-/* P ranks in one process: on one engine together or on an engine each, with
-   progress threads or without. With one manual engine the whole cluster runs in
-   the test's thread, so that the test needs no sleep and no lock: waiting for
-   one rank drives them all. Unless a comment says otherwise, failures are
-   cmocka's, so these functions are for the main thread. */
+/* P ranks in one process: all on one engine, or each on its own engine, with or
+   without progress threads. With one manual engine the whole cluster runs in
+   the test's thread. Such a test needs no sleep and no lock, since waiting for
+   one rank drives all of them. Failures are cmocka's, so these functions are
+   for the main thread, unless a comment says otherwise. */
 #pragma once
 
 #include <baton/build.h>
@@ -16,9 +16,9 @@ typedef struct support_cluster {
     int size;
     int engine_count; /* 1 or size */
     baton_inproc_t *inproc;
-    baton_engine_t **engines; /* by rank */
-    baton_group_t **groups;   /* by rank */
-    atomic_bool failed;       /* relaxed: it only ends loops */
+    baton_engine_t **engines; /* [size] */
+    baton_group_t **groups;   /* [size] */
+    atomic_bool failed;       /* relaxed, since it only ends loops */
 } support_cluster_t;
 
 /* How a cluster makes progress; most tests run with each variant. */
@@ -34,21 +34,22 @@ extern const char *const support_variant_names[SUPPORT_VARIANTS];
 support_cluster_t *support_cluster_open(int size, int variant);
 support_cluster_t *support_cluster_manual(int size);
 
-/* The same, with a function that gets each engine before its first group. */
+/* Opens a cluster, and calls `prepare` on each engine before the engine's first
+   group. */
 typedef void (*support_prepare_fn)(void *arg, int rank, baton_engine_t *engine);
 support_cluster_t *support_cluster_prepare(int size, int variant,
                                            support_prepare_fn prepare,
                                            void *arg);
 
-/* The same, through this variation of the inproc transport. */
+/* Opens a cluster through this variation of the inproc transport. */
 support_cluster_t *support_cluster_through(int size, int variant,
                                            const baton_transport_t *transport);
 
 void support_cluster_close(support_cluster_t *cluster);
 
-/* A manual cluster of each of these sizes, for all tests of a program: 1 to 17
-   and 32 ranks, which covers every kind of fold and up to five rounds. Group
-   fixtures. */
+/* Open a manual cluster of each of these sizes, for all tests of a program: 1
+   to 17 and 32 ranks, which covers every kind of fold and up to five rounds.
+   Group fixtures. */
 #define SUPPORT_SIZES   18
 #define SUPPORT_LARGEST 32
 extern const int support_sizes[SUPPORT_SIZES];
@@ -56,8 +57,8 @@ int support_clusters_open(void **state);
 int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
-/* A test (cmocka.h) that gets `cluster`, a new one of so many ranks: TEST_EACH
-   runs it with each variant, TEST_WITH with one. */
+/* A test (cmocka.h) of a new cluster of `ranks` ranks. TEST_EACH runs it with
+   each variant, TEST_WITH with one. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
     int ranks, first, end; /* variants first to end - 1 */
@@ -73,7 +74,7 @@ void support_test(void **state);
     TEST_VARIANTS(name, ranks, variant, variant + 1)
 #define TEST_MANUALLY(name, ranks) TEST_WITH(name, ranks, SUPPORT_MANUAL)
 
-/* Steps a manual cluster until nothing has happened for a while. */
+/* Steps a manual cluster until several steps in a row have done nothing. */
 void support_drain(support_cluster_t *cluster);
 
 /* ---- expectations ------------------------------------------------------ */
@@ -89,16 +90,17 @@ void support_expect_at(baton_status_t status, baton_status_t expected,
 #define support_says(text) support_says_at((text), __FILE__, __LINE__)
 void support_says_at(const char *text, const char *file, int line);
 
-/* Both. */
+/* Checks the status and the message. */
 #define support_fails(status, expected, text)                                  \
     (support_expect((status), (expected)), support_says(text))
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* An empty schedule. */
+/* Returns an empty schedule. */
 baton_schedule_t *support_schedule(baton_group_t *group, const char *name);
 
-/* Views of all of a new buffer: of this memory, of the schedule's scratch. */
+/* Return a view of a whole new buffer: support_view's has the given memory,
+   support_scratch's the schedule's scratch memory. */
 baton_view_t support_view(baton_schedule_t *schedule, void *memory,
                           size_t bytes);
 baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
@@ -106,26 +108,27 @@ baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
 /* Starts an epoch and waits for it. */
 void support_run(baton_schedule_t *schedule);
 
-/* Waits for the epoch that runs, which ends with this status. */
+/* Waits for the running epoch, and expects that it ends with this status. */
 #define support_ends(schedule, expected)                                       \
     support_expect(baton_schedule_wait((schedule), SUPPORT_WAIT_MS), (expected))
 
-/* Runs epochs until one fails or can't be started, and returns why. The failure
-   of a peer may be heard of after some epochs have ended. */
+/* Runs epochs until one fails or cannot be started, and returns its status.
+   Some epochs may succeed before this rank hears of a peer's failure. */
 baton_status_t support_run_until_failure(baton_schedule_t *schedule);
 
-/* Functions of call nodes: count in the uint64_t at `arg`, do nothing, skip. */
+/* Functions for call nodes: one counts in the uint64_t at `arg`, one does
+   nothing, and one skips. */
 baton_status_t support_count(void *arg, baton_call_t *call);
 baton_status_t support_succeed(void *arg, baton_call_t *call);
 baton_status_t support_skip(void *arg, baton_call_t *call);
 
-/* One empty schedule for each rank, in an array by rank. */
+/* Creates an empty schedule for each rank. The array has `size` schedules. */
 baton_schedule_t **support_schedules_create(support_cluster_t *cluster,
                                             const char *name);
 void support_schedules_commit(support_cluster_t *cluster,
                               baton_schedule_t **schedules);
 
-/* One epoch: starts all, in rank order, and waits for all. */
+/* Runs one epoch: starts all schedules, in rank order, and waits for all. */
 void support_schedules_run(support_cluster_t *cluster,
                            baton_schedule_t **schedules);
 
@@ -133,14 +136,14 @@ void support_schedules_run(support_cluster_t *cluster,
 void support_message(baton_schedule_t **schedules, int from, int to,
                      void *source, void *target, size_t bytes);
 
-/* Frees the array, too. */
+/* Destroys the schedules and frees the array. */
 void support_schedules_destroy(support_cluster_t *cluster,
                                baton_schedule_t **schedules);
 
 /* Rank 1 sends a number to rank 0: the smallest schedule with a message. */
 typedef struct support_pair {
     support_cluster_t *cluster;
-    baton_schedule_t **schedules; /* by rank */
+    baton_schedule_t **schedules; /* [2] */
     uint64_t sent, got;
 } support_pair_t;
 
@@ -148,7 +151,7 @@ void support_pair_open(support_pair_t *pair, support_cluster_t *cluster,
                        const char *name);
 void support_pair_close(support_pair_t *pair);
 
-/* Runs an epoch of rank 1, which sends `value`. */
+/* Runs an epoch of rank 1, which sends `value`; rank 0 does not start one. */
 void support_pair_send(support_pair_t *pair, uint64_t value);
 
 /* ---- ranks as threads -------------------------------------------------- */
@@ -159,18 +162,18 @@ typedef struct support_worker {
     int rank;
     baton_group_t *group;
     void *arg;
-    char failure[600]; /* "" until a check fails */
+    char failure[600]; /* empty until a check fails */
 } support_worker_t;
 
 typedef void (*support_worker_fn)(support_worker_t *worker);
 
-/* Runs all ranks at once and joins them; fails the test with the message of the
+/* Runs all ranks at once and joins them. Fails the test with the message of the
    first rank that failed. */
 void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
                          void *arg);
 
-/* Checks of a worker. They return false when this or any other worker has
-   failed; the worker returns then. */
+/* Checks for a worker. They return false if this or any other worker has
+   failed; the worker must then return. */
 bool support_worker_ok(support_worker_t *worker, baton_status_t status);
 bool support_worker_check(support_worker_t *worker, bool right,
                           const char *format, ...) BATON_PRINTF(3, 4);

@@ -1,5 +1,5 @@
-/* cmocka.h, with the headers that it wants before it; and tests that add
-   themselves to those of their program:
+/* cmocka.h with the headers that it needs, and tests that register themselves
+   with their program:
 
        TEST(test_engine_opens)
        {
@@ -8,8 +8,9 @@
 
        RUN_TESTS()                   at the end of the file
 
-   They run in the order in which they are written; those of one name or pattern
-   alone, if the program is given that. Of clusters: cluster.h. */
+   Tests run in the order in which they are written. With a name or pattern as
+   argument the program runs only the tests that match. cluster.h has macros for
+   tests of clusters. */
 #pragma once
 
 #include <setjmp.h>
@@ -21,7 +22,7 @@
 
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 
-/* With a fixture of its own. */
+/* A test with its own fixture. */
 #define TEST_BETWEEN(name, setup, teardown)                                    \
     static void name(void **state);                                            \
     SUPPORT_ADD(name, name, setup, teardown, NULL)                             \
@@ -37,7 +38,7 @@ void support_add(struct CMUnitTest test);
 
 #define RUN_TESTS() RUN_TESTS_BETWEEN(NULL, NULL)
 
-/* With a fixture of them all. */
+/* Runs all tests inside a group fixture. */
 #define RUN_TESTS_BETWEEN(setup, teardown)                                     \
     int main(int argc, char **argv)                                            \
     {                                                                          \
@@ -46,9 +47,9 @@ void support_add(struct CMUnitTest test);
     }
 int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
 
-/* Memory of zeros: as calloc, but a failure fails the test. */
+/* Allocates zeroed memory. A failure fails the test. */
 void *support_alloc(size_t count, size_t bytes);
 
-/* Sets a variable, or removes it where the value is NULL, and has the library
-   read its variables anew. */
+/* Sets an environment variable, or removes it if the value is NULL, and makes
+   the library read its variables again. */
 void support_set_variable(const char *name, const char *value);

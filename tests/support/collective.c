@@ -22,8 +22,8 @@ baton_sparse_options_t support_collective_options(support_row_t row)
     return options;
 }
 
-/* Some seeds have the vector contributed tensor by tensor, of which some may be
-   empty; not on devices. */
+/* Divides the vector into tensors, some of which may be empty, if the seed asks
+   for it. Not on devices. */
 static size_t tensors_of(const support_collective_t *self,
                          const baton_sparse_options_t *o,
                          size_t counts[SUPPORT_TENSORS_MOST])
@@ -37,7 +37,7 @@ static size_t tensors_of(const support_collective_t *self,
     return tensors;
 }
 
-/* The vector is the end of one long tensor and the beginning of another. */
+/* Makes the vector the end of one long tensor and the beginning of the next. */
 enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(double) + 1 };
 
 static size_t widen(support_collective_t *self,
@@ -51,7 +51,8 @@ static size_t widen(support_collective_t *self,
     return 3;
 }
 
-/* So that the count of active ranks has no element of the vector. */
+/* A sum of the user's, which the library cannot extend: so the count of active
+   ranks is not an element of the vector. */
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
 {
@@ -216,7 +217,7 @@ static void allocate(support_collective_t *self)
     }
 }
 
-/* The device's copy of a vector of the host, or one in long tensors. */
+/* Returns the vector's copy on the device, or in long tensors. */
 static const void *there(support_collective_t *self, const double *vector)
 {
     if (self->wide != NULL && vector != NULL) {
@@ -238,7 +239,8 @@ static baton_status_t put_copy(support_collective_t *self, void *target,
         ->copy(self->device, self->stream, target, source, bytes_of(self));
 }
 
-/* All of a step: the gradient in, the result out. */
+/* Puts a whole step into the stream: it copies the gradient in and the result
+   out. */
 static baton_status_t put_step(support_collective_t *self,
                                const double *gradient)
 {
@@ -266,8 +268,8 @@ static baton_status_t put_step(support_collective_t *self,
     return status;
 }
 
-/* The latest result may be a later one than that which a stream has got, so
-   those steps are not put into a stream. */
+/* Decides whether the step goes through a stream. Steps of KEEP_LATEST do not,
+   since the latest result may be later than the one that the stream got. */
 static bool goes_into_stream(support_collective_t *self, const double *gradient)
 {
     return self->device != NULL && gradient != NULL &&
@@ -276,7 +278,8 @@ static bool goes_into_stream(support_collective_t *self, const double *gradient)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Each rank has an order of its own; one that fails does not hold up others. */
+/* Starts the tensors in an order that differs between ranks. A tensor that
+   fails does not stop the others. */
 static baton_status_t start_tensors(support_collective_t *self,
                                     const double *gradient)
 {
@@ -321,7 +324,8 @@ baton_status_t support_collective_contribute(support_collective_t *self,
     return contribute(self, there(self, gradient), false);
 }
 
-/* In memory that is written to when the loan has ended. */
+/* Lends the vector in memory that is overwritten as soon as the loan has
+   ended. */
 static baton_status_t lend(support_collective_t *self, const double *gradient)
 {
     if (self->lent == NULL || self->is_lending || gradient == NULL) {
@@ -348,7 +352,7 @@ static void add_times(double *to, const double *vector, double factor,
     }
 }
 
-/* While a step runs, or has failed, nothing is added. */
+/* Adds the gradient to the residual, unless a step is running or has failed. */
 static baton_status_t start_in_place(support_collective_t *self,
                                      const double *gradient)
 {
@@ -366,7 +370,7 @@ static baton_status_t start_in_place(support_collective_t *self,
     return status;
 }
 
-/* In an order that differs between ranks. */
+/* Contributes in parts, in an order that differs between ranks. */
 static baton_status_t start_in_parts(support_collective_t *self,
                                      const double *gradient)
 {
@@ -426,7 +430,7 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done)
     return status;
 }
 
-/* Copies a vector to the host. */
+/* Copies a vector to main memory. */
 static void get(support_collective_t *self, double *vector, const void *from)
 {
     if (self->device != NULL) {
@@ -446,13 +450,14 @@ void support_dense_of(const baton_sparse_result_t *result, size_t count,
     }
 }
 
-/* In the simulator time is virtual. */
+/* Returns the longest wait. The simulator's time is virtual, so it has no
+   limit. */
 static int limit_ms(const support_collective_t *self)
 {
     return self->device != NULL ? SUPPORT_WAIT_MS : -1;
 }
 
-/* Of one tensor, or of the sparse all-reduce. */
+/* Waits for one tensor, or for the sparse all-reduce. */
 static baton_status_t wait_for(support_collective_t *self, int part,
                                double *result)
 {
@@ -477,7 +482,8 @@ static void set(bool *ended, size_t count, bool value)
     }
 }
 
-/* Of long tensors the first half goes to where it was lent. */
+/* Waits for a partial result. With long tensors the first half is written to
+   the lent memory. */
 static baton_status_t wait_for_partial(support_collective_t *self,
                                        double *result)
 {
@@ -568,7 +574,7 @@ void support_collective_rest(support_collective_t *self, double *rest)
         }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));
-    } else { /* those that are packed are dense */
+    } else { /* packed tensors are dense */
         memset(rest, 0, self->count * sizeof *rest);
         support_ok(baton_sparse_residual(baton_tensors_sparse(self->tensors, 1),
                                          rest + self->parts[0]));

@@ -1,7 +1,8 @@
-/* What is partial, sparse, or both, behind one set of calls: the rows of the
-   suite of properties (sim/test_properties.c). Vectors are of f64, on the host.
-   Where the collective works on a device they are copied, and every other step
-   is put into a stream where its result can be told from that alone. */
+/* One set of calls for collectives that are partial, sparse, or both: the rows
+   of the suite of properties (sim/test_properties.c). Vectors are of f64, in
+   main memory. If the collective works on a device, vectors are copied to and
+   from it, and every other step goes through a stream, if its result can be
+   told from the stream's data alone. */
 #pragma once
 
 #include "support/emulated.h"
@@ -10,7 +11,7 @@
 
 typedef enum support_row {
     SUPPORT_SPARSE,
-    SUPPORT_TENSORS, /* three of them, of which two are packed */
+    SUPPORT_TENSORS, /* three tensors, two of which are packed */
     SUPPORT_PARTIAL, /* with KEEP_ALL */
     SUPPORT_PARTIAL_LATEST,
     SUPPORT_PARTIAL_SPARSE,
@@ -27,55 +28,64 @@ typedef struct support_collective {
     size_t count;
     baton_sparse_t *sparse;
     baton_partial_t *partial;
-    size_t tensor_count; /* of the partial; 0: it is of one vector */
-    double *lent;        /* the partial's contributions are, in this memory */
+    size_t tensor_count; /* tensors of the partial all-reduce; 0: it has one
+                            vector */
+    double *lent;        /* memory for lent contributions; NULL: they are
+                            copied */
     bool is_lending;
-    double *wide; /* of so long tensors, by a special seed; or NULL */
-    size_t at;    /* where the vector is in them */
+    /* Memory of long tensors that contain the vector, for a special seed; or
+       NULL. */
+    double *wide;
+    size_t at; /* index of the vector in `wide` */
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
-    emulated_t *device; /* or NULL */
+    emulated_t *device; /* the device, or NULL */
     baton_stream_t stream;
-    char *memory;   /* there: a gradient, a result */
-    double *copies; /* of the same, that the stream reads and writes */
+    char *memory;   /* on the device: a gradient and a result */
+    double *copies; /* the same in main memory, for the stream */
     int steps;
-    unsigned starts;   /* of SPARSE: every other one is in parts */
-    bool in_stream;    /* the step that runs */
+    unsigned starts;   /* of SPARSE; every other step starts in parts */
+    bool in_stream;    /* the running step is in a stream */
     const double *got; /* the last result, where a stream has written it */
-    bool unseen;       /* `seen` lacks what a stream is not told */
+    bool unseen;       /* the last step was in a stream, so parts of `seen` are
+                          unknown */
     bool included;     /* the last step's gradient was in time */
-    double *given;     /* with in_place, the last step's gradient, */
-    bool stands;       /* which is in the residual, and no result is known */
-    baton_sparse_result_t entries; /* of the last step; not of all rows */
-    baton_partial_result_t seen;   /* likewise; of those that are not sparse */
+    double *given;     /* with in_place: the last step's gradient */
+    bool stands;       /* with in_place: the gradient is in the residual, and
+                          the step has no result yet */
+    baton_sparse_result_t entries; /* of the last step; only some rows set it */
+    baton_partial_result_t seen;   /* of the last step, if it is not sparse;
+                                      only some rows set it */
 } support_collective_t;
 
-/* Whether this is a baton_partial_t. */
+/* Returns whether the row is a baton_partial_t. */
 static inline bool support_is_partial(support_row_t row)
 {
     return row == SUPPORT_PARTIAL || row == SUPPORT_PARTIAL_LATEST;
 }
 
-/* Whether it can work on a device. */
+/* Returns whether the row can work on a device. */
 static inline bool support_has_device(support_row_t row)
 {
     return row == SUPPORT_SPARSE || support_is_partial(row);
 }
 
-/* Options of SPARSE; the other rows take of them what they have. Of those that
-   are partial an odd seed has the vector contributed tensor by tensor, and one
-   that 4 divides lends it; SUPPORT_WIDE, modulo 128, lends long tensors. */
+/* Returns the options of SPARSE; the other rows use those that they have. For
+   the partial rows an odd seed contributes the vector tensor by tensor, a seed
+   divisible by 4 lends it, and a seed that is SUPPORT_WIDE modulo 128 lends
+   long tensors. */
 enum { SUPPORT_WIDE = 77 };
 baton_sparse_options_t support_collective_options(support_row_t row);
 
-/* Creates in two halves, of which the second has two rounds: all ranks begin a
-   round when all have ended the one before. */
+/* Create the collective in two parts. The second has two rounds: all ranks must
+   have ended the first round before one begins the second. */
 baton_status_t
 support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
                            const baton_sparse_options_t *options);
-/* On the device of the group's engine, with a stream of its user. */
+/* Prepares the collective on the device of the group's engine, with a user's
+   stream. */
 baton_status_t
 support_collective_prepare_on(support_collective_t *self, support_row_t row,
                               baton_group_t *group,
@@ -85,29 +95,30 @@ baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);
 
-/* Contributes once more, unless it is not partial. */
+/* Contributes once more, if the collective is partial. */
 baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient);
 
-/* *given_out: whether the gradient will be in a result, or be left over. */
+/* Starts a step. *given_out is true if the gradient will be in a result or in
+   what is left over. */
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient,
                                         bool *given_out);
 baton_status_t support_collective_test(support_collective_t *self, bool *done);
 
-/* The step's result, where `ended` becomes true; elsewhere it has failed. The
-   first error is returned. `ended` may be NULL. */
+/* Waits for the step, and sets *ended if it has a result; otherwise the step
+   has failed. Returns the first error. `ended` may be NULL. */
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
 
-/* After a recovery: a result that the device had failed to copy is told of by
-   waits until a later one was. And the gradient of a step that has failed for
-   good is taken out of a residual that is in place. */
+/* To be called after a recovery. If the device failed to copy a result, waits
+   report that until a later result was copied. The gradient of a step that has
+   failed for good is removed from a residual that is in place. */
 void support_collective_settle(support_collective_t *self);
 
-/* Writes out the f64 entries of a result. */
+/* Writes the f64 entries of a result into a dense vector. */
 void support_dense_of(const baton_sparse_result_t *result, size_t count,
                       double *vector);
 
-/* What was given and is in no result yet. */
+/* Stores the sum of all contributions that are in no result yet. */
 void support_collective_rest(support_collective_t *self, double *rest);

@@ -1,4 +1,4 @@
-/* Helpers of the conformance suite; its cases are in conformance_messages.c and
+/* Helpers of the conformance suite. Its cases are in conformance_messages.c and
    conformance_states.c. */
 #include "support/conformance.h"
 
@@ -11,10 +11,11 @@
 
 enum {
     SYNC_TAG = 16000,
-    SYNC_NODES = 2, /* the last ones */
+    SYNC_NODES = 2, /* the last two numbers are for conformance_sync */
     SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES,
-    IDLE_POLLS = 8, /* before a rank sleeps */
-    DEVICE_US = 100 /* no descriptor tells what a device has done */
+    IDLE_POLLS = 8, /* polls that find nothing before a rank sleeps */
+    DEVICE_US = 100 /* longest sleep with a device, whose progress no descriptor
+                       tells */
 };
 
 const conformance_case_t conformance_cases[CONFORMANCE_CASES] = {
@@ -56,7 +57,8 @@ static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
            support_random_below(&random, 4) < self->device_share;
 }
 
-/* Gives a message device memory, if it is to have it; where its data are. */
+/* Gives a message device memory, if it is chosen for that. Returns the memory
+   that the message uses. */
 static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
                     size_t bytes, bool sends)
 {
@@ -114,7 +116,7 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
     return status == BATON_DONE;
 }
 
-/* The first arrived message of this peer, or any if it is -1. */
+/* Finds the first arrived message of this peer, or of any if it is -1. */
 static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
                                      uint32_t first, uint32_t last)
 {
@@ -218,7 +220,8 @@ static void arrive(conformance_rank_t *self, baton_message_t *message)
     *link = message;
 }
 
-/* Three events at a time, so that others wait for the next poll. */
+/* Polls for at most three events, so that further events wait for the next
+   poll. */
 void conformance_poll(conformance_rank_t *self)
 {
     baton_event_t events[3];
@@ -262,7 +265,7 @@ bool conformance_go_on(conformance_rank_t *self)
     return self->failure[0] == '\0';
 }
 
-/* Sleeps, armed, until a descriptor is readable, or for as long as the
+/* Arms and sleeps until a descriptor is readable, or for as long as the
    transport allows. */
 static void sleep_armed(conformance_rank_t *self)
 {
@@ -348,7 +351,7 @@ void conformance_sync(conformance_rank_t *self, int root)
     }
 }
 
-/* The i-th byte of a message's data. */
+/* Returns the i-th byte of a message's data. */
 static unsigned char byte_of(uint32_t key, size_t i)
 {
     return (unsigned char)(((uint32_t)i * 2654435761u + key * 1013904223u) >>

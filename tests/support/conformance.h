@@ -1,11 +1,12 @@
 /* The suite that every transport passes. A case is one function that every rank
-   runs, written against the port alone; a fixture (test_conformance.c for
-   inproc and sim, mpi_conformance.c for MPI) makes the endpoints and runs the
-   ranks: as processes, as threads, or in turns.
+   runs, written against the port alone. A fixture (test_conformance.c for
+   inproc and sim, mpi_conformance.c for MPI) opens the endpoints and runs the
+   ranks as processes, as threads, or in turns on one thread.
 
-   The port leaves it to the engine which receive a message belongs to. Here
-   that is done by tag: conformance_recv takes the first message from a peer
-   with its tag that has arrived and not been taken, or is the next to come. */
+   The port leaves it to the engine to find the receive that a message belongs
+   to. Here the tag decides: conformance_recv takes the first message from a
+   peer with this tag that has arrived and was not taken, or else the next one
+   that arrives. */
 #pragma once
 
 #include "support/emulated.h"
@@ -20,9 +21,9 @@ typedef struct conformance_result {
     size_t bytes;
 } conformance_result_t;
 
-/* A receive, posted until its message has arrived. */
+/* A receive that is posted until its message has arrived. */
 typedef struct conformance_receive {
-    struct conformance_receive *next; /* in the order posted */
+    struct conformance_receive *next; /* in the order of posting */
     int peer;
     uint32_t tag;
     void *data;
@@ -30,42 +31,45 @@ typedef struct conformance_receive {
 
 struct conformance_rank;
 
-/* Where a message's data are, if that is device memory. */
+/* The copy of a message's data in device memory. */
 typedef struct conformance_mirror {
-    void *memory; /* NULL: in host memory */
-    void *host;   /* of a receive: where the data go */
+    void *memory; /* NULL: the data are in main memory only */
+    void *host;   /* of a receive: the final place of the data */
 } conformance_mirror_t;
 
-/* A rank in a run. The fixture fills the first fields. */
+/* A rank of a run. The fixture sets the fields up to `sleeps`. */
 typedef struct conformance_rank {
     const baton_transport_t *transport;
     void *endpoint;
     int rank;
     int size;
-    int next, previous; /* in the ring of ranks; set by conformance_run */
-    /* Lets the other ranks run. Returns false when another rank has failed. */
+    int next, previous; /* neighbours in the ring of ranks; set by
+                           conformance_run */
+    /* Lets the other ranks run. Returns false if another rank has failed. */
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
-    /* NULL: all memory is the host's. Otherwise cases are written as if it
-       were, but of `device_share` ends of messages in four the data are copied
-       from or to a block of device memory. */
+    /* The rank's device. Cases use main memory only. But for `device_share` in
+       four messages' ends the data are copied from or to a block of device
+       memory. NULL: there is no device. */
     emulated_t *device;
     uint32_t device_share;
-    /* Set for simulated networks, which allocate while messages are in flight,
-       and where ordinary memory is received into device memory. */
+    /* True for networks that allocate while messages are in flight: simulated
+       ones, and those that receive ordinary memory into device memory. */
     bool allocates;
-    /* Set where ranks run at once: one that waits sleeps until it is woken. */
+    /* True if ranks run at the same time. A rank that waits then sleeps until
+       it is woken. */
     bool sleeps;
 
-    char failure[256]; /* the first failed expectation, or "" */
+    char failure[256]; /* the first failed expectation, or empty */
     conformance_result_t results[CONFORMANCE_NODES];
     conformance_receive_t receives[CONFORMANCE_NODES];
     conformance_mirror_t mirrors[CONFORMANCE_NODES];
-    conformance_receive_t *waiting; /* receives that are posted */
+    conformance_receive_t *waiting; /* posted receives */
     int posted;                     /* sends and receives that have not ended */
-    int idle;                       /* polls that found nothing, up to now */
-    baton_message_t *arrived;       /* messages not taken yet, oldest first */
+    int idle;                       /* polls in a row that found nothing */
+    baton_message_t *arrived;       /* messages that were not taken, oldest
+                                       first */
 } conformance_rank_t;
 
 #define CONFORMANCE_LIST(X)                                                    \
@@ -97,20 +101,21 @@ typedef struct conformance_case {
 
 extern const conformance_case_t conformance_cases[CONFORMANCE_CASES];
 
-/* Runs one case as one of its ranks. Failures are left in self->failure. */
+/* Runs one case as one of its ranks. A failure is left in self->failure. */
 void conformance_run(const conformance_case_t *test, conformance_rank_t *self);
 
 /* ---- for cases -------------------------------------------------------- */
 
-/* Records a failure and goes on. Every wait of the suite ends then. */
+/* Records a failure and continues. After a failure all waits of the suite
+   return. */
 #define EXPECT(self, condition)                                                \
     conformance_expect(self, condition, #condition, __func__, __LINE__)
 void conformance_expect(conformance_rank_t *self, bool condition,
                         const char *text, const char *function, int line);
 
-/* `node` is the message's number in this case: used once, or again after
-   conformance_forget(), or after it has ended and was posted anew.
-   conformance_send returns true when the send completed at once. */
+/* Post a send, or a receive. `node` numbers the message in this case. The
+   number can be reused after conformance_forget(), or after the message has
+   ended. conformance_send returns true if the send completed at once. */
 bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
                       uint32_t tag, const void *data, size_t bytes);
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
@@ -118,42 +123,44 @@ void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
 void conformance_forget(conformance_rank_t *self);
 
-/* Takes the oldest message with one of these tags that has arrived, and no
-   receive was posted for; or NULL. */
+/* Takes the oldest message with one of these tags that has arrived and that no
+   receive was posted for. Returns NULL if there is none. */
 baton_message_t *conformance_arrived(conformance_rank_t *self, uint32_t first,
                                      uint32_t last);
 
-/* Polls until one with this tag has. Returns NULL when the case has failed. */
+/* Polls until a message with this tag has arrived, and takes it. Returns NULL
+   if the case has failed. */
 baton_message_t *conformance_take(conformance_rank_t *self, uint32_t tag);
 
-/* Takes back a receive whose message has not arrived; false if it has. */
+/* Takes back a receive. Returns false if its message has arrived. */
 bool conformance_unpost(conformance_rank_t *self, uint32_t node);
 
-/* Accepts a taken message into `data`, as message number `node`. */
+/* Accepts a message that was taken into `data`, as message number `node`. */
 void conformance_accept(conformance_rank_t *self, uint32_t node,
                         baton_message_t *message, void *data);
 
-/* Polls until the message has completed; until all have. */
+/* conformance_wait polls until the message has completed, conformance_wait_all
+   until all messages have, and conformance_poll polls once. */
 conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Polls and lets other ranks run; conformance_await, for what must happen, may
-   sleep, too. Returns false when the case has failed. */
+/* Poll, and let other ranks run. conformance_await may also sleep; it is for an
+   event that is sure to come. Both return false if the case has failed. */
 bool conformance_go_on(conformance_rank_t *self);
 bool conformance_await(conformance_rank_t *self);
 
-/* A barrier over all ranks, by way of `root`. */
+/* Synchronises all ranks through `root`. */
 void conformance_sync(conformance_rank_t *self, int root);
 
-/* Fills memory with bytes that depend on `key`, and checks that it holds them.
- */
+/* Fills memory with bytes that depend on `key`; checks that memory holds these
+   bytes. */
 void conformance_fill(void *data, size_t bytes, uint32_t key);
 bool conformance_holds(const void *data, size_t bytes, uint32_t key);
 
 uint32_t conformance_key_of(int source, uint32_t number);
 
-/* Waits for a receive and checks its size and content; waits for a send. */
+/* Wait for a receive and check its size and content; wait for a send. */
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key);
 void conformance_expect_sent(conformance_rank_t *self, uint32_t node);

@@ -1,4 +1,4 @@
-/* The cases of the conformance suite about messages: content, order, size. */
+/* The conformance cases about messages: content, order and size. */
 #include "support/conformance.h"
 
 #include "support/random.h"
@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes around the limits of each protocol of the transports. */
+/* Sizes just below and above the limits of the transports' protocols. */
 static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
                                4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
-/* Messages of every size around the ring of ranks, received before they are
-   sent and after. A single rank sends to itself. */
+/* Messages of every size go around the ring of ranks. They are received before
+   they are sent, and after. A single rank sends to itself. */
 void conformance_sizes(conformance_rank_t *self)
 {
     unsigned char *out = malloc(LARGEST);
@@ -38,8 +38,8 @@ void conformance_sizes(conformance_rank_t *self)
     free(in);
 }
 
-/* All messages of a peer arrive in the order sent, whatever their size and tag.
- */
+/* All messages of a peer arrive in the order in which they were sent, whatever
+   their size and tag. */
 void conformance_order_of_arrival(conformance_rank_t *self)
 {
     enum { COUNT = 90, BYTES = 70000 };
@@ -64,7 +64,8 @@ void conformance_order_of_arrival(conformance_rank_t *self)
     free(out);
 }
 
-/* And a message that is dropped ends its send, and nothing else happens. */
+/* Headers arrive unchanged. Dropping a message ends its send, and has no other
+   effect. */
 void conformance_headers_arrive_as_sent(conformance_rank_t *self)
 {
     const baton_token_t token = {.owner = self};
@@ -97,15 +98,15 @@ void conformance_headers_arrive_as_sent(conformance_rank_t *self)
     free(out);
 }
 
-/* Each rank sends each rank, also itself, a list of messages that both compute
-   from the seed. A rank posts its sends and receives in random order, but in
-   order within a tag; and reservations grow meanwhile. */
+/* Each rank sends a list of messages to each rank, including itself. Both ends
+   compute the list from the seed. A rank posts its sends and receives in random
+   order, but keeps the order within a tag. Reservations grow meanwhile. */
 enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000, MORE = 20000 };
 
 typedef struct traffic {
     int peer;
     bool receive;
-    uint32_t next; /* of the list */
+    uint32_t next; /* index in the list */
     support_random_t list;
     void *data[STORM];
     size_t bytes[STORM];

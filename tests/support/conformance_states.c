@@ -1,5 +1,5 @@
-/* The cases of the conformance suite about states: messages that are kept, lent
-   or withdrawn; notices and sleep. */
+/* The conformance cases about states: messages that are kept, lent or
+   withdrawn; notices; sleep. */
 #include "support/conformance.h"
 
 #include "base/alloc.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages that are not accepted yet hold up no others, however many, and keep
-   their own data while others pass; nothing allocates meanwhile. */
+/* Any number of messages that were not accepted yet do not block others, and
+   keep their data while others pass. Nothing allocates meanwhile. */
 enum { KEPT = 48, KEPT_BYTES = 70000, MANY = 600, MANY_BYTES = 256 };
 enum { PASSING_BYTES = 300, FIRST = 1000 };
 
-/* Of many all are short. */
+/* If there are MANY messages, all of them are short. */
 static size_t kept_bytes(uint32_t i, uint32_t kept)
 {
     static const size_t sizes[] = {0, 100, MANY_BYTES, 2000, 60000, KEPT_BYTES};
@@ -49,7 +49,7 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
         conformance_send(self, i, self->next, i, out + i * stride, bytes);
     }
     pass(self, passing, passing_bytes);
-    for (uint32_t i = kept; i-- > 0;) { /* the last first */
+    for (uint32_t i = kept; i-- > 0;) { /* accepts the last one first */
         conformance_recv(self, kept + i, self->previous, i, in + i * stride);
         conformance_expect_message(self, kept + i, in + i * stride,
                                    kept_bytes(i, kept),
@@ -63,8 +63,8 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
     free(in);
 }
 
-/* More than the tags of bodies over MPI, and than the notices of a window; and
-   more than a window of messages. */
+/* The counts exceed the tags that bodies have over MPI, the notices of a
+   window, and the messages of a window. */
 void conformance_kept_while_others_pass(conformance_rank_t *self)
 {
     keep_while_passing(self, KEPT, 100, 16);
@@ -72,8 +72,9 @@ void conformance_kept_while_others_pass(conformance_rank_t *self)
     keep_while_passing(self, MANY, 0, 0);
 }
 
-/* Whether a lent message has these data, which is dropped then; read in parts
-   if not in memory, and received as number LENT if it can't be read. */
+/* Returns whether a lent message has these data, and drops it. If the data are
+   not in memory they are read in parts, and if they cannot be read they are
+   received as message number LENT. */
 static bool lent_holds(conformance_rank_t *self, baton_message_t *message,
                        size_t bytes, uint32_t key)
 {
@@ -102,8 +103,8 @@ static bool lent_holds(conformance_rank_t *self, baton_message_t *message,
     return same;
 }
 
-/* Takes the previous rank's message of this tag, and has it lent; NULL if its
-   data can't be read, and the message was dropped. */
+/* Takes the previous rank's message of this tag, and makes the transport lend
+   it. Returns NULL if the data cannot be read; the message was then dropped. */
 static baton_message_t *borrow(conformance_rank_t *self, uint32_t tag)
 {
     baton_message_t *message = conformance_take(self, tag);
@@ -120,8 +121,8 @@ static baton_message_t *borrow(conformance_rank_t *self, uint32_t tag)
     return NULL;
 }
 
-/* What is lent can be read until it is dropped: until then its send has not
-   ended, and can't be withdrawn, or the data was copied. */
+/* A lent message can be read until it is dropped. Until then its send does not
+   end and cannot be withdrawn, unless the data were copied. */
 void conformance_lent(conformance_rank_t *self)
 {
     static const size_t sizes[] = {1,     256,   257,     4096,
@@ -145,7 +146,7 @@ void conformance_lent(conformance_rank_t *self)
         bool withdrawn = lent != 0 && !over && !self->results[i].ended &&
                          conformance_withdraw(self, i);
         if (withdrawn || over || self->results[i].ended) {
-            memset(out, 0xee, sizes[i]); /* it is this rank's again */
+            memset(out, 0xee, sizes[i]); /* the memory is this rank's again */
         }
         conformance_sync(self, 0);
         if (message != NULL) {
@@ -160,10 +161,10 @@ void conformance_lent(conformance_rank_t *self)
     free(out);
 }
 
-/* What the receiver does with a message that its sender may withdraw. */
+/* How the receiver treats a message that its sender may withdraw. */
 typedef enum use { RECEIVE, ACCEPT, LEND } use_t;
 
-/* Lends a message, looks at it, and drops it. */
+/* Borrows a message, checks its data, and drops it. */
 static void look_at(conformance_rank_t *self, baton_message_t *message,
                     uint32_t key)
 {
@@ -177,10 +178,10 @@ static void look_at(conformance_rank_t *self, baton_message_t *message,
     EXPECT(self, status != BATON_DONE || lent_holds(self, message, bytes, key));
 }
 
-/* A withdrawal races with the receiver, who has posted a receive; or has the
-   message lent if it has arrived in time; or accepts it when the sender has its
-   memory again. Whoever wins, the message ends once at each end, and what is
-   received or lent is whole. */
+/* A withdrawal races with the receiver. The receiver has posted a receive, or
+   borrows the message if it arrives in time, or accepts it after the sender has
+   got its memory back. In each case the message ends once at each end, and the
+   received or lent data are complete. */
 static void race(conformance_rank_t *self, use_t use)
 {
     enum { ROUNDS = 60, BYTES = 300000, TAG = 100, IN = 0, OUT = 1 };
@@ -206,7 +207,7 @@ static void race(conformance_rank_t *self, use_t use)
         }
         if (!over && !self->results[OUT].ended &&
             !conformance_withdraw(self, OUT)) {
-            conformance_expect_sent(self, OUT); /* by itself */
+            conformance_expect_sent(self, OUT); /* the send ended by itself */
         }
         memset(out, 0xee, bytes);
         conformance_sync(self, 0);
@@ -228,7 +229,7 @@ static void race(conformance_rank_t *self, use_t use)
     }
     conformance_wait_all(self);
     conformance_sync(self, 0);
-    for (int i = 0; i < 100; i++) { /* what was withdrawn may come, too */
+    for (int i = 0; i < 100; i++) { /* a withdrawn message may still arrive */
         (void)conformance_go_on(self);
     }
     for (baton_message_t *message;
@@ -248,7 +249,8 @@ void conformance_withdrawn(conformance_rank_t *self)
     }
 }
 
-/* Notices need no reservation. One that finds no room finds some later. */
+/* Notices need no reservation. A notice that finds no capacity is sent
+   later. */
 void conformance_notices(conformance_rank_t *self)
 {
     enum { COUNT = 1500, LENGTHS = BATON_NOTICE_BYTES + 1 };
@@ -298,9 +300,9 @@ static bool readable(const conformance_rank_t *self)
     return any;
 }
 
-/* Polls all events and arms. Returns false when the rank can't be woken, or not
-   yet. A peer that was about to ring when the rank armed wakes it in vain, so
-   that it arms again. */
+/* Polls all events, and then arms. Returns false if the rank cannot be woken,
+   or not yet. A peer that was about to wake the rank when it armed may wake it
+   without an event; then it arms again. */
 static bool arm(conformance_rank_t *self, baton_arm_t how)
 {
     uint32_t us = 0;
@@ -314,9 +316,10 @@ static bool arm(conformance_rank_t *self, baton_arm_t how)
     return us == BATON_SLEEP_FOREVER;
 }
 
-/* A rank arms, sends to its next one, and is woken by the answer; seldom it is
-   woken before, by a rank that saw it armed and lost its processor. Who answers
-   insists where the other is armed for notices alone. */
+/* A rank arms, sends to the next one, and is woken by the answer. Sometimes it
+   is woken earlier, by a rank that saw it armed and then lost its processor.
+   The rank that answers arms with INSIST if the other one is armed for notices
+   only. */
 void conformance_wakes_when_armed(conformance_rank_t *self)
 {
     static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,

@@ -30,9 +30,9 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
     vector[2 + 2 * rank] = (double)ordinal;
 }
 
-/* The contributions of one rank in a result. */
+/* The contributions of one rank in a result, as ordinals. */
 typedef struct range {
-    uint64_t first, last; /* 0: none */
+    uint64_t first, last; /* first is 0 if there are none */
 } range_t;
 
 static bool range_of(const double *result, int rank, range_t *out)
@@ -47,8 +47,8 @@ static bool range_of(const double *result, int rank, range_t *out)
                      : count == 0 && result[2 + 2 * rank] == 0;
 }
 
-/* The oldest step of what no earlier epoch has taken; 0: nothing, or unknown.
- */
+/* Returns the step of the oldest contribution that no earlier epoch has taken,
+   or 0 if there is none or it is unknown. */
 static uint64_t oldest_in(const conserve_account_t *account, range_t own)
 {
     uint64_t next = account->taken[account->rank] + 1;
@@ -163,9 +163,9 @@ typedef struct run {
     support_random_t random;
     conserve_totals_t totals;
     conserve_account_t account;
-    uint64_t results; /* that it has got */
-    bool open;        /* it has started a step, and not got its result */
-    double started;   /* what it has given to that */
+    uint64_t results; /* results that the rank has got */
+    bool open;        /* it has started a step whose result it has not got */
+    double started;   /* the contribution to that step */
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -178,7 +178,8 @@ static void sleep_sometimes(run_t *run)
     }
 }
 
-/* A sum from which every element's can be told, nearly. */
+/* Returns a weighted sum, from which the sum of every element can nearly always
+   be told. */
 static double weigh(const double *vector, size_t count)
 {
     double sum = 0;
@@ -193,7 +194,8 @@ static baton_status_t start(run_t *run, uint64_t step)
     double *vector = run->vector;
     bool partial = support_is_partial(run->options->row), given = false;
     if (partial && support_random_below(&run->random, 8) == 0) {
-        return baton_partial_start(run->own.partial); /* it gives nothing */
+        /* starts without a contribution */
+        return baton_partial_start(run->own.partial);
     }
     for (size_t i = 0; i < run->sparse.count && !partial; i++) {
         vector[i] = (double)support_random_below(&run->random, 201) - 100;
@@ -227,7 +229,7 @@ static baton_status_t run_step(run_t *run, uint64_t step)
         status = support_collective_wait(&run->own, vector, NULL);
     }
     if (status == BATON_OK && run->options->row == SUPPORT_PARTIAL_SPARSE) {
-        /* while peers' epochs run */
+        /* may be called while peers' epochs run */
         status = baton_sparse_residual(run->own.sparse, run->residual);
         status = status == BATON_ERR_BUSY ? BATON_OK : status;
     }
@@ -248,7 +250,7 @@ static baton_status_t run_step(run_t *run, uint64_t step)
     return BATON_OK;
 }
 
-/* What is left over when the last step has ended here. */
+/* Adds up the contributions left over after the rank's last step. */
 static baton_status_t take_stock(run_t *run)
 {
     double *vector = run->vector;
@@ -274,10 +276,10 @@ static baton_status_t take_stock(run_t *run)
     return status;
 }
 
-/* One rank, after a few steps, recovers in the middle of the next one, which
-   the others may end, or fail in. Each gets all results that any rank has got.
-   (Where steps wait for every rank that is one at most, or the gradient is not
-   in any.) */
+/* After a few steps one rank recovers in the middle of the next step, which the
+   others may complete or fail in. Each rank gets every result that any rank has
+   got. (If steps wait for every rank, the interrupted step has one result at
+   most, or the gradient is in none.) */
 static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
                                        uint64_t ordinal)
 {
@@ -293,7 +295,8 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
     if (leaves && support_random_below(&run->random, 2) == 0 &&
         (partial || run->options->row == SUPPORT_SPARSE)) {
-        /* of a step that it does not start, which the others fail in */
+        /* of a step that this rank does not start, and that fails on the
+           others */
         run->open = false;
         (void)!baton_sparse_contribute(run->own.sparse, 0, 9, run->vector);
     } else if (status == BATON_OK && start(run, last + 1) == BATON_OK) {
@@ -308,7 +311,8 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     }
     support_collective_settle(&run->own);
     run->totals.given -= run->open && !partial ? run->started : 0;
-    return status == BATON_ERR_STATE ? BATON_OK : status; /* that was all */
+    /* there were no more steps */
+    return status == BATON_ERR_STATE ? BATON_OK : status;
 }
 
 static baton_status_t run_all(run_t *run, baton_group_t *group)

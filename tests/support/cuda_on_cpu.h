@@ -1,13 +1,14 @@
 /* CUDA kernels on a machine without a GPU: the functions that a kernel calls,
-   and a launch that runs its blocks one after the other, with a fiber for each
-   thread of a block. Warps exchange values as on a GPU, and a block's threads
-   meet at its barriers; that all lanes of a warp call the same operation is
-   checked. The order of blocks and threads is random, by BATON_SEED.
+   and a launch that runs a kernel's blocks one after another, with a fiber for
+   each thread of a block. Warps exchange values as on a GPU, and the threads of
+   a block meet at its barriers. A check makes sure that all lanes of a warp
+   call the same operation. The order of blocks and threads is random, from
+   BATON_SEED.
 
-   For tests of the logic of kernels. Threads take turns at these operations
-   alone, so this finds no race between two of them, and tells nothing about
-   time. Memory of the device is malloc's: the address sanitizer sees what
-   lies outside of it. */
+   This tests the logic of kernels. Threads take turns only at these operations,
+   so it finds no race between two of them, and says nothing about time. Device
+   memory comes from malloc, so the address sanitizer finds accesses outside of
+   it. */
 #pragma once
 
 #include "base/half.h"
@@ -23,7 +24,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __shared__      static /* one block runs at a time */
+#define __shared__      static /* only one block runs at a time */
 #define __launch_bounds__(...)
 
 struct uint3 {
@@ -41,8 +42,8 @@ inline void __threadfence(void)
 {
 }
 
-/* Gives `value`, and the place where those of all lanes of the warp are once
-   every lane has called it, with the same `operation`. */
+/* Stores this lane's `value`. After every lane of the warp has called it, with
+   the same `operation`, returns an array with the values of all lanes. */
 const uint64_t *cpu_exchange(uint64_t value, int operation);
 
 unsigned cpu_lane(void);
@@ -86,7 +87,7 @@ template <class type> type __shfl_xor_sync(unsigned, type value, int with)
     return cpu_value<type>(all[cpu_lane() ^ (unsigned)with]);
 }
 
-/* Lanes that would read from outside of the warp get their own value. */
+/* A lane that would read from outside of the warp gets its own value. */
 template <class type> type __shfl_up_sync(unsigned, type value, unsigned by)
 {
     const uint64_t *all = cpu_exchange(cpu_bits(value), 4);
@@ -115,7 +116,7 @@ template <class type> type atomicMax(type *at, type value)
     return before;
 }
 
-/* The conversions of f16 are the host's. */
+/* f16 is converted by the CPU's conversions. */
 struct __half_raw {
     uint16_t x;
 };
@@ -165,7 +166,7 @@ inline cudaError_t cudaGetDeviceCount(int *count)
 
 inline cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-    /* Aligned as cudaMalloc does, and no byte longer than asked for. */
+    /* The memory is aligned as by cudaMalloc, and has no spare bytes. */
     return posix_memalign(out, 256, bytes);
 }
 
@@ -187,7 +188,7 @@ inline cudaError_t cudaFreeHost(void *memory)
 
 inline cudaError_t cudaDeviceSynchronize(void)
 {
-    return cudaSuccess; /* a launch returns when all blocks have run */
+    return cudaSuccess; /* a launch returns after all blocks have run */
 }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
@@ -203,7 +204,8 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-/* A kernel must be loaded before it is launched: baton_cuda_attach does. */
+/* Marks a kernel as loaded. It must be loaded before it is launched, as
+   baton_cuda_attach does. */
 void cpu_load(const void *kernel);
 
 struct cudaFuncAttributes {
@@ -224,7 +226,8 @@ inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
     return cudaSuccess;
 }
 
-/* Runs run(arg), which calls the kernel, in every thread of every block. */
+/* Calls run(arg), which calls the kernel, once for each thread of each
+   block. */
 void cpu_launch(const void *kernel, unsigned blocks, unsigned threads,
                 void (*run)(void *), void *arg);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The names that choose. */
+/* The builders that choose an algorithm. */
 #define CHOICE(COLLECTIVE, member, builder, ordered_)                          \
     {                                                                          \
         .name = #builder, .chooses = true, .algorithm = {                      \
@@ -61,14 +61,14 @@ static baton_collective_t kind_of(const dense_builder_t *builder)
     return builder->algorithm.collective;
 }
 
-/* What a source or target is: nothing, this rank's block, all blocks, a vector,
-   or what is exchanged. */
+/* What a source or target has: nothing, this rank's block, all blocks, a
+   vector, or the data that a rank sends to, or receives from, its peers. */
 typedef enum part { NOTHING, BLOCK, BLOCKS, VECTOR, SENT, RECEIVED } part_t;
 
 typedef struct shape {
     part_t source, target;
-    bool from_root, to_root; /* the source, target is the root's alone */
-    bool counts;             /* `count` is of a block */
+    bool from_root, to_root; /* only the root has the source / target */
+    bool counts;             /* `count` is of a block, not of the vector */
     bool reduces;
 } shape_t;
 
@@ -116,7 +116,8 @@ bool dense_reduces(const dense_builder_t *builder)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* Elements of block `rank`; of what `rank` sends to `peer`. */
+/* block returns the number of elements of block `rank`; sent that of the data
+   that `rank` sends to `peer`. */
 static size_t block(const dense_case_t *c, int rank)
 {
     if (c->varied) {
@@ -203,10 +204,11 @@ size_t dense_room(const dense_case_t *c, int rank)
 
 /* ---- places ------------------------------------------------------------ */
 
-/* Where the parts of a rank that works in place lie in its one memory. */
+/* Indices of source and target in the one memory of a rank that works in
+   place. */
 typedef struct place {
     bool in_place;
-    bool in_source; /* the memory is the source's, not the target's */
+    bool in_source; /* the source has that memory, not the target */
     size_t source_at, target_at;
 } place_t;
 
@@ -319,7 +321,7 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
         from = bind(schedule, source, source_bytes, true);
         to = bind(schedule, target, target_bytes, false);
     }
-    /* Counts are elements where it reduces, else bytes. */
+    /* Counts are in elements if the collective reduces, else in bytes. */
     size_t unit = dense_reduces(c->builder) ? 1 : c->element;
     size_t *first = calloc((size_t)c->size, sizeof(size_t));
     size_t *second = calloc((size_t)c->size, sizeof(size_t));

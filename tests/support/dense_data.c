@@ -56,7 +56,7 @@ void dense_fill(const dense_data_t *data, int rank, void *source)
     }
 }
 
-/* A rank's source, to be freed. */
+/* Returns a rank's source, which the caller frees. */
 static char *source_of(const dense_data_t *data, int rank)
 {
     char *source =

@@ -1,11 +1,11 @@
-/* Data for the dense builders, of any type, and the oracle for their results:
-   each rank can tell what all others have contributed. */
+/* Data of any type for the dense builders, and a check of their results: each
+   rank can compute the contributions of all others. */
 #pragma once
 
 #include "support/dense.h"
 #include "support/values.h"
 
-/* Values of an epoch of a case; its op and dtype are the case's. */
+/* The values of one epoch of a case. `op` and `dtype` are the case's. */
 typedef struct dense_data {
     const dense_case_t *c;
     support_op_t op;
@@ -13,24 +13,25 @@ typedef struct dense_data {
     uint64_t epoch;
 } dense_data_t;
 
-/* An operation that the builder and the type take; as support_op_for. */
+/* Returns an operation that the builder and the type take; see
+   support_op_for. */
 support_op_t dense_op_for(const dense_builder_t *builder, baton_dtype_t dtype,
                           size_t turn);
 
-/* A rank's source. */
+/* Fills a rank's source. */
 void dense_fill(const dense_data_t *data, int rank, void *source);
 
-/* Whether a rank's result is right, to the last bit. */
+/* Returns whether a rank's result is right, to the last bit. */
 bool dense_is_right(const dense_data_t *data, int rank, const void *result);
 
-/* Whether a rank's source is as it was filled. */
+/* Returns whether a rank's source is as dense_fill filled it. */
 bool dense_is_untouched(const dense_data_t *data, int rank, const void *source);
 
-/* The case, for messages; valid until the next call. */
+/* Describes the case for messages. The text is valid until the next call. */
 const char *dense_text(const dense_case_t *c);
 
-/* An operation whose elements are affine maps x -> a x + b modulo 2^32: it is
-   associative and not commutative. */
+/* An element of an operation that composes affine maps x -> a x + b modulo
+   2^32. It is associative and not commutative. */
 typedef struct dense_affine {
     uint32_t a, b;
 } dense_affine_t;

@@ -20,7 +20,7 @@ const device_conformance_case_t
 #define ENTRY(name) {#name, name},
         DEVICE_CONFORMANCE_LIST(ENTRY)};
 
-/* Records a failure and goes on; every wait ends then. */
+/* Records a failure and continues. After a failure all waits return. */
 #define EXPECT(self, condition)                                                \
     expect(self, condition, #condition, __func__, __LINE__)
 
@@ -56,7 +56,7 @@ static void *allocate(device_subject_t *self, baton_memory_t kind, size_t bytes)
     EXPECT(self, memory != NULL);
     if (memory == NULL) {
         fprintf(stderr, "%s\n", self->failure);
-        abort(); /* no case can go on */
+        abort(); /* no case can continue */
     }
     return memory;
 }
@@ -93,7 +93,7 @@ static void destroy_event(device_subject_t *self, void *made)
     self->port->event_destroy(self->device, made);
 }
 
-/* A word that streams wait for, 0 at first. */
+/* Allocates a word that streams can wait for, with value 0. */
 static void *flag(device_subject_t *self)
 {
     void *made = pinned(self, sizeof(uint64_t));
@@ -139,7 +139,7 @@ static baton_status_t query(device_subject_t *self, void *of)
     return self->port->query(self->device, of);
 }
 
-/* Waits for an event; its last status. */
+/* Waits for an event. Returns its last status. */
 static baton_status_t wait_for(device_subject_t *self, void *of)
 {
     baton_status_t status = query(self, of);
@@ -150,7 +150,7 @@ static baton_status_t wait_for(device_subject_t *self, void *of)
     return status;
 }
 
-/* Waits until what is in the stream now has been done. */
+/* Waits until the work that is now in the stream has been done. */
 static void synchronise(device_subject_t *self, baton_stream_t in)
 {
     void *end = event(self);
@@ -223,7 +223,8 @@ CASE(memory_of_both_kinds)
            self->port->allocate(self->device, BATON_MEMORY_DEVICE,
                                 (size_t)1 << 46, &none) == BATON_ERR_NO_MEMORY);
     EXPECT(self, none == NULL && baton_error_message()[0] != '\0');
-    synchronise(self, stream(self, 2)); /* the device is as it was */
+    synchronise(self, stream(self, 2)); /* the device must be as it was
+                                           before */
 }
 
 static void expect_refused(device_subject_t *self, const void *memory,
@@ -268,7 +269,7 @@ CASE(check_names_other_memory)
 
 enum { COPY_BYTES = 300000 };
 
-/* Copies through all directions: host -> device -> device -> host. */
+/* Copies in all directions: CPU -> device -> device -> CPU. */
 static void there_and_back(device_subject_t *self, char *out, char *a, char *b,
                            char *in, size_t bytes)
 {
@@ -310,8 +311,8 @@ CASE(copies_of_any_size_and_place)
 
 /* ---- reductions -------------------------------------------------------- */
 
-/* Each operator and type; that the kernels have the bits of the host is tested
-   by themselves. */
+/* Tests each operator and type. Other tests show that the kernels have the same
+   bits as the CPU. */
 CASE(reduces_as_the_host)
 {
     enum { COUNT = 1000, BYTES = COUNT * 16 };
@@ -323,7 +324,7 @@ CASE(reduces_as_the_host)
         baton_dtype_t dtype = (baton_dtype_t)(1 + i % (BATON_DTYPE_COUNT - 1));
         size_t bytes = COUNT * baton_dtype_size(dtype);
         baton_op_t reduction = *support_op(op);
-        reduction.arg = (void *)3; /* which only an average looks at */
+        reduction.arg = (void *)3; /* only an average uses `arg` */
         support_fill_exact(left, COUNT, dtype, op, 0, &random);
         support_fill_exact(right, COUNT, dtype, op, 1, &random);
         self->write(self, memory + BYTES, left, bytes);
@@ -340,7 +341,8 @@ CASE(reduces_as_the_host)
         EXPECT(self,
                self->port->reduce(self->device, stream(self, 2), &reduction,
                                   dtype, memory, memory + BYTES, memory + BYTES,
-                                  0) == BATON_OK); /* takes nothing */
+                                  /* no elements: nothing to do */
+                                  0) == BATON_OK);
         synchronise(self, stream(self, 2));
         self->read(self, found, memory, bytes);
         support_reduce(left, right, COUNT, dtype, op);
@@ -369,7 +371,8 @@ CASE(flags)
         }
         EXPECT(self, wait_for(self, end) == BATON_OK);
     }
-    for (uint64_t value = 0; value <= 20; value++) { /* it is raised already */
+    /* the value was already raised */
+    for (uint64_t value = 0; value <= 20; value++) {
         await(self, stream(self, 2), made, value);
     }
     EXPECT(self, self->port->raise(self->device, stream(self, 0), made,
@@ -382,8 +385,8 @@ CASE(flags)
 
 /* ---- asynchrony, sleep ------------------------------------------------- */
 
-/* All of this is put behind a gate that the host opens afterwards: a call that
-   waited for it would never return. */
+/* All submissions are put after a closed gate, which the CPU opens only at the
+   end. A submission that waited for the gate would never return. */
 CASE(submissions_return_at_once)
 {
     void *gate = flag(self);
@@ -394,7 +397,7 @@ CASE(submissions_return_at_once)
     fill(host, 1024, 3);
     baton_stream_t s = stream(self, 2);
     EXPECT(self, query(self, made) == BATON_OK); /* it was never recorded */
-    follow(self, s, made);                       /* so it holds nothing up */
+    follow(self, s, made);                       /* so it delays nothing */
     await(self, s, gate, 1);
     copy(self, s, memory, host, 1024);
     copy(self, s, memory + 1024, memory, 1024);
@@ -427,19 +430,20 @@ static void drain(const device_subject_t *self)
 {
     uint64_t count;
     ssize_t got = read(self->port->descriptor, &count, sizeof count);
-    (void)got; /* EAGAIN: it was not readable */
+    (void)got; /* EAGAIN means that it was not readable */
 }
 
-/* Whether the descriptor becomes readable within the time. */
+/* Returns whether the descriptor becomes readable within the time. */
 static bool wakes(device_subject_t *self, int timeout_ms)
 {
     struct pollfd fd = {.fd = self->port->descriptor, .events = POLLIN};
     return poll(&fd, 1, timeout_ms) == 1;
 }
 
-enum { LONG_MS = 20000 }; /* a wake-up that takes so long is lost */
+enum { LONG_MS = 20000 }; /* a wake-up that takes so long counts as lost */
 
-/* As an engine sleeps: arm, look again, sleep; a stream may be held up then. */
+/* Sleeps as an engine does: arm, poll again, sleep. A stream may be blocked
+   meanwhile. */
 CASE(no_wake_up_is_lost)
 {
     int rounds = self->rounds > 0 ? self->rounds : 10000;
@@ -548,9 +552,9 @@ CASE(failed_work_fails_queries)
 
 /* ---- all together ------------------------------------------------------ */
 
-/* Random copies and sums of words in random streams. The host does the same at
-   once, and knows in which stream each word was last touched: a stream that
-   touches a word follows that one first. */
+/* Runs random copies and sums of words in random streams. The CPU does the same
+   at once, and remembers in which stream each word was last used. A stream that
+   uses a word first waits for that stream. */
 CASE(random_work)
 {
     enum { WORDS = 12, STEPS = 1500, STREAMS = 5 };

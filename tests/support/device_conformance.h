@@ -1,37 +1,40 @@
 /* The suite that every device port passes. A case is written against the port
-   and a few functions of a fixture, so that it runs over the emulated device,
-   and over a GPU: test_device_conformance.c is an example.
+   and a few functions of a fixture, so that it runs over the emulated device
+   and over a GPU. test_device_conformance.c is an example of a fixture.
 
-   Cases use no framework: a failure is a sentence in the subject. */
+   Cases use no test framework: a failure is a sentence in the subject. */
 #pragma once
 
 #include <baton/device.h>
 
-/* A device under test. The fixture fills all but the last fields. */
+/* A device under test. The fixture sets the fields up to `rounds`. */
 typedef struct device_subject {
     const baton_device_port_t *port;
     void *device;
-    /* A stream as an application has one, which lives as long as the device. */
+    /* Returns a stream such as an application has. It lives as long as the
+       device. */
     baton_stream_t (*user_stream)(struct device_subject *self);
-    /* Puts work into a stream that takes about so long. */
+    /* Puts work into a stream that takes about `us` microseconds. */
     void (*slow_work)(struct device_subject *self, baton_stream_t stream,
                       int us);
-    /* Copy between host and device memory at once, whatever streams do. */
+    /* Copy between main memory and device memory at once, regardless of
+       streams. */
     void (*read)(struct device_subject *self, void *host, const void *memory,
                  size_t bytes);
     void (*write)(struct device_subject *self, void *memory, const void *host,
                   size_t bytes);
-    /* Optional. Makes the next piece of work that is done fail; makes the
-       device work again. NULL where no fault can be planted. */
+    /* fail_next_work makes the next piece of work that is executed fail. repair
+       makes the device usable again. Both are NULL if faults cannot be
+       planted. */
     void (*fail_next_work)(struct device_subject *self);
     void (*repair)(struct device_subject *self);
-    /* Optional. Another device, of the same kin if it has one; or NULL. */
+    /* Another device, if possible of the same kin; or NULL. */
     struct device_subject *other;
     uint64_t seed;
-    int rounds; /* of sleeping and waking; 0: 10,000 */
+    int rounds; /* of sleeping and waking; 0 stands for 10,000 */
 
     void *fixture;
-    char failure[512]; /* the first failed expectation, or "" */
+    char failure[512]; /* the first failed expectation, or empty */
 } device_subject_t;
 
 #define DEVICE_CONFORMANCE_LIST(X)                                             \
@@ -62,7 +65,7 @@ typedef struct device_conformance_case {
 extern const device_conformance_case_t
     device_conformance_cases[DEVICE_CONFORMANCE_CASES];
 
-/* Runs a case; true if it passed. The device is as before it, but after
-   failed_work_*, where a repair function is needed. */
+/* Runs a case. Returns true if it passed. The device is then as it was before,
+   except after failed_work_*, where the fixture must call repair. */
 bool device_conformance_run(const device_conformance_case_t *test,
                             device_subject_t *self);

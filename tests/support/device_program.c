@@ -14,7 +14,7 @@ static void *allocate(size_t bytes)
 
 /* ---- functions of nodes ------------------------------------------------- */
 
-/* On a thread of the device, in the order of the stream. */
+/* Runs on a thread of the device, in the stream's order. */
 static void change_on_device(void *arg)
 {
     const program_site_t *site = arg;

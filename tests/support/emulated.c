@@ -1,13 +1,14 @@
-/* The emulated device: memory, streams, and the threads that work them off.
+/* The emulated device: its memory, its streams, and the threads that execute
+   them.
 
-   A stream counts what was put into it and what has been done. So an event is a
-   stream and a position in it, and has no state of its own: it has been reached
-   when the stream has done as much. What follows it copies both, and later
-   records don't matter.
+   A stream counts the pieces of work that were put into it and those that are
+   done. So an event is a stream and a position in that stream, with no state of
+   its own: it has been reached if the stream has done so many. Work that waits
+   for an event copies both, so later records of the event do not affect it.
 
-   Addresses of device memory are given out once, so what was released is never
-   taken for something else. One lock is for all devices. Work is done without
-   it, its stream marked busy. */
+   An address of device memory is given out once, so released memory is never
+   taken for other memory. One lock protects all devices. Work is executed
+   without the lock, while its stream is marked busy. */
 #include "support/emulated.h"
 
 #include "support/random.h"
@@ -25,8 +26,11 @@
 #include <unistd.h>
 
 enum { ALIGN = 256, PAGE = 4096, STREAMS_MOST = 256 };
-enum { LOOK_US = 100 };                     /* at words that streams wait for */
-static const size_t ROOM = (size_t)1 << 32; /* of a device, in bytes */
+enum {
+    LOOK_US = 100
+};                                          /* time between two looks at a word
+                                               that a stream waits for */
+static const size_t ROOM = (size_t)1 << 32; /* memory of a device, in bytes */
 
 typedef enum kind {
     COPY,
@@ -45,13 +49,15 @@ typedef enum kind {
 typedef struct stream stream_t;
 
 typedef struct event {
-    stream_t *stream; /* NULL: nothing was recorded */
+    stream_t *stream; /* NULL: it was never recorded */
     uint64_t position;
 } event_t;
 
-/* Memory that work touches. */
+/* Memory that a piece of work uses. */
 typedef struct range {
-    char *at; /* once it is queued: an address that can be followed */
+    /* The address as the caller gave it; once queued, the address of the
+       data. */
+    char *at;
     size_t bytes;
 } range_t;
 
@@ -61,8 +67,8 @@ typedef struct work {
     struct work *next;
     kind_t kind;
     bool delayed;
-    int64_t not_before; /* once delayed */
-    int delay_us;       /* of DELAY */
+    int64_t not_before; /* when the work may begin, once it was delayed */
+    int delay_us;       /* of a DELAY */
     range_t ranges[RANGES];
     size_t count;
     const baton_op_t *op;
@@ -73,7 +79,7 @@ typedef struct work {
     void (*fn)(void *arg);
     void *arg;
     event_t event;
-    _Atomic uint64_t *word; /* of AWAIT, RAISE; NULL: it was freed */
+    _Atomic uint64_t *word; /* of an AWAIT or RAISE; NULL: it was freed */
     uint64_t value;
 } work_t;
 
@@ -82,33 +88,36 @@ struct stream {
     work_t *head, *tail;
     bool busy;
     uint64_t submitted, completed;
-    uint64_t failed_at; /* position; 0: it has not failed */
-    uint64_t armed;     /* position whose end rings; 0: none */
+    uint64_t failed_at; /* the position of the failed work; 0: none has
+                           failed */
+    /* The position at whose end the descriptor becomes readable; 0: none. */
+    uint64_t armed;
 };
 
 typedef struct allocation {
     struct allocation *next;
-    char *address; /* as it was given out */
+    char *address; /* the address that was given out */
     size_t bytes;
-    baton_memory_t kind; /* pinned host memory, or the device's */
-    bool opened;         /* by another device */
+    baton_memory_t kind; /* pinned main memory, or device memory */
+    bool opened;         /* another device has opened it */
 } allocation_t;
 
 struct emulated {
-    emulated_t *next; /* of the list of all */
+    emulated_t *next; /* in the list of all devices */
     int number;
     char name[32];
     emulated_options_t options;
     baton_device_port_t port;
-    char *base;   /* of the addresses given out */
-    char *shadow; /* where the data are */
-    size_t used;  /* of both */
+    char *base;   /* beginning of the addresses given out */
+    char *shadow; /* beginning of the data */
+    size_t used;  /* bytes used of both */
     int event_fd;
-    pthread_cond_t changed; /* work came, work was done, a flag was raised */
+    pthread_cond_t changed; /* work was added or done, or a flag was raised */
     bool closing;
     pthread_t *threads;
     support_random_t random;
-    stream_t *streams[STREAMS_MOST]; /* the own ones, NULL's, the user's */
+    stream_t *streams[STREAMS_MOST]; /* the device's own streams, NULL's, then
+                                        the users' */
     int stream_count;
     allocation_t *allocations;
     int fail_work, fail_submit, fail_allocate;
@@ -140,13 +149,13 @@ static int64_t now_us(void)
     return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
-/* True for the call that a countdown was set for. */
+/* Counts down, and returns true for the call that the fault was planted in. */
 static bool is_due(int *countdown)
 {
     return *countdown > 0 && --*countdown == 0;
 }
 
-/* Ends a call that has an error, or none. */
+/* Releases the lock and returns `status`. */
 static baton_status_t leave(baton_status_t status)
 {
     pthread_mutex_unlock(&lock);
@@ -155,7 +164,7 @@ static baton_status_t leave(baton_status_t status)
 
 /* ---- memory ------------------------------------------------------------ */
 
-/* The device in whose range of addresses this is, or NULL. */
+/* Returns the device that this address belongs to, or NULL. */
 static emulated_t *device_of(const void *memory)
 {
     const char *address = memory;
@@ -171,7 +180,7 @@ static char *followed(const emulated_t *device, const void *memory)
     return device->shadow + ((const char *)memory - device->base);
 }
 
-/* The allocation that holds all of the range, or NULL. */
+/* Returns the allocation that contains the whole range, or NULL. */
 static allocation_t *find(const emulated_t *device, const void *memory,
                           size_t bytes)
 {
@@ -185,13 +194,13 @@ static allocation_t *find(const emulated_t *device, const void *memory,
     return NULL;
 }
 
-/* With a gap behind it. */
+/* Rounds up, with a gap after the end. */
 static size_t rounded(size_t bytes, size_t align)
 {
     return (bytes + align) / align * align;
 }
 
-/* What is new in memory is never what a test expects. */
+/* Allocates memory filled with bytes that no test expects. */
 static char *make_memory(emulated_t *device, baton_memory_t kind, size_t bytes)
 {
     allocation_t *made = malloc(sizeof *made);
@@ -248,7 +257,8 @@ static bool is_raised(const work_t *work)
     return work->word == NULL || atomic_load(work->word) >= work->value;
 }
 
-/* A word that is as large as it is waited for is not needed any more. */
+/* Returns whether work uses the memory. A word that has reached its value is no
+   longer used. */
 static bool touches(work_t *work, const char *memory, size_t bytes)
 {
     bool touched =
@@ -264,7 +274,7 @@ static bool touches(work_t *work, const char *memory, size_t bytes)
     return touched;
 }
 
-/* Aborts when work that is queued, or being done, will touch the memory. */
+/* Aborts if queued or running work uses the memory. */
 static void require_unused(const char *memory, size_t bytes)
 {
     for (emulated_t *at = devices; at != NULL; at = at->next) {
@@ -356,7 +366,7 @@ static stream_t *make_stream(emulated_t *device)
     return stream;
 }
 
-/* NULL's stream comes behind the device's own. */
+/* NULL's stream comes after the device's own streams. */
 static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
 {
     if (handle == NULL) {
@@ -370,7 +380,7 @@ static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
     return NULL;
 }
 
-/* BATON_OK: something may be put into the stream now. */
+/* Returns BATON_OK if something may be put into the stream now. */
 static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
 {
     if (stream != NULL && !is_due(&device->fail_submit)) {
@@ -381,9 +391,9 @@ static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
                                           : "a test made this call fail");
 }
 
-/* Has the range an address that can be followed; false where that is memory
-   that the device can't reach. Of copies the source may be of another device,
-   and either end of the host. */
+/* Replaces the range's address by the address of its data. Returns false if the
+   device cannot access that memory. The source of a copy may be on another
+   device, and both ends may be in main memory. */
 static bool reach(emulated_t *device, const work_t *work, range_t *range)
 {
     emulated_t *owner = device_of(range->at);
@@ -477,7 +487,7 @@ static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
 static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
 {
     const emulated_t *device = arg;
-    /* No test's own reduction says what it takes. */
+    /* The tests' own operators do not list their types. */
     return baton_op_element_bytes(op, dtype) > 0 && baton_op_takes(op, dtype) &&
            (op->dtypes != 0 || !device->options.builtin_only);
 }
@@ -543,7 +553,7 @@ static baton_status_t port_entries(void *arg, baton_stream_t stream,
         .kind = ENTRIES,
         .transfer = *given,
         .ranges = {
-            range_of(given->dense, capacity > 0), /* how long is not told */
+            range_of(given->dense, capacity > 0), /* its length is unknown */
             range_of(list->data, capacity * baton_entry_bytes(list->dtype)),
             range_of(given->indices,
                      reads ? capacity * sizeof *given->indices : 0),
@@ -638,7 +648,8 @@ static bool has_failed(const event_t *event)
            event->position >= event->stream->failed_at;
 }
 
-/* An error says, too, that nothing before the event is in progress. */
+/* Returns the event's status. An error also means that no work before the event
+   is in progress. */
 static baton_status_t port_query(void *arg, void *handle)
 {
     emulated_t *device = arg;
@@ -692,7 +703,8 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value)
 
 /* ---- the threads ------------------------------------------------------- */
 
-/* Half of the pieces of work are delayed when they get to the front. */
+/* Delays half of the pieces of work when they get to the front. Returns when
+   the work may begin. */
 static int64_t begin_of(emulated_t *device, work_t *work)
 {
     if (!work->delayed) {
@@ -715,8 +727,9 @@ static bool is_ready(const stream_t *stream, const work_t *work)
                                   : true);
 }
 
-/* A stream with work that can be done now, at random; or NULL, and when there
-   may be one (INT64_MAX: when something has changed). */
+/* Chooses at random a stream with work that can be executed now. If there is
+   none, returns NULL, and stores when there may be one (INT64_MAX: only after a
+   change). */
 static stream_t *choose(emulated_t *device, int64_t *when)
 {
     stream_t *chosen = NULL;
@@ -732,7 +745,8 @@ static stream_t *choose(emulated_t *device, int64_t *when)
         int64_t begin = INT64_MAX;
         if (is_ready(stream, work)) {
             begin = begin_of(device, work);
-        } else if (work->kind == AWAIT) { /* the host tells nobody of a word */
+        } else if (work->kind == AWAIT) { /* nothing signals a word that the CPU
+                                             raises, so look again soon */
             begin = now + LOOK_US;
         }
         if (begin > now) {
@@ -754,7 +768,8 @@ static void await_change(emulated_t *device, int64_t until)
     (void)pthread_cond_timedwait(&device->changed, &lock, &time);
 }
 
-/* Whether the threshold leaves as many elements as there is room for. */
+/* Returns whether the threshold leaves at most as many elements as there is
+   capacity for. */
 static bool do_threshold(const work_t *work, const baton_selection_t *from)
 {
     baton_device_selected_t *out = (void *)work->ranges[TARGET].at;
@@ -824,7 +839,7 @@ static void do_scale(const work_t *work)
     }
 }
 
-/* Without the lock. */
+/* Executes a piece of work. The caller does not hold the lock. */
 static void do_work(const work_t *work)
 {
     char *target = work->ranges[TARGET].at, *left = work->ranges[LEFT].at;
@@ -851,7 +866,7 @@ static void do_work(const work_t *work)
     }
 }
 
-/* Does the first piece of work in the stream. */
+/* Executes the first piece of work of the stream. */
 static void work_on(emulated_t *device, stream_t *stream)
 {
     work_t *work = stream->head;
@@ -900,7 +915,8 @@ static void *work_off(void *arg)
 
 /* ---- sleep, handles ---------------------------------------------------- */
 
-/* Rings once for each of the device's own streams that has work. */
+/* Makes the descriptor readable once for each of the device's own streams that
+   has work now. */
 static baton_status_t port_arm(void *arg)
 {
     emulated_t *device = arg;
@@ -914,7 +930,8 @@ static baton_status_t port_arm(void *arg)
     return leave(BATON_OK);
 }
 
-/* A handle is the address, which another device copies from once it's open. */
+/* Writes a handle: it is the address, which another device can copy from after
+   open_handle. */
 static baton_status_t
 port_get_handle(void *arg, const void *memory,
                 unsigned char out[BATON_DEVICE_HANDLE_BYTES])
@@ -953,7 +970,7 @@ port_open_handle(void *arg,
 
 /* ---- open and close ---------------------------------------------------- */
 
-/* Work that is being done ends; what is queued behind it is forgotten. */
+/* Lets running work end, and drops queued work. */
 static void port_close(void *arg)
 {
     emulated_t *device = arg;
@@ -1050,7 +1067,8 @@ static void make_port(emulated_t *device)
     port->name = device->name;
     port->descriptor = device->event_fd;
     port->kin = (uint64_t)getpid();
-    for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) { /* and NULL's */
+    /* own streams, and NULL's */
+    for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = make_stream(device);
         if (i < BATON_DEVICE_STREAMS) {
             port->streams[i] = stream;

@@ -1,50 +1,53 @@
-/* A device in one process: its streams are queues that a pool of threads works
-   off, in random order between streams and with random delays, from a seed.
-   Whatever only is right because the device was fast, or slow, fails sooner or
-   later.
+/* A device in one process. Its streams are queues. A pool of threads executes
+   them, in random order between streams and with random delays, from a seed. So
+   a program that is right only because the device was fast, or slow, fails
+   sooner or later.
 
-   An address in its memory is never one that the host can follow: the range is
-   mapped without any access, and what is "there" is kept elsewhere. A host
-   access is a segmentation fault.
+   The CPU cannot access an address of its memory: the addresses are mapped
+   without any access, and the data are kept elsewhere. An access by the CPU is
+   a segmentation fault.
 
-   It is stricter than a GPU is. The program aborts, with a sentence, when
-   memory is released that queued work will touch. Copies from the memory of
-   another device need an address that open_handle gave. */
+   It is stricter than a GPU. The program aborts with a message if memory is
+   released that queued work will use. Copies from the memory of another device
+   need an address from open_handle. */
 #pragma once
 
 #include <baton/device.h>
 
 typedef struct emulated emulated_t;
 
-/* Zero means the default. */
+/* Options. Zero means the default. */
 typedef struct emulated_options {
     uint64_t seed;
-    int workers;       /* threads; 2 */
-    int delay_us;      /* the longest random delay of a piece of work; 50 */
+    int workers;       /* threads; default 2 */
+    int delay_us;      /* longest random delay of a piece of work; default 50 */
     bool no_handles;   /* the port has neither get_handle nor open_handle */
-    bool builtin_only; /* reduces() refuses the operators of users */
-    bool no_selection; /* the port has no select and what belongs to it */
+    bool builtin_only; /* reduces() refuses the users' operators */
+    bool no_selection; /* the port has no select, and no functions that belong
+                          to select */
 } emulated_options_t;
 
-/* Never NULL: a test that can't have a device aborts. The device is closed by
-   the port's close, which an engine calls that it is attached to. */
+/* Opens a device. Never returns NULL: a test that cannot have a device aborts.
+   The port's close function closes the device; an engine that it is attached to
+   calls that. */
 emulated_t *emulated_open(const emulated_options_t *options);
 
-/* Its port. The device to pass beside it is the emulated_t:
-       baton_engine_attach_device(engine, emulated_port(device), device) */
+/* Returns the device's port. The device to pass with it is the emulated_t:
+
+   baton_engine_attach_device(engine, emulated_port(device), device) */
 const baton_device_port_t *emulated_port(const emulated_t *device);
 
 /* ---- faults; each counted from 1 from now on, 0 for none --------------- */
 
-/* The k-th copy, reduction, selection or call that is reached fails. What is
-   behind it in its stream is not done, queries of it fail, and so it is in
-   streams that follow. */
+/* Makes the k-th copy, reduction, selection or call from now on fail when it is
+   executed. The later work of its stream is not executed, and queries of it
+   fail. The same holds for streams that wait for it. */
 void emulated_fail_work(emulated_t *device, int k);
-/* The k-th call that puts something into a stream returns an error. */
+/* Makes the k-th call that puts something into a stream return an error. */
 void emulated_fail_submit(emulated_t *device, int k);
-/* The k-th allocation returns BATON_ERR_NO_MEMORY. */
+/* Makes the k-th allocation return BATON_ERR_NO_MEMORY. */
 void emulated_fail_allocate(emulated_t *device, int k);
-/* Streams that failed work again. */
+/* Makes streams that have failed usable again. */
 void emulated_repair(emulated_t *device);
 
 /* ---- what was done ------------------------------------------------------ */
@@ -59,48 +62,50 @@ typedef enum emulated_direction {
 
 typedef struct emulated_counters {
     uint64_t queries;
-    uint64_t submissions; /* of anything but records */
+    uint64_t submissions; /* pieces of work put into streams, without records */
     uint64_t copies[EMULATED_DIRECTIONS];
     uint64_t copied_bytes[EMULATED_DIRECTIONS];
-    uint64_t unpinned; /* copies with an end in other host memory */
-    uint64_t foreign;  /* copies out of the memory of another device */
+    uint64_t unpinned; /* copies from or to main memory that is not pinned */
+    uint64_t foreign;  /* copies from the memory of another device */
     uint64_t reduces;
-    uint64_t on_entries; /* selections, and work on lists of entries */
+    uint64_t on_entries; /* selections, and operations on lists of entries */
     uint64_t records, follows, raises;
-    uint64_t allocated; /* allocations of both kinds that are alive */
-    uint64_t events;    /* alive */
+    uint64_t allocated; /* live allocations of both kinds */
+    uint64_t events;    /* live events */
 } emulated_counters_t;
 
 emulated_counters_t emulated_counters(emulated_t *device);
 
 /* ---- streams of a user ------------------------------------------------- */
 
-/* Streams live as long as their device. */
+/* Returns a new stream. It lives as long as the device. */
 baton_stream_t emulated_stream(emulated_t *device);
 
-/* Puts work into a stream that takes so long, or that calls a function. The
-   function may block; there are options.workers threads that can. */
+/* Put work into a stream: a delay, or a call of a function. The function may
+   block, but only in options.workers threads at a time. */
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us);
 baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
                              void (*fn)(void *arg), void *arg);
 
-/* A word for the port's await, 0 at first; the host raises it at once. It may
-   be freed while a stream waits for it, which then goes on. */
+/* emulated_gate returns a word that a stream can wait for with the port's
+   await. It is 0 at first; emulated_open_gate raises it at once. It may be
+   freed while a stream waits for it: the stream then continues. */
 void *emulated_gate(emulated_t *device);
 void emulated_open_gate(emulated_t *device, void *gate, uint64_t value);
 void emulated_free_gate(emulated_t *device, void *gate);
 
-/* Waits until what is in the stream now has been done; in all streams. */
+/* Wait until the work that is now in the stream, or in all streams, has been
+   done. */
 void emulated_synchronise(emulated_t *device, baton_stream_t stream);
 void emulated_synchronise_all(emulated_t *device);
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Device memory; aborts when there is none left. */
+/* Allocates device memory. Aborts if there is none left. */
 void *emulated_allocate(emulated_t *device, size_t bytes);
 void emulated_release(emulated_t *device, void *memory);
 
-/* Reads and writes device memory at once, beside all streams. */
+/* Read and write device memory at once, regardless of streams. */
 void emulated_read(emulated_t *device, void *target, const void *source,
                    size_t bytes);
 void emulated_write(emulated_t *device, void *target, const void *source,

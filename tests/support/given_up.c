@@ -9,19 +9,19 @@
 #include <string.h>
 
 enum {
-    WARMUP = 10, /* rounds; then nothing is allocated */
+    WARMUP = 10, /* rounds after which nothing may be allocated */
     SHORT = 200,
-    LONG = 1 << 16, /* elements */
+    LONG = 1 << 16, /* elements of the long vector */
     WAIT_MS = 100000
 };
 
 typedef struct summed {
     baton_schedule_t *schedule;
-    uint64_t *data; /* in place: sent from, received into, and added to */
+    uint64_t *data; /* in place: it is sent, received into, and added to */
     size_t count;
 } summed_t;
 
-/* Elements that differ by `step`. */
+/* Fills the vector with elements that differ by `step`. */
 static void fill(const summed_t *sum, uint64_t first, uint64_t step)
 {
     for (size_t i = 0; i < sum->count; i++) {
@@ -38,7 +38,7 @@ static bool holds(const summed_t *sum, uint64_t first, uint64_t step)
     return right;
 }
 
-/* An epoch that this rank may cancel, sooner or later. */
+/* Runs an epoch. If it is to fail, this rank may cancel it, sooner or later. */
 static baton_status_t try(const summed_t *sum, bool fails,
                           support_random_t *own)
 {
@@ -47,20 +47,23 @@ static baton_status_t try(const summed_t *sum, bool fails,
     baton_status_t status = baton_schedule_start(sum->schedule);
     if (status == BATON_ERR_FAILED &&
         strstr(baton_error_message(), "was cancelled") != NULL) {
-        return BATON_ERR_CANCELLED; /* by another rank, before the start */
+        return BATON_ERR_CANCELLED; /* another rank cancelled it before the
+                                       start */
     }
     for (uint64_t i = 0; i < looks && status == BATON_OK && !done; i++) {
         status = baton_schedule_test(sum->schedule, &done);
     }
     if (fails && status == BATON_OK) {
         status = baton_schedule_cancel(sum->schedule);
-        status = status == BATON_ERR_STATE ? BATON_OK : status; /* it ended */
+        /* it had already ended */
+        status = status == BATON_ERR_STATE ? BATON_OK : status;
     }
     return status == BATON_OK ? baton_schedule_wait(sum->schedule, WAIT_MS)
                               : status;
 }
 
-/* An epoch that may fail, a recovery, and one that does not fail. */
+/* Runs an epoch that may fail, then a recovery, then an epoch that must
+   succeed. */
 static const char *run_round(baton_group_t *group, const summed_t *sum,
                              bool fails, support_random_t *own)
 {
@@ -75,7 +78,7 @@ static const char *run_round(baton_group_t *group, const summed_t *sum,
             : status != BATON_ERR_CANCELLED && status != BATON_ERR_FAILED) {
         return "an epoch that is given up";
     }
-    fill(sum, other, 0); /* the memory is ours again */
+    fill(sum, other, 0); /* the memory belongs to this rank again */
     if (baton_group_recover(group, WAIT_MS) != BATON_OK ||
         !holds(sum, other, 0)) {
         return "recovered, and nothing written behind its wait";

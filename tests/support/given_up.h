@@ -1,13 +1,14 @@
 /* Epochs that are given up, on ranks that are threads or processes: in each
-   round a rank cancels an all-reduce, sooner or later, and all recover. */
+   round a rank cancels an all-reduce, sooner or later, and all ranks
+   recover. */
 #pragma once
 
 #include <baton/baton.h>
 
-/* Runs one rank through so many rounds. However an epoch ends, its memory is
-   the rank's as soon as wait has returned; sums are right again behind the
-   recovery. Returns NULL, or what is wrong, in words that are valid until this
-   thread's next call; and how often the process has allocated since a few
-   rounds had passed. */
+/* Runs one rank through `rounds` rounds. However an epoch ends, its memory
+   belongs to the rank as soon as wait has returned, and after the recovery sums
+   are right again. Returns NULL or an error message, which is valid until this
+   thread's next call. *allocated_out is the number of allocations of the
+   process after the first few rounds. */
 const char *given_up_run(baton_group_t *group, uint64_t seed, int rounds,
                          int64_t *allocated_out);

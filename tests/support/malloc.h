@@ -1,6 +1,6 @@
-/* Counts the allocations of the whole process, also under the sanitizers (but
-   the thread sanitizer hides aligned_alloc). It defines malloc and the like, so
-   one file of a program may include it. */
+/* Counts the allocations of the whole process, also under the sanitizers (the
+   thread sanitizer hides aligned_alloc). It defines malloc and its relatives,
+   so only one file of a program may include it. */
 #pragma once
 
 #include "support/sanitized.h"
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Blocks allocated so far, and blocks that are not freed. */
+/* Blocks allocated so far, and blocks that were not freed yet. */
 static _Atomic int64_t malloc_asked;
 static _Atomic int64_t malloc_live;
 
@@ -50,7 +50,7 @@ __attribute__((constructor)) static void malloc_watch(void)
 
 #else
 
-/* The names of glibc's own functions. */
+/* glibc's own functions, by their names. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);

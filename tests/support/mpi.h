@@ -1,13 +1,13 @@
-/* For MPI programs: a process is a rank. A failed expectation aborts the job.
- */
+/* Helpers for MPI programs in which each process is a rank. A failed
+   expectation aborts the job. */
 #pragma once
 
 #include <baton/mpi.h>
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };
 
-/* This process's place among all ranks, the seed of them all, and a group of
-   them, once it is opened. */
+/* This process's rank, the number of ranks, the seed of all of them, and a
+   group of all ranks once it is opened. */
 typedef struct support_mpi {
     int rank, size;
     uint64_t seed;
@@ -16,24 +16,25 @@ typedef struct support_mpi {
 } support_mpi_t;
 extern support_mpi_t world;
 
-/* begin initialises MPI for several threads; open makes an engine and a group;
-   end destroys both, if there are any, and finalises MPI. */
+/* begin initialises MPI for several threads. open makes an engine and a group.
+   end destroys both, if they exist, and finalises MPI. */
 void support_mpi_begin(int argc, char **argv);
 void support_mpi_open(void);
 void support_mpi_end(void);
 
-/* The part of the program that runs, for messages. */
+/* The running part of the program, for messages. */
 extern const char *support_mpi_running;
 
 void support_mpi_die(const char *what);
-void support_mpi_check(bool right, const char *what); /* dies if it is not */
+void support_mpi_check(bool right, const char *what); /* dies if not `right` */
 void support_mpi_expect(baton_status_t status, baton_status_t expected);
 void support_mpi_ok(baton_status_t status);
 
 /* Expects that the last error's message contains `text`. */
 void support_mpi_says(const char *text);
 
-/* A committed schedule that sums `memory` in place; and one epoch of any. */
+/* support_mpi_sum returns a committed schedule that sums `memory` in place.
+   support_mpi_run runs one epoch of any schedule. */
 baton_schedule_t *support_mpi_sum(baton_group_t *group, void *memory,
                                   size_t bytes, baton_dtype_t dtype,
                                   const char *algorithm);

@@ -129,7 +129,8 @@ static bool allows(const program_slot_t *slot, const program_step_t *step,
     return allowed;
 }
 
-/* A slot in one of these places that the step may use so, or PROGRAM_NONE. */
+/* Returns a slot in one of these places that the step may access in this way,
+   or PROGRAM_NONE. */
 static int choose_slot(const program_t *program, support_random_t *random,
                        int rank, int places, int access,
                        const program_step_t *step)
@@ -145,7 +146,8 @@ static int choose_slot(const program_t *program, support_random_t *random,
     return PROGRAM_NONE;
 }
 
-/* All operands of a reduction are in one kind of memory. */
+/* Chooses operands. All operands of a reduction must be in the same kind of
+   memory. */
 static bool sample_operands(const program_t *program, support_random_t *random,
                             program_step_t *step)
 {
@@ -185,8 +187,8 @@ static program_kind_t sample_kind(const program_options_t *options,
     return has ? kind : PROGRAM_CALL;
 }
 
-/* The step takes the length of a message that its rank has received, or it is a
-   message with one of its own. */
+/* Gives the step the length of a message that its rank has received, or, if the
+   step is a message, a length of its own. */
 static void sample_length(const program_t *program, support_random_t *random,
                           program_step_t *step)
 {
@@ -207,7 +209,7 @@ static void sample_length(const program_t *program, support_random_t *random,
     }
 }
 
-/* No step comes behind one that is not done in every epoch. */
+/* Forbids later steps to use memory that is not written in every epoch. */
 static void seal(program_t *program, const program_step_t *step)
 {
     program_slot_t *own = program->slots[step->rank];
@@ -221,9 +223,9 @@ static void seal(program_t *program, const program_step_t *step)
     }
 }
 
-/* sender: of the message that the step is to be, or PROGRAM_NONE. A rank that
-   has sent what nobody receives waits for the end of its peer's epoch, so there
-   must be no circle of those. */
+/* Chooses a step. `sender` is the sender of the message that the step must be,
+   or PROGRAM_NONE. A rank that has sent a message which nobody receives waits
+   for the end of its peer's epoch, so these messages must not form a cycle. */
 static void sample_step(program_t *program, support_random_t *random,
                         int sender)
 {
@@ -379,7 +381,8 @@ static baton_status_t change_in_call(void *arg, baton_call_t *call)
 
 /* ---- schedules ---------------------------------------------------------- */
 
-/* Edges follow from who writes and who reads which parts of which slot. */
+/* Adds the edges that follow from who reads and writes which parts of a
+   slot. */
 static void touch(program_part_t *part, baton_node_t node, int slot,
                   const program_step_t *step, bool writes)
 {
@@ -395,7 +398,7 @@ static void touch(program_part_t *part, baton_node_t node, int slot,
         (program_touch_t){node, slot, step->first, step->end, writes};
 }
 
-/* The node becomes one of two branches, of which each epoch takes one:
+/* Makes the node one of two branches. Each epoch takes one of them:
 
        yes --> node --+
                       +-- any --> nop
@@ -416,7 +419,8 @@ static baton_node_t choose(program_part_t *part, program_site_t *site,
     return any;
 }
 
-/* Perhaps the node comes behind one of the first `known`, without a need. */
+/* Finishes a node. At random it is ordered after one of the first `known`
+   nodes, though that is not necessary. */
 static void finish(program_part_t *part, program_site_t *site,
                    baton_node_t node, bool sends, int known)
 {
@@ -441,7 +445,7 @@ static baton_view_t view_of(const program_part_t *part, int slot,
                       whole(part->program, step));
 }
 
-/* The node has the length of a message that the rank has received. */
+/* Gives the node the length of a message that the rank has received. */
 static void follow_length(program_part_t *part, program_site_t *site,
                           baton_node_t node)
 {
@@ -544,7 +548,8 @@ static void add_buffers(program_part_t *part)
     }
 }
 
-/* A receive from the rank itself is not behind its send, which may wait. */
+/* A rank's receive from itself is not ordered after the send, which may wait
+   for it. */
 void program_build(program_part_t *part, baton_schedule_t *schedule)
 {
     const program_t *program = part->program;

@@ -12,7 +12,7 @@ static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};
 
 /* ---- one comparison ---------------------------------------------------- */
 
-/* Where the operands lie. */
+/* Which operands share memory. */
 typedef enum alias {
     ALIAS_NONE,
     ALIAS_LEFT,     /* target is left */
@@ -25,7 +25,7 @@ typedef enum alias {
 #define GUARD_BYTES ((size_t)64)
 #define GUARD       0xa5
 
-/* How far target, left and right begin behind a multiple of 16 bytes. */
+/* Distances of target, left and right from a multiple of 16 bytes. */
 typedef struct shift {
     size_t elements[3];
     size_t bytes[3];
@@ -33,7 +33,8 @@ typedef struct shift {
 
 static const shift_t shifts[] = {
     {{0, 0, 0}, {0, 0, 0}},
-    {{1, 1, 1}, {0, 0, 0}}, /* equal, so that the same vectors are aligned */
+    {{1, 1, 1}, {0, 0, 0}}, /* equal distances, so that whole vectors are
+                               aligned */
     {{15, 15, 15}, {0, 0, 0}},
     {{0, 1, 2}, {0, 0, 0}},
     {{0, 0, 0}, {1, 2, 3}}, /* elements are not aligned */
@@ -48,8 +49,9 @@ typedef struct trial {
     const shift_t *shift;
 } trial_t;
 
-/* Only the payload of a NaN that a sum or product makes of NaNs is unspecified:
-   whether elements are the same but for that, where `open`. */
+/* Returns whether elements are the same. If a sum or product makes a NaN of
+   NaNs, only the payload of that NaN is unspecified, and with `open` it may
+   differ. */
 static bool is_same(const trial_t *trial, const void *a, const void *b,
                     bool open)
 {
@@ -76,8 +78,7 @@ static unsigned char *vector_at(const trial_t *trial, int i)
            trial->shift->elements[i] * baton_dtype_size(trial->dtype);
 }
 
-/* Reduces copies of left and right as the trial says, and returns the target.
- */
+/* Reduces copies of left and right as the trial says. Returns the target. */
 static const unsigned char *run_kernel(const trial_t *trial, const void *left,
                                        const void *right)
 {
@@ -143,7 +144,8 @@ static void check(const trial_t *trial, const void *left, const void *right)
 static unsigned char left_data[REDUCE_MOST * 16];
 static unsigned char right_data[REDUCE_MOST * 16];
 
-/* One of few indices, so that there are ties, and padding that is not 0. */
+/* Stores a special value. A pair gets one of few indices, so that there are
+   ties, and padding that is not 0. */
 static void store_special(unsigned char *data, size_t i, baton_dtype_t dtype,
                           uint64_t which)
 {
@@ -209,7 +211,8 @@ static void run_specials(trial_t trial)
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
-    /* Repeats it one by one, which takes the scalar rest of the loop. */
+    /* Repeats the reduction one element at a time, which uses the kernel's
+       scalar rest. */
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
         trial.count = 1;
@@ -217,7 +220,8 @@ static void run_specials(trial_t trial)
     }
 }
 
-/* All 2^16 pairs of bytes; or each f16 and bf16 with itself and some others. */
+/* Tests all 2^16 pairs of bytes, or each f16 and bf16 value with itself and
+   some others. */
 static void run_all_values(trial_t trial)
 {
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
@@ -239,8 +243,8 @@ static void run_all_values(trial_t trial)
     }
 }
 
-/* Beyond the reference: the same bits as of the kernels in use, unless both
-   operands are NaNs. */
+/* Checks more than the reference can: the bits must be those of the kernels in
+   use, unless both operands are NaNs. */
 static void run_same_bits(trial_t trial)
 {
     static unsigned char in_use[REDUCE_MOST * 16];

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* IEEE: a sign, an exponent, a fraction without its leading one. */
+/* An IEEE format: a sign bit, an exponent, and a fraction without its leading
+   one. */
 typedef struct format {
     int fraction_bits;
     int exponent_bits;
@@ -72,7 +73,8 @@ uint64_t reference_half(baton_dtype_t dtype, double value)
     }
     int exponent = size == 0 ? 1 - bias : ilogb(size);
     exponent = exponent < 1 - bias ? 1 - bias : exponent;
-    /* In units of the last place; what it carries into goes to the exponent. */
+    /* The size in units of the last place. A carry out of the fraction
+       increments the exponent. */
     uint64_t units =
         (uint64_t)nearbyint(ldexp(size, format.fraction_bits - exponent));
     uint64_t above = (uint64_t)(exponent + bias - 1) << format.fraction_bits;
@@ -93,7 +95,7 @@ static uint64_t double_bits(double value)
     return bits;
 }
 
-/* f16 and bf16 compute in f32. */
+/* f16 and bf16 are computed in f32. */
 static uint64_t arithmetic(baton__op_kind_t kind, baton_dtype_t dtype, double a,
                            double b)
 {
@@ -158,7 +160,8 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     if (kind >= BATON__OP_BAND) {
         return reduce_bits(kind, left, right);
     }
-    /* Moves the order of signed numbers to that of unsigned ones. */
+    /* Flipping the sign bit turns the order of signed numbers into that of
+       unsigned ones. */
     uint64_t flip = is_signed(dtype) ? UINT64_C(1) << (bits - 1) : 0;
     bool left_is_smaller = (left ^ flip) < (right ^ flip);
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
@@ -205,7 +208,8 @@ static void combine_complex(baton__op_kind_t kind, baton_dtype_t part,
     reference_store(target, 1, part, imaginary);
 }
 
-/* Below 0: left comes first in a MINLOC or MAXLOC; 0: they are equal. */
+/* Returns a negative number if `left` comes first in a MINLOC or MAXLOC, and 0
+   if both are equal. */
 static int order_of(baton__op_kind_t kind, baton_dtype_t part, uint64_t left,
                     uint64_t right)
 {
@@ -275,7 +279,7 @@ void reference_average(baton_dtype_t dtype, void *target, const void *left,
     }
 }
 
-/* Little-endian. */
+/* Elements are little-endian. */
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
 {
     size_t size = baton_dtype_size(dtype);

@@ -1,5 +1,5 @@
-/* Whether a sanitizer is built in. It makes a test five to twenty times slower,
-   so tests repeat less. */
+/* Tells whether a sanitizer is built in. A sanitizer makes a test five to
+   twenty times slower, so tests repeat less. */
 #pragma once
 
 #ifndef __has_feature
@@ -21,5 +21,5 @@
 #define SUPPORT_SANITIZED                                                      \
     (SUPPORT_SANITIZED_ADDRESS || SUPPORT_SANITIZED_THREAD)
 
-/* `times` repetitions, or a tenth of them with a sanitizer. */
+/* Returns `times`, or a tenth of it with a sanitizer. */
 #define SUPPORT_REPEAT(times) (SUPPORT_SANITIZED ? ((times) + 9) / 10 : (times))

@@ -101,13 +101,13 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
 
 /* ---- what a selection must be ------------------------------------------ */
 
-/* An element that is not zero and of the side. */
+/* An element that is not zero and belongs to the side. */
 typedef struct ranked {
     uint64_t key;
     uint32_t index;
 } ranked_t;
 
-/* The largest first, of equal ones that of the lowest index. */
+/* The elements, largest first; of equal ones the lower index comes first. */
 typedef struct ranking {
     const baton_selection_t *from;
     size_t count;
@@ -142,7 +142,7 @@ static ranking_t rank(const baton_selection_t *from)
     return all;
 }
 
-/* How many elements reach a threshold that is not 0. */
+/* Returns how many elements reach a threshold that is not 0. */
 static size_t reach(const ranking_t *all, uint64_t threshold)
 {
     size_t low = 0, high = all->count;
@@ -162,7 +162,7 @@ static uint64_t key_of_rank(const ranking_t *all, size_t k)
     return k > 0 && k <= all->count ? all->at[k - 1].key : 0;
 }
 
-/* Algorithm 3 of RedSync's paper. */
+/* Returns the threshold of Algorithm 3 in RedSync's paper. */
 static uint64_t searched(const ranking_t *all, size_t k)
 {
     const baton_selection_t *from = all->from;
@@ -194,7 +194,7 @@ static uint64_t searched(const ranking_t *all, size_t k)
     }
 }
 
-/* How many are selected: the first of the ranking. */
+/* Returns how many elements of the ranking a selection must select. */
 static size_t choose(const ranking_t *all, const baton_device_selection_t *s,
                      uint64_t *threshold)
 {
@@ -238,7 +238,7 @@ size_t select_sorted(const baton_selection_t *from, size_t k, uint32_t *indices)
 
 /* ---- cases ------------------------------------------------------------- */
 
-/* Nothing is written behind the room. */
+/* Checks a selection, and that it writes nothing past the capacity. */
 static void check(const select_subject_t *subject, const ranking_t *all,
                   baton_device_method_t method, size_t k, uint64_t threshold)
 {
@@ -330,7 +330,7 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
             run(subject, select_types[type], kind, n, ks, 5, random);
         }
     }
-    /* So few that a threshold often leaves just k or 2k. */
+    /* With so few elements a threshold often leaves exactly k or 2k. */
     for (unsigned i = 0; i < 80; i++) {
         const size_t n = 2 + support_random_below(random, 8);
         const size_t k = 1 + support_random_below(random, n / 2);
@@ -339,7 +339,7 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
     }
 }
 
-/* Large elements that mislead the sample are fewer than k, in n / 4. */
+/* Large elements that mislead the sample are fewer than k = n / 4. */
 static void run_kinds(const select_subject_t *subject, support_random_t *random)
 {
     for (int kind = 0; kind < SELECT_KINDS; kind++) {

@@ -1,6 +1,6 @@
-/* Selections against a sort: one table of cases for the functions of
-   <baton/select.h> (unit/test_select.c) and for the kernels of libbaton_cuda
-   (cuda/test_select.cpp). Failures are cmocka's. */
+/* Compares selections with a sort. The functions of <baton/select.h>
+   (unit/test_select.c) and the kernels of libbaton_cuda (cuda/test_select.cpp)
+   use the same table of cases. Failures are cmocka's. */
 #pragma once
 
 #include "support/random.h"
@@ -11,52 +11,54 @@ enum { SELECT_TYPES = 4 };
 
 extern const baton_dtype_t select_types[SELECT_TYPES];
 
-/* What a vector consists of. */
+/* Kinds of vectors. */
 typedef enum select_kind {
     SELECT_NORMAL,
-    SELECT_HEAVY,       /* tails */
+    SELECT_HEAVY,       /* a distribution with heavy tails */
     SELECT_FEW_VALUES,  /* ties everywhere */
-    SELECT_STAIRS,      /* ties above which there is a little more than 1% */
-    SELECT_EQUAL,       /* all of one magnitude */
-    SELECT_MOSTLY_ZERO, /* fewer than k may be left */
+    SELECT_STAIRS,      /* a little more than 1% of the elements, and ties below
+                           them */
+    SELECT_EQUAL,       /* all have one magnitude */
+    SELECT_MOSTLY_ZERO, /* fewer than k elements may be nonzero */
     SELECT_ALL_ZERO,
     SELECT_SORTED,
     SELECT_SUBNORMAL,
-    SELECT_SMALLEST,         /* few of the smallest magnitude, among zeros */
-    SELECT_NOT_FINITE,       /* NaNs and infinities among them */
-    SELECT_BITS,             /* any */
-    SELECT_NANS,             /* of any payload */
-    SELECT_SAMPLE_TOO_LARGE, /* where a sample looks, there are large elements
-                              */
-    SELECT_SAMPLE_TOO_SMALL, /* or zeros */
+    SELECT_SMALLEST,         /* a few elements of the smallest magnitude among
+                                zeros */
+    SELECT_NOT_FINITE,       /* some NaNs and infinities */
+    SELECT_BITS,             /* random bits */
+    SELECT_NANS,             /* NaNs with random payloads */
+    SELECT_SAMPLE_TOO_LARGE, /* large elements where a sample looks */
+    SELECT_SAMPLE_TOO_SMALL, /* zeros where a sample looks */
     SELECT_KINDS
 } select_kind_t;
 
-/* Where a selection looks for its estimate: which of `count` elements is the
-   i-th of its sample of `size`. */
+/* Returns which of `count` elements is the i-th of a sample of `size`, by which
+   a selection estimates its threshold. */
 typedef size_t (*select_position_fn)(size_t count, size_t size, size_t i);
 
-/* The value is rounded to the type. */
+/* select_store rounds the value to the type. */
 void select_store(baton_dtype_t dtype, void *values, size_t i, double value);
 
 void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
                  size_t count, select_position_fn position,
                  support_random_t *random);
 
-/* What is tested. `select` is the port's, with memory of the host, and brings
-   its own scratch memory. */
+/* The selection under test. `select` is a port's function, takes main memory,
+   and brings its own scratch memory. */
 typedef struct select_subject {
     void (*select)(const baton_device_selection_t *selection);
     select_position_fn position;
-    size_t longest;  /* elements of a vector */
-    unsigned trials; /* of random lengths */
-    bool brief;      /* it is slow: one k for each vector */
+    size_t longest;  /* most elements of a vector */
+    unsigned trials; /* number of vectors of random length */
+    bool brief;      /* true if it is slow: test one k for each vector */
 } select_subject_t;
 
-/* Short vectors; each kind with each type, of a length that is sampled; and
-   random ones. */
+/* Tests short vectors, vectors of each kind and type that are long enough to be
+   sampled, and random ones. */
 void select_cases_run(const select_subject_t *subject);
 
-/* Writes the indices of the k largest, by a sort, and returns how many. */
+/* Writes the indices of the k largest elements, found by a sort. Returns how
+   many there are. */
 size_t select_sorted(const baton_selection_t *from, size_t k,
                      uint32_t *indices);

@@ -1,26 +1,26 @@
-/* Small simulations of given messages, and their traces. Failures are cmocka's.
- */
+/* Small simulations of given messages, and their traces. Failures are
+   cmocka's. */
 #pragma once
 
 #include "support/cluster.h"
 
 #include <baton/sim.h>
 
-/* Fails unless both are the same number, to the last bit. */
+/* Fails the test unless both are the same number, to the last bit. */
 #define support_us(actual, expected)                                           \
     support_us_at((actual), (expected), __FILE__, __LINE__)
 void support_us_at(double actual, double expected, const char *file, int line);
 
-/* Options with 2 us a message and 1 us a byte, so that times are whole numbers.
- */
+/* Returns options with 2 us for a message and 1 us for a byte, so that times
+   are whole numbers. */
 baton_sim_options_t support_sim_options(int ranks);
 
 baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 
-/* With the options above alone. */
+/* Opens a simulator with these options. */
 baton_sim_t *support_sim_of(int ranks);
 
-/* A schedule that a test fills and commits itself. */
+/* Returns a schedule that the test fills and commits itself. */
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name);
 
@@ -35,8 +35,8 @@ typedef struct support_messages {
     size_t count;
 } support_messages_t;
 
-/* For baton_sim_build: the sends and receives of a support_messages_t, without
-   edges. */
+/* A builder for baton_sim_build: adds the sends and receives of a
+   support_messages_t, without edges. */
 void support_sim_messages(void *arg, baton_schedule_t *schedule);
 
 /* The events of a trace. */
@@ -47,19 +47,19 @@ typedef struct support_trace {
 } support_trace_t;
 void support_trace(void *arg, const baton_sim_event_t *event);
 
-/* The k-th event of this kind at this rank, counted from 0. Fails the test when
-   there is none. */
+/* Returns the k-th event of this kind at this rank, counted from 0. Fails the
+   test if there is none. */
 const baton_sim_event_t *support_event(const support_trace_t *trace,
                                        baton_sim_what_t what, int rank,
                                        size_t k);
 
-/* Simulates one epoch of these messages. Returns its time and fills its trace.
- */
+/* Simulates one epoch of these messages, and fills its trace. Returns the
+   epoch's time. */
 double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace);
 
-/* Rank 0 sends a word, 7, to rank 1, which takes SUPPORT_WORD_US. */
+/* Rank 0 sends a word, 7, to rank 1; the message takes SUPPORT_WORD_US. */
 enum { SUPPORT_WORD = 4 };
 #define SUPPORT_WORD_US 6.0
 typedef struct support_words {
@@ -68,12 +68,13 @@ typedef struct support_words {
     uint32_t out, in;
 } support_words_t;
 
-/* Several may share a simulator. start begins an epoch of both ranks. */
+/* Adds the pair to a simulator, which several pairs may share. start begins an
+   epoch of both ranks. */
 void support_words_add(support_words_t *words, baton_sim_t *sim,
                        const char *name);
 void support_words_start(const support_words_t *words);
 void support_words_remove(const support_words_t *words);
 
-/* The same with a simulator of its own. */
+/* Opens and closes a pair with its own simulator. */
 void support_words_open(support_words_t *words);
 void support_words_close(const support_words_t *words);

@@ -98,7 +98,7 @@ static void expect_same(const baton_sparse_result_t *left,
     }
 }
 
-/* Adds the gradient to the residual, where that is in place. */
+/* Starts a step. A residual that is in place first gets the gradient. */
 static void start(const support_sparse_t *group, int rank, const void *gradient)
 {
     baton_sparse_t *sparse = group->ranks[rank];
@@ -115,7 +115,7 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
     const size_t all = group->options.count, step = all / 7 + 1;
     for (size_t i = 0; group->in_parts && gradient != NULL && i * step < all;
          i++) {
-        /* the first and the last one first */
+        /* alternately the first and the last parts */
         size_t part = i % 2 == 0 ? i / 2 : (all - 1) / step - i / 2;
         size_t end = (part + 1) * step < all ? (part + 1) * step : all;
         size_t count = end - part * step;
@@ -124,7 +124,8 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
         memcpy(copy, (const char *)gradient + part * step * group->element,
                count * group->element);
         support_ok(baton_sparse_contribute(sparse, part * step, count, copy));
-        memset(copy, 0x55, count * group->element); /* it has been read */
+        /* the library has read it already */
+        memset(copy, 0x55, count * group->element);
         free(copy);
     }
     support_ok(baton_sparse_start(sparse, group->in_parts ? NULL : gradient));
@@ -137,7 +138,8 @@ void support_sparse_start(support_sparse_t *group)
     }
 }
 
-/* The parts of a vector that are written one by one are the whole. */
+/* Expects that parts of a vector, written one by one, make up the whole
+   vector. */
 static void expect_ranges(const support_sparse_t *group)
 {
     const size_t all = group->options.count, step = all / 3 + 1;

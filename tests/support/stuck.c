@@ -69,7 +69,8 @@ static baton_status_t complete_at_once(void *arg, baton_call_t *call,
 
 const baton_async_ops_t stuck_completes_at_once = {.start = complete_at_once};
 
-/* Nodes that the verification does not execute keep their names. */
+/* The builder has nodes that the verification does not execute; they keep their
+   names. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     int peer = 1 - baton_schedule_rank(s);
@@ -90,7 +91,6 @@ static void build_behind_nodes(void *arg, baton_schedule_t *s)
 
 /* ---- mismatches -------------------------------------------------------- */
 
-/* Rank 0 sends `arg` messages to rank 1, which has one receive from it. */
 void stuck_build_sends(void *arg, baton_schedule_t *s)
 {
     if (baton_schedule_rank(s) == 1) {
@@ -126,7 +126,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which is behind recv#0"
 #define AND "\n    rank "
 
-static int nops = 3000; /* more than one block of the exchange */
+static int nops = 3000; /* more than one block of the exchange has */
 static int sends = 3;
 static int failing_rank = 1;
 
@@ -157,7 +157,7 @@ const stuck_refusal_t stuck_refusals[] = {
 const size_t stuck_refusal_count =
     sizeof stuck_refusals / sizeof *stuck_refusals;
 
-/* The second commit of the same graph fails like the first. */
+/* The second commit of the same graph must fail like the first. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal)
 {
     char name[] = {refusal->names[baton_group_rank(group)], '\0'};

@@ -1,4 +1,5 @@
-/* Simulated schedules that deadlock or do not match, and their messages. */
+/* Simulated schedules that deadlock or do not match, and their error
+   messages. */
 #pragma once
 
 #include "support/cluster.h"
@@ -6,14 +7,14 @@
 
 #define STUCK_BYTES 8
 
-/* `sync` is the simulator's sync_bytes. */
+/* Opens a simulator. `sync` is its sync_bytes. */
 baton_sim_t *stuck_open(int ranks, size_t sync);
 
-/* Expects this status, and exactly this message. */
+/* Expects this status and exactly this message. */
 void stuck_says(baton_status_t actual, baton_status_t expected,
                 const char *text);
 
-/* Nodes for messages of STUCK_BYTES in new scratch. */
+/* Add nodes for messages of STUCK_BYTES in new scratch memory. */
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer);
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
 
@@ -21,17 +22,19 @@ baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
    buffered. */
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
-/* Every rank receives from the left before it sends to the right, and has
-   `*arg` nops in a row besides, unless that is NULL. */
+/* A builder: every rank receives from the left before it sends to the right. It
+   also has `*arg` nops in a row, unless arg is NULL. */
 void stuck_ring(void *arg, baton_schedule_t *schedule);
 
-/* Rank 0 sends `*arg` messages to rank 1, which has one receive from it. */
+/* A builder: rank 0 sends `*arg` messages to rank 1, which has one receive from
+   it. */
 void stuck_build_sends(void *arg, baton_schedule_t *schedule);
 
 extern const baton_async_ops_t stuck_completes_at_once;
 
-/* Every mistake that BATON_VERIFY=1 finds. Rank k commits the k-th character of
-   `names`, and the commit fails on all ranks with this status and reason. */
+/* The mistakes that BATON_VERIFY=1 finds. Rank k commits the schedule with the
+   k-th character of `names` as its name, and the commit fails on all ranks with
+   this status and reason. */
 typedef struct stuck_refusal {
     int ranks;
     const char *names;
@@ -43,10 +46,11 @@ typedef struct stuck_refusal {
 extern const stuck_refusal_t stuck_refusals[];
 extern const size_t stuck_refusal_count;
 
-/* Commits one, on a rank of a group that verifies. False if a commit did not
-   fail as it should: baton_error_message says how it ended. */
+/* Commits one of them on a rank of a group that verifies. Returns false if a
+   commit did not fail as it should; baton_error_message then says how it
+   ended. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal);
 
-/* Fixtures of a test, whose new groups verify their commits. */
+/* Fixtures of a test: new groups verify their commits. */
 int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);

@@ -14,14 +14,14 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* as ranks of the first group, in order */
-    baton_group_t *group; /* on these */
+    int members[RANKS];   /* their ranks in the first group, in order */
+    baton_group_t *group; /* the group of these ranks */
 } some_t;
 
 typedef struct run {
-    some_t groups[GROUPS]; /* the first one is all */
-    int rank;              /* in the first one */
-    support_random_t dice; /* the same on all ranks */
+    some_t groups[GROUPS]; /* the first one has all ranks */
+    int rank;              /* this rank's number in the first group */
+    support_random_t dice; /* gives the same numbers on all ranks */
     char message[400];
 } run_t;
 
@@ -58,7 +58,7 @@ static some_t *random_group(bool exists)
     return NULL;
 }
 
-/* Some ranks of a group, in any order. */
+/* Makes a group of some ranks of another group, in any order. */
 static void make(void)
 {
     some_t *some = random_group(false);
@@ -108,7 +108,8 @@ static uint64_t sum_of(const some_t *some)
     return sum;
 }
 
-/* An epoch; or one that a rank cancels, and another behind a recovery. */
+/* Runs an epoch; or one that a rank cancels, then a recovery and another
+   epoch. */
 static void reduce(const some_t *some, size_t count, bool fails)
 {
     static _Thread_local uint64_t vector[MOST];

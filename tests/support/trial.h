@@ -1,5 +1,5 @@
-/* Runs a call with its n-th allocation failing, for each n. One file of a
-   program may include this. */
+/* Runs a call once for each n with its n-th allocation failing. Only one file
+   of a program may include this. */
 #pragma once
 
 #include "base/alloc.h"
@@ -8,10 +8,10 @@
 #include "support/malloc.h"
 #include <string.h>
 
-static int64_t nth;     /* 0 if none fails */
+static int64_t nth;     /* the allocation that fails, counted from 1; 0: none */
 static int64_t counted; /* allocations under trial in this attempt */
 
-/* Called before and after the calls under trial. */
+/* trial_begin is called before the calls under trial, trial_stop after them. */
 static void trial_begin(void)
 {
     counted = -baton__alloc_count();
@@ -24,7 +24,7 @@ static void trial_stop(void)
     counted += baton__alloc_count();
 }
 
-/* Behind trial_stop: the status of what was under trial, told later. */
+/* To be called after trial_stop, with the status of the calls under trial. */
 static void trial_expect(baton_status_t status)
 {
     bool failed = nth > 0 && counted >= nth;
@@ -41,7 +41,7 @@ static void trial_end(baton_status_t status)
     trial_expect(status);
 }
 
-/* One call under trial, which is made again where it has failed. */
+/* Tries one call, and repeats it if it has failed. */
 #define TRY(call)                                                              \
     do {                                                                       \
         trial_begin();                                                         \
@@ -52,15 +52,16 @@ static void trial_end(baton_status_t status)
         }                                                                      \
     } while (0)
 
-/* `attempt` uses TRY, or calls trial_begin, the functions under trial, and
-   trial_end; then it shows that all works, and frees everything. */
+/* Runs `attempt` for each n. It uses TRY, or calls trial_begin, the functions
+   under trial, and trial_end. Then it shows that everything works, and frees
+   everything. */
 static void try_each(void (*attempt)(void))
 {
     nth = 0;
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
-    attempt(); /* fills caches that stay */
+    attempt(); /* fills caches that are kept */
     assert_true(counted > 0);
     do {
         int64_t live = malloc_live;

@@ -33,7 +33,7 @@ support_op_t support_op_for(baton_dtype_t dtype, size_t turn)
     return (support_op_t)op;
 }
 
-/* A small integer as any type: its two's complement, or its float. */
+/* Returns a small integer in any type: in two's complement, or as a float. */
 static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
 {
     float narrow = (float)value;
@@ -51,7 +51,8 @@ static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
     return bits;
 }
 
-/* Of the integer or float `dtype`, which may be a part of an element. */
+/* Returns the bits of a value of `dtype`, an integer or float type, which may
+   be the type of an element's part. */
 static uint64_t exact_bits(baton_dtype_t dtype, support_op_t op, int rank,
                            uint64_t random)
 {

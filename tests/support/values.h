@@ -5,7 +5,7 @@
 #include <baton/build.h>
 #include <stdbool.h>
 
-/* The reductions of the library, and one of a user (exclusive or), which takes
+/* The library's reductions, and a user's reduction (exclusive or) that takes
    every type. */
 typedef enum support_op {
 #define SUPPORT_OP_ENUM(NAME, name) SUPPORT_##NAME,
@@ -18,23 +18,25 @@ typedef enum support_op {
 
 const baton_op_t *support_op(support_op_t op);
 
-/* One that takes the type; turns go round all of them. */
+/* Returns a reduction that takes the type. Consecutive `turn` go through all of
+   them. */
 support_op_t support_op_for(baton_dtype_t dtype, size_t turn);
 
 /* Fills a rank's vector with random values whose reduction over 32 ranks is
-   exact in every type, and the same with neutral elements between: any bits for
-   integers; small integers for the sum of floats, signs and a few twos for
-   their product; signed primes for that of complex numbers, so that
-   no part becomes 0; 0 and 1 for
-   logical operations. */
+   exact in every type, also with neutral elements in between. Integers have any
+   bits. Floats are small integers for a sum, and signs and a few twos for a
+   product. Complex numbers are signed primes for a product, so that no part
+   becomes 0. Logical operations get 0 and 1. */
 void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
                         support_op_t op, int rank, support_random_t *random);
 
-/* Any bits, among them NaNs with payloads, infinities and subnormals. */
+/* Fills memory with any bits, including NaNs with payloads, infinities and
+   subnormals. */
 void support_fill_bits(void *data, size_t bytes, support_random_t *random);
 
-/* target = target (op) right, exactly, for values of support_fill_exact; of an
-   average the sum, which the next function divides. */
+/* Computes target = target (op) right, exactly, for values of
+   support_fill_exact. For an average it computes the sum; support_divide
+   divides it. */
 void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op);
 void support_divide(void *target, size_t count, baton_dtype_t dtype,

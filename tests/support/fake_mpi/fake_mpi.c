@@ -1,4 +1,4 @@
-/* See fake_mpi.h. A rank's communicator is its number, and a request the place
+/* See fake_mpi.h. A rank's communicator is its number. A request is the index
    of its record. */
 #include "support/fake_mpi/fake_mpi.h"
 
@@ -16,14 +16,16 @@
 enum { REQUESTS = 16384 };
 
 typedef struct operation {
-    struct operation *next; /* of its list */
+    struct operation *next; /* in its list */
     bool used, complete;
-    bool held;     /* its data have come, but it is not to be complete */
-    bool detached; /* its request is gone, and it was not received yet */
-    bool copied;   /* `data` is this file's */
-    bool failing;  /* it reports an error, though it is complete */
+    bool held;     /* the data have arrived, but the receive must not
+                      complete */
+    bool detached; /* the request was freed before the message was received */
+    bool copied;   /* `data` was allocated here */
+    bool failing;  /* it reports an error though it is complete */
     int from, to, tag;
-    size_t bytes; /* a receive's room; once it is complete what came */
+    size_t bytes; /* capacity of a receive; after completion, the message's
+                     size */
     void *data;
 } operation_t;
 
@@ -38,7 +40,8 @@ int fake_mpi_deliveries = -1;
 int fake_mpi_refusal;
 
 static operation_t operations[REQUESTS];
-static list_t sends, receives; /* not matched, oldest first */
+static list_t sends, receives; /* operations that were not matched, oldest
+                                  first */
 static bool is_stopped;
 static uint32_t held_ranks;
 static int rank_count;
@@ -105,7 +108,8 @@ static operation_t **find_receive(const operation_t *send)
     return link;
 }
 
-/* Delivers what can be delivered, in the order in which it was sent. */
+/* Delivers all messages that can be delivered, in the order in which they were
+   sent. */
 static void advance(void)
 {
     operation_t **link = &sends.head;
@@ -156,7 +160,8 @@ static operation_t *operation_of(MPI_Request request)
     return &operations[(uintptr_t)request - 1];
 }
 
-/* Its request is gone. What is still to be delivered keeps its data. */
+/* Forgets an operation whose request is gone. If it has yet to be delivered, it
+   keeps its data. */
 static void forget(operation_t *operation)
 {
     for (const operation_t *each = sends.head; each; each = each->next) {
@@ -234,7 +239,7 @@ static bool test(MPI_Request *request, MPI_Status *status)
         return false;
     }
     if (status != MPI_STATUS_IGNORE) {
-        status->MPI_ERROR = (int)operation->bytes; /* for MPI_Get_count */
+        status->MPI_ERROR = (int)operation->bytes; /* read by MPI_Get_count */
     }
     if (!operation->failing) {
         forget(operation);
@@ -276,7 +281,7 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     return *at == MPI_UNDEFINED ? MPI_SUCCESS : code_of(requests[*at], *done);
 }
 
-/* Of any source. */
+/* Only for MPI_ANY_SOURCE. */
 int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     int to;
@@ -305,7 +310,7 @@ int PMPI_Cancel(MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-/* Of a receive: it was cancelled before, or is complete. */
+/* Only for a receive that was cancelled or is complete. */
 int PMPI_Request_free(MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
@@ -381,7 +386,7 @@ int fake_mpi_unreceived(void)
     return count;
 }
 
-/* The port's close, without what is collective. */
+/* Does what the port's close does, except for its collective part. */
 static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
@@ -425,7 +430,7 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
     fake_mpi_ranks[rank] = mpi;
 }
 
-/* The ranks tell each other where they are. */
+/* Tells the ranks each other's addresses. */
 static void open_links(int size)
 {
     for (int rank = 0; rank < size; rank++) {
@@ -450,7 +455,7 @@ void fake_mpi_close(void)
     }
     is_stopped = false;
     for (int i = 0; i < REQUESTS; i++) {
-        release(&operations[i]); /* also those that nobody asked for again */
+        release(&operations[i]); /* also requests that nobody completed */
     }
 }
 

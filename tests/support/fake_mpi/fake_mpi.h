@@ -1,50 +1,57 @@
-/* Endpoints of the MPI transport, of several ranks in one process, over an MPI
-   of a few functions that this file's source defines: so a test drives them
-   from one thread, holds messages back, and makes MPI fail. What ranks of a
-   host share is real, and so are the links between hosts. Opening and closing,
-   which are collective, are left to the tests under mpirun. */
+/* Endpoints of the MPI transport for several ranks in one process. They run
+   over an MPI of a few functions, which this file's source defines. So a test
+   can drive all ranks from one thread, hold messages back, and make MPI fail.
+   The memory that ranks of a host share is real, and so are the links between
+   hosts. Opening and closing are collective, and are left to the tests under
+   mpirun. */
 #pragma once
 
 #include "transport/mpi/endpoint.h"
 
-enum { FAKE_MPI_RANKS = 8 }; /* at most */
+enum { FAKE_MPI_RANKS = 8 }; /* most ranks */
 
 typedef struct fake_mpi_options {
     int size;
-    int host_ranks; /* of each host */
+    int host_ranks; /* ranks of each host */
     int buffers;
     uint32_t window; /* 0: the default */
-    bool reads;      /* ranks of a host read each other's memory: */
-    int refusal;     /* 0, or the errno that the system gives them then */
+    bool reads;      /* ranks of a host may read each other's memory */
+    int refusal;     /* with `reads`: the errno that such a read fails with, or
+                        0 */
     bool links;
 } fake_mpi_options_t;
 
 extern baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 
-/* Asserts that it can be done. Closes the ranks that were open. */
+/* Opens the ranks, and closes those that were open. Asserts that it
+   succeeds. */
 void fake_mpi_open(const fake_mpi_options_t *options);
 
-/* Closes the endpoints that were not closed by their port's function. */
+/* Closes the endpoints that the port's close function has not closed. */
 void fake_mpi_close(void);
 
-/* Sends of up to so many bytes are complete when they are posted. */
+/* Sends of up to so many bytes complete when they are posted. */
 extern size_t fake_mpi_eager_bytes;
 
-/* While it is stopped nothing is delivered and no send completes. */
+/* While MPI is stopped it delivers nothing, and no send completes. */
 void fake_mpi_stop(bool stopped);
 
-/* What these ranks send from now on, each a bit, is received but not complete
-   if it is longer than that; what others have sent is. */
+/* Holds back the messages of some ranks, each a bit of `ranks`. Messages that
+   they send from now on, and that are longer than fake_mpi_eager_bytes, are
+   received but do not complete. Messages of the other ranks complete. */
 void fake_mpi_hold(uint32_t ranks);
 
-/* Calls that send or receive that fail next; sends that come (-1: all). */
+/* fake_mpi_failing_sends: so many of the next calls that send or receive fail.
+   fake_mpi_deliveries: so many sends are delivered (-1: all). */
 extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
-/* The next so many receives report an error for good once they are complete. */
+/* So many of the next receives report an error once they are complete, each
+   time. */
 extern int fake_mpi_failing_receives;
 
-/* The errno that copies between processes fail with; 0: they don't. */
+/* The errno that copies between processes fail with; 0 if they succeed. */
 extern int fake_mpi_refusal;
 
-/* Sends that were not received, and receives that are posted, of all ranks. */
+/* Returns how many sends were not received plus how many receives are posted,
+   of all ranks. */
 int fake_mpi_unreceived(void);
