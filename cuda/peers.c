@@ -95,7 +95,7 @@ static baton_status_t peers_describe(const baton__gpu_t *gpu,
     }
     if (kind != CU_MEMORYTYPE_DEVICE || base == 0) {
         return baton_error_set(BATON_ERR_UNSUPPORTED,
-                               "%s: what is not device memory has no handle",
+                               "%s: only device memory has a handle",
                                gpu->name);
     }
     out->base = base;

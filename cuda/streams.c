@@ -107,8 +107,8 @@ static baton_status_t enter_stream(const baton__gpu_t *gpu,
         (void)cudaGetLastError();
         status = baton_error_set(BATON_ERR_UNSUPPORTED,
                                  "%s: the program captures this stream, or one "
-                                 "that it waits for, in a graph, of which an "
-                                 "epoch can't be a part",
+                                 "that it waits for, in a graph, and a graph "
+                                 "can't contain an epoch",
                                  gpu->name);
     } else {
         status = baton__gpu_report(gpu, error, "cudaStreamIsCapturing");

@@ -167,9 +167,9 @@ bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
         if (baton__op_uses(op, i) &&
             schedule->addresses[op->buffer[i]] == NULL) {
             (void)baton__error(BATON_ERR_INVALID,
-                               "no memory is bound to buffer %u, of which it "
-                               "uses %zu bytes: baton_buffer_rebind gives it "
-                               "some",
+                               "no memory is bound to buffer %u, and the node "
+                               "uses %zu bytes of it: bind memory with "
+                               "baton_buffer_rebind",
                                op->buffer[i], bytes);
             baton__epoch_fail_at(schedule, node, BATON_ERR_INVALID);
             return false;

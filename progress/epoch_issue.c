@@ -382,7 +382,7 @@ static void fail_stuck(baton_schedule_t *schedule)
     uint32_t call = find_skip(schedule);
     if (call != BATON__NO_NODE) {
         baton__text_add(&text,
-                        ": %s skipped (is what lies behind it optional?)",
+                        ": %s skipped (are the nodes after it optional?)",
                         baton__node_name(schedule, call));
     }
     baton__epoch_fail_here(schedule,

@@ -154,7 +154,7 @@ void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node)
             BATON_ERR_MISMATCH,
             "\"%s\" epoch %llu failed on rank %d: %s waits for a message that "
             "rank %d has not sent: it is in epoch %llu already (is its send "
-            "behind a branch that it did not take, and the receive not "
+            "after a branch that it did not take, and the receive not "
             "optional?)",
             schedule->name, (unsigned long long)schedule->run.epoch,
             schedule->group->rank, baton__node_name(schedule, node),

@@ -58,7 +58,7 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
             break;
         }
         baton__text_add(
-            text, "%s%s", named == 0 ? "; behind it: " : ", ",
+            text, "%s%s", named == 0 ? "; after it: " : ", ",
             baton__node_name(schedule, schedule->plan.successors[i]));
     }
 }

@@ -33,7 +33,7 @@ extern "C" {
    failures; SKIP, DONE and AGAIN are for programs that include build.h. */
 #define BATON_STATUS_LIST(X)                                                   \
     X(BATON_OK, 0, "success")                                                  \
-    X(BATON_SKIP, 1, "the branch behind this call node is not taken")          \
+    X(BATON_SKIP, 1, "the branch after this call node is not taken")           \
     X(BATON_DONE, 2, "done at once")                                           \
     X(BATON_AGAIN, 3, "not now: try again later")                              \
     X(BATON_ERR_INVALID, -1, "invalid argument")                               \

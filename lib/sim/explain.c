@@ -30,12 +30,11 @@ static void print_edge(const baton_sim_t *sim,
         return;
     }
     if (peer->run.epoch < schedule->run.epoch) {
-        baton__text_add(text, ", which is still in epoch %llu,",
+        baton__text_add(text, ", still in epoch %llu",
                         (unsigned long long)peer->run.epoch);
-    } else {
-        baton__text_add(text, ", which is");
     }
-    baton__text_add(text, " behind %s", baton__node_name(peer, edge->node));
+    baton__text_add(text, ", which comes after %s",
+                    baton__node_name(peer, edge->node));
     if (edge->choice != BATON__NO_NODE) {
         uint32_t edges;
         (void)baton__sim_wait_predecessor(peer, edge->choice, &edges);
@@ -71,7 +70,7 @@ static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
     uint8_t kind = schedule->ops[edge->node].kind;
     baton__text_add(text, ": %s", baton__node_name(schedule, edge->blocked));
     if (edge->node != edge->blocked) {
-        baton__text_add(text, " is behind %s",
+        baton__text_add(text, " comes after %s",
                         baton__node_name(schedule, edge->node));
     }
     if (kind == BATON__ON_START) {

@@ -86,7 +86,7 @@ static void print_variables(void)
         table_text(&table, NULL, "name", 21, variable.name);
         table_text(&table, NULL, "value", 10, variable.value);
         table_text(&table, NULL, "default", 10, variable.default_value);
-        table_text(&table, NULL, "what it is [unit or words]", 0, what);
+        table_text(&table, NULL, "meaning [unit or words]", 0, what);
         table_row(&table);
     }
 }

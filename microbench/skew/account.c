@@ -57,11 +57,11 @@ static void check_flags(skew_account_t *account, uint32_t iteration,
                           outcome->staleness);
     } else if (before != NULL &&
                before->included != (entry->from == iteration)) {
-        skew_account_fail(
-            account, iteration - 1,
-            "included is %d, but what is pending begins with iteration "
-            "%" PRIu32,
-            before->included, entry->from);
+        skew_account_fail(account, iteration - 1,
+                          "included is %d, but the pending contributions begin "
+                          "with iteration "
+                          "%" PRIu32,
+                          before->included, entry->from);
     }
 }
 

@@ -269,7 +269,7 @@ TEST(test_mismatch_of_attempts)
 
 #define EDGE(rank, left)                                                       \
     "\n    rank " #rank ": recv#0 waits for send#1 of rank " #left             \
-    ", which is behind recv#0"
+    ", which comes after recv#0"
 
 TEST(test_deadlock_of_many_shows_some)
 {
@@ -298,9 +298,9 @@ TEST(test_deadlock_of_ranks_in_a_cycle)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(1, 0) ": ranks wait in a cycle\n"
                               "    rank 0: send#0 waits for recv#1 of rank 1, "
-                              "which is behind send#0\n"
+                              "which comes after send#0\n"
                               "    rank 1: send#0 waits for recv#1 of rank 0, "
-                              "which is behind send#0"},
+                              "which comes after send#0"},
         {.ranks = {"s1 r1<0", "s0 r0<0"}, .sync_bytes = STUCK_BYTES + 1},
         /* Rank 0's sends need one of two receives, and each rank waits for
            one of these sends. */
@@ -308,9 +308,9 @@ TEST(test_deadlock_of_ranks_in_a_cycle)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(1, 0) ": ranks wait in a cycle\n"
                               "    rank 0: recv#1 waits for send#1 of rank 1, "
-                              "which is behind recv#0\n"
+                              "which comes after recv#0\n"
                               "    rank 1: recv#0 waits for send#2 of rank 0, "
-                              "which is behind recv#1 (nop#0 needs 1 of 2)"},
+                              "which comes after recv#1 (nop#0 needs 1 of 2)"},
     };
     RUN_ALL(all);
 }
@@ -320,7 +320,7 @@ TEST(test_deadlock_of_ranks_in_a_cycle)
 
 TEST(test_unreachable_names_the_call_that_skipped)
 {
-#define SKIPPED(call) call " skipped (is what lies behind it optional?)"
+#define SKIPPED(call) call " skipped (are the nodes after it optional?)"
     stuck_t all[] = {
         {.ranks = {"r1", "s0<1 r2", "s1<1 k"},
          .status = BATON_ERR_UNREACHABLE,
@@ -344,16 +344,17 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#0 waits for send#0 of rank 1, "
-                              "which is behind recv#1\n"
+                              "which comes after recv#1\n"
                               "    rank 1: recv#1 waits for send#2 of rank 1\n"
                               "    rank 1: send#2 will not fire: call#3 "
                               "skipped"},
         {.ranks = {"r1", "s0<1 A1 k a1<2"},
          .status = BATON_ERR_DEADLOCK,
-         .says = CANNOT(1, 0) ":\n"
-                              "    rank 0: recv#0 waits for send#0 of rank 1\n"
-                              "    rank 1: send#0 is behind armed_recv#1, and "
-                              "nobody activates it"},
+         .says =
+             CANNOT(1, 0) ":\n"
+                          "    rank 0: recv#0 waits for send#0 of rank 1\n"
+                          "    rank 1: send#0 comes after armed_recv#1, and "
+                          "nobody activates it"},
         /* An optional send: its rank's epoch ends without. */
         {.ranks = {"r1", "s0!<1 k"},
          .status = BATON_ERR_DEADLOCK,
@@ -375,7 +376,7 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(2, 0) ":\n"
                               "    rank 0: recv#0 waits for send#0 of rank 1, "
-                              "which is behind recv#1\n"
+                              "which comes after recv#1\n"
                               "    rank 1: recv#1 waits for send#0 of rank 2\n"
                               "    rank 2 has not started epoch 2"},
         /* It is activated, but its send requires its start. */
@@ -384,7 +385,7 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#2 waits for send#2 of rank 1\n"
-                              "    rank 1: send#2 is behind on_start#0, and "
+                              "    rank 1: send#2 comes after on_start#0, and "
                               "epoch 1 was not started there"},
         {.ranks = {"k a1<0 r1", "A0 s0"},
          .starts = {1, 0},
@@ -406,7 +407,7 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
          .status = BATON_ERR_DEADLOCK,
          .says = CANNOT(2, 0) ":\n"
                               "    rank 0: recv#0 waits for send#0 of rank 1, "
-                              "which is still in epoch 1, behind recv#1\n"
+                              "still in epoch 1, which comes after recv#1\n"
                               "    rank 1: recv#1 waits for send#0 of rank 2\n"
                               "    rank 2 has not started epoch 1"},
         /* All that the dead one's failure reaches get the message of the rank

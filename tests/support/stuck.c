@@ -123,7 +123,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
     "    rank "
 #define RECVS(rank, peer, send)                                                \
 #rank ": recv#0 waits for send#" #send " of rank " #peer                   \
-          ", which is behind recv#0"
+          ", which comes after recv#0"
 #define AND "\n    rank "
 
 static int nops = 3000; /* more than one block of the exchange has */
@@ -139,8 +139,8 @@ const stuck_refusal_t stuck_refusals[] = {
     {2, "xx", build_behind_nodes, NULL, BATON_ERR_DEADLOCK,
      CYCLE RECVS(0, 1, 5) AND RECVS(1, 0, 5)},
     {2, "xx", stuck_head_to_head, NULL, BATON_ERR_DEADLOCK,
-     CYCLE "0: send#0 waits for recv#1 of rank 1, which is behind send#0" AND
-           "1: send#0 waits for recv#1 of rank 0, which is behind send#0\n"
+     CYCLE "0: send#0 waits for recv#1 of rank 1, which comes after send#0" AND
+           "1: send#0 waits for recv#1 of rank 0, which comes after send#0\n"
            "    (it would end if every message sent found a buffer; long ones "
            "don't)"},
     {3, "xxx", stuck_build_sends, &sends, BATON_ERR_MISMATCH,

@@ -147,7 +147,7 @@ TEST_MANUALLY(test_async_completes_once, 1)
     operation_t operation = {.start = BATON_OK};
     open_operation(&operation, cluster, &notifies);
     support_fails(baton_schedule_run(operation.schedule, 0), BATON_ERR_TIMEOUT,
-                  "async#1, which was begun; behind it: call#0");
+                  "async#1, which was begun; after it: call#0");
     support_expect(baton_schedule_run(operation.schedule, 0), BATON_ERR_BUSY);
     support_ok(baton_async_complete(operation.async, BATON_OK));
     support_fails(baton_async_complete(operation.async, BATON_ERR_LIMIT),

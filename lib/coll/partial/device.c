@@ -397,8 +397,7 @@ baton_status_t baton__partial_device_check(baton_partial_t *partial)
         partial->device->additions.requests.schedule, &done);
     if (status != BATON_OK) {
         baton__contribution_end_use(&partial->contribution);
-        return baton__error(status,
-                            "\"%s\": what was contributed last is lost: %s",
+        return baton__error(status, "\"%s\": the last contribution is lost: %s",
                             partial->name, baton_error_message());
     }
     return BATON_OK;

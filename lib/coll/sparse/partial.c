@@ -498,7 +498,7 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
         sparse->name,
         working ? "is running, or has failed"
                 : "has ended, and its step was not started here: do it on all "
-                  "ranks behind one step, and before any starts the next");
+                  "ranks after the same step, and before any starts the next");
 }
 
 static void release(baton_sparse_t *sparse)
