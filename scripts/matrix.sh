@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measures all-reduces at every point beside the best that MPI has, and draws a
-# page of it: baton-bench allreduce on some numbers of ranks, also on pretended
+# page of it: baton-bench allreduce on some numbers of ranks, also on emulated
 # hosts (root only).
 #
 #   scripts/matrix.sh DIR [option of baton-bench allreduce ...]

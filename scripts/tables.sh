@@ -436,7 +436,7 @@ END
         sed 1d >>"$work/all"
     command='scripts/hosts.sh 2 mpirun -np 2 python3 examples/python/beside.py sparse'
     echo "gloo's time of a step over that of mode \`sparse:0.01\`, at 1 Gbit/s between two"
-    echo "pretended hosts; in parentheses both in ms:"
+    echo "emulated hosts; in parentheses both in ms:"
     echo
     over parameters 1000
 }

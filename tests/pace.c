@@ -1,5 +1,5 @@
 /* Preloaded, paces what each TCP connection sends to 1 Gbit/s: for measurements
-   between pretended hosts on kernels without a queueing discipline (tc). */
+   between emulated hosts on kernels without a queueing discipline (tc). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-# The tests that run under mpirun, and on pretended hosts. Each start of it takes
+# The tests that run under mpirun, and on emulated hosts. Each start of it takes
 # up to a second. Every number of ranks is tested in one process (unit/, sim/);
 # here it is processes that count: a pair, an odd number, and more of them than
 # processors. Sanitizers run each program once, on 3 ranks: an odd number.
@@ -56,7 +56,7 @@ if(NOT BATON_SANITIZE)
     mpi_variant(mpi_dense manual "1;3" BATON_PROGRESS=manual)
 endif()
 
-# On pretended hosts of this machine; skipped, with a reason, where namespaces
+# On emulated hosts of this machine; skipped, with a reason, where namespaces
 # are forbidden.
 set(hosts_mpi_recovery_args 100) # rounds; those of one host have 500
 set(hosts ${PROJECT_SOURCE_DIR}/scripts/hosts.sh)
