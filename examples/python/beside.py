@@ -1,16 +1,16 @@
-"""Prints what Baton takes beside others, in turn, as CSV of microseconds.
+"""Compares times of Baton with those of others, in turn; prints microseconds as CSV.
 
     mpirun -np 4 --bind-to none python3 examples/python/beside.py gloo
 
-    gloo      dist.all_reduce by the backend baton and by gloo
+    gloo      dist.all_reduce with the backends baton and gloo
     mpi4py    Group.allreduce of numpy arrays, and mpi4py's Allreduce
     ddp       a training step of DistributedDataParallel, of three sizes
-    late      that of 2 M parameters, where one rank in turn is 100 ms late
-    sparse    that of 2 M parameters, of which the largest 1 % are sent
-    run       start and wait of 8 B, for baton-bench beside it
+    late      such a step with 2 M parameters, while one rank in turn is 100 ms late
+    sparse    such a step with 2 M parameters, which sends the largest 1 %
+    run       start and wait of 8 B, to compare with baton-bench
 
-Ranks begin together, and the slowest one's time counts: medians of turns.
-scripts/tables.sh makes the tables of docs/ from it.
+Ranks begin together. A turn counts with its slowest rank; the output has medians over
+the turns. scripts/tables.sh makes the tables of docs/ from the output.
 """
 import statistics
 import sys
@@ -22,7 +22,7 @@ import baton
 
 
 def median(turns, **systems):
-    """Medians of what the functions return on the slowest rank, called in turn."""
+    """Calls the functions in turn. Returns the medians of their times on the slowest rank."""
     world = baton.Group.world()
     times = {name: [] for name in systems}
     for _ in range(turns):
@@ -33,7 +33,7 @@ def median(turns, **systems):
 
 
 def of_each(calls, call, begin):
-    """A turn in which each call begins when all ranks have come."""
+    """Returns a turn in which each call begins after all ranks have arrived."""
     def turn():
         times = []
         for _ in range(calls):
@@ -46,7 +46,7 @@ def of_each(calls, call, begin):
 
 
 def of_all(calls, call):
-    """A turn of calls one after another."""
+    """Returns a turn of consecutive calls."""
     def turn():
         began = time.perf_counter()
         for _ in range(calls):
@@ -98,7 +98,7 @@ def with_torch():
 
 
 def steps_of(dist, torch, width, group=None, mode=None, late_s=0):
-    """A function that makes as many steps as it is told, of 3 width^2 parameters."""
+    """Returns a function that makes a number of steps with 3 width^2 parameters."""
     from torch.nn.parallel import DistributedDataParallel
     layers = [torch.nn.Linear(width, width, bias=False) for _ in range(3)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group)
@@ -114,7 +114,7 @@ def steps_of(dist, torch, width, group=None, mode=None, late_s=0):
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
-    steps(2)  # DDP cuts its buckets anew after the first one
+    steps(2)  # DDP rebuilds its buckets after the first step
     return of_all(1, lambda: steps(1)) if late_s == 0 else lambda: [
         of_all(1, lambda: steps(24))()[0] / 24]
 

@@ -31,7 +31,7 @@ def chain(s, source, target, op):
         partial = target
     if s.rank < s.size - 1:
         # The total overwrites the target, but not before the partial sum has left it.
-        # Without this edge commit would say so: unordered conflicting accesses.
+        # Without this edge commit would report unordered conflicting accesses.
         sent = s.send(s.rank + 1, partial, after=ready)
         ready = s.recv(s.rank + 1, target, after=sent)
     if s.rank > 0:

@@ -11,8 +11,8 @@
                          v                 v                  v
                     mean of 4         mean of 3          mean of 3
 
-Rank 2 (of two ranks the last) kills itself. The others call what they called before: DDP's
-hook goes on among those that live, and their weights stay the same, bit for bit.
+Rank 2 (or rank 1 of two) kills itself. The other ranks continue without any change: DDP's
+hook goes on among the living ranks, and their weights stay equal, bit for bit.
 """
 import os
 import signal
@@ -34,7 +34,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 victim = min(2, size - 1)
 
 torch.manual_seed(0)
-# Without buffers, which DDP would send from rank 0 to all ranks, the dead ones too.
+# DDP must not broadcast buffers: it would send them from rank 0 to all ranks, even dead ones.
 model = DistributedDataParallel(torch.nn.Linear(16, 1), broadcast_buffers=False)
 hook = baton.torch.DDPHook(mode=mode, on_loss="continue")
 model.register_comm_hook(None, hook)
@@ -53,7 +53,7 @@ for step in range(1, STEPS + 1):
               flush=True)
 weights = torch.cat([of.detach().view(-1) for of in model.parameters()])
 
-# Collectives of torch.distributed need a process group of those that live.
+# Collectives of torch.distributed need a process group of the living ranks.
 dist.destroy_process_group()
 baton.torch.init_process_group(baton.Group.world().shrink(timeout=60))
 others = [torch.empty_like(weights) for _ in range(dist.get_world_size())]

@@ -8,12 +8,12 @@ late ones.
     rank 1    backward --> ...                            +--> one epoch: the mean
     rank 2    late: its gradient goes into a later mean --+
 
-In each step another rank sleeps --late-ms. With `full` all wait for it.
+In each step a different rank sleeps --late-ms. With `full` all ranks wait for it.
 
 The rate rises over the first tenth of the steps, and falls to 0 over the others. Late
-gradients are of older weights, and momentum keeps them for another ten steps: so the rate
-is lower, and there are more steps, than `full` alone would need. What is still pending
-after the last step was computed at a rate of nearly 0, and may be lost.
+gradients are of older weights, and momentum keeps them for another ten steps. So the rate
+is lower, and there are more steps, than `full` alone would need. Gradients that are still
+pending after the last step are lost, but at a rate of nearly 0 they would change little.
 """
 import argparse
 import gzip
@@ -39,13 +39,13 @@ def options():
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--rate", type=float, default=0.02, help="the highest")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--digits", default=DIGITS, help="what scripts/digits.sh fetched")
-    parser.add_argument("--csv", help="where each epoch's accuracy and time are added")
+    parser.add_argument("--digits", default=DIGITS, help="file made by scripts/digits.sh")
+    parser.add_argument("--csv", help="file to which each epoch's accuracy and time are appended")
     return parser.parse_args()
 
 
 def load(path):
-    """1,797 images of 8 x 8 pixels, of which every fifth is for the test."""
+    """Loads 1,797 images of 8 x 8 pixels. Every fifth is a test image."""
     with gzip.open(path) as file:
         rows = torch.from_numpy(numpy.loadtxt(file, delimiter=",", dtype="f4"))
     images, labels = rows[:, :64].view(-1, 1, 8, 8) / 16, rows[:, 64].long()
@@ -77,7 +77,7 @@ def main():
     hook, group = None, None
     if given.mode == "gloo":
         group = dist.new_group(backend="gloo")
-    # Buffers that DDP sends before each forward pass would make all ranks wait.
+    # DDP must not broadcast buffers before each forward pass: all ranks would wait for that.
     model = DistributedDataParallel(network(), process_group=group, broadcast_buffers=False)
     if given.mode != "gloo":
         hook = baton.torch.DDPHook(mode=given.mode)

@@ -49,7 +49,8 @@ static const char *mode = "partial", *systems, *task, *late = "random",
                   *behind = "compute", *keep = "all";
 static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
               delay_ms = -1, device_ms, bucket_kib = 256, required,
-              momentum = 0.9; /* of classifications only */
+              momentum = 0.9; /* of the classification; the regression has
+                                 none */
 
 /* A bucket has consecutive layers, from the last layer down to `until`, whose
    gradients are summed at once. So small layers are fused, as in PyTorch's
@@ -188,7 +189,8 @@ static baton_sparse_options_t sparse_options(void)
     options.count = model.count;
     options.density = run.number;
     options.momentum = momentum;
-    options.link = (baton_link_cost_t){50, 8}; /* 50 us, 1 Gbit/s */
+    options.link = (baton_link_cost_t){50, 8}; /* a link of 50 us and 1
+                                                  Gbit/s */
     return options;
 }
 
@@ -402,8 +404,8 @@ static void train_refuse(const char *name, const char *value)
 {
     for (int i = -1; model.rank == 0 && i < OPTIONS; i++) {
         if (i < 0) {
-            fprintf(stderr, "train: %s %s is no option. These are:\n", name,
-                    value);
+            fprintf(stderr, "train: %s %s is not valid. The options are:\n",
+                    name, value);
         } else if (options[i].number != NULL) {
             fprintf(stderr, "  %-13s %g to %g\n", options[i].name,
                     options[i].least, options[i].most);
