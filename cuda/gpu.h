@@ -58,7 +58,7 @@ typedef struct baton__driver {
 typedef struct baton__wake {
     atomic_bool busy;        /* the stream got work since the last arm */
     atomic_bool outstanding; /* a callback has been queued and has not run */
-    int descriptor;          /* the GPU's eventfd */
+    int descriptor;          /* the GPU's eventfd, which a callback writes to */
 } baton__wake_t;
 
 struct baton__mapping;
@@ -75,7 +75,7 @@ typedef struct baton__gpu {
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];
     baton__wake_t wakes[BATON_DEVICE_STREAMS];
-    int descriptor; /* an eventfd */
+    int descriptor; /* an eventfd that callbacks of all streams write to */
 
     bool managed_by_host; /* the host may access managed memory at any time */
     struct baton__mapping *mappings;

@@ -20,7 +20,7 @@ typedef struct handle {
     uint64_t allocation; /* the allocation's number, since an address may be
                             used again */
     int32_t ordinal;     /* of the GPU, in that process */
-    int32_t shared;      /* `ipc` is valid */
+    int32_t shared;      /* 1 if `ipc` is valid */
     cudaIpcMemHandle_t ipc;
 } handle_t;
 _Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,

@@ -255,7 +255,8 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
 {
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
-    if (dtype == BATON_C64 || dtype == BATON_C128) { /* two parts each */
+    /* a complex number is reduced as its two parts */
+    if (dtype == BATON_C64 || dtype == BATON_C128) {
         bytes /= 2;
         count *= 2;
     }

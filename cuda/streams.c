@@ -71,7 +71,7 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
 void baton__gpu_streams_close(baton__gpu_t *gpu)
 {
     if (gpu->streams[0] == NULL) {
-        return; /* they were not opened */
+        return; /* the streams were not opened */
     }
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         (void)baton__gpu_report(gpu, cudaStreamSynchronize(gpu->streams[k]),

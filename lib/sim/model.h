@@ -15,15 +15,14 @@
 /* At a lower speed times would be too long to add up. */
 #define BATON__SIM_LEAST_SPEED 1e-9
 
-/* Streams of random numbers under a simulator's seed (base/random.h): a number
-   for each rank, for each message, and for each rank in an epoch, which is
-   added to the stream. */
+/* Numbers of random streams under a simulator's seed (base/random.h). To each
+   the number of a rank, of a message, or of a rank in an epoch is added. */
 #define BATON__STREAM_SPEED UINT64_C(0x100000000)
 #define BATON__STREAM_LAG   UINT64_C(0x200000000)
 #define BATON__STREAM_SKEW  UINT64_C(0x300000000)
 
-/* The sample for 64 random bits (base/random.h), from 0 to BATON__SIM_MOST. It
-   is the same on every machine. */
+/* Returns the sample for 64 random bits (base/random.h), from 0 to
+   BATON__SIM_MOST. It is the same on every machine. */
 double baton__distribution_sample(const baton_distribution_t *distribution,
                                   uint64_t random);
 

@@ -1,7 +1,6 @@
-/* Items: the messages of the simulated network, taken from a pool that grows.
+/* Items: the messages of the simulated network, from a pool that grows.
 
-   Here epochs do allocate, which the transport port forbids to transports that
-   run them for real. */
+   Epochs allocate here, which the transport port forbids to real transports. */
 #pragma once
 
 #include <assert.h>
@@ -19,25 +18,31 @@ enum {
     BATON__SIM_QUEUED,       /* its transfer has not begun */
     BATON__SIM_TRANSFERRING, /* it is on its way */
     BATON__SIM_DELIVERED,    /* the receiver has not accepted or dropped it */
-    BATON__SIM_CONSUMED      /* it has; the sender is still to be notified */
+    BATON__SIM_CONSUMED      /* the receiver has accepted or dropped it; its
+                                sender does not know yet */
 };
 
-/* Two cache lines; the second holds what the payload needs. */
+/* An item has two cache lines. The second has the fields that the payload
+   needs. */
 typedef struct baton__sim_item {
     baton_message_t message; /* first: messages are items */
     unsigned rank : 24;      /* the receiver */
     unsigned state : 3;
-    unsigned sent : 1;        /* its sender has been notified */
-    unsigned synchronous : 1; /* its sender is notified when it is consumed */
-    unsigned copied : 1;      /* its data is a copy that the item owns */
-    unsigned withdrawn : 1;   /* by its sender: it can't be accepted */
+    unsigned sent : 1;        /* the sender was notified */
+    unsigned synchronous : 1; /* the sender is notified after the item was
+                                 consumed */
+    unsigned copied : 1;      /* the data are a copy that the item owns */
+    unsigned withdrawn : 1;   /* the sender has withdrawn it, so it can't be
+                                 accepted */
     uint32_t number;
-    /* With `node`, the sender's token; NULL when no owner is left. */
+    /* The sender's token has this owner and `node`. NULL if there is no owner
+       any more. */
     _Alignas(64) void *owner;
     uint32_t node;
-    uint32_t next; /* in a port's queue, or as the pool's `spare` */
-    /* While it is queued, the earliest time at which its transfer may begin;
-       then the time at which the transfer began at the receiver. */
+    uint32_t next; /* the next item in a port's queue, or the pool's next
+                      `spare` */
+    /* While queued, the earliest time at which the transfer may begin; later,
+       the time at which the transfer began at the receiver. */
     double begin_us;
     double delivery_us;
     char small[32]; /* holds the copy of short data */
@@ -48,7 +53,7 @@ static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
 typedef struct baton__sim_pool {
     baton__sim_item_t **slabs;
     uint32_t slab_count;
-    uint32_t spare;      /* 1 and the item that was given back last; or 0 */
+    uint32_t spare;      /* 1 + the item that was given back last; 0: none */
     uint32_t item_count; /* items from this index on were never taken */
 } baton__sim_pool_t;
 
@@ -58,13 +63,14 @@ baton__sim_pool_item(const baton__sim_pool_t *pool, uint32_t index)
     return &pool->slabs[index / BATON__SIM_SLAB][index % BATON__SIM_SLAB];
 }
 
-/* {0} is an empty pool. Frees it with all data that its items have copied. */
+/* {0} is an empty pool. fini frees the pool, and all data that its items have
+   copied. */
 void baton__sim_pool_fini(baton__sim_pool_t *pool);
 
-/* Returns BATON__SIM_NONE when there is no memory. */
+/* take returns BATON__SIM_NONE if there is no memory. */
 uint32_t baton__sim_pool_take(baton__sim_pool_t *pool);
 void baton__sim_pool_give(baton__sim_pool_t *pool, uint32_t index);
 
-/* Copies the data that the receiver has not accepted yet, so that the sender
-   may have its memory back. Returns false when there is no memory. */
+/* Copies data that the receiver has not accepted yet, so that the sender gets
+   its memory back. Returns false if there is no memory. */
 bool baton__sim_item_copy(baton__sim_item_t *item);

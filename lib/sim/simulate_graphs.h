@@ -14,22 +14,23 @@
 
 enum { BATON__SIM_GRAPH_NAME = 64 };
 
-/* A valid graph, up to the end of its commit, as bytes that another rank can
-   make a graph of: for a simulation without data, in which no node computes
-   anything. unpack fills a schedule that was just created; its first error
-   sticks. */
+/* Packs a valid graph, at the end of its commit, into bytes, from which another
+   rank can make a graph: for a simulation without data, in which no node
+   computes anything. unpack fills a schedule that was just created; the
+   schedule keeps its first error. */
 size_t baton__pack_bytes(const baton_schedule_t *schedule);
 void baton__pack(const baton_schedule_t *schedule, char *out);
 void baton__unpack(baton_schedule_t *schedule, const char *data);
 
-/* A rank's graph. */
+/* One rank's graph. */
 typedef struct baton__sim_packed_graph {
     char name[BATON__SIM_GRAPH_NAME];
     size_t bytes;
     char *data; /* see baton__pack */
 } baton__sim_packed_graph_t;
 
-/* The graphs are ordered by rank. BATON_ERR_MISMATCH and BATON_ERR_DEADLOCK
-   come with an explanation; BATON_ERR_NO_MEMORY. */
+/* Simulates the graphs, which are ordered by rank. BATON_ERR_MISMATCH and
+   BATON_ERR_DEADLOCK come with an explanation. Also returns
+   BATON_ERR_NO_MEMORY. */
 baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
                                           int ranks);

@@ -35,7 +35,7 @@ typedef enum bench_command {
 
 /* The implementations of a collective that are compared. */
 typedef enum bench_system_kind {
-    BENCH_SYSTEM_MPI,        /* the blocking call */
+    BENCH_SYSTEM_MPI,        /* MPI's blocking call */
     BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
     BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
     BENCH_SYSTEM_RING,       /* the nonblocking call by libnbc's ring */
@@ -77,7 +77,7 @@ typedef enum bench_sparse_system {
         BENCH_SPARSE_SYSTEMS
 } bench_sparse_system_t;
 
-extern const char *const bench_sparse_names[]; /* ended by NULL */
+extern const char *const bench_sparse_names[]; /* the array is ended by NULL */
 
 /* The memory that vectors are in. */
 typedef enum bench_memory {
@@ -87,13 +87,14 @@ typedef enum bench_memory {
     BENCH_MEMORIES
 } bench_memory_t;
 
-extern const char *const bench_way_names[]; /* both ended by NULL */
+extern const char *const bench_way_names[]; /* the three arrays are ended by
+                                               NULL */
 extern const char *const bench_memory_names[];
 extern const char *const bench_place_names[];
 
 /* The user's options. Each command uses some of them. */
 typedef struct bench_options {
-    uint64_t repetitions; /* of each measurement */
+    uint64_t repetitions; /* how often each measurement is repeated */
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
     baton_collective_t collective;
@@ -109,7 +110,7 @@ typedef struct bench_options {
     size_t density_count;
     uint64_t teams[BENCH_MAX_TEAMS]; /* 0: the number that costs least */
     size_t team_count;
-    double momentum, clip; /* options of sparse steps */
+    double momentum, clip; /* options of Baton's sparse steps */
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
@@ -188,7 +189,7 @@ enum { BENCH_PERIOD = 251 };
 typedef struct bench_operation {
     baton_collective_t collective;
     int rank, ranks;
-    int root;  /* of the next call */
+    int root;  /* the root of the next call */
     int roots; /* how many ranks take turns as root: 1 or `ranks` */
     float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat with this
                                  period */

@@ -18,7 +18,7 @@ enum {
    way only, as in an application, so that Baton learns how it is used. */
 typedef struct contestant {
     bench_runner_t *runners; /* [ways][layers] */
-    size_t calls;            /* of one turn */
+    size_t calls;            /* calls of this system in one turn */
 } contestant_t;
 
 /* All systems at one point of the measurement. */
@@ -29,7 +29,8 @@ typedef struct contest {
     bench_operation_t *operations; /* [layers] */
     contestant_t contestants[BENCH_MAX_SYSTEMS];
     double layer_us; /* the fastest system's time; a layer computes as long */
-    uint64_t units;  /* of work that take layer_us while all ranks compute */
+    uint64_t units;  /* of work that together take layer_us while all ranks
+                        compute */
 } contest_t;
 
 /* ---- computation -------------------------------------------------------- */

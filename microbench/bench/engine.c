@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 enum {
-    NODES_A_REPETITION = 2000000, /* at least */
+    NODES_A_REPETITION = 2000000, /* a repetition runs at least so many nodes */
     STARTS_A_REPETITION = 20000,
     COMMITTED_NODES = 10000,
     /* A ring of 32 ranks has 31 * 2 rounds. With 64 chunks for each block it

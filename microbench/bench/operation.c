@@ -98,7 +98,7 @@ void bench_operation_fill(bench_operation_t *operation)
 
 float bench_operation_expected(const bench_operation_t *operation, size_t i)
 {
-    /* of this rank's block */
+    /* index of the first element of this rank's block */
     size_t first = (size_t)operation->rank * operation->block;
     int from = (int)(i / operation->block);
     switch ((int)operation->collective) {

@@ -175,7 +175,7 @@ enum { RING = 1 }; /* libnbc's number of the ring algorithm */
 typedef enum form {
     BLOCKING,
     NONBLOCKING,
-    PREPARED /* persistent: MPI_Start starts it */
+    PREPARED /* starts a persistent request by MPI_Start */
 } form_t;
 
 /* Calls one form of MPI's collective with the operation's root. */

@@ -13,13 +13,13 @@ typedef struct plot {
     const char *name; /* of the file; NULL: no plot is drawn */
     char title[256];
     const char *x_label;
-    int log_base; /* of the x axis */
+    int log_base; /* base of the x axis's logarithm */
     bool x_bytes; /* x values are written as 4K, 1M */
     /* ---- */
     size_t series_count, x_count;
     char series[PLOT_MAX_SERIES][PLOT_TEXT_BYTES]; /* names of the series */
     double x[PLOT_MAX_X];
-    double values[PLOT_MAX_X][PLOT_MAX_SERIES]; /* microseconds */
+    double values[PLOT_MAX_X][PLOT_MAX_SERIES]; /* in microseconds */
 } plot_t;
 
 /* Creates the file, whose name ends in .svg or .png, and starts gnuplot. So a

@@ -16,7 +16,7 @@
 typedef struct app {
     struct run *run;
     baton_partial_t *partial;
-    double called_us; /* in the running epoch */
+    double called_us; /* when the application called in the running epoch */
     uint64_t taken;   /* the last step whose contribution was taken by an
                          epoch */
 } app_t;
@@ -82,7 +82,8 @@ static bool sim_partial_create_all(run_t *run)
         .name = c->name,
         .mode = modes[c->variant],
         .mode_ranks = mode_ranks(c),
-        .keep = BATON_KEEP_LATEST, /* as in the paper */
+        .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
+                                      latest epoch */
         .seed = c->options->model.seed,
         .count = run->data.count,
         .dtype = run->data.dtype,

@@ -58,7 +58,7 @@ typedef struct sim_options {
 
     baton_sim_options_t model; /* `ranks` is not set */
     double gbit, host_gbit;
-    const char *speed, *lag, *skew; /* as given, or NULL */
+    const char *speed, *lag, *skew; /* the texts of the options, or NULL */
     uint64_t host_ranks, eager_bytes, sync_bytes;
     bool payload; /* sparse all-reduces have real gradients */
     bool prove;   /* the other collectives are checked by sets of
@@ -75,17 +75,17 @@ typedef struct sim_options {
     uint64_t count; /* elements, of f32 */
     double density;
     uint64_t teams;  /* 0: the library chooses */
-    size_t exchange; /* baton_exchange_t */
+    size_t exchange; /* a baton_exchange_t */
 
-    size_t variants[SIM_MAX_VARIANTS]; /* indices of names */
+    size_t variants[SIM_MAX_VARIANTS]; /* indices of the variants' names */
     size_t variant_count;
-    const char *sweep; /* as given, or NULL */
+    const char *sweep; /* the text of the option, or NULL */
     sim_axis_t axis;
-    double values[SIM_MAX_VALUES]; /* along the axis */
+    double values[SIM_MAX_VALUES]; /* the values along the sweep's axis */
     size_t value_count;
 
     table_files_t files;
-    const char *trace; /* file name, or NULL */
+    const char *trace; /* name of the trace's file, or NULL */
 } sim_options_t;
 
 /* Fills in the library's names. Must be called first. */
@@ -120,7 +120,7 @@ typedef struct sim_case {
     double density; /* of sparse all-reduces */
     uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
     baton_sim_t *sim;
-    FILE *trace; /* or NULL */
+    FILE *trace; /* the file of the trace, or NULL */
 } sim_case_t;
 
 typedef struct sim_result {
@@ -128,7 +128,7 @@ typedef struct sim_result {
        most. */
     double mean_us, low_us, high_us;
     double formula_us; /* the epoch's closed form; NAN if there is none */
-    uint64_t messages; /* of all epochs */
+    uint64_t messages; /* messages of all epochs */
     double build_s;    /* real time of building, in seconds */
     double run_s;
 
@@ -166,7 +166,7 @@ typedef struct sim_data {
     const sim_case_t *of;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t count;         /* elements */
+    size_t count;         /* elements of a contribution */
     uint32_t iterations;  /* consecutive iterations that one sum may contain */
     baton_proof_t *proof; /* NULL if cost only */
     bool *contributors;   /* [ranks * iterations], the contributors to the

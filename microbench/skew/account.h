@@ -33,7 +33,7 @@ typedef struct skew_account {
     uint64_t salt;
     int rank;
     int ranks;
-    size_t count; /* elements */
+    size_t count; /* elements of a contribution */
     uint32_t iterations;
     bool synchronous;      /* every call must include every rank */
     skew_entry_t *entries; /* [iterations], owned by the caller */

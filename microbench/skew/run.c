@@ -67,7 +67,8 @@ static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
         .name = skew_name(choice, name),
         .mode = modes[choice.kind],
         .mode_ranks = choice.ranks,
-        .keep = BATON_KEEP_LATEST, /* as in the paper */
+        .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
+                                      latest epoch */
         .seed = run->options->seed,
         .count = measurement->account.count,
         .dtype = BATON_U64,

@@ -574,7 +574,7 @@ void support_collective_rest(support_collective_t *self, double *rest)
         }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));
-    } else { /* packed tensors are dense */
+    } else { /* packed tensors are dense, and have no residual */
         memset(rest, 0, self->count * sizeof *rest);
         support_ok(baton_sparse_residual(baton_tensors_sparse(self->tensors, 1),
                                          rest + self->parts[0]));

@@ -40,7 +40,7 @@ typedef struct support_collective {
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
-    emulated_t *device; /* the device, or NULL */
+    emulated_t *device; /* NULL: the collective works in main memory */
     baton_stream_t stream;
     char *memory;   /* on the device: a gradient and a result */
     double *copies; /* the same in main memory, for the stream */

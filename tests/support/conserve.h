@@ -27,7 +27,7 @@ typedef struct conserve_account {
     int rank, size;
     bool sees_all;  /* the rank gets the result of each
                        epoch */
-    uint64_t epoch; /* of the last result */
+    uint64_t epoch; /* of the rank's last result */
     /* Ordinals, from 1, of this rank's last contribution, and of each rank's
        last contribution that was in a result. */
     uint64_t given, taken[CONSERVE_RANKS];

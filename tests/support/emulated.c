@@ -68,7 +68,7 @@ typedef struct work {
     kind_t kind;
     bool delayed;
     int64_t not_before; /* when the work may begin, once it was delayed */
-    int delay_us;       /* of a DELAY */
+    int delay_us;       /* the delay of a DELAY */
     range_t ranges[RANGES];
     size_t count;
     const baton_op_t *op;
@@ -109,8 +109,8 @@ struct emulated {
     emulated_options_t options;
     baton_device_port_t port;
     char *base;   /* beginning of the addresses given out */
-    char *shadow; /* beginning of the data */
-    size_t used;  /* bytes used of both */
+    char *shadow; /* beginning of the memory that has the data */
+    size_t used;  /* bytes used of both ranges */
     int event_fd;
     pthread_cond_t changed; /* work was added or done, or a flag was raised */
     bool closing;
@@ -553,7 +553,8 @@ static baton_status_t port_entries(void *arg, baton_stream_t stream,
         .kind = ENTRIES,
         .transfer = *given,
         .ranges = {
-            range_of(given->dense, capacity > 0), /* its length is unknown */
+            range_of(given->dense, capacity > 0), /* the length of the dense
+                                                     vector is unknown */
             range_of(list->data, capacity * baton_entry_bytes(list->dtype)),
             range_of(given->indices,
                      reads ? capacity * sizeof *given->indices : 0),
@@ -1067,7 +1068,7 @@ static void make_port(emulated_t *device)
     port->name = device->name;
     port->descriptor = device->event_fd;
     port->kin = (uint64_t)getpid();
-    /* own streams, and NULL's */
+    /* the device's own streams, and NULL's */
     for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = make_stream(device);
         if (i < BATON_DEVICE_STREAMS) {

@@ -15,7 +15,7 @@
 enum {
     PROGRAM_RANKS = 32,
     PROGRAM_SLOTS = 6, /* of a rank; the first two are bound to memory */
-    PROGRAM_PARTS = 3, /* of a slot */
+    PROGRAM_PARTS = 3, /* parts of a slot */
     PROGRAM_STEPS = 40 + PROGRAM_RANKS,
     PROGRAM_NODES = 6 * PROGRAM_STEPS,
     PROGRAM_NONE = -1

@@ -15,9 +15,9 @@ static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};
 /* Which operands share memory. */
 typedef enum alias {
     ALIAS_NONE,
-    ALIAS_LEFT,     /* target is left */
-    ALIAS_RIGHT,    /* target is right */
-    ALIAS_OPERANDS, /* left is right */
+    ALIAS_LEFT,     /* target and left are the same vector */
+    ALIAS_RIGHT,    /* target and right are the same vector */
+    ALIAS_OPERANDS, /* left and right are the same vector */
     ALIAS_ALL,
     ALIAS_COUNT
 } alias_t;

@@ -15,7 +15,7 @@ extern const baton_dtype_t select_types[SELECT_TYPES];
 typedef enum select_kind {
     SELECT_NORMAL,
     SELECT_HEAVY,       /* a distribution with heavy tails */
-    SELECT_FEW_VALUES,  /* ties everywhere */
+    SELECT_FEW_VALUES,  /* few values, so that many elements are tied */
     SELECT_STAIRS,      /* a little more than 1% of the elements, and ties below
                            them */
     SELECT_EQUAL,       /* all have one magnitude */

@@ -44,7 +44,8 @@ static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
     }
     if (dtype == BATON_F32) {
         bits = 0;
-        memcpy(&bits, &narrow, sizeof narrow); /* little-endian */
+        memcpy(&bits, &narrow, sizeof narrow); /* relies on little-endian
+                                                  order */
     } else if (dtype == BATON_F64) {
         memcpy(&bits, &wide, sizeof bits);
     }

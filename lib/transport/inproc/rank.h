@@ -67,7 +67,7 @@ BATON__LIST(baton__inproc_list, baton__inproc_record_t)
 struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
-    baton__inproc_list_t ended; /* this rank's sends */
+    baton__inproc_list_t ended; /* this rank's sends that have ended */
     /* The length of both lists. put() stores it with release under the mutex;
        poll and arm load it with acquire outside of the mutex. */
     _Atomic size_t waiting;

@@ -167,7 +167,7 @@ typedef struct baton__staged_transfer_pool {
 typedef struct baton__staged_buffer {
     struct baton__staged_buffer *next; /* in one list at a time */
     char *memory;
-    void *event; /* of the copy */
+    void *event; /* recorded after the copy */
     uint32_t index;
     uint32_t block;
     baton_status_t status; /* an error if the end of the copy cannot be
@@ -190,7 +190,8 @@ typedef struct baton__staged_buffers {
 typedef struct baton__staged_peer {
     bool reserved;       /* the inner transport has capacity for blocks with
                             this peer */
-    baton_status_t lost; /* an error after the peer was lost */
+    baton_status_t lost; /* BATON_OK, or the error with which the peer was
+                            lost */
 } baton__staged_peer_t;
 
 typedef struct baton__staged {

@@ -45,7 +45,8 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     receive->message =
         (baton_message_t){.header = offer->header, .peer = offer->peer};
     receive->message.header.kind &= (uint16_t)~BATON__STAGED_KINDS;
-    baton_status_t status = BATON_ERR_MISMATCH; /* no offer of Baton's */
+    baton_status_t status = BATON_ERR_MISMATCH; /* for an offer that is not
+                                                   Baton's */
     if (offer->bytes != sizeof *data) {
         self->around.inner->drop(self->around.endpoint, offer);
     } else { /* an offer is short, so accept ends at once, or fails after a
@@ -143,7 +144,8 @@ static void take_block(staged_t *self, transfer_t *receive,
     if (receive == NULL || receive->state != BATON__TRANSFER_RECEIVING ||
         block >= receive->granted ||
         message->bytes != baton__staged_bytes_of(receive, block)) {
-        inner->drop(self->around.endpoint, message); /* nobody waits for it */
+        /* no receive waits for this block */
+        inner->drop(self->around.endpoint, message);
         return;
     }
     receive->started++;

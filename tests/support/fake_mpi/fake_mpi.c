@@ -16,7 +16,7 @@
 enum { REQUESTS = 16384 };
 
 typedef struct operation {
-    struct operation *next; /* in its list */
+    struct operation *next; /* in the list that it is in */
     bool used, complete;
     bool held;     /* the data have arrived, but the receive must not
                       complete */
