@@ -677,6 +677,13 @@ void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
     }
 }
 
+void baton_schedule_in_order(baton_schedule_t *schedule)
+{
+    if (baton__is_schedule(schedule, __func__)) {
+        schedule->in_order = true;
+    }
+}
+
 /* A schedule that could not be recovered, or NULL. The driver's. (One that was
    recovered may have failed again, if a peer returned sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)

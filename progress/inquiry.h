@@ -24,8 +24,10 @@ enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 /* An answer. A rank that waits for others alone has no text; else it is the end
    of a chain, and "rank 3 has" goes before the text. */
 typedef struct baton__rank_state {
-    uint64_t epoch;       /* that runs there, or the next one */
-    uint64_t progress;    /* 1 + what has been done for the schedule so far */
+    uint64_t epoch;    /* that runs there, or the next one */
+    uint64_t progress; /* 1 + what has been done for the schedule so far */
+    uint64_t ordered;  /* the schedule in order that runs there; 0: none */
+    uint64_t ordered_epoch;
     uint32_t first;       /* no other rank had asked it: this one reports */
     uint32_t await_count; /* ranks that it waits for, the first ones */
     int32_t awaits[BATON__AWAITS_MOST];

@@ -231,12 +231,24 @@ static bool asks_first(baton_group_t *group, const baton_header_t *header,
     return group->asked_by == rank;
 }
 
+/* The running one of those that are started in one order; or NULL. */
+static const baton_schedule_t *find_in_order(const baton_group_t *group)
+{
+    const baton_schedule_t *s = group->stepper->schedules;
+    while (s != NULL && (s->group != group || !s->in_order ||
+                         s->run.phase != BATON__RUN_RUNNING)) {
+        s = s->notices.next;
+    }
+    return s;
+}
+
 static baton_status_t send_state(baton_group_t *group, int peer,
                                  const baton_header_t *header)
 {
     baton__rank_state_t state = {0};
     const baton_schedule_t *schedule =
         baton__group_find(group, header->schedule);
+    const baton_schedule_t *ordered = find_in_order(group);
     if (schedule != NULL) {
         baton__inquiry_answer(schedule, &state);
     } else {
@@ -246,6 +258,11 @@ static baton_status_t send_state(baton_group_t *group, int peer,
                        : baton__notice_may_commit(group, header->schedule)
                            ? "not committed it"
                            : "destroyed it");
+    }
+    if (ordered != NULL &&
+        (schedule != NULL || !baton__group_has_made(group, header->schedule))) {
+        state.ordered = ordered->identity;
+        state.ordered_epoch = ordered->run.epoch;
     }
     state.first = asks_first(group, header, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
@@ -1051,16 +1068,48 @@ static void receive_failures(baton_group_t *group, baton_message_t *message)
     }
 }
 
+/* The peer is in an epoch that has not begun here, before it began the one that
+   runs here: one of the two ranks has not kept to the order. If its schedule is
+   not here the peer finds that out. */
+static void fail_out_of_order(baton_schedule_t *schedule, int peer,
+                              const baton__rank_state_t *state)
+{
+    const baton_group_t *group = schedule->group;
+    baton_schedule_t *other = baton__group_find(group, state->ordered);
+    if (other == NULL || other == schedule || !other->in_order ||
+        !schedule->in_order || schedule->run.phase != BATON__RUN_RUNNING ||
+        state->epoch > schedule->run.epoch ||
+        state->ordered_epoch <= other->run.epoch) {
+        return;
+    }
+    char memory[BATON__SENTENCE_BYTES];
+    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_add(&text,
+                    "\"%s\" on rank %d and on rank %d differ: ", schedule->name,
+                    group->rank, peer);
+    baton__terms_compare(&text, schedule, other->terms, 0, peer);
+    const baton__failure_t failure = {
+        .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),
+        .rank = group->rank,
+        .epoch = schedule->run.epoch};
+    baton__epoch_fail_from(other, state->ordered_epoch, &failure, memory);
+    baton__epoch_fail(schedule, &failure, memory);
+}
+
 static void receive_state(baton_group_t *group, baton_message_t *message)
 {
     const int peer = message->peer;
-    const baton_schedule_t *schedule =
-        baton__group_find(group, message->header.schedule);
+    const baton_header_t header = message->header;
+    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     baton__rank_state_t state;
     baton__notice_take(group, message, &state, sizeof state);
     if (schedule != NULL) {
         baton__inquiry_take(schedule, peer, &state);
         ask_next(schedule);
+    }
+    if (schedule != NULL && header.incarnation == group->incarnation &&
+        header.epoch == schedule->run.epoch) {
+        fail_out_of_order(schedule, peer, &state);
     }
 }
 

@@ -212,6 +212,10 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
         uint64_t progress = baton__progress_of(s);
         if (progress == s->notes.seen_progress) {
             ask_peers(s);
+            if (s->in_order && s->notes.inquiries == 0 &&
+                now - s->notes.seen_at_ns < stall_ns) { /* see receive_state */
+                baton__notice_inquire(s->group, s->identity);
+            }
         }
         if (s->run.phase != BATON__RUN_RUNNING ||
             progress != s->notes.seen_progress ||

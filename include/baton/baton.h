@@ -164,9 +164,9 @@ BATON_CREATES(barrier);        /* ends when all have started it; operands may be
                                   NULL */
 
 /* The same in one call that waits. All ranks make these calls in the same
-   order, on one thread at a time. The group keeps the schedules of the last 32
-   shapes. Use a shape always in place or never; else Baton copies the
-   vector. */
+   order, on one thread at a time; ranks that differ get BATON_ERR_MISMATCH.
+   The group keeps the schedules of the last 32 shapes. Use a shape always in
+   place or never; else Baton copies the vector. */
 #define BATON_NOW(noun, ...)                                                   \
     BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
                                                     __VA_ARGS__)

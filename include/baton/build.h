@@ -533,6 +533,13 @@ typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg);
 
+/* Promises that all ranks start the epochs of those schedules of a group that
+   have this promise in one order, and each once the one before has ended on
+   that rank, as blocking collectives do. Two ranks that wait in epochs of
+   different ones have broken it: both schedules fail, with BATON_ERR_MISMATCH,
+   which names what the ranks differ in. Call this before the first start. */
+void baton_schedule_in_order(baton_schedule_t *schedule);
+
 /* ---- reductions of your own ------------------------------------------- */
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left

@@ -195,6 +195,7 @@ struct baton_schedule {
                          edges */
     uint32_t count;   /* nodes */
     bool committed;   /* and not destroyed */
+    bool in_order;    /* see baton_schedule_in_order */
     bool destroyed;   /* the owner may still have a handle */
     bool verifies;    /* it belongs to the verifier */
     uint32_t capacity;

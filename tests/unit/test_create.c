@@ -348,6 +348,74 @@ TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, call_late, NULL);
 }
 
+/* Ranks that pass different operands, or call another collective, in calls
+   whose schedules they have, or make now. */
+static void call_differently(support_worker_t *w)
+{
+    const int way = *(const int *)w->arg;
+    const bool odd = w->rank == 1;
+    int64_t x[2] = {1, 1}, y[2];
+    const baton_operands_t on = {.source = x,
+                                 .target = y,
+                                 .count = 1,
+                                 .dtype = BATON_I64,
+                                 .op = BATON_SUM};
+    for (int i = 0; i < 2 && way < 4; i++) {
+        meet(w);
+        (void)support_worker_ok(
+            w, baton_broadcast_now(w->group, x, 1, BATON_I64, i));
+        for (size_t n = 1; n <= (way == 3 ? 1 : 2); n++) {
+            (void)support_worker_ok(
+                w,
+                baton_allreduce_now(w->group, x, y, n, BATON_I64, BATON_SUM));
+        }
+    }
+    baton_status_t status = BATON_OK;
+    switch (way) {
+    case 0: /* neither root waits for itself */
+        status = baton_broadcast_now(w->group, x, 1, BATON_I64, odd ? 0 : 1);
+        break;
+    case 1:
+        status =
+            odd ? baton_barrier_now(w->group)
+                : baton_allreduce_now(w->group, x, y, 1, BATON_I64, BATON_SUM);
+        break;
+    case 4:
+        status = odd ? baton_barrier_now(w->group)
+                     : baton_now(w->group, baton_exscan_create, &on);
+        break;
+    case 5:
+        status = baton_now(w->group,
+                           odd ? baton_scan_create : baton_exscan_create, &on);
+        break;
+    default: /* of 3 the odd one's schedule is new, of 6 all are */
+        status = baton_allreduce_now(w->group, x, y, odd ? 2 : 1, BATON_I64,
+                                     BATON_SUM);
+    }
+    (void)support_worker_check(
+        w,
+        status == BATON_ERR_MISMATCH &&
+            strstr(baton_error_message(), "rank 1 has") != NULL,
+        "%d: %s: %s", way, baton_status_text(status), baton_error_message());
+    if (way < 4) {
+        (void)support_worker_ok(w,
+                                baton_group_recover(w->group, SUPPORT_WAIT_MS));
+        meet(w);
+    }
+}
+
+TEST(test_calls_that_differ)
+{
+    support_set_variable("BATON_STALL_MS", "800"); /* asks after an 8th */
+    for (int way = 0; way < 7; way++) {
+        support_cluster_t *cluster =
+            support_cluster_open(3 - way % 2, SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, call_differently, &way);
+        support_cluster_close(cluster);
+    }
+    support_set_variable("BATON_STALL_MS", "86400000");
+}
+
 /* After a recovery ranks begin anew, whatever each had prepared before it. */
 static void recover(support_worker_t *w)
 {

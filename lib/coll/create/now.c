@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHAPES = 32 };
+enum { SHAPES = 32, NAME_BYTES = 32 };
 
 typedef struct shape {
     const baton__collective_t *collective; /* NULL: none */
@@ -104,18 +104,23 @@ static kept_t *find(shapes_t *shapes, const shape_t *shape)
     return oldest;
 }
 
-static baton_status_t make(kept_t *kept, const shape_t *shape,
-                           baton_group_t *group, const shapes_t *shapes,
-                           baton_operands_t on)
+/* One for all collectives: so ranks that each make a schedule compare them. */
+static const char *name_of(const baton_group_t *group, char *name)
 {
-    char name[64];
-    (void)snprintf(name, sizeof name, "%s_now.%u", shape->collective->noun,
-                   shapes->recoveries);
-    on.name = name;
+    (void)snprintf(name, NAME_BYTES, "now.%u", baton_group_recoveries(group));
+    return name;
+}
+
+static baton_status_t make(kept_t *kept, const shape_t *shape,
+                           baton_group_t *group, baton_operands_t on)
+{
+    char name[NAME_BYTES];
+    on.name = name_of(group, name);
     baton_status_t status = baton__collective_create(
         shape->collective, "now", group, &on, &kept->schedule);
     if (status == BATON_OK) {
         kept->shape = *shape;
+        baton_schedule_in_order(kept->schedule);
     }
     return status;
 }
@@ -212,7 +217,7 @@ static baton_status_t run(const baton__collective_t *collective,
     }
     status = match_places(kept, is_new, collective, group, &on);
     if (status == BATON_OK && is_new) {
-        status = make(kept, &shape, group, shapes, on);
+        status = make(kept, &shape, group, on);
         kept->source = on.source;
         kept->target = on.target;
     } else if (status == BATON_OK) {
@@ -276,15 +281,23 @@ baton_status_t baton_barrier_now(baton_group_t *group)
 baton_status_t baton_now(baton_group_t *group, baton_create_fn *create,
                          const baton_operands_t *operands)
 {
+    char name[NAME_BYTES];
+    baton_operands_t named;
     baton_schedule_t *s = NULL;
     if (!baton__is_given((const void *)(uintptr_t)create, true, __func__,
                          "create")) {
         return BATON_ERR_INVALID;
     }
+    if (group != NULL && operands != NULL && operands->name == NULL) {
+        named = *operands;
+        named.name = name_of(group, name);
+        operands = &named;
+    }
     baton_status_t status = create(group, operands, &s);
     if (status != BATON_OK) {
         return status;
     }
+    baton_schedule_in_order(s);
     status = start_and_wait(s);
     baton_status_t ended = baton_schedule_destroy(s);
     return status != BATON_OK ? status : ended;
