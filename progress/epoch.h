@@ -58,6 +58,11 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message);
 
+/* The same of a schedule that recovers: in force once it has. */
+void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
+                                 const baton__failure_t *failure,
+                                 const char *message);
+
 /* Calls what is called when epochs end, for those that have: from epoch
    `failed` on (0: none) they have failed. Last: it may start the next one. */
 void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed);

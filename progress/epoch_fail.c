@@ -208,6 +208,19 @@ bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
            baton__epoch_has_memory(schedule, node, bytes);
 }
 
+void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
+                                 const baton__failure_t *failure,
+                                 const char *message)
+{
+    if (schedule->next.failing_from == 0 ||
+        epoch < schedule->next.failing_from) {
+        schedule->next.failure = *failure;
+        schedule->next.failing_from = epoch;
+        (void)snprintf(schedule->next.sentence, sizeof schedule->next.sentence,
+                       "%s", message);
+    }
+}
+
 void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message)
@@ -216,13 +229,8 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
         set_failure(schedule, failure, message); /* it can't be recovered */
     }
-    if (run->phase == BATON__RUN_RECOVERING && !failure->final &&
-        (schedule->next.failing_from == 0 ||
-         epoch < schedule->next.failing_from)) {
-        schedule->next.failure = *failure;
-        schedule->next.failing_from = epoch;
-        (void)snprintf(schedule->next.sentence, sizeof schedule->next.sentence,
-                       "%s", message);
+    if (run->phase == BATON__RUN_RECOVERING && !failure->final) {
+        baton__epoch_fail_recovered(schedule, epoch, failure, message);
     }
     if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
         baton__failure_t same = schedule->failure;

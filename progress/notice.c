@@ -40,13 +40,16 @@ static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
 enum { SENTENCE_BYTES = BATON__CAUSE_BYTES, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
 
+/* A schedule that is not there any more, and recovers no more. */
+enum { GONE = 2 };
+
 typedef struct failure {
     int32_t status;
     int32_t rank;
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
-    uint32_t final;
-    uint32_t lost; /* as a summary's */
+    uint32_t final; /* or GONE */
+    uint32_t lost;  /* as a summary's */
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
@@ -277,7 +280,7 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     failure_t failure = {.status = destroyed_status(group, BATON_ERR_STATE),
                          .rank = group->rank,
                          .epoch = header.epoch,
-                         .final = true,
+                         .final = GONE,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     const baton__departed_t *known =
@@ -1042,8 +1045,10 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
     baton__text_add(&text, "%s", received.sentence);
-    baton__epoch_fail_from(schedule, header.epoch > 0 ? header.epoch : 1,
-                           &failure, memory);
+    const bool recovered = /* there, and destroyed since */
+        received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
+    (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(
+        schedule, header.epoch > 0 ? header.epoch : 1, &failure, memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
         introduce(schedule, index); /* for the epochs before that */

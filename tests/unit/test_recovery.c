@@ -10,6 +10,7 @@
 #include "transport/inproc/rank.h"
 
 #include <baton/coll.h>
+#include <baton/engine.h>
 #include <sched.h>
 
 /* ---- memory ------------------------------------------------------------ */
@@ -202,6 +203,38 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
         }
     }
     assert_int_equal(keepers[1].told, 2);
+    support_schedules_destroy(cluster, s);
+}
+
+/* The same, and rank 0 destroys the schedule: the others have recovered, too.
+ */
+TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
+{
+    keeper_t keepers[3] = {{0, 0}};
+    baton_schedule_t **s = support_schedules_create(cluster, "left");
+    for (int rank = 0; rank < 3; rank++) {
+        baton_add_barrier(s[rank]);
+        baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
+    }
+    support_schedules_commit(cluster, s);
+    for (int rank = 0; rank < 3; rank++) {
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    support_drain(cluster);
+    recover_in_part(cluster, "222111");
+    support_ok(baton_group_recover(cluster->groups[0], 10000));
+    support_ok(baton_schedule_destroy(s[0]));
+    s[0] = NULL;
+    for (int i = 0; i < 20; i++) {
+        (void)baton_engine_step(cluster->engines[0]);
+    }
+    support_ok(baton_group_recover(cluster->groups[2], 10000));
+    support_ok(baton_group_recover(cluster->groups[1], 10000));
+    for (int rank = 1; rank < 3; rank++) {
+        assert_int_equal(keepers[rank].told, 1);
+        support_fails(baton_schedule_start(s[rank]), BATON_ERR_FAILED,
+                      "was destroyed on rank 0");
+    }
     support_schedules_destroy(cluster, s);
 }
 
