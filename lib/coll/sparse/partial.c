@@ -1,7 +1,7 @@
 /* Partial sparse all-reduce: the algorithm's schedule behind the activation of
    a partial collective (coll/partial/begin.h).
 
-       begin --> take --> [ the algorithm's nodes ] --> publish
+       begin --> take --> prepare --> [ the algorithm's nodes ] --> publish
 
    What is pending, what an epoch has taken, and which results are kept, is
    the contribution's (coll/partial/contribution.h). An epoch works in `work`,
