@@ -1,6 +1,7 @@
 /* Epochs that are cancelled, or whose schedule is destroyed while they run. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
+#include "transport/group.h"
 
 #include <baton/coll.h>
 #include <baton/engine.h>
@@ -301,6 +302,46 @@ TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
         support_ok(baton_schedule_test(pair.schedules[0], &done));
     }
     support_pair_close(&pair);
+    free(memory);
+}
+
+static baton_status_t refuse_notice(void *endpoint, int peer,
+                                    const baton_header_t *header,
+                                    const void *data, size_t bytes)
+{
+    (void)endpoint, (void)peer, (void)header, (void)data;
+    (void)bytes;
+    return BATON_AGAIN;
+}
+
+/* A message moves, and there is no room to tell the peer. */
+TEST_WITH(test_destroy_leaves_no_notice_behind, 2, SUPPORT_OWN_MANUAL)
+{
+    char *memory;
+    baton_schedule_t **s = open_long(cluster, &memory);
+    baton_group_t *group = cluster->groups[0];
+    const baton_transport_t *given = group->transport;
+    baton_transport_t full = *given;
+    full.notify = refuse_notice;
+    set_timeout("5");
+    memset(memory, 42, LONG);
+    support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_start(s[1]));
+    while (memory[LONG] == 0) {
+        (void)baton_engine_step(cluster->engines[0]);
+        (void)baton_engine_step(cluster->engines[1]);
+    }
+    group->transport = &full;
+    support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
+    assert_null(baton__group_queue(group, 1)->due.head);
+    assert_int_equal(group->due_count, 0);
+    group->transport = given;
+    while (baton_schedule_destroy(s[0]) == BATON_ERR_TIMEOUT) {
+        (void)baton_engine_step(cluster->engines[0]);
+        (void)baton_engine_step(cluster->engines[1]);
+    }
+    s[0] = NULL;
+    support_schedules_destroy(cluster, s);
     free(memory);
 }
 

@@ -8,6 +8,7 @@
 
 #include <baton/coll.h>
 #include <baton/engine.h>
+#include <poll.h>
 #include <sched.h>
 #include <string.h>
 
@@ -385,6 +386,50 @@ TEST_MANUALLY(test_queued_recovery_ends_all, 2)
     support_ends(queue.schedules[0], BATON_OK);
     assert_int_equal(words[1], 9);
     queue_close(&queue);
+}
+
+static void add_end(void *arg, uint64_t epoch, baton_status_t status)
+{
+    (void)epoch, (void)status;
+    (void)atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void cancel(void *schedule)
+{
+    support_ok(baton_schedule_cancel(schedule));
+}
+
+/* Its buffers are many, so that a start takes as long as a cancel. */
+TEST_WITH(test_queued_start_beside_a_failure, 2, SUPPORT_OWN_ENGINES)
+{
+    enum { BUFFERS = 50000, ROUNDS = 40 };
+    uint64_t words[2];
+    atomic_int ends = 0;
+    baton_schedule_t **s = support_schedules_create(cluster, "beside");
+    support_message(s, 1, 0, &words[1], &words[0], 8);
+    for (int i = 0; i < BUFFERS; i++) {
+        (void)baton_buffer_bind(s[0], words, 8);
+    }
+    for (int r = 0; r < 2; r++) {
+        baton_schedule_set_depth(s[r], 2);
+    }
+    baton_schedule_on_end(s[0], add_end, &ends);
+    support_schedules_commit(cluster, s);
+    for (int i = 0; i < ROUNDS; i++) {
+        ends = 0;
+        support_ok(baton_schedule_start(s[0]));
+        support_thread_t *thread = support_thread_start(cancel, s[0]);
+        int expected = 1 + (baton_schedule_start(s[0]) == BATON_OK);
+        support_thread_join(thread);
+        for (int ms = 0; ends < expected && ms < SUPPORT_WAIT_MS; ms++) {
+            (void)poll(NULL, 0, 1);
+        }
+        assert_int_equal(ends, expected);
+        (void)!baton_group_recover(cluster->groups[1], 0);
+        support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
+        support_ok(baton_group_recover(cluster->groups[1], SUPPORT_WAIT_MS));
+    }
+    support_schedules_destroy(cluster, s);
 }
 
 TEST_MANUALLY(test_queued_destroy_ends_all, 2)
