@@ -5,6 +5,7 @@
 #include "progress/notice.h"
 #include "progress/recovery.h"
 #include "sched/offload.h"
+#include "sched/share.h"
 
 #include "base/alloc.h"
 #include "base/config.h"
@@ -136,7 +137,7 @@ static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
 {
     const baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
-    for (uint32_t i = 0; i < peers; i++) {
+    for (uint32_t i = 0; i < peers && !plan->shared; i++) {
         *status =
             group->transport->reserve(group->endpoint, (int)plan->peers[i],
                                       sign * (int64_t)plan->peer_sends[i],
@@ -154,8 +155,8 @@ static void give_back(baton_schedule_t *schedule, uint32_t peers)
     (void)reserve(schedule, peers, -1, &status);
 }
 
-/* Makes the plan, and reserves what the schedule needs of its group: a place in
-   its table, and room for messages. */
+/* Makes the plan, unless it has one, and reserves what the schedule needs of
+   its group: a place in its table, and room for messages. */
 static baton_status_t prepare(baton_schedule_t *schedule,
                               const baton__order_t *order)
 {
@@ -164,10 +165,11 @@ static baton_status_t prepare(baton_schedule_t *schedule,
     baton_status_t status = engine->driver->check_memory != NULL
                                 ? engine->driver->check_memory(schedule)
                                 : BATON_OK;
-    if (status == BATON_OK) {
+    if (status == BATON_OK && !schedule->plan.shared) {
         status = baton__plan_create(schedule, order);
     }
     if (status != BATON_OK) {
+        baton__plan_destroy(schedule);
         return status;
     }
     engine->driver->enter(engine);
@@ -198,17 +200,19 @@ static baton_status_t prepare(baton_schedule_t *schedule,
 }
 
 /* After the commit the plan has the edges as successors, and needs are numbers
-   of edges. */
+   of edges, as they are in a shared plan. */
 static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
-    for (uint32_t i = 0; i < schedule->count; i++) {
+    for (uint32_t i = 0; i < schedule->count && order->first != NULL; i++) {
         if (schedule->needs[i] == BATON_NEED_ALL) {
             schedule->needs[i] = order->first[i + 1] - order->first[i];
         }
     }
-    baton__free(schedule->edges);
-    baton__free(schedule->built_ops);
-    baton__free(schedule->built_needs);
+    if (!baton__sharing_keep(schedule)) {
+        baton__free(schedule->edges);
+        baton__free(schedule->built_ops);
+        baton__free(schedule->built_needs);
+    }
     schedule->edges = NULL;
     schedule->built_ops = NULL;
     schedule->built_needs = NULL;
@@ -239,14 +243,18 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
                             schedule->name);
     }
     baton__order_t order = {0};
-    baton_status_t status = baton__validate(schedule, &order);
-    if (status == BATON_OK) {
+    bool adopted;
+    baton_status_t status = baton__plan_adopt(schedule, &adopted);
+    if (status == BATON_OK && !adopted) {
+        status = baton__validate(schedule, &order);
+    }
+    if (status == BATON_OK && !adopted) {
         status = baton__place(schedule);
     }
-    if (status == BATON_OK) {
+    if (status == BATON_OK && !adopted) {
         status = baton__find_aliases(schedule);
     }
-    if (status == BATON_OK) {
+    if (status == BATON_OK && !adopted) {
         status = baton__check_hazards(schedule, &order);
     }
     if (status == BATON_OK) {

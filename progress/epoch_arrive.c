@@ -86,7 +86,8 @@ static void lose_in(baton_schedule_t *schedule, int peer)
          node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {
         const baton__op_t *op = &schedule->ops[node];
         uint8_t state = run->state[node];
-        if (!baton__kinds[op->kind].message || op->peer != peer ||
+        if (!baton__kinds[op->kind].message ||
+            baton__peer_of(schedule, op) != peer ||
             (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
             continue;
         }

@@ -47,8 +47,8 @@ static void stop(baton_schedule_t *schedule)
         switch ((baton__node_state_t)schedule->run.state[node]) {
         case BATON__NODE_WAITING:
             if ((op->flags & BATON__POSTS) != 0 &&
-                !group->transport->withdraw_receive(group->endpoint, token,
-                                                    (int)op->peer)) {
+                !group->transport->withdraw_receive(
+                    group->endpoint, token, baton__peer_of(schedule, op))) {
                 baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
                 schedule->turn.moving++;
                 break;

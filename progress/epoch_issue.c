@@ -24,6 +24,7 @@ static baton__context_t context_of(baton_schedule_t *schedule)
         .address = schedule->addresses,
         .activations = schedule->run.activations,
         .asyncs = schedule->run.asyncs,
+        .flip = schedule->plan.flip,
         .header = {.schedule = schedule->identity,
                    .epoch = schedule->run.epoch,
                    .incarnation = schedule->group->incarnation},
@@ -83,8 +84,8 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     }
     int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
-    add(&schedule->shared.sent_messages, 1);
-    add(&schedule->shared.sent_bytes, op->kind == BATON__SEND ? bytes : 0);
+    add(&schedule->sent_messages, 1);
+    add(&schedule->sent_bytes, op->kind == BATON__SEND ? bytes : 0);
     if (result == BATON_OK) {
         baton__run_complete(run, node);
     } else if (result == BATON__PENDING) {
@@ -338,7 +339,7 @@ void baton__epoch_introduce(baton_schedule_t *schedule, int peer)
     const baton__context_t context = context_of(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         baton__op_t *op = &schedule->ops[node];
-        if (!baton__op_sends(op) || op->peer != peer ||
+        if (!baton__op_sends(op) || baton__peer_of(schedule, op) != peer ||
             (op->flags & BATON__INTRODUCED) != 0) {
             continue;
         }
@@ -403,7 +404,7 @@ static void fail_if_unsendable(baton_schedule_t *schedule)
         const baton__op_t *op = &schedule->ops[node];
         if (op->kind == BATON__SEND && (op->flags & BATON__OPTIONAL) == 0 &&
             run->state[node] == BATON__NODE_IDLE &&
-            baton__group_loss(group, (int)op->peer) != NULL) {
+            baton__group_loss(group, baton__peer_of(schedule, op)) != NULL) {
             baton__epoch_fail_lost(schedule, node);
             return;
         }

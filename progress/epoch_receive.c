@@ -29,8 +29,8 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
                      "schedules differ (BATON_VERIFY=1 finds where)",
                      schedule->name, (unsigned long long)schedule->run.epoch,
                      schedule->group->rank, baton__node_name(schedule, node),
-                     (int)op->peer, op->message.tag, up_to ? "up to " : "",
-                     op->bytes, bytes));
+                     baton__peer_of(schedule, op), op->message.tag,
+                     up_to ? "up to " : "", op->bytes, bytes));
 }
 
 /* Below this a copy costs less than a loan (lib/sched/loans.h). */
@@ -158,7 +158,7 @@ void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node)
             "optional?)",
             schedule->name, (unsigned long long)schedule->run.epoch,
             schedule->group->rank, baton__node_name(schedule, node),
-            (int)op->peer,
+            baton__peer_of(schedule, op),
             (unsigned long long)schedule->run.early[op->message.ordinal]
                 ->header.epoch));
 }
@@ -169,12 +169,14 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node)
     const baton_group_t *group = schedule->group;
     char memory[32] = "";
     baton__text_t first = {memory, sizeof memory, 0};
-    if (group->lost_count > 0 && group->lost[0].peer != (int)op->peer) {
+    if (group->lost_count > 0 &&
+        group->lost[0].peer != baton__peer_of(schedule, op)) {
         baton__text_add(&first, ", after rank %d", group->lost[0].peer);
     }
-    (void)baton__error(BATON_ERR_TRANSPORT, "%s is gone: %s%s",
-                       baton__group_rank_text(group, (int)op->peer),
-                       baton__group_loss(group, (int)op->peer), memory);
+    (void)baton__error(
+        BATON_ERR_TRANSPORT, "%s is gone: %s%s",
+        baton__group_rank_text(group, baton__peer_of(schedule, op)),
+        baton__group_loss(group, baton__peer_of(schedule, op)), memory);
     baton__epoch_fail_at(schedule, node, BATON_ERR_TRANSPORT);
 }
 
@@ -182,8 +184,8 @@ static void fail_message(baton_schedule_t *schedule, uint32_t node,
                          baton_status_t status, const char *why)
 {
     const baton__op_t *op = &schedule->ops[node];
-    (void)baton__error(status, "rank %d, tag %u, %zu bytes: %s", (int)op->peer,
-                       op->message.tag, op->bytes,
+    (void)baton__error(status, "rank %d, tag %u, %zu bytes: %s",
+                       baton__peer_of(schedule, op), op->message.tag, op->bytes,
                        why != NULL ? why : baton_status_text(status));
     baton__epoch_fail_at(schedule, node, status);
 }
@@ -191,7 +193,7 @@ static void fail_message(baton_schedule_t *schedule, uint32_t node,
 void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why)
 {
-    const int peer = (int)schedule->ops[node].peer;
+    const int peer = baton__peer_of(schedule, &schedule->ops[node]);
     if (status != BATON_ERR_TRANSPORT) {
         fail_message(schedule, node, status, why);
     } else if (baton__group_loss(schedule->group, peer) != NULL) {
@@ -233,8 +235,9 @@ static void post(const baton_schedule_t *schedule, uint32_t node)
                                  .node = node};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     if (schedule->addresses[op->buffer[BATON__TARGET]] != NULL) {
-        (void)group->transport->post_receive(
-            group->endpoint, token, (int)op->peer, &header, target, op->bytes);
+        (void)group->transport->post_receive(group->endpoint, token,
+                                             baton__peer_of(schedule, op),
+                                             &header, target, op->bytes);
     }
 }
 
@@ -244,7 +247,8 @@ bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
     baton_message_t *message =
         baton__epoch_find_early(&schedule->run, op->message.ordinal);
     if (message == NULL &&
-        baton__group_loss(schedule->group, (int)op->peer) != NULL) {
+        baton__group_loss(schedule->group, baton__peer_of(schedule, op)) !=
+            NULL) {
         if ((op->flags & BATON__OPTIONAL) != 0) {
             return true; /* as if the message never came */
         }
@@ -268,7 +272,8 @@ bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
 bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
-    if (baton__group_loss(schedule->group, (int)op->peer) == NULL) {
+    const int peer = baton__peer_of(schedule, op);
+    if (baton__group_loss(schedule->group, peer) == NULL) {
         baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
         return true;
     }

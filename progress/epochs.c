@@ -99,10 +99,10 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
         return (baton_traffic_t){0};
     }
     return (baton_traffic_t){
-        .messages = atomic_load_explicit(&schedule->shared.sent_messages,
+        .messages = atomic_load_explicit(&schedule->sent_messages,
                                          memory_order_relaxed),
-        .bytes = atomic_load_explicit(&schedule->shared.sent_bytes,
-                                      memory_order_relaxed),
+        .bytes =
+            atomic_load_explicit(&schedule->sent_bytes, memory_order_relaxed),
     };
 }
 

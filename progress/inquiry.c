@@ -73,7 +73,7 @@ static void answer_running(const baton_schedule_t *schedule,
             continue;
         }
         if (baton__kinds[op->kind].message) {
-            await(out, (int)op->peer);
+            await(out, baton__peer_of(schedule, op));
         } else if (text->used == 0) {
             baton__text_add(text, "not ended ");
             baton__describe_own(schedule, node, text);
@@ -81,7 +81,7 @@ static void answer_running(const baton_schedule_t *schedule,
     }
     bool begun = out->await_count > 0 || text->used > 0;
     for (uint32_t i = 0; !begun && i < plan->armed_count; i++) {
-        await(out, (int)plan->ops[plan->armed[i]].peer);
+        await(out, baton__peer_of(schedule, &plan->ops[plan->armed[i]]));
     }
 }
 

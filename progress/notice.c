@@ -69,7 +69,8 @@ static summary_t summarise(const baton_schedule_t *schedule, int peer)
     summary_t sum = {0};
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        if (!baton__kinds[op->kind].message || op->peer != peer) {
+        if (!baton__kinds[op->kind].message ||
+            baton__peer_of(schedule, op) != peer) {
             continue;
         }
         bool sends = baton__op_sends(op);

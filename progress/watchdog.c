@@ -25,12 +25,12 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
     uint8_t state = schedule->run.state[node];
     baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
                     baton__node_name(schedule, node),
-                    baton__op_sends(op) ? "to" : "from", (int)op->peer,
-                    op->bytes, op->message.tag);
+                    baton__op_sends(op) ? "to" : "from",
+                    baton__peer_of(schedule, op), op->bytes, op->message.tag);
     if (state == BATON__NODE_HELD) {
         baton__text_add(text, "; rank %d has not committed \"%s\"",
-                        (int)op->peer, schedule->name);
-        if (group->unknown_peer == op->peer) {
+                        baton__peer_of(schedule, op), schedule->name);
+        if (group->unknown_peer == baton__peer_of(schedule, op)) {
             baton__text_add(
                 text, "; it has committed \"%s\", which this rank has not",
                 group->unknown_name);
@@ -164,7 +164,8 @@ static void ask_peers(const baton_schedule_t *schedule)
          schedule->run.phase == BATON__RUN_DRAINING && node < schedule->count;
          node++) {
         if (schedule->run.state[node] == BATON__NODE_MOVING) {
-            ask(schedule->group, (int)schedule->ops[node].peer);
+            ask(schedule->group,
+                baton__peer_of(schedule, &schedule->ops[node]));
         }
     }
 }

@@ -18,7 +18,8 @@ static int send_message(const baton__op_t *op, uint32_t node,
     header.tag = op->message.tag;
     header.kind = (uint16_t)kind;
     baton_status_t status = context->transport->send(
-        context->endpoint, token, (int)op->peer, &header, data, bytes);
+        context->endpoint, token, (int)(op->peer ^ context->flip), &header,
+        data, bytes);
     return status == BATON_OK     ? BATON__PENDING
            : status == BATON_DONE ? BATON_OK
                                   : (int)status;

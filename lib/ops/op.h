@@ -190,6 +190,7 @@ typedef struct baton__context {
     const char *lent[BATON__OPERANDS];
     baton__activation_t *activations; /* of each slot */
     baton__async_t *asyncs;           /* of each async node */
+    int64_t flip; /* exclusive or of all peers in records; see sched/share.h */
     baton_header_t header; /* of the epoch's messages, without tag and kind */
 } baton__context_t;
 

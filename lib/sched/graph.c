@@ -317,17 +317,29 @@ static bool set_reduction(baton_schedule_t *schedule, baton__op_t *op,
     return true;
 }
 
+static bool precedes(baton_view_t a, baton_view_t b)
+{
+    return a.buffer.index != b.buffer.index ? a.buffer.index < b.buffer.index
+                                            : a.offset < b.offset;
+}
+
 baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
                                     baton_dtype_t dtype, const baton_op_t *op,
                                     baton_view_t target, baton_view_t left,
                                     baton_view_t right)
 {
     baton__op_t record = {.kind = BATON__REDUCE, .bytes = target.bytes};
-    bool valid = baton__graph_open(schedule, __func__) &&
-                 set_reduction(schedule, &record, dtype, op) &&
-                 set_operand(schedule, &record, BATON__TARGET, target) &&
-                 set_operand(schedule, &record, BATON__LEFT, left) &&
-                 set_operand(schedule, &record, BATON__RIGHT, right);
+    if (!baton__graph_open(schedule, __func__)) {
+        return no_node;
+    }
+    /* Where plans are shared nothing is computed, and ranks that have the
+       operands on other sides share one, too. */
+    bool turns = schedule->group->sharing != NULL && precedes(right, left);
+    bool valid =
+        set_reduction(schedule, &record, dtype, op) &&
+        set_operand(schedule, &record, BATON__TARGET, target) &&
+        set_operand(schedule, &record, BATON__LEFT, turns ? right : left) &&
+        set_operand(schedule, &record, BATON__RIGHT, turns ? left : right);
     return valid ? add(schedule, record) : no_node;
 }
 

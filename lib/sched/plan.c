@@ -10,6 +10,7 @@
 #include "ops/copy.h"
 #include "sched/loans.h"
 #include "sched/offload.h"
+#include "sched/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,16 +151,14 @@ static void *carve(char *memory, size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* Lays out all arrays that epochs need in one piece of memory, so that an epoch
-   touches few cache lines and pages. The largest elements come first, so each
-   array is aligned. Returns the number of bytes. */
-static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
+/* Lays out what epochs write, and the peers, from `used` on, which is a
+   multiple of the largest element. The largest elements come first, so each
+   array is aligned. */
+static size_t lay_out_run(baton_schedule_t *schedule, char *memory, size_t used)
 {
     baton__plan_t *plan = &schedule->plan;
     baton__run_t *run = &schedule->run;
     size_t count = schedule->count;
-    size_t used = 0;
-    baton__op_t *ops = carve(memory, &used, count + 1, sizeof *ops);
     schedule->addresses = carve(memory, &used, schedule->buffer_count,
                                 sizeof *schedule->addresses);
     size_t bound = schedule->depth > 1
@@ -181,6 +180,29 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
         carve(memory, &used, plan->length_count, sizeof *run->lengths);
     schedule->length_limits =
         carve(memory, &used, plan->length_count, sizeof *run->lengths);
+    plan->peers = carve(memory, &used, plan->peer_count, sizeof *plan->peers);
+    run->left = carve(memory, &used, count, sizeof *run->left);
+    run->ready = carve(memory, &used, count, sizeof *run->ready);
+    run->state = carve(memory, &used, count, 1);
+    if (memory != NULL) {
+        schedule->built_ops = schedule->ops;
+        schedule->built_needs = schedule->needs;
+        schedule->ops = (baton__op_t *)(uintptr_t)plan->ops;
+        schedule->needs = (uint32_t *)(uintptr_t)plan->needs;
+        plan->memory = memory;
+        run->plan = plan;
+    }
+    return used;
+}
+
+/* Lays out all arrays that epochs need in one piece of memory, so that an epoch
+   touches few cache lines and pages. Returns the number of bytes. */
+static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
+{
+    baton__plan_t *plan = &schedule->plan;
+    size_t count = schedule->count;
+    size_t used = 0;
+    baton__op_t *ops = carve(memory, &used, count + 1, sizeof *ops);
     plan->loans = carve(memory, &used, plan->loan_count, sizeof *plan->loans);
     uint32_t *needs = carve(memory, &used, count, sizeof *needs);
     plan->successors = carve(memory, &used, edges, sizeof *needs);
@@ -189,29 +211,20 @@ static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
     plan->armed = carve(memory, &used, plan->armed_count, sizeof *needs);
     plan->activates = carve(memory, &used, plan->activate_count, sizeof *needs);
     plan->asyncs = carve(memory, &used, plan->async_count, sizeof *needs);
-    plan->peers = carve(memory, &used, plan->peer_count, sizeof *needs);
     plan->peer_sends = carve(memory, &used, plan->peer_count, sizeof *needs);
     plan->peer_receives = carve(memory, &used, plan->peer_count, sizeof *needs);
     plan->incoming =
         carve(memory, &used, (size_t)plan->incoming_mask + 1, sizeof *needs);
-    run->left = carve(memory, &used, count, sizeof *needs);
-    run->ready = carve(memory, &used, count, sizeof *needs);
-    run->state = carve(memory, &used, count, 1);
     if (memory != NULL) {
         if (count > 0) {
             memcpy(ops, schedule->ops, count * sizeof *ops);
             memcpy(needs, schedule->needs, count * sizeof *needs);
         }
-        schedule->built_ops = schedule->ops;
-        schedule->built_needs = schedule->needs;
-        schedule->ops = ops;
-        schedule->needs = needs;
-        plan->memory = memory;
         plan->ops = ops;
         plan->needs = needs;
-        run->plan = plan;
     }
-    return used;
+    used += (sizeof *ops - used % sizeof *ops) % sizeof *ops;
+    return lay_out_run(schedule, memory, used);
 }
 
 /* Finds the used part of each scratch buffer. Between hosts messages are not
@@ -407,7 +420,9 @@ void baton__plan_destroy(baton_schedule_t *schedule)
     baton__offload_destroy(schedule);
     if (schedule->plan.memory != NULL) {
         free_scratch(schedule);
-        baton__free(schedule->plan.memory);
+        if (!schedule->plan.kept) {
+            baton__free(schedule->plan.memory);
+        }
         schedule->addresses = NULL;
         schedule->ops = schedule->built_ops;
         schedule->needs = schedule->built_needs;
@@ -530,6 +545,48 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     }
     baton__free(peers);
     baton__free(counts);
+    if (status != BATON_OK) {
+        baton__plan_destroy(schedule);
+    }
+    return status;
+}
+
+/* The peers that a plan's first rank has, as this one has them: ascending. */
+static void flip_peers(baton__plan_t *plan, const uint32_t *peers)
+{
+    for (uint32_t i = 0; i < plan->peer_count; i++) {
+        uint32_t peer = peers[i] ^ plan->flip;
+        uint32_t at = i;
+        for (; at > 0 && plan->peers[at - 1] > peer; at--) {
+            plan->peers[at] = plan->peers[at - 1];
+        }
+        plan->peers[at] = peer;
+    }
+}
+
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
+{
+    const baton__plan_t *model = baton__sharing_find(schedule);
+    baton__plan_t *plan = &schedule->plan;
+    *adopted_out = model != NULL;
+    if (model == NULL) {
+        return BATON_OK;
+    }
+    *plan = *model;
+    plan->rank = schedule->group->rank;
+    plan->flip = (uint32_t)(model->rank ^ plan->rank);
+    plan->shared = true;
+    plan->kept = false;
+    size_t bytes = lay_out_run(schedule, NULL, 0);
+    char *memory = baton__alloc(bytes, 1);
+    if (memory == NULL) {
+        *plan = (baton__plan_t){0};
+        return no_memory(schedule, bytes, "its plan");
+    }
+    (void)lay_out_run(schedule, memory, 0);
+    flip_peers(plan, model->peers);
+    find_length_limits(schedule);
+    baton_status_t status = baton__find_aliases(schedule);
     if (status != BATON_OK) {
         baton__plan_destroy(schedule);
     }

@@ -172,7 +172,8 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node)
 
 /* ---- messages --------------------------------------------------------- */
 
-static uint32_t place_of(const baton__plan_t *plan, int peer, uint32_t tag,
+/* The peer is as records name it. */
+static uint32_t place_of(const baton__plan_t *plan, int64_t peer, uint32_t tag,
                          bool activates)
 {
     uint64_t key = (uint64_t)(uint32_t)peer << 33 | (uint64_t)tag << 1 |
@@ -185,20 +186,22 @@ static uint32_t place_of(const baton__plan_t *plan, int peer, uint32_t tag,
 const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
                                   uint32_t tag, bool activates)
 {
-    return &plan->incoming[place_of(plan, peer, tag, activates)];
+    return &plan->incoming[place_of(plan, peer ^ (int64_t)plan->flip, tag,
+                                    activates)];
 }
 
 uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
                               bool activates)
 {
-    uint32_t at = place_of(plan, peer, tag, activates);
+    int64_t named = peer ^ (int64_t)plan->flip;
+    uint32_t at = place_of(plan, named, tag, activates);
     for (;; at = (at + 1) & plan->incoming_mask) {
         uint32_t node = plan->incoming[at] - 1;
         if (node == BATON__NO_NODE) {
             return BATON__NO_NODE;
         }
         const baton__op_t *op = &plan->ops[node];
-        if (op->message.tag == tag && op->peer == peer &&
+        if (op->message.tag == tag && op->peer == named &&
             baton__op_activates(op) == activates) {
             return node;
         }
@@ -209,7 +212,7 @@ void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node)
 {
     const baton__op_t *op = &plan->ops[node];
     uint32_t at =
-        place_of(plan, (int)op->peer, op->message.tag, baton__op_activates(op));
+        place_of(plan, op->peer, op->message.tag, baton__op_activates(op));
     while (plan->incoming[at] != 0) {
         at = (at + 1) & plan->incoming_mask;
     }
@@ -257,7 +260,8 @@ void baton__run_activate(baton__run_t *run, uint32_t node,
         uint32_t next = plan->successors[i];
         const baton__op_t *to = &plan->ops[next];
         if (to->kind == BATON__ACTIVATE) {
-            if (distance(origin, to->peer, plan->size) <= mine) {
+            int64_t peer = to->peer ^ plan->flip;
+            if (distance(origin, peer, plan->size) <= mine) {
                 continue;
             }
             if (run->left[next] == 1) {

@@ -31,27 +31,34 @@ typedef struct baton__loan {
     uint8_t operand; /* of the reduce */
 } baton__loan_t;
 
-/* The plan that commit created. Lists are node ids. */
+/* The plan that commit created. Lists are node ids. What each message looks at
+   comes first, on one cache line. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
     uint32_t *successors;   /* all nodes' in one array */
-    const uint32_t *needs;  /* edges that a node waits for */
-    void *memory;           /* of all arrays here, and of the run's */
-    uint32_t *roots;        /* fire when an epoch begins */
+    uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
+                           ids + 1, a power of two long; 0 means empty */
+    uint32_t incoming_mask;
+    /* Peers in the records are those of the first rank that had this plan: an
+       exclusive or with this makes them the present rank's; see share.h. */
+    uint32_t flip;
+    uint32_t count, armed_count, on_start_count, loan_count;
+    const uint32_t *needs; /* edges that a node waits for */
+    void *memory;          /* of all arrays here, and of the run's */
+    bool shared;     /* only `peers` and the run's arrays are in `memory` */
+    bool kept;       /* the memory outlives the schedule, for other ranks */
+    uint32_t *roots; /* fire when an epoch begins */
     uint32_t *on_starts;
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
     uint32_t *peers; /* ranks with which it exchanges messages, ascending */
-    uint32_t *peer_sends, *peer_receives; /* messages to and from each peer */
-    baton__loan_t *loans;                 /* in the order of the reduces */
-    uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
-                           ids + 1, a power of two long; 0 means empty */
+    /* Messages to and from each peer; not if `shared`. */
+    uint32_t *peer_sends, *peer_receives;
+    baton__loan_t *loans; /* in the order of the reduces */
     size_t awaited_bytes; /* of messages that an epoch waits for */
-    uint32_t incoming_mask;
-    uint32_t count, root_count, on_start_count, armed_count, activate_count;
-    uint32_t async_count, peer_count, receive_count, slot_count, length_count;
-    uint32_t loan_count;
+    uint32_t root_count, activate_count, async_count, peer_count, receive_count;
+    uint32_t slot_count, length_count;
     uint32_t required; /* nodes that an epoch waits for */
     uint32_t messages; /* nodes that are messages */
     int rank;

@@ -105,6 +105,10 @@ struct baton_schedule {
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     uint64_t identity; /* name and attempt; see baton__identity */
+    /* Sends and activates that were issued; the driver writes, any thread
+       reads. */
+    _Atomic uint64_t sent_messages;
+    _Atomic uint64_t sent_bytes;
     baton__plan_t plan;
 
     /* Only the driver accesses these, too, less often. */
@@ -160,9 +164,6 @@ struct baton_schedule {
         _Atomic uint64_t retired;   /* epochs so far; the driver writes */
         _Atomic uint64_t failed; /* first epoch that won't be completed, or 0 */
         _Atomic uint64_t limit;  /* highest epoch that may begin by itself */
-        /* Issued sends and activates; the driver writes. */
-        _Atomic uint64_t sent_messages;
-        _Atomic uint64_t sent_bytes;
         _Atomic bool mailed;     /* is in the mailbox */
         _Atomic uint64_t cancel; /* epoch to cancel, or 0 */
         baton_schedule_t *next_mail;
@@ -344,9 +345,19 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
    epochs need. On an error the graph is as before. */
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order);
+/* Gives a graph that nothing has been checked of the plan of one like it, if
+   its ranks share plans and there is one. */
+baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out);
 void baton__plan_destroy(baton_schedule_t *schedule);
 /* Frees the schedule with all its memory. */
 void baton__schedule_free(baton_schedule_t *schedule);
+
+/* The peer of a message node. */
+static inline int baton__peer_of(const baton_schedule_t *schedule,
+                                 const baton__op_t *op)
+{
+    return (int)(op->peer ^ schedule->plan.flip);
+}
 
 /* The index of `peer` in plan.peers; peer_count if it is not there. */
 uint32_t baton__plan_peer(const baton__plan_t *plan, int peer);

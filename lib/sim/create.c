@@ -165,6 +165,8 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 
 static void init_rank(baton_sim_t *sim, int rank)
 {
+    /* Introductions change the records of each rank. */
+    bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
         .groups = &self->group,
@@ -180,6 +182,7 @@ static void init_rank(baton_sim_t *sim, int rank)
         .unknown_peer = -1,
         .kinds = sim->kinds,
         .cost_only = sim->options.cost_only,
+        .sharing = shares ? &sim->sharing : NULL,
         .introduces = sim->options.introductions,
         .transport = &sim->net.transport,
         .endpoint = baton__sim_port(sim, rank),
@@ -273,6 +276,7 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     for (int rank = 0; rank < sim->options.ranks; rank++) {
         baton__group_fini(&sim->ranks[rank].group);
     }
+    baton__sharing_fini(&sim->sharing);
     baton__sim_net_fini(&sim->net);
     baton__free(sim->ranks);
     baton__free(sim->calls);

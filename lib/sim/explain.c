@@ -17,10 +17,11 @@ static void print_edge(const baton_sim_t *sim,
     baton__text_add(text, "\n    rank %d: %s waits for ", schedule->group->rank,
                     baton__node_name(schedule, edge->from.node));
     if (peer == NULL) {
-        const baton_group_t *there = &sim->ranks[op->peer].group;
+        const baton_group_t *there =
+            &sim->ranks[baton__peer_of(schedule, op)].group;
         bool may_commit = baton__notice_may_commit(there, schedule->identity);
         baton__text_add(text, "rank %d, which has %s the schedule",
-                        (int)op->peer,
+                        baton__peer_of(schedule, op),
                         may_commit ? "not committed" : "destroyed");
         return;
     }

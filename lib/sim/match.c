@@ -16,7 +16,7 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
 {
     int rank = schedule->group->rank;
     uint64_t own = (uint64_t)rank;
-    uint64_t peer = (uint64_t)op->peer;
+    uint64_t peer = (uint64_t)baton__peer_of(schedule, op);
     uint64_t pair = baton__op_sends(op) ? own << 32 | peer : peer << 32 | own;
     uint64_t tag = (uint64_t)op->message.tag << 1 | baton__op_activates(op);
     uint64_t whose = schedule->identity + schedule->terms_hash;
@@ -57,7 +57,8 @@ static uint32_t next_node(const baton_schedule_t *schedule, uint32_t from,
 {
     for (uint32_t i = from; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
-        if (baton__kinds[op->kind].message && op->peer == peer &&
+        if (baton__kinds[op->kind].message &&
+            baton__peer_of(schedule, op) == peer &&
             baton__op_sends(op) == sends &&
             baton__op_activates(op) == activates) {
             return i;
@@ -71,8 +72,8 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
                                const baton__op_t *op,
                                const baton_schedule_t **peer_out)
 {
-    const baton_schedule_t *peer =
-        baton__group_find(&sim->ranks[op->peer].group, schedule->identity);
+    const baton_schedule_t *peer = baton__group_find(
+        &sim->ranks[baton__peer_of(schedule, op)].group, schedule->identity);
     int rank = schedule->group->rank;
     bool activates = baton__op_activates(op);
     *peer_out = peer;
@@ -137,7 +138,8 @@ static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
         "\"%s\": %s of rank %d has no %s on rank %d, which has %s",
         schedule->name,
         baton__node_name(schedule, (uint32_t)(op - schedule->ops)),
-        schedule->group->rank, other_kind(op), (int)op->peer, there);
+        schedule->group->rank, other_kind(op), baton__peer_of(schedule, op),
+        there);
 }
 
 /* A send and its receive have different sizes. If their counts differ too, one

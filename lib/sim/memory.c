@@ -23,9 +23,12 @@ baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
 /* The memory of a schedule that is about to be planned. */
 static double footprint(const baton_schedule_t *schedule)
 {
-    double node_bytes = sizeof(baton__op_t) + 4 * sizeof(uint32_t);
-    double bytes = sizeof *schedule + node_bytes * schedule->count +
-                   (double)sizeof(baton__edge_t) * schedule->edge_count;
+    bool shared = schedule->plan.shared;
+    double node_bytes =
+        (shared ? 0 : sizeof(baton__op_t)) + 4 * sizeof(uint32_t);
+    double bytes =
+        sizeof *schedule + node_bytes * schedule->count +
+        (double)sizeof(baton__edge_t) * (shared ? 0 : schedule->edge_count);
     for (uint32_t i = 0; i < schedule->count; i++) {
         if (baton__kinds[schedule->ops[i].kind].message) {
             bytes += sizeof(baton__sim_item_t);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "progress/engine.h"
+#include "sched/share.h"
 #include "sim/net.h"
 
 #include <baton/sim.h>
@@ -26,6 +27,7 @@ struct baton_sim {
     baton__kind_info_t kinds[BATON__KIND_COUNT];
     baton__sim_net_t net;
     baton__sim_rank_t *ranks;
+    baton__sharing_t sharing;
     baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
     bool calling;                /* a callback of baton_sim_at runs */
     bool ending;    /* what was built is destroyed without telling peers */

@@ -147,12 +147,16 @@ struct baton_group {
     baton__device_t *device; /* the engine's, or NULL */
     baton_group_t *next;     /* of the engine's groups that are roots, or of a
                                 root's subsets */
-    uint16_t incarnation;    /* how often it has been recovered */
+    /* Of some ranks of another: the group that was made of no other, and whose
+       endpoint it shares; else NULL. See subset.h. */
+    baton_group_t *root;
+    uint16_t incarnation; /* how often it has been recovered */
     bool all_lost; /* there was no memory to remember which peers are lost */
     bool retired;  /* destroyed: it only answers its peers */
     bool dormant;  /* and waits for them; see recovery.h */
-    int shrunk;    /* 1 + a rank after whose loss it was, and starts nothing
-                      more; or 0 */
+    uint32_t lost_count; /* peers that are lost */
+    int shrunk; /* 1 + a rank after whose loss it was, and starts nothing
+                   more; or 0 */
     int rank;
     int size;
     bool cost_only;  /* simulated: buffers have no memory */
@@ -160,17 +164,17 @@ struct baton_group {
     bool collective; /* its ranks destroy it together */
     bool introduces; /* sends wait until the peer has committed the schedule;
                         without it that is known */
+    struct baton__sharing *sharing; /* simulated: of plans; or NULL */
     baton_engine_t *engine;
 
     baton__table_t table; /* committed schedules; the driver's */
 
     /* Under the engine's driver lock. */
     uint32_t schedules;      /* that exist, without the verifier's */
+    uint32_t lost_capacity;  /* places in `lost` */
     baton__memory_t *memory; /* that the user has */
     baton__table_t names;
     baton__loss_t *lost; /* peers */
-    uint32_t lost_count;
-    uint32_t lost_capacity;
     baton__loss_t first; /* that was lost; until then, that a peer has told of;
                             no detail: none. Errors name it */
     /* Of the recovery to an incarnation, by its lowest bit: peers may be one
@@ -199,9 +203,6 @@ struct baton_group {
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
     baton__attribute_t *attributes;   /* under a lock of group.c */
 
-    /* A group of some ranks of another shares the endpoint of its root, which
-       was made of none; see subset.h. */
-    baton_group_t *root;   /* or NULL */
     baton_group_t *parent; /* of which it has the survivors; or NULL */
     uint32_t children;     /* such groups of it that exist */
     int *origins;          /* of each rank: the one in the group

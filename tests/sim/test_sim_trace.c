@@ -1,4 +1,5 @@
 /* The events of a trace. The same seed gives the same trace, bit for bit. */
+#include "sim/sim.h"
 #include "support/cmocka.h"
 #include "support/sim.h"
 
@@ -148,11 +149,50 @@ static void build_ring(void *arg, baton_schedule_t *s)
     baton_add_allreduce_ring(s, &args);
 }
 
-/* All random options, all costs, and a fault. */
-static uint64_t trace_hash(uint64_t seed, bool cost_only)
+static void build_doubling(void *arg, baton_schedule_t *s)
+{
+    baton_view_t view = support_scratch(s, 64);
+    const baton_allreduce_args_t args = {.size = sizeof args,
+                                         .source = view,
+                                         .target = view,
+                                         .dtype = BATON_U32,
+                                         .op = BATON_SUM};
+    baton_add_allreduce_recursive_doubling(s, &args);
+}
+
+static void build_barrier(void *arg, baton_schedule_t *s)
+{
+    baton_add_barrier(s);
+}
+
+/* The ranks that have the plan of the first. */
+static int count_sharers(baton_sim_t *sim, int ranks)
+{
+    int sharers = 0;
+    for (int rank = 1; rank < ranks; rank++) {
+        sharers += baton_sim_schedule(sim, rank)->ops ==
+                   baton_sim_schedule(sim, 0)->ops;
+    }
+    return sharers;
+}
+
+/* After a rank's death. */
+static void add_failure(uint64_t *hash, baton_sim_t *sim)
+{
+    double us = 0;
+    support_ok(baton_sim_kill(sim, 1));
+    add_bits(hash, (uint64_t)-baton_sim_epoch(sim, &us));
+    for (const char *at = baton_error_message(); *at != '\0'; at++) {
+        add_bits(hash, (unsigned char)*at);
+    }
+}
+
+/* All random options, all costs, and faults. */
+static uint64_t trace_hash_of(baton_sim_build_fn build, int ranks,
+                              uint64_t seed, bool cost_only, int *sharers_out)
 {
     baton_sim_options_t options = BATON_SIM_OPTIONS;
-    options.ranks = 9;
+    options.ranks = ranks;
     options.cost_only = cost_only;
     options.seed = seed;
     options.link = (baton_sim_link_t){.alpha_us = 1.3, .beta_ns = 0.7};
@@ -168,12 +208,12 @@ static uint64_t trace_hash(uint64_t seed, bool cost_only)
     options.lag = (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 2, 1};
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     baton_sim_t *sim = support_sim_open(&options);
-    support_ok(baton_sim_build(sim, "ring", build_ring, NULL));
+    support_ok(baton_sim_build(sim, "ring", build, NULL));
     baton_sim_trace(sim, add_event, &hash);
     for (int epoch = 1; epoch <= 3; epoch++) {
         double us = 0;
         if (epoch == 3) {
-            support_ok(baton_sim_set_speed(sim, 4, 0.1));
+            support_ok(baton_sim_set_speed(sim, ranks / 2, 0.1));
             support_ok(baton_sim_set_lag(
                 sim,
                 (baton_distribution_t){BATON_DISTRIBUTION_PARETO, 1, 1.5}));
@@ -181,8 +221,17 @@ static uint64_t trace_hash(uint64_t seed, bool cost_only)
         support_ok(baton_sim_epoch(sim, &us));
         add_us(&hash, us);
     }
+    if (sharers_out != NULL) {
+        *sharers_out = count_sharers(sim, ranks);
+        add_failure(&hash, sim);
+    }
     support_ok(baton_sim_destroy(sim));
     return hash;
+}
+
+static uint64_t trace_hash(uint64_t seed, bool cost_only)
+{
+    return trace_hash_of(build_ring, 9, seed, cost_only, NULL);
 }
 
 static void expect_hash(uint64_t actual, uint64_t expected)
@@ -201,6 +250,53 @@ TEST(test_sim_trace_is_the_same_everywhere)
     expect_hash(trace_hash(1, false), golden);
     expect_hash(trace_hash(1, true), golden);
     assert_true(trace_hash(2, true) != golden);
+}
+
+/* ---- shared plans -------------------------------------------------------- */
+
+/* With payload each rank has a plan of its own. */
+TEST(test_sim_trace_is_the_same_with_shared_plans)
+{
+    const struct {
+        baton_sim_build_fn build;
+        int ranks, sharers;
+    } of[] = {
+        {build_doubling, 2, 1},  {build_doubling, 16, 15},
+        {build_doubling, 12, 0}, {build_barrier, 8, 1},
+        {build_ring, 9, 0},
+    };
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        int sharers = -1, none = -1;
+        uint64_t own = trace_hash_of(of[i].build, of[i].ranks, 5, false, &none);
+        expect_hash(trace_hash_of(of[i].build, of[i].ranks, 5, true, &sharers),
+                    own);
+        assert_int_equal(none, 0);
+        assert_int_equal(sharers, of[i].sharers);
+    }
+}
+
+/* The last rank's graph has as many nodes and edges as the others', and an edge
+   less that it needs. */
+static void build_unordered(void *arg, baton_schedule_t *s)
+{
+    bool last = baton_schedule_rank(s) == baton_schedule_size(s) - 1;
+    baton_view_t view = support_scratch(s, 8);
+    baton_node_t first = baton_add_copy(s, view, support_scratch(s, 8));
+    baton_node_t other = baton_add_nop(s);
+    baton_before(s, first, last ? other : baton_add_copy(s, view, view));
+    if (last) {
+        (void)baton_add_copy(s, view, view);
+    }
+}
+
+TEST(test_sim_trace_checks_a_graph_that_is_like_no_other)
+{
+    baton_sim_options_t options = support_sim_options(3);
+    options.cost_only = true;
+    baton_sim_t *sim = support_sim_open(&options);
+    support_expect(baton_sim_build(sim, "unordered", build_unordered, NULL),
+                   BATON_ERR_HAZARD);
+    support_ok(baton_sim_destroy(sim));
 }
 
 RUN_TESTS()

@@ -287,8 +287,12 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node = baton_add_reduce_local(flow->schedule, flow->dtype,
                                                    op, target, left, right);
-        note_read(flow, node, left);
-        note_read(flow, node, right);
+        /* Ranks that have them on other sides get the same edges. */
+        bool turned = right.buffer.index != left.buffer.index
+                          ? right.buffer.index < left.buffer.index
+                          : right.offset < left.offset;
+        note_read(flow, node, turned ? right : left);
+        note_read(flow, node, turned ? left : right);
         note_write(flow, node, target);
     }
 }
