@@ -348,56 +348,52 @@ TEST_WITH(test_late_calls_name_a_lost_rank, 3, SUPPORT_OWN_ENGINES)
     support_cluster_run(cluster, call_late, NULL);
 }
 
-/* Ranks that pass different operands, or call another collective, in calls
-   whose schedules they have, or make now. */
-static void call_differently(support_worker_t *w)
+/* The call of two characters: a barrier; or an all-reduce, an exscan or a scan
+   of so many elements; or a broadcast from this root. */
+static baton_status_t call(support_worker_t *w, const char *what)
 {
-    const int way = *(const int *)w->arg;
-    const bool odd = w->rank == 1;
     int64_t x[2] = {1, 1}, y[2];
+    const size_t n = (size_t)(what[1] - '0');
     const baton_operands_t on = {.source = x,
                                  .target = y,
-                                 .count = 1,
+                                 .count = n,
                                  .dtype = BATON_I64,
                                  .op = BATON_SUM};
-    for (int i = 0; i < 2 && way < 4; i++) {
-        meet(w);
-        (void)support_worker_ok(
-            w, baton_broadcast_now(w->group, x, 1, BATON_I64, i));
-        for (size_t n = 1; n <= (way == 3 ? 1 : 2); n++) {
-            (void)support_worker_ok(
-                w,
-                baton_allreduce_now(w->group, x, y, n, BATON_I64, BATON_SUM));
-        }
+    return what[0] == 'b' ? baton_barrier_now(w->group)
+           : what[0] == 'r'
+               ? baton_broadcast_now(w->group, x, 1, BATON_I64, (int)n)
+           : what[0] == 'a'
+               ? baton_allreduce_now(w->group, x, y, n, BATON_I64, BATON_SUM)
+               : baton_now(w->group,
+                           what[0] == 's' ? baton_scan_create
+                                          : baton_exscan_create,
+                           &on);
+}
+
+/* What all call first, so that they have its schedule; what ranks 0 and 2 call
+   then, and what rank 1 does. */
+static const char *const calls[][3] = {
+    {"b0r0r1a1a2r0r1", "r1", "r0"}, /* neither root waits for itself */
+    {"b0r0r1a1a2b0a1", "a1", "b0"},
+    {"a1b0a1", "a1", "a2"},
+    {"b0", "e1", "b0"},
+    {"", "e1", "s1"},
+    {"", "a1", "b0"},
+    {"", "a1", "a2"}};
+
+static void call_differently(support_worker_t *w)
+{
+    const char *const *all = w->arg;
+    for (const char *what = all[0]; *what != '\0'; what += 2) {
+        (void)support_worker_ok(w, call(w, what));
     }
-    baton_status_t status = BATON_OK;
-    switch (way) {
-    case 0: /* neither root waits for itself */
-        status = baton_broadcast_now(w->group, x, 1, BATON_I64, odd ? 0 : 1);
-        break;
-    case 1:
-        status =
-            odd ? baton_barrier_now(w->group)
-                : baton_allreduce_now(w->group, x, y, 1, BATON_I64, BATON_SUM);
-        break;
-    case 4:
-        status = odd ? baton_barrier_now(w->group)
-                     : baton_now(w->group, baton_exscan_create, &on);
-        break;
-    case 5:
-        status = baton_now(w->group,
-                           odd ? baton_scan_create : baton_exscan_create, &on);
-        break;
-    default: /* of 3 the odd one's schedule is new, of 6 all are */
-        status = baton_allreduce_now(w->group, x, y, odd ? 2 : 1, BATON_I64,
-                                     BATON_SUM);
-    }
+    baton_status_t status = call(w, all[w->rank == 1 ? 2 : 1]);
     (void)support_worker_check(
         w,
         status == BATON_ERR_MISMATCH &&
             strstr(baton_error_message(), "rank 1 has") != NULL,
-        "%d: %s: %s", way, baton_status_text(status), baton_error_message());
-    if (way < 4) {
+        "%s: %s", baton_status_text(status), baton_error_message());
+    if (strlen(all[0]) > 2) {
         (void)support_worker_ok(w,
                                 baton_group_recover(w->group, SUPPORT_WAIT_MS));
         meet(w);
@@ -407,10 +403,10 @@ static void call_differently(support_worker_t *w)
 TEST(test_calls_that_differ)
 {
     support_set_variable("BATON_STALL_MS", "800"); /* asks after an 8th */
-    for (int way = 0; way < 7; way++) {
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         support_cluster_t *cluster =
-            support_cluster_open(3 - way % 2, SUPPORT_OWN_ENGINES);
-        support_cluster_run(cluster, call_differently, &way);
+            support_cluster_open(3 - (int)i % 2, SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, call_differently, (void *)calls[i]);
         support_cluster_close(cluster);
     }
     support_set_variable("BATON_STALL_MS", "86400000");
