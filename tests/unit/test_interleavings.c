@@ -58,7 +58,7 @@ static int sleep_at_set(const char *function, const struct timespec *time);
 static void sleep_in_loop(const char *function);
 static ssize_t ring_bell(const char *function);
 static ssize_t take_ring(const char *function);
-static long fences; /* that were passed, or what takes the place of one */
+static void pass_fence(void); /* or what takes the place of one */
 
 #undef atomic_load_explicit
 #undef atomic_store_explicit
@@ -83,7 +83,7 @@ static long fences; /* that were passed, or what takes the place of one */
 #define atomic_exchange_explicit(object, value, order)                         \
     CHANGE("exchanges " #object, object, value)
 #define atomic_fetch_add_explicit(object, value, order)                        \
-    (fences++, ADD(object, value))
+    (pass_fence(), ADD(object, value))
 #define ADD(object, value) CHANGE("adds to " #object, object, was + (value))
 #define atomic_fetch_sub_explicit(object, value, order)                        \
     CHANGE("subtracts from " #object, object, was - (value))
@@ -102,7 +102,7 @@ static long fences; /* that were passed, or what takes the place of one */
     })
 #define atomic_compare_exchange_weak_explicit                                  \
     atomic_compare_exchange_strong_explicit
-#define atomic_thread_fence(order) ((void)fences++)
+#define atomic_thread_fence(order) pass_fence()
 
 #define pthread_mutex_lock(mutex)   lock_mutex(__func__, mutex)
 #define pthread_mutex_unlock(mutex) unlock_mutex(mutex)
@@ -211,6 +211,7 @@ typedef struct fiber {
     bool there;
     bool yielded;
     bool signalled;
+    bool unfenced; /* it must pass a fence yet */
 } fiber_t;
 
 typedef struct task {
@@ -371,6 +372,13 @@ static int pick(bool can)
     int next = those[choose(count)];
     preemptions += can && next != w.current;
     return w.seen ? NOBODY : next;
+}
+
+static void pass_fence(void)
+{
+    if (w.current != NOBODY) {
+        w.fibers[w.current].unfenced = false;
+    }
 }
 
 static __attribute__((noinline)) const uintptr_t *stack_top(void)
@@ -648,12 +656,14 @@ static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
 {
     expect(driven == &w.engine, "who does not drive arms");
     const uint32_t armed = w.states[0].armed;
-    const long before = fences;
+    w.fibers[w.current].unfenced = true;
     baton__doorbell_arm(&w.bell, how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                                  : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                           : BATON__BELL_ALL);
-    expect(fences > before || (w.states[0].armed | BELL) == (armed | BELL),
+    expect(!w.fibers[w.current].unfenced ||
+               (w.states[0].armed | BELL) == (armed | BELL),
            "no fence is between what is armed and the look at the ring");
+    w.fibers[w.current].unfenced = false;
     point(__func__, "looks at the ring");
     if (w.ring[0] + w.ring[1] > 0) {
         transport_disarm(endpoint);
@@ -914,9 +924,10 @@ static void send_messages(void)
         } else {
             point(__func__, "sends a message");
             w.ring[*at - '0']++;
-            const long before = fences;
+            w.fibers[w.current].unfenced = true;
             baton__doorbell_ring(&w.peers_bell, 0, urgent);
-            expect(fences > before, "no fence is between message and ring");
+            expect(!w.fibers[w.current].unfenced,
+                   "no fence is between message and ring");
             urgent = false;
         }
     }

@@ -133,7 +133,7 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
     if (status == BATON_OK) {
         status = check_arguments(group, tensors, count, &options, out);
     }
-    if (status != BATON_OK) {
+    if (status != BATON_OK || out == NULL) {
         return status;
     }
     baton_tensors_t *set = baton__alloc(1, sizeof *set);
