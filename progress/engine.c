@@ -496,12 +496,11 @@ static bool is_late(const waiter_t *waiter)
            baton__clock_ns() >= waiter->deadline_ns;
 }
 
-/* Manual mode: true if enter() waits for the lock, which a driver that waits
-   would otherwise take again and again. */
+/* True if another thread waits for the lock, which a driver that waits, or that
+   polls with a timeout of 0, would otherwise take again and again. */
 static bool is_wanted(const baton_engine_t *engine)
 {
-    return !engine->threaded &&
-           atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 }
 
 /* The bytes of the messages that are waited for, if they take long; 0 as well
@@ -688,6 +687,9 @@ static void lead(waiter_t *waiter)
         if (is_true(waiter) || is_late(waiter) || calls) {
             stop_leading(engine);
             stop_driving(engine, false);
+            if (wanted) {
+                (void)sched_yield();
+            }
             break;
         }
         if (wanted || !fall_asleep(waiter)) {
@@ -871,8 +873,7 @@ static void drive_in_thread(baton_engine_t *engine, bool woken)
                                                          : BATON__HURRY_NONE,
                                      0);
         }
-        bool wanted =
-            atomic_load_explicit(&engine->wanted, memory_order_seq_cst) > 0;
+        bool wanted = is_wanted(engine);
         if (pause == BATON__PAUSE_SLEEP || wanted) {
             if (leave_to_sleep(engine, wanted)) {
                 return;
@@ -1003,8 +1004,7 @@ static bool yields_in(const baton_engine_t *engine,
 static uint64_t yield_in_start(baton_engine_t *engine)
 {
     baton__idle_t *idle = &engine->idle;
-    if (atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0 ||
-        engine->stepper.waited == 0 ||
+    if (is_wanted(engine) || engine->stepper.waited == 0 ||
         baton__idle_next(idle, BATON__HURRY_EPOCH, 0) != BATON__PAUSE_YIELD) {
         return 0;
     }

@@ -4,6 +4,8 @@
    Every contribution has a bit of its own in its rank's element, so each result
    tells what is in it. Over MPI: mpi/mpi_survivors.c. */
 #include "base/alloc.h"
+#include "coll/partial/parts.h"
+#include "coll/sparse/sparse.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "support/cmocka.h"
@@ -15,6 +17,9 @@
 #include <baton/inproc.h>
 #include <baton/partial.h>
 #include <baton/tensors.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1270,6 +1275,67 @@ TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
     do_sparse_steps(&ranks[1], 8);
     assert_false(baton_sparse_lives(ranks[1].sparse, 2));
     assert_true(baton_sparse_lives(ranks[1].sparse, 0));
+    check_sparse(1);
+    close_ranks();
+}
+
+/* The library's thread that starts rank 0's step after a loss is kept in that
+   call: the linker leads calls of baton_schedule_start here. */
+static atomic_bool holds_start;
+static pthread_t application;
+
+baton_status_t __real_baton_schedule_start(baton_schedule_t *schedule);
+baton_status_t __wrap_baton_schedule_start(baton_schedule_t *schedule);
+
+baton_status_t __wrap_baton_schedule_start(baton_schedule_t *schedule)
+{
+    const baton_status_t status = __real_baton_schedule_start(schedule);
+    while (atomic_load(&holds_start) &&
+           !pthread_equal(pthread_self(), application) &&
+           schedule == ranks[0].sparse->epochs->schedule) {
+        (void)sched_yield();
+    }
+    return status;
+}
+
+/* The step that a loss interrupted ends before the thread that has started it
+   again is back: rank 0 does not start the next one meanwhile. */
+TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
+{
+    dice = support_random(support_seed(), 15);
+    size = 3;
+    solo_sparse_options();
+    open_groups(size, BATON_PROGRESS_THREAD);
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
+                                        &ranks[r].sparse));
+    }
+    for (int r = 0; r < size; r++) {
+        support_ok(baton_sparse_connect(ranks[r].sparse, SUPPORT_WAIT_MS));
+    }
+    do_sparse_steps(&ranks[0], 3);
+    enter(&ranks[2]);
+    ranks[2].dead = true;
+    leave(&ranks[2]);
+    support_ok(start_sparse(&ranks[0]));
+    application = pthread_self();
+    atomic_store(&holds_start, true);
+    learn_outside(&ranks[0], 2);
+    learn_outside(&ranks[1], 2);
+    baton__contribution_t *made = &ranks[0].sparse->epochs->contribution;
+    while (baton__contribution_newest(made, NULL) < 4) {
+        (void)sched_yield();
+    }
+    baton_status_t status = wait_sparse(&ranks[0]);
+    bool early = status == BATON_OK && start_sparse(&ranks[0]) == BATON_OK;
+    atomic_store(&holds_start, false);
+    while (status == BATON_ERR_TIMEOUT) {
+        status = wait_sparse(&ranks[0]);
+    }
+    support_ok(status);
+    assert_false(early);
+    do_sparse_steps(&ranks[0], 4);
+    do_sparse_steps(&ranks[1], 8);
     check_sparse(1);
     close_ranks();
 }

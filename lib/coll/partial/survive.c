@@ -48,7 +48,14 @@
 
 enum { WHY_BYTES = 320, NAME_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };
 
-typedef enum stage { RUNS, SHRINKS, HANDS_OVER, DIFFERS, GONE } stage_t;
+typedef enum stage {
+    RUNS,
+    SHRINKS,
+    HANDS_OVER,
+    RESTARTS, /* the step that was started meanwhile */
+    DIFFERS,
+    GONE
+} stage_t;
 
 struct baton__survival {
     baton_partial_t *partial;
@@ -132,8 +139,10 @@ static void note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
     lock(self);
-    if (status == BATON_ERR_TRANSPORT) {
-        go_to(self, self->stage == RUNS ? RUNS : HANDS_OVER, SHRINKS);
+    if (status == BATON_ERR_TRANSPORT &&
+        (self->stage == RUNS || self->stage == HANDS_OVER ||
+         self->stage == RESTARTS)) {
+        go_to(self, self->stage, SHRINKS);
     }
     unlock(self);
 }
@@ -264,7 +273,7 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 static uint64_t last_ended(const survival_t *self)
 {
     baton_partial_t *partial = self->partial;
-    if (self->stage != RUNS) {
+    if (self->stage != RUNS && self->stage != RESTARTS) {
         return baton__contribution_newest(&partial->contribution, NULL);
     }
     int64_t base = (int64_t)partial->begin.modes.base;
@@ -518,9 +527,12 @@ static baton_status_t go_on(survival_t *self)
     }
     lock(self);
     if (baton__partial_steps(partial) > last) {
+        /* Its epoch may end at once: the next step isn't started before. */
+        go_to(self, HANDS_OVER, RESTARTS);
         unlock(self);
         (void)!baton_schedule_start(partial->schedule); /* or it is lost */
         lock(self);
+        go_to(self, RESTARTS, RUNS);
     }
     go_to(self, HANDS_OVER, RUNS);
     unlock(self);
@@ -550,6 +562,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
                 status = adopt(self, survivors);
             }
             break;
+        case RESTARTS: /* this thread's own */
         case HANDS_OVER:
             status = hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
