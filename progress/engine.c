@@ -32,6 +32,7 @@ enum {
     /* An epoch whose messages have so many bytes is waited for with patience.
      */
     LONG_BYTES = 1 << 18,
+    YIELD_BYTES = 1 << 15,  /* for which a start lets other threads run */
     START_NODES = 64,       /* that start issues itself */
     START_BYTES = 68 << 10, /* that it and a driver that leaves compute */
     ALONE_NS = 1500,        /* a yield in which no other thread ran */
@@ -994,7 +995,7 @@ static void leave(baton_engine_t *engine)
 static bool yields_in(const baton_engine_t *engine,
                       const baton_schedule_t *schedule)
 {
-    return engine->idle.scarce && schedule->plan.awaited_bytes < LONG_BYTES &&
+    return engine->idle.scarce && schedule->plan.awaited_bytes <= YIELD_BYTES &&
            schedule->group->transport->hosts <= 1;
 }
 
