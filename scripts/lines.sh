@@ -15,7 +15,7 @@ sums='include,lib,progress,cuda 54300
 mpi 2610
 microbench,examples 8540
 python 2730
-tests,python/tests 47400'
+tests,python/tests 47450'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial

@@ -830,11 +830,11 @@ static void choose_sparse_options(bool partial, baton_on_loss_t on_loss)
     }
 }
 
-static void open_sparse(void)
+static void open_sparse(baton_progress_t progress)
 {
     int connected = 0;
     generation = 0;
-    open_groups(size, BATON_PROGRESS_MANUAL);
+    open_groups(size, progress);
     for (int r = 0; r < size; r++) {
         ranks[r].groups[0] = ranks[r].group;
         support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
@@ -1098,7 +1098,7 @@ static void kill_in_sparse_steps(bool partial, baton_on_loss_t on_loss)
         int dead = 0;
         size = 2 + below(MOST - 1);
         choose_sparse_options(partial, on_loss);
-        open_sparse();
+        open_sparse(BATON_PROGRESS_MANUAL);
         int victims = below(size);
         for (int i = 0; i < victims; i++) {
             ranks[below(size)].messages = below(60 * size);
@@ -1169,7 +1169,7 @@ static bool shrink_without_memory(int64_t n)
 {
     baton_status_t status[2] = {BATON_ERR_TIMEOUT, BATON_ERR_TIMEOUT};
     size = 3;
-    open_sparse();
+    open_sparse(BATON_PROGRESS_MANUAL);
     for (int r = 0; r < 2; r++) {
         support_ok(start_sparse(&ranks[r]));
     }
@@ -1234,15 +1234,20 @@ static void solo_sparse_options(void)
     sparse_options.on_loss = BATON_ON_LOSS_CONTINUE;
 }
 
+static void end_sparse_step(rank_t *rank)
+{
+    baton_status_t status = BATON_ERR_TIMEOUT;
+    while (status == BATON_ERR_TIMEOUT) {
+        status = wait_sparse(rank);
+    }
+    support_ok(status);
+}
+
 static void do_sparse_steps(rank_t *rank, int count)
 {
     for (int i = 0; i < count; i++) {
-        baton_status_t status = BATON_ERR_TIMEOUT;
         support_ok(start_sparse(rank));
-        while (status == BATON_ERR_TIMEOUT) {
-            status = wait_sparse(rank);
-        }
-        support_ok(status);
+        end_sparse_step(rank);
     }
 }
 
@@ -1253,14 +1258,7 @@ TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
     dice = support_random(support_seed(), 11);
     size = 3;
     solo_sparse_options();
-    open_groups(size, BATON_PROGRESS_THREAD);
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
-                                        &ranks[r].sparse));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_sparse_connect(ranks[r].sparse, SUPPORT_WAIT_MS));
-    }
+    open_sparse(BATON_PROGRESS_THREAD);
     do_sparse_steps(&ranks[0], 3);
     support_expect(baton_sparse_shrink(ranks[0].sparse, ranks[0].group, 0),
                    BATON_ERR_UNSUPPORTED);
@@ -1305,14 +1303,7 @@ TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
     dice = support_random(support_seed(), 15);
     size = 3;
     solo_sparse_options();
-    open_groups(size, BATON_PROGRESS_THREAD);
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
-                                        &ranks[r].sparse));
-    }
-    for (int r = 0; r < size; r++) {
-        support_ok(baton_sparse_connect(ranks[r].sparse, SUPPORT_WAIT_MS));
-    }
+    open_sparse(BATON_PROGRESS_THREAD);
     do_sparse_steps(&ranks[0], 3);
     enter(&ranks[2]);
     ranks[2].dead = true;
@@ -1327,13 +1318,9 @@ TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
         (void)sched_yield();
     }
     baton_status_t status = wait_sparse(&ranks[0]);
-    bool early = status == BATON_OK && start_sparse(&ranks[0]) == BATON_OK;
     atomic_store(&holds_start, false);
-    while (status == BATON_ERR_TIMEOUT) {
-        status = wait_sparse(&ranks[0]);
-    }
-    support_ok(status);
-    assert_false(early);
+    support_expect(status, BATON_ERR_TIMEOUT);
+    end_sparse_step(&ranks[0]);
     do_sparse_steps(&ranks[0], 4);
     do_sparse_steps(&ranks[1], 8);
     check_sparse(1);
@@ -1357,7 +1344,7 @@ TEST(test_partial_sparse_goes_back_to_a_state)
     solo_sparse_options();
     sparse_options.mode = BATON_FULL;
     sparse_options.k = SPARSE;
-    open_sparse();
+    open_sparse(BATON_PROGRESS_MANUAL);
     char *states[2];
     size_t bytes = baton_sparse_state_size(ranks[0].sparse);
     for (int r = 0; r < 2; r++) {
@@ -1409,7 +1396,7 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
     size = 3;
     solo_sparse_options();
     sparse_options.mode = BATON_FULL;
-    open_sparse();
+    open_sparse(BATON_PROGRESS_MANUAL);
     kept_bytes = baton_sparse_state_size(ranks[0].sparse);
     kept = calloc(1, kept_bytes);
     double before[SPARSE], after[SPARSE];
