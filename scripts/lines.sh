@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 54300
 mpi 2610
 microbench,examples 8540
-python 2730
+python 2740
 tests,python/tests 47450'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim

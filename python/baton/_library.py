@@ -81,6 +81,16 @@ def error(status, text=None):
     return made
 
 
+def failed_start(status, schedule):
+    """The exception for the status of a start, which is that of the first epoch's failure
+    where a peer's news of that came before this rank's start."""
+    made, failure = error(status), ffi.new("baton_failure_t *")
+    if (status == lib.BATON_ERR_FAILED and schedule != ffi.NULL
+            and not lib.baton_schedule_failure(schedule, failure)):
+        made = error(failure.status, str(made))
+    return made
+
+
 def check(status):
     """Raises the exception of `status`, a baton_status_t, unless it is BATON_OK."""
     if status:

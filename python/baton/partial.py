@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import answer, check, ffi, lib, options
+from baton._library import answer, check, failed_start, ffi, lib, options
 from baton.group import Group
 
 ON_LOSSES = ("fail", "continue")
@@ -111,9 +111,12 @@ class Partial(_handles.Handle):
         check(call(self._alive(), *where, given.address))
 
     def start(self) -> None:
-        """Starts this rank's next step. Returns at once."""
+        """Starts this rank's next step. Returns at once. After a failure, until the group
+        recovers, it raises what the step failed with, here or on a peer."""
         lent = len(self._lent)
-        check(lib.baton_partial_start(self._alive()))
+        status = lib.baton_partial_start(self._alive())
+        if status:
+            raise failed_start(status, lib.baton_partial_schedule(self._handle))
         self._kept += self._lent[:lent]
         del self._lent[:lent]
 

@@ -5,7 +5,7 @@ import collections
 from typing import TYPE_CHECKING, Any, Optional
 
 from baton import _arrays, _handles, errors
-from baton._library import check, error, ffi, filled, lib, record
+from baton._library import check, failed_start, ffi, filled, lib, record
 
 if TYPE_CHECKING:
     from baton.group import Group
@@ -58,7 +58,8 @@ class Schedule(_handles.Handle):
 
     def start(self) -> None:
         """Starts the next epoch, and returns at once. Busy: `depth` epochs have not
-        ended. Failed: after a failure, until `Group.recover`. Mismatch: ranks differ."""
+        ended. After a failure, until `Group.recover`, it raises what the first epoch
+        failed with (PeerLost, Mismatch, Cancelled, Failed): here, or on a peer."""
         status = _start(self._handle)
         if status:
             self._fail(status)
@@ -92,9 +93,8 @@ class Schedule(_handles.Handle):
             self._fail(status)
 
     def _fail(self, status: int) -> None:
-        self._alive()
-        failed = error(status)
-        _handles.lost |= status == lib.BATON_ERR_TRANSPORT
+        failed = failed_start(status, self._alive())
+        _handles.lost |= failed.status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
         raise failed from cause
 
