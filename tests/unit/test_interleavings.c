@@ -263,6 +263,7 @@ static struct {
     int looks, flushes; /* of the transport */
     int reply_at;       /* the look that finds a message */
     size_t work;        /* that the epoch then computes */
+    bool unfenced;
 } alone;
 
 static int preemptions; /* of this run */
@@ -374,11 +375,16 @@ static int pick(bool can)
     return w.seen ? NOBODY : next;
 }
 
+/* Of the fiber that runs, or of a test without fibers. */
+static bool *unfenced(void)
+{
+    return w.current != NOBODY ? &w.fibers[w.current].unfenced
+                               : &alone.unfenced;
+}
+
 static void pass_fence(void)
 {
-    if (w.current != NOBODY) {
-        w.fibers[w.current].unfenced = false;
-    }
+    *unfenced() = false;
 }
 
 static __attribute__((noinline)) const uintptr_t *stack_top(void)
@@ -656,14 +662,13 @@ static bool transport_arm(void *endpoint, baton_arm_t how, uint32_t *us_out)
 {
     expect(driven == &w.engine, "who does not drive arms");
     const uint32_t armed = w.states[0].armed;
-    w.fibers[w.current].unfenced = true;
+    *unfenced() = true;
     baton__doorbell_arm(&w.bell, how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                                  : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                           : BATON__BELL_ALL);
-    expect(!w.fibers[w.current].unfenced ||
-               (w.states[0].armed | BELL) == (armed | BELL),
+    expect(!*unfenced() || (w.states[0].armed | BELL) == (armed | BELL),
            "no fence is between what is armed and the look at the ring");
-    w.fibers[w.current].unfenced = false;
+    *unfenced() = false;
     point(__func__, "looks at the ring");
     if (w.ring[0] + w.ring[1] > 0) {
         transport_disarm(endpoint);
@@ -924,10 +929,9 @@ static void send_messages(void)
         } else {
             point(__func__, "sends a message");
             w.ring[*at - '0']++;
-            w.fibers[w.current].unfenced = true;
+            *unfenced() = true;
             baton__doorbell_ring(&w.peers_bell, 0, urgent);
-            expect(!w.fibers[w.current].unfenced,
-                   "no fence is between message and ring");
+            expect(!*unfenced(), "no fence is between message and ring");
             urgent = false;
         }
     }
