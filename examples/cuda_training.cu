@@ -78,7 +78,7 @@ struct rank_t {
 static baton_schedule_t *create_sum(const rank_t &rank, int layer)
 {
     baton_schedule_t *sum = nullptr;
-    baton_allreduce_t operands{};
+    baton_operands_t operands{};
     operands.target = rank.gradient + layer;
     operands.count = 1;
     operands.dtype = BATON_F32;

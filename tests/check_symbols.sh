@@ -1,7 +1,8 @@
 #!/bin/sh
 # libbaton.so exports what the public headers declare, no more and no less. The
 # library neither prints (but log.c) nor ends the process, leaves signals alone
-# (but open.c SIGPIPE), and calls MPI by its PMPI_ names.
+# (but open.c SIGPIPE), and calls MPI by its PMPI_ names. Public names can be found
+# by grep.
 #
 #   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
 set -eu
@@ -42,6 +43,15 @@ if [ -s "$work/missing" ]; then
     cat "$work/missing"
     fail=1
 fi
+
+# No macro makes a public name.
+while read -r name; do
+    grep -rqw "$name" "$root/include" &&
+        grep -rqw --include='*.c' "$name" "$root/lib" "$root/progress" || {
+        echo "$name is not written where it is declared or defined"
+        fail=1
+    }
+done <"$work/exported"
 
 output='(v|vf|f|d|vd)?printf|__(v|vf|f|d|vd)?printf_chk|f?puts|f?putc|putchar'
 output="$output|fwrite|perror|psignal|stdout|stderr"

@@ -107,11 +107,11 @@ static void cut_buckets(void)
 static void open_buckets(void)
 {
     for (size_t b = 0; b < buckets; b++) {
-        baton_allreduce_t operands = {.target = &model.gradient[begins[b]],
-                                      .count = counts[b],
-                                      .dtype = BATON_F32,
-                                      .op = BATON_SUM,
-                                      .name = "gradients"};
+        baton_operands_t operands = {.target = &model.gradient[begins[b]],
+                                     .count = counts[b],
+                                     .dtype = BATON_F32,
+                                     .op = BATON_SUM,
+                                     .name = "gradients"};
         must(baton_allreduce_create(group, &operands, &run.sums[b]));
     }
 }

@@ -7,7 +7,7 @@
        baton_engine_open(NULL, &engine);
        baton_group_create_mpi(engine, MPI_COMM_WORLD, &group); // baton/mpi.h
        baton_allreduce_create(group,
-                              &(baton_allreduce_t){.target = gradient,
+                              &(baton_operands_t){.target = gradient,
                                                    .count = n,
                                                    .dtype = BATON_F32,
                                                    .op = BATON_SUM},
@@ -138,47 +138,118 @@ typedef struct baton_operands {
     const void *reserved[2]; /* must be NULL */
 } baton_operands_t;
 
-#define BATON_CREATES(noun)                                                    \
-    typedef baton_operands_t baton_##noun##_t;                                 \
-    BATON_CHECKED baton_status_t baton_##noun##_create(                        \
-        baton_group_t *group, const baton_##noun##_t *operands,                \
-        baton_schedule_t **out)
+/* Each of these creates the schedule of one collective. `*out` is the caller's,
+   to be destroyed by baton_schedule_destroy. */
 
-BATON_CREATES(allreduce); /* target: op of all ranks' sources */
-BATON_CREATES(reduce);    /* the same, at the root alone */
-BATON_CREATES(scan);      /* target: op of the sources of ranks 0 to this one */
-BATON_CREATES(exscan);    /* ranks 0 to rank - 1; rank 0's is not written */
-BATON_CREATES(broadcast); /* target: the root's target; there is no source */
-BATON_CREATES(allgather); /* target: every rank's source, as a block */
-BATON_CREATES(allgatherv);
-BATON_CREATES(gather);   /* the same, at the root alone */
-BATON_CREATES(gatherv);  /* `counts` at the root, `count` on the others */
-BATON_CREATES(scatter);  /* target: this rank's block of the root's source;
-                            in place, at the root: target is NULL */
-BATON_CREATES(scatterv); /* counts as for gatherv */
-BATON_CREATES(alltoall); /* block r of source goes to rank r */
-BATON_CREATES(alltoallv);
-BATON_CREATES(reduce_scatter); /* target: this rank's block of an allreduce; in
-                                  place: at the front of the whole vector */
-BATON_CREATES(barrier);        /* ends when all have started it; operands may be
-                                  NULL */
+/* The target of every rank gets `op` of all ranks' sources. */
+BATON_CHECKED baton_status_t
+baton_allreduce_create(baton_group_t *group, const baton_operands_t *operands,
+                       baton_schedule_t **out);
+
+/* As allreduce; only the root's target is written, and the other ranks need
+   none. */
+BATON_CHECKED baton_status_t
+baton_reduce_create(baton_group_t *group, const baton_operands_t *operands,
+                    baton_schedule_t **out);
+
+/* The target of rank r gets `op` of the sources of ranks 0 to r. */
+BATON_CHECKED baton_status_t baton_scan_create(baton_group_t *group,
+                                               const baton_operands_t *operands,
+                                               baton_schedule_t **out);
+
+/* The target of rank r gets `op` of the sources of ranks 0 to r - 1. Rank 0's
+   target is not written. */
+BATON_CHECKED baton_status_t
+baton_exscan_create(baton_group_t *group, const baton_operands_t *operands,
+                    baton_schedule_t **out);
+
+/* Every rank's target gets the data of the root's target. There is no source.
+ */
+BATON_CHECKED baton_status_t
+baton_broadcast_create(baton_group_t *group, const baton_operands_t *operands,
+                       baton_schedule_t **out);
+
+/* Every rank's target gets the sources of all ranks, a block for each rank. */
+BATON_CHECKED baton_status_t
+baton_allgather_create(baton_group_t *group, const baton_operands_t *operands,
+                       baton_schedule_t **out);
+
+/* As allgather, with blocks of different lengths: `counts` has the elements of
+   each rank's block, the same on all ranks. */
+BATON_CHECKED baton_status_t
+baton_allgatherv_create(baton_group_t *group, const baton_operands_t *operands,
+                        baton_schedule_t **out);
+
+/* As allgather; only the root's target is written, and the other ranks need
+   none. */
+BATON_CHECKED baton_status_t
+baton_gather_create(baton_group_t *group, const baton_operands_t *operands,
+                    baton_schedule_t **out);
+
+/* As gather, with blocks of different lengths: the root gives `counts`, each
+   other rank the `count` of its own block. */
+BATON_CHECKED baton_status_t
+baton_gatherv_create(baton_group_t *group, const baton_operands_t *operands,
+                     baton_schedule_t **out);
+
+/* The target of rank r gets block r of the root's source. In place, at the
+   root, target is NULL: the root's block stays where it is. */
+BATON_CHECKED baton_status_t
+baton_scatter_create(baton_group_t *group, const baton_operands_t *operands,
+                     baton_schedule_t **out);
+
+/* As scatter, with blocks of different lengths: the root gives `counts`, each
+   other rank the `count` of its own block. */
+BATON_CHECKED baton_status_t
+baton_scatterv_create(baton_group_t *group, const baton_operands_t *operands,
+                      baton_schedule_t **out);
+
+/* Block r of the source goes to rank r, whose target gets a block of each
+   rank. */
+BATON_CHECKED baton_status_t
+baton_alltoall_create(baton_group_t *group, const baton_operands_t *operands,
+                      baton_schedule_t **out);
+
+/* As alltoall, with blocks of different lengths: `counts` has the elements that
+   go to each rank, `target_counts` those that come from each rank. */
+BATON_CHECKED baton_status_t
+baton_alltoallv_create(baton_group_t *group, const baton_operands_t *operands,
+                       baton_schedule_t **out);
+
+/* The target of rank r gets block r of what an allreduce would give. In place,
+   target has the whole vector, and its front gets the block. */
+BATON_CHECKED baton_status_t baton_reduce_scatter_create(
+    baton_group_t *group, const baton_operands_t *operands,
+    baton_schedule_t **out);
+
+/* An epoch ends when all ranks have started it. Operands may be NULL. */
+BATON_CHECKED baton_status_t
+baton_barrier_create(baton_group_t *group, const baton_operands_t *operands,
+                     baton_schedule_t **out);
 
 /* The same in one call that waits. All ranks make these calls in the same
    order, on one thread at a time; ranks that differ get BATON_ERR_MISMATCH.
    The group keeps the schedules of the last 32 shapes. Use a shape always in
    place or never; else Baton copies the vector. */
-#define BATON_NOW(noun, ...)                                                   \
-    BATON_CHECKED baton_status_t baton_##noun##_now(baton_group_t *group,      \
-                                                    __VA_ARGS__)
-BATON_NOW(allreduce, const void *source, void *target, size_t count,
-          baton_dtype_t dtype, const baton_op_t *op);
-BATON_NOW(reduce, const void *source, void *target, size_t count,
-          baton_dtype_t dtype, const baton_op_t *op, int root);
-BATON_NOW(reduce_scatter, const void *source, void *target, size_t count,
-          baton_dtype_t dtype, const baton_op_t *op);
-BATON_NOW(broadcast, void *target, size_t count, baton_dtype_t dtype, int root);
-BATON_NOW(allgather, const void *source, void *target, size_t count,
-          baton_dtype_t dtype);
+BATON_CHECKED baton_status_t baton_allreduce_now(baton_group_t *group,
+                                                 const void *source,
+                                                 void *target, size_t count,
+                                                 baton_dtype_t dtype,
+                                                 const baton_op_t *op);
+BATON_CHECKED baton_status_t baton_reduce_now(baton_group_t *group,
+                                              const void *source, void *target,
+                                              size_t count, baton_dtype_t dtype,
+                                              const baton_op_t *op, int root);
+BATON_CHECKED baton_status_t baton_reduce_scatter_now(
+    baton_group_t *group, const void *source, void *target, size_t count,
+    baton_dtype_t dtype, const baton_op_t *op);
+BATON_CHECKED baton_status_t baton_broadcast_now(baton_group_t *group,
+                                                 void *target, size_t count,
+                                                 baton_dtype_t dtype, int root);
+BATON_CHECKED baton_status_t baton_allgather_now(baton_group_t *group,
+                                                 const void *source,
+                                                 void *target, size_t count,
+                                                 baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
 /* Any collective, created for one call: baton_now(group, baton_scan_create,

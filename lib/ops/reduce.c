@@ -218,8 +218,9 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
 #define PAIRS                                                                  \
     (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
 
-/* The function fixes the kind, not `arg`, so callers may pass any arg. */
-#define DEFINE_OP(KIND, op, types)                                             \
+/* The functions of an operation, which fix the kind: callers may pass any
+   `arg`. */
+#define OP_FUNCTIONS(KIND, op)                                                 \
     static void reduce_##op(void *arg, void *target, const void *left,         \
                             const void *right, size_t count,                   \
                             baton_dtype_t dtype)                               \
@@ -233,29 +234,39 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
     {                                                                          \
         (void)arg;                                                             \
         fill_identity(KIND, target, count, dtype);                             \
-    }                                                                          \
-    const baton_op_t baton_op_##op = {                                         \
-        .name = #op,                                                           \
-        .reduce = reduce_##op,                                                 \
-        .identity = identity_##op,                                             \
-        .commutative = true,                                                   \
-        .dtypes = (types),                                                     \
-    };
+    }
+#define OP(op, types)                                                          \
+    {                                                                          \
+        .name = #op, .reduce = reduce_##op, .identity = identity_##op,         \
+        .commutative = true, .dtypes = (types)                                 \
+    }
 
-/* The operations with the types that they support; there is a kernel for
-   each. */
-DEFINE_OP(BATON__OP_SUM, sum, INTEGERS | FLOATS | COMPLEX)
-DEFINE_OP(BATON__OP_PROD, prod, INTEGERS | FLOATS | COMPLEX)
-DEFINE_OP(BATON__OP_MIN, min, INTEGERS | FLOATS)
-DEFINE_OP(BATON__OP_MAX, max, INTEGERS | FLOATS)
-DEFINE_OP(BATON__OP_BAND, band, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_BOR, bor, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_BXOR, bxor, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_LAND, land, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_LOR, lor, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_LXOR, lxor, INTEGERS | BIT(BOOL))
-DEFINE_OP(BATON__OP_MINLOC, minloc, PAIRS)
-DEFINE_OP(BATON__OP_MAXLOC, maxloc, PAIRS)
+OP_FUNCTIONS(BATON__OP_SUM, sum)
+OP_FUNCTIONS(BATON__OP_PROD, prod)
+OP_FUNCTIONS(BATON__OP_MIN, min)
+OP_FUNCTIONS(BATON__OP_MAX, max)
+OP_FUNCTIONS(BATON__OP_BAND, band)
+OP_FUNCTIONS(BATON__OP_BOR, bor)
+OP_FUNCTIONS(BATON__OP_BXOR, bxor)
+OP_FUNCTIONS(BATON__OP_LAND, land)
+OP_FUNCTIONS(BATON__OP_LOR, lor)
+OP_FUNCTIONS(BATON__OP_LXOR, lxor)
+OP_FUNCTIONS(BATON__OP_MINLOC, minloc)
+OP_FUNCTIONS(BATON__OP_MAXLOC, maxloc)
+
+/* The types that each operation supports: there is a kernel for each. */
+const baton_op_t baton_op_sum = OP(sum, INTEGERS | FLOATS | COMPLEX);
+const baton_op_t baton_op_prod = OP(prod, INTEGERS | FLOATS | COMPLEX);
+const baton_op_t baton_op_min = OP(min, INTEGERS | FLOATS);
+const baton_op_t baton_op_max = OP(max, INTEGERS | FLOATS);
+const baton_op_t baton_op_band = OP(band, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_bor = OP(bor, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_bxor = OP(bxor, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_land = OP(land, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_lor = OP(lor, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_lxor = OP(lxor, INTEGERS | BIT(BOOL));
+const baton_op_t baton_op_minloc = OP(minloc, PAIRS);
+const baton_op_t baton_op_maxloc = OP(maxloc, PAIRS);
 
 /* Divides a complex number as two floats. */
 static void reduce_avg(void *arg, void *target, const void *left,

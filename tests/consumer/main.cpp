@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     baton_engine_t *engine = nullptr;
     baton_group_t *group = nullptr;
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
-    baton_allreduce_t on = {};
+    baton_operands_t on = {};
     baton_schedule_t *sum = nullptr;
     on.source = mine;
     on.target = sums;

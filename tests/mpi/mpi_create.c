@@ -35,7 +35,7 @@ static void check_count(size_t count)
         exit(EXIT_FAILURE);
     }
     support_mpi_ok(baton_allreduce_create(world.group,
-                                          &(baton_allreduce_t){
+                                          &(baton_operands_t){
                                               .target = x,
                                               .count = count,
                                               .dtype = BATON_F32,
@@ -89,12 +89,12 @@ static void check_queued(size_t count)
     if (x == NULL || y == NULL) {
         exit(EXIT_FAILURE);
     }
-    const baton_allreduce_t operands = {.source = x,
-                                        .target = y,
-                                        .count = count,
-                                        .dtype = BATON_F32,
-                                        .op = BATON_SUM,
-                                        .depth = depth};
+    const baton_operands_t operands = {.source = x,
+                                       .target = y,
+                                       .count = count,
+                                       .dtype = BATON_F32,
+                                       .op = BATON_SUM,
+                                       .depth = depth};
     support_mpi_ok(baton_allreduce_create(world.group, &operands, &sum));
     for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
         size_t at = epoch % VECTORS * count;

@@ -102,12 +102,12 @@ const char *given_up_run(baton_group_t *group, uint64_t seed, int rounds,
     const char *wrong = NULL;
     for (int i = 0; i < 2 && wrong == NULL; i++) {
         sums[i].data = malloc(sums[i].count * 8);
-        const baton_allreduce_t sum = {
-            .target = sums[i].data,
-            .count = sums[i].count,
-            .dtype = BATON_U64,
-            .op = BATON_SUM,
-            .algorithm = i == 0 ? "recursive_doubling" : "ring"};
+        const baton_operands_t sum = {.target = sums[i].data,
+                                      .count = sums[i].count,
+                                      .dtype = BATON_U64,
+                                      .op = BATON_SUM,
+                                      .algorithm = i == 0 ? "recursive_doubling"
+                                                          : "ring"};
         wrong = baton_allreduce_create(group, &sum, &sums[i].schedule)
                     ? "a create"
                     : NULL;

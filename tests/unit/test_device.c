@@ -327,12 +327,12 @@ TEST(test_segments_are_long)
     float *memory[2];
     for (int rank = 0; rank < 2; rank++) {
         memory[rank] = emulated_allocate(two->devices[rank], LONG);
-        const baton_allreduce_t operands = {.target = memory[rank],
-                                            .count = LONG / sizeof(float),
-                                            .dtype = BATON_F32,
-                                            .op = BATON_SUM,
-                                            .algorithm = "pairwise",
-                                            .memory = BATON_MEMORY_DEVICE};
+        const baton_operands_t operands = {.target = memory[rank],
+                                           .count = LONG / sizeof(float),
+                                           .dtype = BATON_F32,
+                                           .op = BATON_SUM,
+                                           .algorithm = "pairwise",
+                                           .memory = BATON_MEMORY_DEVICE};
         support_ok(baton_allreduce_create(two->cluster->groups[rank], &operands,
                                           &s[rank]));
     }

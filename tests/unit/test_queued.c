@@ -523,15 +523,14 @@ TEST_MANUALLY(test_queued_starts_from_calls_and_ends, 1)
 {
     starter_t starter = {.most = 8};
     uint64_t nothing[2] = {0};
-    support_ok(
-        baton_allreduce_create(cluster->groups[0],
-                               &(baton_allreduce_t){.source = &nothing[0],
-                                                    .target = &nothing[1],
-                                                    .count = 1,
-                                                    .dtype = BATON_U64,
-                                                    .op = BATON_SUM,
-                                                    .depth = 3},
-                               &starter.schedule));
+    support_ok(baton_allreduce_create(cluster->groups[0],
+                                      &(baton_operands_t){.source = &nothing[0],
+                                                          .target = &nothing[1],
+                                                          .count = 1,
+                                                          .dtype = BATON_U64,
+                                                          .op = BATON_SUM,
+                                                          .depth = 3},
+                                      &starter.schedule));
     baton_schedule_on_end(starter.schedule, start_again, &starter);
     baton_schedule_t *caller = support_schedule(cluster->groups[0], "caller");
     (void)baton_add_call(caller, start_three, &starter);
@@ -702,7 +701,7 @@ TEST_MANUALLY(test_rebind_is_in_place_as_created, 1)
 {
     int64_t x[2] = {1, 2};
     int64_t y[2] = {3, 4};
-    baton_allreduce_t on = {
+    baton_operands_t on = {
         .target = x, .count = 2, .dtype = BATON_I64, .op = BATON_SUM};
     baton_schedule_t *s;
     support_ok(baton_allreduce_create(cluster->groups[0], &on, &s));

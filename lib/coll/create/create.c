@@ -9,21 +9,10 @@
 
 #define COLLECTIVE(called, KIND, ...)                                          \
     const baton__collective_t baton__##called = {                              \
-        .noun = #called, .kind = BATON_COLLECTIVE_##KIND, __VA_ARGS__};        \
-    baton_status_t baton_##called##_create(baton_group_t *group,               \
-                                           const baton_operands_t *operands,   \
-                                           baton_schedule_t **out)             \
-    {                                                                          \
-        return create(&baton__##called, group, operands, out);                 \
-    }
+        .noun = #called, .kind = BATON_COLLECTIVE_##KIND, __VA_ARGS__};
 #define FROM(span) .source = BATON__SPAN_##span
 #define TO(span)   .target = BATON__SPAN_##span
 #define BY(whose)  .sizes = BATON__SIZES_##whose
-
-static baton_status_t create(const baton__collective_t *collective,
-                             baton_group_t *group,
-                             const baton_operands_t *operands,
-                             baton_schedule_t **out);
 
 COLLECTIVE(allreduce, ALLREDUCE, FROM(PART), TO(PART), .reduces = true,
            .chosen = true)
@@ -553,4 +542,111 @@ static baton_status_t create(const baton__collective_t *collective,
         return refuse(&call, out == NULL ? "out is NULL" : "operands is NULL");
     }
     return baton__collective_create(collective, "create", group, operands, out);
+}
+
+/* ---- the calls ----------------------------------------------------------- */
+
+baton_status_t baton_allreduce_create(baton_group_t *group,
+                                      const baton_operands_t *operands,
+                                      baton_schedule_t **out)
+{
+    return create(&baton__allreduce, group, operands, out);
+}
+
+baton_status_t baton_reduce_create(baton_group_t *group,
+                                   const baton_operands_t *operands,
+                                   baton_schedule_t **out)
+{
+    return create(&baton__reduce, group, operands, out);
+}
+
+baton_status_t baton_scan_create(baton_group_t *group,
+                                 const baton_operands_t *operands,
+                                 baton_schedule_t **out)
+{
+    return create(&baton__scan, group, operands, out);
+}
+
+baton_status_t baton_exscan_create(baton_group_t *group,
+                                   const baton_operands_t *operands,
+                                   baton_schedule_t **out)
+{
+    return create(&baton__exscan, group, operands, out);
+}
+
+baton_status_t baton_reduce_scatter_create(baton_group_t *group,
+                                           const baton_operands_t *operands,
+                                           baton_schedule_t **out)
+{
+    return create(&baton__reduce_scatter, group, operands, out);
+}
+
+baton_status_t baton_broadcast_create(baton_group_t *group,
+                                      const baton_operands_t *operands,
+                                      baton_schedule_t **out)
+{
+    return create(&baton__broadcast, group, operands, out);
+}
+
+baton_status_t baton_allgather_create(baton_group_t *group,
+                                      const baton_operands_t *operands,
+                                      baton_schedule_t **out)
+{
+    return create(&baton__allgather, group, operands, out);
+}
+
+baton_status_t baton_allgatherv_create(baton_group_t *group,
+                                       const baton_operands_t *operands,
+                                       baton_schedule_t **out)
+{
+    return create(&baton__allgatherv, group, operands, out);
+}
+
+baton_status_t baton_gather_create(baton_group_t *group,
+                                   const baton_operands_t *operands,
+                                   baton_schedule_t **out)
+{
+    return create(&baton__gather, group, operands, out);
+}
+
+baton_status_t baton_gatherv_create(baton_group_t *group,
+                                    const baton_operands_t *operands,
+                                    baton_schedule_t **out)
+{
+    return create(&baton__gatherv, group, operands, out);
+}
+
+baton_status_t baton_scatter_create(baton_group_t *group,
+                                    const baton_operands_t *operands,
+                                    baton_schedule_t **out)
+{
+    return create(&baton__scatter, group, operands, out);
+}
+
+baton_status_t baton_scatterv_create(baton_group_t *group,
+                                     const baton_operands_t *operands,
+                                     baton_schedule_t **out)
+{
+    return create(&baton__scatterv, group, operands, out);
+}
+
+baton_status_t baton_alltoall_create(baton_group_t *group,
+                                     const baton_operands_t *operands,
+                                     baton_schedule_t **out)
+{
+    return create(&baton__alltoall, group, operands, out);
+}
+
+baton_status_t baton_alltoallv_create(baton_group_t *group,
+                                      const baton_operands_t *operands,
+                                      baton_schedule_t **out)
+{
+    return create(&baton__alltoallv, group, operands, out);
+}
+
+baton_status_t baton_barrier_create(baton_group_t *group,
+                                    const baton_operands_t *operands,
+                                    baton_schedule_t **out)
+{
+    return create(&baton__barrier, group, operands, out);
 }

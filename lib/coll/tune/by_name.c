@@ -59,46 +59,126 @@ static size_t chunk_of(size_t given, const baton_choice_t *choice)
     return given > 0 ? given : choice->segment_bytes;
 }
 
-/* Defines baton_NOUN. `take` takes more of the choice than the algorithm, as
-   `chosen`. What is chosen by besides the ranks are the fields of a case at the
-   end. */
-#define BY_NAME(noun, title, COLLECTIVE, take, ...)                            \
-    void baton_add_##noun(baton_schedule_t *schedule,                          \
-                          const baton_##noun##_args_t *args)                   \
-    {                                                                          \
-        baton_choice_t choice;                                                 \
-        args = baton__pass_args(schedule, title, args, sizeof *args,           \
-                                "baton_" #noun "_args_t");                     \
-        if (args != NULL &&                                                    \
-            choose(schedule, title,                                            \
-                   (baton_choice_case_t){.collective =                         \
-                                             BATON_COLLECTIVE_##COLLECTIVE,    \
-                                         .algorithm = args->algorithm,         \
-                                         __VA_ARGS__},                         \
-                   &choice)) {                                                 \
-            baton_##noun##_args_t chosen = *args;                              \
-            take;                                                              \
-            choice.algorithm.build.noun(schedule, &chosen);                    \
-        }                                                                      \
+void baton_add_broadcast(baton_schedule_t *schedule,
+                         const baton_broadcast_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "broadcast", args, sizeof *args,
+                            "baton_broadcast_args_t");
+    if (args != NULL &&
+        choose(schedule, "broadcast",
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
+                                     .algorithm = args->algorithm,
+                                     .bytes = args->data.bytes,
+                                     .segment_bytes = args->chunk_bytes},
+               &choice)) {
+        baton_broadcast_args_t chosen = *args;
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.broadcast(schedule, &chosen);
     }
-#define SEGMENTS chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice)
-#define GIVEN    .segment_bytes = args->chunk_bytes
+}
 
-BY_NAME(broadcast, "broadcast", BROADCAST, SEGMENTS, .bytes = args->data.bytes,
-        GIVEN)
-BY_NAME(reduce, "reduce", REDUCE, SEGMENTS, .bytes = args->source.bytes,
-        .ordered = is_ordered(args->op),
-        .root_at_end = is_end(schedule, args->root), GIVEN)
-BY_NAME(allreduce, "all-reduce", ALLREDUCE, SEGMENTS,
-        .bytes = args->source.bytes, .ordered = is_ordered(args->op),
-        .in_place = baton__same_place(schedule, args->source, args->target),
-        GIVEN)
-BY_NAME(reduce_scatter, "reduce-scatter", REDUCE_SCATTER, SEGMENTS,
-        .bytes = args->source.bytes, .ordered = is_ordered(args->op),
-        .uneven = args->counts != NULL, GIVEN)
-BY_NAME(allgather, "all-gather", ALLGATHER, SEGMENTS,
-        .bytes = args->target.bytes, .uneven = args->block_bytes != NULL, GIVEN)
+void baton_add_reduce(baton_schedule_t *schedule,
+                      const baton_reduce_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "reduce", args, sizeof *args,
+                            "baton_reduce_args_t");
+    if (args != NULL && choose(schedule, "reduce",
+                               (baton_choice_case_t){
+                                   .collective = BATON_COLLECTIVE_REDUCE,
+                                   .algorithm = args->algorithm,
+                                   .bytes = args->source.bytes,
+                                   .ordered = is_ordered(args->op),
+                                   .root_at_end = is_end(schedule, args->root),
+                                   .segment_bytes = args->chunk_bytes},
+                               &choice)) {
+        baton_reduce_args_t chosen = *args;
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.reduce(schedule, &chosen);
+    }
+}
+
+void baton_add_allreduce(baton_schedule_t *schedule,
+                         const baton_allreduce_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "all-reduce", args, sizeof *args,
+                            "baton_allreduce_args_t");
+    if (args != NULL &&
+        choose(schedule, "all-reduce",
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
+                                     .algorithm = args->algorithm,
+                                     .bytes = args->source.bytes,
+                                     .ordered = is_ordered(args->op),
+                                     .in_place = baton__same_place(
+                                         schedule, args->source, args->target),
+                                     .segment_bytes = args->chunk_bytes},
+               &choice)) {
+        baton_allreduce_args_t chosen = *args;
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.allreduce(schedule, &chosen);
+    }
+}
+
+void baton_add_reduce_scatter(baton_schedule_t *schedule,
+                              const baton_reduce_scatter_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "reduce-scatter", args, sizeof *args,
+                            "baton_reduce_scatter_args_t");
+    if (args != NULL &&
+        choose(
+            schedule, "reduce-scatter",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->source.bytes,
+                                  .ordered = is_ordered(args->op),
+                                  .uneven = args->counts != NULL,
+                                  .segment_bytes = args->chunk_bytes},
+            &choice)) {
+        baton_reduce_scatter_args_t chosen = *args;
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.reduce_scatter(schedule, &chosen);
+    }
+}
+
+void baton_add_allgather(baton_schedule_t *schedule,
+                         const baton_allgather_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "all-gather", args, sizeof *args,
+                            "baton_allgather_args_t");
+    if (args != NULL &&
+        choose(schedule, "all-gather",
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
+                                     .algorithm = args->algorithm,
+                                     .bytes = args->target.bytes,
+                                     .uneven = args->block_bytes != NULL,
+                                     .segment_bytes = args->chunk_bytes},
+               &choice)) {
+        baton_allgather_args_t chosen = *args;
+        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        choice.algorithm.build.allgather(schedule, &chosen);
+    }
+}
+
 /* Where there are sizes per rank, the bytes differ between ranks; but then one
    algorithm is left, whatever they are. */
-BY_NAME(alltoall, "all-to-all", ALLTOALL, (void)0, .bytes = args->source.bytes,
-        .uneven = args->send_bytes != NULL || args->recv_bytes != NULL)
+void baton_add_alltoall(baton_schedule_t *schedule,
+                        const baton_alltoall_args_t *args)
+{
+    baton_choice_t choice;
+    args = baton__pass_args(schedule, "all-to-all", args, sizeof *args,
+                            "baton_alltoall_args_t");
+    if (args != NULL &&
+        choose(schedule, "all-to-all",
+               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
+                                     .algorithm = args->algorithm,
+                                     .bytes = args->source.bytes,
+                                     .uneven = args->send_bytes != NULL ||
+                                               args->recv_bytes != NULL},
+               &choice)) {
+        choice.algorithm.build.alltoall(schedule, args);
+    }
+}
