@@ -124,8 +124,6 @@ TEST(test_answers_of_a_rank_that_loops_in_mpi)
 {
     open_both("700", true);
     for (int i = 0; i < 8; i++) { /* beyond the timeout */
-        baton__answers_count(&answers.begun);
-        baton__answers_count(&answers.returned);
         asks.asked[ANSWERS].asked_ns = 0;
         baton__answers_count(&answers.begun);
         do {

@@ -93,6 +93,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .size = size,
         .doorbell = doorbell,
         .timeout_ns = (uint64_t)ms * 1000000,
+        .seen = UINT32_MAX, /* no call is seen to go on */
         .places = baton__alloc((size_t)size, sizeof *self->places),
         .asked = baton__alloc((size_t)size, sizeof *self->asked),
     };
