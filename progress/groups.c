@@ -286,7 +286,9 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
         return status;
     }
     (*out)->origins = ranks;
+    engine->driver->enter(engine);
     (*out)->collective = root->collective;
+    engine->driver->leave(engine);
     return BATON_OK;
 }
 

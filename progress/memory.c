@@ -56,18 +56,40 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
     return BATON_OK;
 }
 
-/* A schedule of the engine whose running epoch works on the block; or NULL. */
+static bool overlaps(const baton__memory_t *block, const char *memory,
+                     size_t bytes)
+{
+    const char *begin = block->address;
+    return memory != NULL && bytes > 0 && memory < begin + block->bytes &&
+           begin < memory + bytes;
+}
+
+/* Whether a buffer is in the block: in the epoch that runs, or in one that was
+   started and has its own binding. */
+static bool is_bound_to(const baton_schedule_t *s, uint32_t buffer,
+                        const baton__memory_t *block)
+{
+    const size_t bytes = s->buffers[buffer].bytes;
+    const uint64_t requested =
+        atomic_load_explicit(&s->shared.requested, memory_order_acquire);
+    bool bound = (s->bindings == NULL || s->run.phase != BATON__RUN_IDLE) &&
+                 overlaps(block, s->addresses[buffer], bytes);
+    for (uint64_t epoch = s->run.epoch + 1;
+         s->bindings != NULL && epoch <= requested; epoch++) {
+        char *const *of = s->bindings + epoch % s->depth * s->buffer_count;
+        bound |= overlaps(block, of[buffer], bytes);
+    }
+    return bound;
+}
+
+/* A schedule of the engine whose started epochs work on the block; or NULL. */
 static const baton_schedule_t *find_user(const baton_group_t *group,
                                          const baton__memory_t *block)
 {
-    const char *begin = block->address;
     const baton_schedule_t *s = group->stepper->schedules;
     for (; s != NULL; s = s->notices.next) {
         for (uint32_t i = 0; baton__epoch_runs(s) && i < s->buffer_count; i++) {
-            const baton__buffer_t *bound = &s->buffers[i];
-            if (!bound->scratch && bound->bytes > 0 && bound->memory != NULL &&
-                bound->memory < begin + block->bytes &&
-                begin < bound->memory + bound->bytes) {
+            if (!s->buffers[i].scratch && is_bound_to(s, i, block)) {
                 return s;
             }
         }

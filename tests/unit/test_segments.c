@@ -307,6 +307,29 @@ TEST_WITH(test_memory_alloc_inside_a_process, 2, SUPPORT_OWN_ENGINES)
     support_ok(baton_memory_free(cluster->groups[1], block));
 }
 
+/* An epoch in flight keeps the memory that was bound at its start. */
+TEST_WITH(test_memory_free_after_a_rebind, 2, SUPPORT_OWN_ENGINES)
+{
+    baton_group_t *group = cluster->groups[1];
+    void *blocks[2];
+    for (int i = 0; i < 2; i++) {
+        support_ok(baton_memory_alloc(group, 8, &blocks[i]));
+    }
+    baton_schedule_t *s = support_schedule(group, "rebound");
+    baton_buffer_t buffer = baton_buffer_bind(s, blocks[0], 8);
+    baton_schedule_set_depth(s, 2);
+    (void)baton_add_recv(s, 0, baton_view(buffer, 0, 8));
+    support_ok(baton_schedule_commit(s));
+    support_ok(baton_schedule_start(s));
+    support_ok(baton_buffer_rebind(s, buffer, blocks[1]));
+    support_fails(baton_memory_free(group, blocks[0]), BATON_ERR_BUSY,
+                  "whose epoch 1 is running");
+    support_ok(baton_memory_free(group, blocks[1]));
+    support_ok(baton_schedule_cancel(s));
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_memory_free(group, blocks[0]));
+}
+
 /* A simulator takes what is left with it. */
 TEST(test_memory_alloc_in_a_simulation)
 {
