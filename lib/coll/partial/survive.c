@@ -477,9 +477,7 @@ static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
     forget_terms(self);
     baton_status_t status = destroy_schedule(self, self->hand_over);
     self->hand_over = NULL;
-    if (status == BATON_OK && self->steps_group != self->group) {
-        status = baton_group_destroy(self->group);
-    }
+    baton_group_t *before = self->group;
     lock(self);
     self->group = survivors;
     for (int i = 0; i < baton_group_size(survivors); i++) {
@@ -487,7 +485,9 @@ static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
     }
     go_to(self, SHRINKS, HANDS_OVER);
     unlock(self);
-    return status;
+    return status == BATON_OK && self->steps_group != before
+               ? baton_group_destroy(before)
+               : status;
 }
 
 static baton_status_t hand_over(survival_t *self, int timeout_ms)
