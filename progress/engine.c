@@ -1,7 +1,7 @@
-/* Which thread drives an engine, and how others sleep; see engine.h. From top
-   to bottom: the driver lock, how a driver leaves, how an application thread
-   waits, the progress thread, the functions of the driver's table, opening and
-   closing. */
+/* Which thread drives an engine, and how the others sleep; see engine.h. From
+   top to bottom: the driver lock, how a driver leaves, how an application
+   thread waits, the progress thread, the functions of the driver's table,
+   opening and closing. */
 #include "progress/engine.h"
 
 #include "base/alloc.h"
@@ -25,55 +25,65 @@
 #include <unistd.h>
 
 enum {
-    /* A driver that leaves does so many steps for others that came late, and
-       none that begins later than this. */
+    /* The most steps that a leaving driver makes for events that came late;
+       after LEAVE_NS it begins no other step. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    /* An epoch whose messages have so many bytes is waited for with patience.
-     */
+    /* From this many bytes of messages on an epoch counts as long: a wait for
+       it yields for longer before it sleeps. */
     LONG_BYTES = 1 << 18,
-    YIELD_BYTES = 1 << 15,  /* for which a start lets other threads run */
-    START_NODES = 64,       /* that start issues itself */
-    START_BYTES = 68 << 10, /* that it and a driver that leaves compute */
-    ALONE_NS = 1500,        /* a yield in which no other thread ran */
-    START_POLLS = 32,       /* of a start that is probably followed by a wait */
-    POLL_WAKES = 4,         /* for which a start polls at most */
-    MOST_VAIN = 4, /* one of 16 starts polls in vain: 0.6 to 2.5 us each */
-    /* That what is left waits for who will probably be back. A timer's
-       interrupt takes some 30 us of a virtual machine's processor, in the
-       middle of a copy, and setting one 2: with 400 us all-reduces of 256 KiB
-       to 4 MiB took 5 to 20 % longer. So it is put off before it ends, and
-       seldom set. */
+    YIELD_BYTES = 1 << 15, /* the longest epoch for which a start yields */
+    START_NODES = 64,      /* the most nodes that a start issues */
+    /* The most bytes that a start, or a leaving driver, computes and copies. */
+    START_BYTES = 68 << 10,
+    ALONE_NS = 1500,  /* a yield in which no other thread ran */
+    START_POLLS = 32, /* polls of a start before a wait */
+    POLL_WAKES = 4,   /* a start polls at most for so many wake-ups */
+    /* The largest exponent of the backoff in poll_soon(): one of 16 starts
+       polls. A poll that finds nothing costs 0.6 to 2.5 us. */
+    MOST_VAIN = 4,
+    /* How long work left by a caller that will soon return waits before the
+       progress thread takes it. A timer's interrupt takes some 30 us of a
+       virtual machine's processor, in the middle of a copy, and setting a timer
+       takes 2 us: with 400 us all-reduces of 256 KiB to 4 MiB took 5 to 20 %
+       longer. So the delay is long enough that the timer is put off before it
+       ends, and seldom set. */
     LEFT_US = 2000,
     TEST_STEPS = 16,
-    /* The longest sleep while armed: nothing is known to need it but a message
-       that another thread in MPI keeps back. */
+    /* The longest sleep while armed. The only event known to need it is a
+       message that MPI holds back while another thread is in MPI. */
     CHECK_US = 1000000,
-    /* The same while an epoch runs: whether those live that it waits for. */
+    /* The same while messages of peers are awaited: how often the watchdog
+       looks whether these peers are alive. */
     ASK_US = 500000,
-    /* The longest sleep while something is awaited that no descriptor tells of.
+    /* The longest sleep while something is awaited that no descriptor reports.
      */
     POLL_US = 1000,
-    MEASURED = 5,     /* wake-ups, */
-    WAKE_NS = 200000, /* each for as long at most */
-    /* A wait of at least ASKS_MS asks, when half of its time is over or
-       INQUIRE_MS are left, which ranks it waits for at the end of the chain. */
+    MEASURED = 5,     /* wake-ups that are measured */
+    WAKE_NS = 200000, /* the longest that is counted */
+    /* A wait with a timeout of at least ASKS_MS asks its peers which ranks they
+       wait for, to find the rank at the end of the chain: INQUIRE_MS before the
+       timeout, but not before half of the time has passed. */
     ASKS_MS = 100,
     INQUIRE_MS = 1000,
-    INSIST_US = 1000,     /* asleep, after which peers are rung that need not */
-    UNWAITED_US = 10000,  /* where nobody sleeps: the longest tick that systems
-                             have. One that ends sooner takes 6 to 11 us to set,
-                             any other 1.4, up to 1 s. */
-    PARK_NS = 10000000,   /* after which a parked thread looks itself */
-    TURN_NS = 50000,      /* and calls the function of its wait */
-    TAKE_OVER_YIELDS = 64 /* tries to become the driver before parking */
+    /* After so long without progress this rank wakes even peers that are armed
+       for notices alone. */
+    INSIST_US = 1000,
+    /* The progress thread's timer for a running epoch that its caller does not
+       wait for. This is the longest kernel tick: a timer that ends sooner takes
+       6 to 11 us to set, any other, up to 1 s, 1.4. */
+    UNWAITED_US = 10000,
+    PARK_NS = 10000000,   /* between checks by a parked thread */
+    TURN_NS = 50000,      /* between calls of a wait's turn function */
+    TAKE_OVER_YIELDS = 64 /* attempts to drive before parking */
 };
 
 #define NEVER_NS ((uint64_t)INT64_MAX)
 
 bool baton__engine_rechecks = true;
 
-/* The engine that this thread drives, the innermost one. */
+/* The engine that this thread drives. If it drives several, nested in each
+   other's call nodes, the innermost one. */
 static _Thread_local const baton_engine_t *driven;
 
 static bool is_inside(const baton_engine_t *engine)
@@ -85,10 +95,10 @@ static bool is_inside(const baton_engine_t *engine)
     return each != NULL;
 }
 
-/* All interrupts of the process are numbered, whatever engine they are for. So
-   a thread that is told of the last one of an engine, and looks why then, need
-   not be told of earlier ones of any. A new thread need not be told of those
-   before its first start. */
+/* Interrupts are numbered across all engines of the process. A thread that has
+   returned from a wait because of an interrupt looks for the reason then, so no
+   earlier interrupt of any engine needs to end another of its waits. Interrupts
+   before a thread's first start do not concern it. */
 static _Atomic uint64_t interrupts;
 static _Thread_local uint64_t last_heeded;
 static _Thread_local bool heeds;
@@ -103,13 +113,14 @@ static void begin_to_heed(void)
 
 /* ---- the driver lock --------------------------------------------------- */
 
-/* For the progress thread, which comes and goes: transports stay as they are.
+/* Takes the driver lock if it is free. Leaves the transports armed or disarmed.
  */
 static bool lock(baton_engine_t *engine)
 {
-    /* Pairs with the store in unlock: the last driver's writes are seen. The
-       load is sequentially consistent too: one that read an old value would let
-       mail and lock pass each other (see stop_driving). */
+    /* Pairs with the store in unlock(): this driver sees all writes of the last
+       one. The load is sequentially consistent, too: a load of an old value
+       could miss an unlock whose driver missed this thread's mail (see
+       stop_driving). */
     if (atomic_load_explicit(&engine->driving, memory_order_seq_cst) ||
         atomic_exchange_explicit(&engine->driving, true,
                                  memory_order_seq_cst)) {
@@ -149,7 +160,8 @@ static bool awaits(const baton__stepper_t *stepper)
            stepper->draining > 0 || stepper->recovering > 0;
 }
 
-/* For how long nothing has moved, as far as is known. */
+/* Returns how long there has been no progress, as of the idle policy's last
+   look at the clock; 0 if unknown. */
 static uint64_t still_us(const baton_engine_t *engine)
 {
     const baton__idle_t *idle = &engine->idle;
@@ -173,8 +185,8 @@ static baton_arm_t arm_for(baton_engine_t *engine, bool sleeps)
                : BATON_ARM_SOON;
 }
 
-/* Lets transports tell of what happens by their descriptors. False, and not
-   armed: something has happened already. sleeps: the caller is about to. */
+/* Arms all transports. Returns false, with none armed, if an event is already
+   there to poll. `sleeps`: the caller will sleep at the descriptors itself. */
 static bool arm(baton_engine_t *engine, bool sleeps)
 {
     baton_arm_t how = arm_for(engine, sleeps);
@@ -191,17 +203,17 @@ static bool arm(baton_engine_t *engine, bool sleeps)
     return true;
 }
 
-/* Whether something may be in the device's streams: nodes, or copies of the
-   transport's. */
+/* True if the device's streams may hold work: nodes, or a transport's copies.
+ */
 static bool uses_device(const baton_engine_t *engine)
 {
     return engine->device != NULL &&
            (engine->stepper.offloads != NULL || engine->stepper.waited > 0);
 }
 
-/* Has the device's descriptor tell when what is in its streams now has been
-   done. What was done before that it does not tell: so this looks once more.
-   False: something has been done. */
+/* Arms the device: its descriptor becomes readable when the work now in its
+   streams is done. Work that was done before is not reported, so this steps
+   once after arming. Returns false if that step did something. */
 static bool arm_device(baton_engine_t *engine)
 {
     const baton__device_t *device = engine->device;
@@ -213,7 +225,7 @@ static bool arm_device(baton_engine_t *engine)
            !baton__step_is_due(&engine->stepper);
 }
 
-/* Tries to become the driver. */
+/* Takes the driver lock if it is free, and disarms the transports. */
 static bool try_drive(baton_engine_t *engine)
 {
     if (!lock(engine)) {
@@ -223,14 +235,15 @@ static bool try_drive(baton_engine_t *engine)
     return true;
 }
 
-/* How long a sleep may be for the watchdog: an epoch may begin meanwhile. */
+/* The longest sleep that lets the watchdog look in time, even at an epoch that
+   begins during the sleep. */
 static uint32_t watch_us(const baton_engine_t *engine)
 {
     uint64_t us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
     return us < BATON_SLEEP_FOREVER ? (uint32_t)us : BATON_SLEEP_FOREVER;
 }
 
-/* For how long the driver may sleep, armed. */
+/* How long a thread may sleep after arming. */
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
@@ -264,7 +277,8 @@ static uint32_t sleep_us(const baton_engine_t *engine)
 
 /* ---- how a driver leaves ----------------------------------------------- */
 
-/* Parked threads sleep on a futex: a handler of a signal may wake them, too. */
+/* Parked threads sleep on a futex, because signal handlers may have to wake
+   them. */
 static long futex(baton_engine_t *engine, int how, uint32_t value,
                   const struct timespec *until)
 {
@@ -274,26 +288,27 @@ static long futex(baton_engine_t *engine, int how, uint32_t value,
 
 static void wake_followers(baton_engine_t *engine)
 {
-    /* Pairs with the increment in park(): either that thread sees what was
-       published before this, or it is counted here. */
+    /* Pairs with the increment in park(): either the parking thread sees what
+       was published before this, or this load counts it. */
     if (atomic_load_explicit(&engine->followers, memory_order_seq_cst) > 0) {
         atomic_fetch_add_explicit(&engine->calls, 1, memory_order_seq_cst);
         (void)futex(engine, FUTEX_WAKE, INT_MAX, NULL);
     }
 }
 
-/* One of those that are parked can lead now. */
+/* Lets one of the parked threads lead. */
 static void end_reign(baton_engine_t *engine)
 {
     atomic_fetch_add_explicit(&engine->reigns, 1, memory_order_seq_cst);
     wake_followers(engine);
 }
 
-/* Makes the armed descriptor of the program's event loop readable. */
+/* Makes the descriptor of baton_engine_arm() readable, if it is armed. */
 static void tell_event_loop(baton_engine_t *engine)
 {
-    /* Pairs with the store in baton_engine_arm(): either the tests after that
-       see what was published before this, or this sees that it is armed. */
+    /* Pairs with the store in baton_engine_arm(): either the program's tests
+       after that store see what was published before this load, or this load
+       sees the descriptor armed. */
     if (atomic_load_explicit(&engine->tells, memory_order_seq_cst) &&
         atomic_exchange_explicit(&engine->tells, false, memory_order_seq_cst)) {
         const uint64_t one = 1;
@@ -301,8 +316,8 @@ static void tell_event_loop(baton_engine_t *engine)
     }
 }
 
-/* Wakes parked threads and a leader that sleeps: what they wait for may be
-   true. Any thread, and handlers of signals. */
+/* Wakes parked threads, a sleeping leader and the program's event loop: their
+   conditions may hold now. Called by any thread, and by signal handlers. */
 static void wake_waiters(baton_engine_t *engine)
 {
     wake_followers(engine);
@@ -323,10 +338,10 @@ static void on_recovered(baton_group_t *group)
     wake_waiters(group->engine);
 }
 
-/* A step of a driver that is about to leave, which computes and copies so many
-   bytes at most. Calls that may take long are left to the progress thread.
-   Returns how many bytes are left; 0 if it should do no more: what is left is
-   a call, or takes more bytes. */
+/* Makes a step that computes and copies at most `bytes` bytes, and leaves calls
+   that may take long to the progress thread. Returns how many of the bytes are
+   left; 0 if the caller should make no other step, because none are left, a
+   call is left, or nothing moved. */
 static size_t step_leaving(baton_engine_t *engine, size_t bytes)
 {
     baton__stepper_t *stepper = &engine->stepper;
@@ -348,13 +363,17 @@ static bool is_copying(const baton_engine_t *engine)
     return false;
 }
 
-/* Prepares to leave. False: who sleeps must be kicked. */
+/* Arms the transports, or sets the progress thread's timer, so that the driver
+   can leave. Returns false if that is not enough, and the sleeping thread must
+   be kicked after the lock is released. `soon`: the caller will probably be
+   back at once. */
 static bool hand_over(baton_engine_t *engine, bool soon)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
     size_t bytes = START_BYTES;
-    if (baton__stepper_has_notices(stepper)) { /* the thread need not wake */
+    /* So that no thread wakes for them. */
+    if (baton__stepper_has_notices(stepper)) {
         (void)baton__notice_send(&engine->stepper, false);
     }
     for (int steps = 0; baton__step_is_due(stepper) || !arm(engine, false);
@@ -367,10 +386,10 @@ static bool hand_over(baton_engine_t *engine, bool soon)
         }
         bytes = step_leaving(engine, bytes);
     }
-    /* What armed descriptors don't tell of. */
+    /* No armed descriptor reports these. */
     if (baton__stepper_has_notices(stepper) || stepper->polled > 0 ||
         stepper->recovering > 0 || uses_device(engine)) {
-        return false; /* the thread arms the device before it sleeps */
+        return false; /* the progress thread arms the device */
     }
     if (engine->armed_us != BATON_SLEEP_FOREVER) {
         if (atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
@@ -388,17 +407,19 @@ static bool hand_over(baton_engine_t *engine, bool soon)
     return true;
 }
 
-/* Stops driving. soon: the caller will probably be back at once. */
+/* Leaves, and makes sure that another thread drives if there is something to
+   do. `soon`: the caller will probably be back at once. */
 static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
     for (int steps = 0;; steps++) {
-        /* A thread sleeps at the descriptors, or may. */
+        /* The progress thread or a leader may sleep at the descriptors. */
         if (engine->threaded ||
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !hand_over(engine, soon);
         } else {
-            /* Many may be due to a peer that does not come. */
+            /* Only to peers that had room: many notices may be due to a peer
+               that does not take any. */
             (void)baton__notice_send(&engine->stepper, false);
             baton__stepper_flush(&engine->stepper);
         }
@@ -408,13 +429,15 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             kick = false;
         }
         if (kick && engine->stepper.awaited_bytes >= LONG_BYTES) {
-            baton__stepper_flush(&engine->stepper); /* the thread may compute */
+            /* The next driver may compute for long. */
+            baton__stepper_flush(&engine->stepper);
         }
         unlock(engine);
-        /* Mail may have come after the last step, from a thread that could not
-           drive, or someone was woken and could not. The store in unlock() and
-           these loads pair with the push and the try in start(), and with those
-           of who was woken: one of the two sees the other. */
+        /* After the last step another thread may have mailed a schedule, or
+           have been woken, and failed to get the lock. The store in unlock()
+           and these loads pair with the push and the attempt to lock in
+           start(), and with the store to `woken` and the attempt to lock after
+           a wake-up: one of the two threads sees the other's store. */
         if (!baton__step_has_mail(&engine->stepper) &&
             !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
             break;
@@ -424,7 +447,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             break;
         }
         if (!try_drive(engine)) {
-            kick = false; /* who drives now finds it */
+            kick = false; /* the new driver finds the mail */
             break;
         }
         (void)step_leaving(engine, START_BYTES);
@@ -433,14 +456,15 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         baton__event_loop_kick(engine->event_loop);
     }
     if (!engine->threaded) {
-        end_reign(engine); /* one of the followers drives now */
+        end_reign(engine); /* a parked thread can drive now */
     }
 }
 
-/* Leaves for a thread that polls again and again: nothing is armed, so that no
-   peer rings and the progress thread sleeps on; it takes over if the next step
-   does not come in time. False, and still the driver: there is nothing to poll
-   for, or a thread sleeps at the descriptors, or mail has come. */
+/* Leaves, for a thread that calls baton_engine_step again and again. Nothing is
+   armed, so that no peer sends a wake-up and the progress thread goes on
+   sleeping; the timer has it take over if the next call does not come in time.
+   Returns false, still the driver, if no epoch runs, a thread leads, the engine
+   has no progress thread, or mail has come. */
 static bool leave_polling(baton_engine_t *engine)
 {
     if (!engine->threaded || engine->stepper.running == 0 ||
@@ -461,13 +485,15 @@ static bool leave_polling(baton_engine_t *engine)
 typedef struct waiter {
     baton_engine_t *engine;
     const baton__wait_t *wait;
-    uint64_t heeded;       /* interrupts */
-    uint64_t deadline_ns;  /* or UINT64_MAX */
-    uint64_t slept_at;     /* its count of progress when patience ended */
-    baton_status_t turned; /* what its function has returned */
+    uint64_t heeded;      /* that have ended earlier waits */
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    /* The schedule's progress_count when a drive last ended in sleep. */
+    uint64_t slept_at;
+    baton_status_t turned; /* what the turn function returned */
 } waiter_t;
 
-/* True if the wait is over: also where it is interrupted. */
+/* True if the wait is over, also because of an interrupt or an error of its
+   turn function. */
 static bool is_true(const waiter_t *waiter)
 {
     return waiter->turned != BATON_OK ||
@@ -483,7 +509,8 @@ static void call_turn(waiter_t *waiter)
     }
 }
 
-/* A thread that has such a function sleeps for a moment only. */
+/* The time up to which the thread may sleep: a thread with a turn function
+   sleeps for TURN_NS at most. */
 static uint64_t wake_up_by(const waiter_t *waiter, uint64_t until_ns)
 {
     uint64_t soon_ns =
@@ -497,15 +524,15 @@ static bool is_late(const waiter_t *waiter)
            baton__clock_ns() >= waiter->deadline_ns;
 }
 
-/* True if another thread waits for the lock, which a driver that waits, or that
+/* True if another thread wants the lock, which a driver that waits, or that
    polls with a timeout of 0, would otherwise take again and again. */
 static bool is_wanted(const baton_engine_t *engine)
 {
     return atomic_load_explicit(&engine->wanted, memory_order_relaxed) > 0;
 }
 
-/* The bytes of the messages that are waited for, if they take long; 0 as well
-   if nothing of the schedule has moved since the patience with it ended. */
+/* Returns the bytes that the epoch awaits, if it is long; 0 if it is not, or if
+   its schedule has made no progress since the last drive ended in sleep. */
 static uint64_t awaited_bytes(const waiter_t *waiter)
 {
     const baton_schedule_t *schedule = waiter->wait->schedule;
@@ -515,8 +542,9 @@ static uint64_t awaited_bytes(const waiter_t *waiter)
                : 0;
 }
 
-/* True if something moved that shortens the wait. Beside a long one others
-   may, which its patience with its own peers has nothing to do with. */
+/* True if the progress that a step has made shortens this wait. In a wait for a
+   long epoch only the progress of its own schedule counts: that of other
+   schedules says nothing about its peers. */
 static bool has_progressed(const waiter_t *waiter, uint64_t bytes,
                            uint64_t *progress)
 {
@@ -525,14 +553,16 @@ static bool has_progressed(const waiter_t *waiter, uint64_t bytes,
     return bytes == 0 || *progress != before;
 }
 
-/* A thread with a deadline does not run calls that may take long, if there is a
-   progress thread that can. */
+/* True if the waiting thread leaves calls that may take long to the progress
+   thread: it has a deadline, and there is such a thread. */
 static bool leaves_calls(const waiter_t *waiter)
 {
     return waiter->deadline_ns != UINT64_MAX && waiter->engine->threaded;
 }
 
-/* Steps until the condition is true, or it is better to sleep. */
+/* Steps until the wait is over, or until the thread should sleep or leave: the
+   idle policy says so, the lock is wanted, the deadline has passed, or a long
+   call was left. */
 static void drive_until_true(waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -575,8 +605,8 @@ static void drive_until_true(waiter_t *waiter)
     stepper->leaves_calls = false;
 }
 
-/* Arms, releases the lock and sleeps at the descriptors, until it is woken:
-   true. False, and still the driver: there is something to do. */
+/* Arms, releases the lock and sleeps at the descriptors. Returns true after the
+   sleep; false, still the driver, if there is something to do. */
 static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -602,8 +632,9 @@ static bool fall_asleep(const waiter_t *waiter)
     atomic_store_explicit(&engine->asleep, true, memory_order_seq_cst);
     unlock(engine);
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    /* As in stop_driving(). And what need not drive to make the condition true
-       looks after that who is asleep. */
+    /* As in stop_driving(). A thread that makes the condition true without
+       driving looks at `asleep` after that, so the condition is checked once
+       more here. */
     if (!baton__step_has_mail(&engine->stepper) &&
         !atomic_load_explicit(&engine->woken, memory_order_seq_cst) &&
         !is_true(waiter)) {
@@ -616,8 +647,8 @@ static bool fall_asleep(const waiter_t *waiter)
     return true;
 }
 
-/* Blocks until the condition is true, until `until_ns`, or until more than
-   `reigns` leaders are gone. */
+/* Blocks until the wait is over, until `until_ns`, or until the count of
+   leaders that have gone differs from `reigns`. */
 static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
 {
     baton_engine_t *engine = waiter->engine;
@@ -640,8 +671,8 @@ static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
     atomic_fetch_sub_explicit(&engine->followers, 1, memory_order_seq_cst);
 }
 
-/* Gets the driver lock from another thread, which may be polling, or in a long
-   call. */
+/* Tries for a while to get the driver lock from another thread, which may be
+   polling, or in a long call. True if it has the lock. */
 static bool take_over(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -660,7 +691,8 @@ static bool take_over(const waiter_t *waiter)
     return taken;
 }
 
-/* From now on the progress thread is woken, and another waiter leads. */
+/* Lets kicks and descriptors wake the progress thread again, and another
+   waiting thread lead. */
 static void stop_leading(baton_engine_t *engine)
 {
     if (engine->gate_closed) {
@@ -670,8 +702,9 @@ static void stop_leading(baton_engine_t *engine)
     atomic_store_explicit(&engine->leading, false, memory_order_seq_cst);
 }
 
-/* Drives, and sleeps at the descriptors, until the condition is true, the
-   deadline is past, or another thread keeps the lock. */
+/* Drives, and sleeps at the descriptors, until the wait is over, the deadline
+   has passed, another thread keeps the lock, or a long call is left to the
+   progress thread. */
 static void lead(waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -712,9 +745,11 @@ static bool may_lead(baton_engine_t *engine)
                                      memory_order_seq_cst);
 }
 
-/* The caller, the driver, will lead at once, so that nobody need be woken; but
-   where another thread leads that may be asleep. It arms all the same: a bell
-   for what is urgent alone would ring on while this thread polls. */
+/* Releases the lock for a caller that entered and will now wait. It leads at
+   once, so no thread need be woken, unless another thread leads and may be
+   asleep. The transports are armed all the same: disarm alone does not end an
+   earlier arm for notices (see doorbell.c), so peers would go on sending
+   wake-ups while this thread polls. */
 static void leave_to_lead(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -727,7 +762,8 @@ static void leave_to_lead(const waiter_t *waiter)
     }
 }
 
-/* How many ms before its end a wait asks; 0: it does not. */
+/* How many ms before its timeout a wait asks its peers what they wait for; 0:
+   it does not ask. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 {
     return schedule == NULL || timeout_ms < ASKS_MS ? 0
@@ -755,7 +791,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
         if (may_lead(engine)) {
             lead(&waiter);
-            reigns++; /* its own */
+            reigns++; /* its own reign */
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
@@ -821,7 +857,8 @@ void baton_engine_interrupt(baton_engine_t *engine)
 
 /* ---- the progress thread ----------------------------------------------- */
 
-/* Releases the lock while it yields; false if another thread has it then. */
+/* Releases the lock during a yield. Returns false if another thread has taken
+   it. */
 static bool yield_lock(baton_engine_t *engine)
 {
     baton__stepper_flush(&engine->stepper);
@@ -835,8 +872,8 @@ static bool yield_lock(baton_engine_t *engine)
     return true;
 }
 
-/* Arms, sets the timer and releases the lock, to sleep: true. False, and still
-   the driver: there is something to do. */
+/* Arms, sets the timer and releases the lock. Returns true if the thread may
+   sleep; false, still the driver, if there is something to do. */
 static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
@@ -856,7 +893,8 @@ static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
     return false;
 }
 
-/* Drives until there is nothing to do but wait, or another thread does. */
+/* Drives until the thread should sleep, or another thread has the lock.
+   `woken`: by a message, so more may come soon. */
 static void drive_in_thread(baton_engine_t *engine, bool woken)
 {
     baton__stepper_t *stepper = &engine->stepper;
@@ -868,7 +906,8 @@ static void drive_in_thread(baton_engine_t *engine, bool woken)
         if (baton__step(stepper, BATON__STEP_BYTES)) {
             baton__idle_reset(&engine->idle);
         } else if (!baton__step_is_due(stepper)) {
-            /* Armed receives alone are not polled for: they wake it. */
+            /* It does not poll for armed receives alone, whose messages wake
+               it. */
             pause = baton__idle_next(&engine->idle,
                                      stepper->waited > 0 ? BATON__HURRY_EPOCH
                                                          : BATON__HURRY_NONE,
@@ -891,18 +930,18 @@ static void *thread_main(void *arg)
 {
     baton_engine_t *engine = arg;
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    /* The default lets the kernel end a sleep 50 us late. */
+    /* By default the kernel may end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        /* If another thread drives now it looks for what has come, or what the
-           timer was set for. */
+        /* If another thread drives now, this store has it look once more, for
+           the event or the timer that woke this thread. */
         atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
         }
         wakeup = baton__event_loop_wait(engine->event_loop);
-        /* A leader has fallen asleep meanwhile: it may be its kick that this
-           thread has drained. */
+        /* If a leader has fallen asleep meanwhile, this thread may have drained
+           a kick that was meant for it. */
         if (wakeup != BATON__WAKEUP_TIMER &&
             atomic_load_explicit(&engine->asleep, memory_order_seq_cst)) {
             baton__event_loop_kick(engine->event_loop);
@@ -915,13 +954,14 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-/* How long the thread takes to wake up, the median of a few times. */
+/* Returns how long the progress thread takes to wake up: the median of MEASURED
+   times. */
 static uint64_t measure_wake(baton_engine_t *engine)
 {
     uint64_t took[MEASURED] = {0};
     atomic_store_explicit(&engine->asks_awake, true, memory_order_relaxed);
     for (int i = 0; i < MEASURED; i++) {
-        /* Until it sleeps again. */
+        /* Gives the thread time to go to sleep. */
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
         uint64_t began = baton__clock_ns();
         uint64_t awake;
@@ -949,7 +989,6 @@ static void stop_thread(baton_engine_t *engine)
     (void)pthread_join(engine->thread, NULL);
 }
 
-/* Starts the thread, bound as `placement` says. */
 static baton_status_t start_thread(baton_engine_t *engine,
                                    const char *placement)
 {
@@ -987,11 +1026,11 @@ static void leave(baton_engine_t *engine)
         engine->nested--;
         return;
     }
-    /* Who recovers, or parts, waits for that next. */
+    /* A caller that recovers or destroys the group will wait next. */
     stop_driving(engine, engine->stepper.recovering > 0);
 }
 
-/* Whether a start that is not waited for lets other threads run. */
+/* True if a start that is not followed by a wait lets other threads run. */
 static bool yields_in(const baton_engine_t *engine,
                       const baton_schedule_t *schedule)
 {
@@ -999,9 +1038,9 @@ static bool yields_in(const baton_engine_t *engine,
            schedule->group->transport->hosts <= 1;
 }
 
-/* Nothing moves: lets other threads run, and returns for how long they did; 0
-   if a wait would sleep instead, no message is awaited, or the lock is wanted.
- */
+/* Called when nothing moves: yields, and returns how long that took in ns, plus
+   1. Returns 0, without yielding, if a wait would sleep instead, no message is
+   awaited, or the lock is wanted. */
 static uint64_t yield_in_start(baton_engine_t *engine)
 {
     baton__idle_t *idle = &engine->idle;
@@ -1015,20 +1054,22 @@ static uint64_t yield_in_start(baton_engine_t *engine)
     return idle->now_ns - before_ns + 1;
 }
 
-/* Polls for what the wait that follows would poll for, so that this thread need
-   not leave, and have itself rung for, in between. Before other work it polls
-   for as long as a thread takes to wake up: ranks that start together need not
-   ring, and end a short epoch sooner than they would wake each other's threads.
-   A long epoch it leaves to the thread as soon as there is something to compute
-   or copy. Where polls are in vain fewer starts do it, on all ranks those of
-   the same epochs, so that they meet.
+/* Polls after a start. If a wait probably follows, it polls for the same
+   messages as that wait, so that this thread need not arm in between and cause
+   peers to wake it. Otherwise it polls for as long as a thread takes to wake
+   up: ranks that start together then send no wake-ups, and end a short epoch
+   sooner than if they woke each other's threads. It leaves a long epoch to the
+   progress thread as soon as there is something to compute or copy. After polls
+   that found nothing it polls only in every 2^n-th epoch. All ranks skip the
+   same epochs, so that their polls coincide.
 
-   Where ranks of one host share processors it yields between polls, since the
-   others need these to start: threads that wake each other one after another
-   take far longer. On 2 processors 4 ranks took 55 us for 8 bytes that nobody
-   waited for, and 8 ranks 120, where one thread that wakes 3 and 7 others takes
-   35 and 95; with yields 10 and 25. A yield beside a thread that computes takes
-   a time slice: then wake-ups are quicker, and for a while few starts yield. */
+   If ranks of one host share processors it yields between polls, since the
+   other ranks need processors for their starts; threads that wake each other
+   one after another take far longer. On 2 processors 4 ranks took 55 us for 8
+   bytes that no thread waited for, and 8 ranks 120, whereas one thread that
+   wakes 3 and 7 others takes 35 and 95; with yields 10 and 25. A yield beside a
+   thread that computes takes a time slice. Wake-ups are quicker then, so after
+   a slow yield few starts poll for a while. */
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       baton__next_t next)
 {
@@ -1048,12 +1089,13 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
     if (yields) {
         baton__idle_reset(&engine->idle);
     }
-    const uint64_t epoch = schedule->run.epoch; /* the next may begin at once */
+    const uint64_t epoch = schedule->run.epoch;
     const uint64_t began_ns = waits_soon ? 0 : baton__clock_ns();
     uint64_t progress = schedule->run.progress_count;
     uint64_t until_ns = began_ns + wake_ns;
     uint32_t polls = 0;
-    bool left = is_long && is_copying(engine); /* something for the thread */
+    /* Work for the progress thread. */
+    bool left = is_long && is_copying(engine);
     bool slow = false;
     while (
         stepper->running == 1 && schedule->run.epoch == epoch && !left &&
@@ -1089,8 +1131,8 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
     }
 }
 
-/* This thread steps, or mail reaches the one that drives; from a call node that
-   is this thread's own step. */
+/* Steps, if this thread gets the lock; else mails the schedule to the thread
+   that drives. From a call node that is this thread itself. */
 static bool start(baton_schedule_t *schedule, baton__next_t next)
 {
     baton_engine_t *engine = schedule->group->engine;
@@ -1099,7 +1141,8 @@ static bool start(baton_schedule_t *schedule, baton__next_t next)
     bool drives = try_drive(engine);
     if (!drives) {
         baton__step_mail(schedule);
-        drives = try_drive(engine); /* the other one may have left before */
+        /* The driver may have left before the push. */
+        drives = try_drive(engine);
     }
     if (drives) {
         engine->stepper.leaves_calls = engine->threaded;

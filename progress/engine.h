@@ -1,14 +1,14 @@
-/* The engine: a stepper, the event loop it sleeps in, a thread, and the rule of
-   which thread drives.
+/* An engine: a stepper, the event loop that its threads sleep in, the progress
+   thread, and the rule that says which thread drives.
 
-   `driving` is the driver lock: the thread that holds it steps. It is only ever
-   tried, never waited for with a blocked thread, and while there is a progress
-   thread no thread sleeps holding it. An application thread tries it in start,
-   test and wait; the progress thread gives it up whenever an application thread
-   wants it.
+   `driving` is the driver lock; the thread that holds it steps. Threads only
+   try the lock and never block on it. In an engine with a progress thread no
+   thread sleeps while it holds the lock. An application thread tries the lock
+   in start, test and wait; the progress thread releases it whenever an
+   application thread wants it.
 
-   A simulated engine does the same in virtual time: `driver` is the table of
-   what the two do differently. */
+   A simulated engine does the same in virtual time: the table `driver` has the
+   functions in which the two kinds of engine differ. */
 #pragma once
 
 #include "progress/event_loop.h"
@@ -22,36 +22,39 @@
 
 /* ---- who waits, who wakes --------------------------------------------------
 
-   1. The thread that holds the driver lock polls, and nobody needs to wake it.
-   2. A driver that leaves arms all transports, unless nobody could be woken; a
-      start polls for a moment before, or yields where ranks share processors,
-      which may spare the peers a ring.
-      Then what comes makes a descriptor readable, and whoever sleeps at the
-      descriptors drives next. If nothing runs and no armed receive waits, it
-      arms for notices alone: what belongs to epochs that have not begun can
-      wait for their start.
-   3. If something has come already, it steps a little itself. It kicks who
-      sleeps for what is left then, and for what no descriptor tells of. MPI's
-      data between hosts needs a look now and then: it sets the thread's timer.
-   4. A thread that waits leads. It drives, yields for as long as idle.h says,
-      and then sleeps at the descriptors itself; the progress thread is
-      not woken meanwhile. Others that wait are parked until their epochs have
-      ended, or the leader is gone.
-   5. The progress thread drives when it is woken and nobody else does. It
-      leaves the lock to an application thread that wants it.
-   6. A peer is not woken for a message of an epoch that it has not begun,
-      unless this rank has waited for a while: it may have to answer. One that
-      has just left is given a moment to come back.
+   1. A thread that holds the driver lock polls, so no peer needs to wake it.
+   2. A driver that leaves arms all transports, if there is a thread that they
+      can wake. From then on an event makes a descriptor readable, and the
+      thread that sleeps at the descriptors drives next. If no epoch runs and
+      no armed receive waits, the transports are armed for notices alone:
+      messages of epochs that have not begun can wait for their start. A
+      start polls for a moment before it leaves, or yields if ranks share
+      processors: a message that comes meanwhile needs no wake-up.
+   3. If a transport can't be armed because something has come already, the
+      leaving driver makes a few steps itself. If work is left after that, or
+      something is awaited that no descriptor reports, it kicks the sleeping
+      thread. For messages that need a poll now and then, such as MPI's between
+      hosts, it sets the progress thread's timer.
+   4. One of the waiting threads leads. It drives, yields for as long as idle.h
+      says, and then sleeps at the descriptors itself; the progress thread
+      is not woken meanwhile. Other waiting threads are parked until their
+      epochs have ended or the leader has gone.
+   5. The progress thread drives when it is woken and no other thread drives.
+      It releases the lock if an application thread wants it.
+   6. A message of an epoch that a peer has not begun does not wake that peer,
+      unless the sender has waited for a while: the peer may have to answer. A
+      peer that has just stopped driving is not woken for a moment, since it
+      may come back by itself.
 
-   The flags and counts by which threads tell each other:
+   Flags and counts by which threads notify each other:
 
-       woken      who slept has been woken, and no driver has looked since: a
-                  driver that was about to leave looks again
-       wanted     application threads that want the lock
+       woken      a sleeping thread was woken, and no thread has driven since:
+                  a driver that is about to leave looks once more
+       wanted     number of application threads that want the driver lock
        leading    a waiting thread leads
-       asleep     it sleeps at the descriptors
-       followers  others that are parked, and reigns, how many leaders they
-                  have seen go */
+       asleep     the leader sleeps at the descriptors
+       followers  number of parked threads
+       reigns     number of leaders that have gone */
 
 typedef struct baton__driver baton__driver_t;
 
@@ -60,24 +63,26 @@ struct baton_engine {
     const baton__driver_t *driver;
     const baton__verification_t *verification; /* may be NULL */
     baton__event_loop_t *event_loop;
-    baton__device_t *device; /* or NULL; see devices.c */
+    baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    bool unarmed; /* the device could not be armed; the lock's */
+    bool unarmed; /* the device's last arm failed */
     bool threaded;
     pthread_t thread;
 
-    /* The lock's. */
+    /* The following are guarded by the driver lock. */
     baton__idle_t idle;
     baton__watchdog_t watchdog;
     bool armed;
-    uint32_t armed_us;           /* for how long at most to sleep while armed */
-    const baton_engine_t *outer; /* whose call node led this thread here */
-    uint32_t nested;             /* times that it has entered besides */
+    uint32_t armed_us; /* the longest sleep while armed */
+    /* The engine that this thread was driving when it took this one's lock, or
+       NULL. */
+    const baton_engine_t *outer;
+    uint32_t nested; /* enters inside another */
 
-    bool gate_closed; /* the leader's */
+    bool gate_closed; /* only the leader accesses this */
     uint64_t insisted_ns;
 
-    /* Of all threads. */
+    /* All threads access the following. */
     _Atomic bool driving;
     _Atomic int wanted;
     _Atomic bool woken;
@@ -86,53 +91,58 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
-    _Atomic uint64_t awake_ns; /* the thread's last wake-up, while asked for */
+    /* The progress thread's last wake-up; written while asks_awake is set. */
+    _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
-    _Atomic uint32_t calls;       /* to those that are parked: a futex */
-    _Atomic uint64_t interrupted; /* the number of its last interrupt, or 0 */
+    _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
+    _Atomic uint64_t interrupted; /* its last interrupt's number, or 0 */
     _Atomic bool tells;           /* ended_fd is armed */
-    int ended_fd; /* an eventfd, once it was asked for; else 0 */
+    int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };
 
-/* What a thread waits for. */
+/* What ends a wait. */
 typedef struct baton__wait {
-    baton_condition_fn condition; /* any thread asks it */
+    baton_condition_fn condition; /* called with or without the driver lock */
     const void *arg;
-    const baton_schedule_t *schedule; /* or NULL */
+    const baton_schedule_t *schedule; /* NULL if the wait is for none */
     int timeout_ms;                   /* negative: for ever */
     bool interruptible;
-    baton_turn_fn turn; /* called in each turn; or NULL */
+    baton_turn_fn turn; /* called between steps; may be NULL */
     void *turn_arg;
 } baton__wait_t;
 
-/* What the caller of a start does next, as far as is known. */
+/* The caller's probable behaviour after a start. */
 typedef enum baton__next {
-    BATON__NEXT_UNKNOWN, /* it has not started an epoch of its own */
-    BATON__NEXT_WORK,    /* probably it does not wait at once */
+    BATON__NEXT_UNKNOWN, /* the call is not baton_schedule_start */
+    BATON__NEXT_WORK,    /* it will probably not wait at once */
     BATON__NEXT_WAIT
 } baton__next_t;
 
 struct baton__driver {
-    /* True if the calling thread is inside a step: a call node runs on it. */
+    /* True if the calling thread drives: it has entered, or a call node runs on
+       it. */
     bool (*is_inside)(const baton_engine_t *engine);
 
-    /* Excludes steps, for calls that change what is stepped. They nest, and may
-       come from inside a step. */
+    /* enter takes the driver lock, for calls that change state that steps use;
+       leave releases it. Pairs nest, and may be called from inside a step. */
     void (*enter)(baton_engine_t *engine);
-    bool (*try_enter)(baton_engine_t *engine); /* does not wait */
+    bool (*try_enter)(baton_engine_t *engine);
     void (*leave)(baton_engine_t *engine);
 
-    /* Mails a schedule to the driver: its application has started an epoch, or
-       something has happened to it. Returns true if it yields for NEXT_WORK, as
-       a wait does. */
+    /* Steps the schedule, or mails it to the thread that drives: its
+       application has started an epoch, or its state was changed otherwise.
+       Returns true if this thread drove, and starts of this schedule with
+       NEXT_WORK yield as a wait does. */
     bool (*start)(baton_schedule_t *schedule, baton__next_t next);
 
     /* Makes some progress. */
     baton_status_t (*test)(baton_engine_t *engine);
 
-    /* Progresses until the condition is true. BATON_ERR_TIMEOUT, _INTERRUPTED;
-       or the reason why it never will be; or what `turn` has returned. A caller
-       that has entered, and begun what it waits for, need not leave before. */
+    /* Makes progress until the condition is true. Otherwise returns
+       BATON_ERR_TIMEOUT, BATON_ERR_INTERRUPTED, the reason why the condition
+       can never become true, or the error that `turn` returned. The caller may
+       have entered, so as to begin what it waits for under the same lock: wait
+       then leaves in its place. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
     /* Optional: baton_group_recover was called. */
@@ -141,20 +151,23 @@ struct baton__driver {
     /* Optional: checks that there is memory to commit this schedule. */
     baton_status_t (*check_memory)(const baton_schedule_t *schedule);
 
-    /* Optional: ends at once what is in motion of a schedule that is destroyed,
-       and tells its peers. Without it the caller steps until that has ended. */
+    /* Optional: ends at once all that is in motion of a schedule that is
+       destroyed, and notifies its peers. Without this function destroy steps
+       until nothing is in motion. */
     void (*forget)(baton_schedule_t *schedule);
 };
 
 extern const baton__driver_t baton__real_driver;
 
-/* Whether a thread that sleeps until it is woken looks again now and then all
-   the same. Tests say no, before they open an engine: then a wake-up that is
-   lost is a hang, and not a delay. */
+/* True if sleeping threads also wake up from time to time by themselves. Tests
+   clear it before they open an engine, so that a lost wake-up is a hang and not
+   just a delay. */
 extern bool baton__engine_rechecks;
 
-/* The number of the interrupts that this thread need not be told of by such a
-   wait; and tells it of those until now: BATON_ERR_INTERRUPTED. */
+/* heeded returns the number up to which interrupts do not end this thread's
+   wait: the last one that it has returned for, or UINT64_MAX if the wait can't
+   be interrupted. heed marks all interrupts of the engine so far as heeded,
+   sets the error message and returns BATON_ERR_INTERRUPTED. */
 uint64_t baton__engine_heeded(const baton__wait_t *wait);
 baton_status_t baton__engine_heed(const baton_engine_t *engine);
 
@@ -167,7 +180,8 @@ static inline bool baton__engine_interrupts(const baton_engine_t *engine,
                heeded;
 }
 
-/* Closes the engine's device; the thread has ended, and no group is left. */
+/* Closes the engine's device. The progress thread has ended, and the engine has
+   no groups. */
 void baton__engine_close_device(baton_engine_t *engine);
 
 static inline bool baton__engine_is_inside(const baton_engine_t *engine)
@@ -175,7 +189,7 @@ static inline bool baton__engine_is_inside(const baton_engine_t *engine)
     return engine->driver->is_inside(engine);
 }
 
-/* baton_engine_open for an engine whose groups have their commits verified. */
+/* baton_engine_open for an engine that can verify its groups' commits. */
 baton_status_t baton__engine_open(const baton_engine_options_t *options,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out);

@@ -6,20 +6,24 @@
 #include <sched.h>
 
 enum {
-    SLOW_YIELD_NS = 2500000, /* a yield that gave a time slice away, and took
-                                longer than what is awaited may */
-    ALONE_YIELD_NS = 1500,   /* a yield in which no other thread ran */
-    SLOW_POLLS = 400,        /* that do not yield after slow yields, at most, */
-    SLOW_POLL_BYTES = 8192,  /* or one for so much data that is awaited */
-    WAIT_YIELDS = 5,         /* times as long as without a waiting thread */
-    WAKES = 10,              /* wake-ups that yields to others may cost */
+    /* A longer yield was slow: it gave a time slice away. While long messages
+       are awaited a slow yield also exceeds the patience with them. */
+    SLOW_YIELD_NS = 2500000,
+    ALONE_YIELD_NS = 1500, /* a yield in which no other thread ran */
+    SLOW_POLLS = 400,      /* the most polls without a yield after slow ones */
+    /* While bytes are awaited each such poll counts as 1 + bytes /
+       SLOW_POLL_BYTES. */
+    SLOW_POLL_BYTES = 8192,
+    /* A waiting thread yields for so many times as long as others do. */
+    WAIT_YIELDS = 5,
+    WAKES = 10, /* others may run for so many wake-ups */
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,
     MOST_WAKE_NS = 40000,
-    BYTE_NS = 2, /* that a wait yields for each byte of long messages, */
-    MOST_NS = 100000000, /* and at most: then the peer is late */
+    BYTE_NS = 2,         /* patience with each byte of long messages */
+    MOST_NS = 100000000, /* the longest patience: then the peer is late */
     SHORTEST_SLEEP_US = 20,
-    SLEEP_PARTS = 8 /* a sleep is this part of the time waited */
+    SLEEP_PARTS = 8 /* the time waited / the time of a sleep */
 };
 
 void baton__idle_init(baton__idle_t *idle, bool alone)
@@ -46,8 +50,9 @@ void baton__idle_share(baton__idle_t *idle)
     idle->crowded = true;
 }
 
-/* After a slow yield: true if this poll does not yield either. The more data is
-   awaited, the fewer do not: a time slice is less of its time. */
+/* True if this poll does not yield because of an earlier slow yield. The more
+   data is awaited, the fewer polls are deterred: a time slice is a smaller part
+   of the time that the data takes. */
 static bool is_deterred(baton__idle_t *idle, uint64_t awaited_bytes)
 {
     if (idle->slow_left == 0) {
@@ -59,7 +64,7 @@ static bool is_deterred(baton__idle_t *idle, uint64_t awaited_bytes)
     return true;
 }
 
-/* True if it has not yielded for long enough yet. */
+/* True if the driver has not yielded for long enough yet. */
 static bool is_patient(const baton__idle_t *idle, baton__hurry_t hurry)
 {
     uint64_t still_ns = idle->now_ns - idle->since_ns;
