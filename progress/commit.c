@@ -34,8 +34,8 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
     baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule + name_bytes);
-    /* The attempt counts also when there is no memory for the rest: on other
-       ranks there may be. */
+    /* The attempt is counted even without memory for the schedule, since other
+       ranks may have had memory for theirs. */
     engine->driver->enter(engine);
     uint32_t *attempts = baton__group_counter(group, name, 0);
     uint32_t attempt = attempts != NULL ? ++*attempts : 0;
@@ -129,9 +129,9 @@ const char *baton_schedule_name(const baton_schedule_t *schedule)
 
 /* ---- commit ----------------------------------------------------------- */
 
-/* Reserves room in the transport for the messages with one peer after the
-   other, up to the first for which there is none; or (sign -1) returns it.
-   Returns for how many peers. */
+/* Reserves capacity in the transport for the messages with each peer, up to the
+   first peer for which there is none; with sign -1 releases it. Returns for how
+   many peers it did. */
 static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
                         baton_status_t *status)
 {
@@ -155,8 +155,8 @@ static void give_back(baton_schedule_t *schedule, uint32_t peers)
     (void)reserve(schedule, peers, -1, &status);
 }
 
-/* Makes the plan, unless it has one, and reserves what the schedule needs of
-   its group: a place in its table, and room for messages. */
+/* Makes the plan, unless the schedule has one, and reserves a place in the
+   group's table and the transport's capacity for its messages. */
 static baton_status_t prepare(baton_schedule_t *schedule,
                               const baton__order_t *order)
 {
@@ -199,8 +199,8 @@ static baton_status_t prepare(baton_schedule_t *schedule,
     return status;
 }
 
-/* After the commit the plan has the edges as successors, and needs are numbers
-   of edges, as they are in a shared plan. */
+/* Frees what only the builder needs. After the commit the plan has the edges as
+   successors, and `needs` has numbers of edges, as in a shared plan. */
 static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
     for (uint32_t i = 0; i < schedule->count && order->first != NULL; i++) {
@@ -262,8 +262,9 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
     }
     bool prepared = status == BATON_OK;
     if (verify) {
-        /* Also with an error of this rank's own, of which the others must
-           learn; and after everything that can fail here for lack of memory. */
+        /* This is called even after an error on this rank, since the other
+           ranks must learn of it; and after all that can fail here for lack of
+           memory. */
         status = engine_of(schedule)->verification->verify(
             schedule->group->verifier, schedule, status);
     }
@@ -322,8 +323,9 @@ static bool is_waited_for(const baton_schedule_t *schedule)
                                 memory_order_acquire) > 0;
 }
 
-/* Steps, as the driver, until nothing of the schedule is in motion and no
-   thread waits for it; false if something is in motion at `deadline_ns`. */
+/* Steps until nothing of the schedule is in motion and no thread waits for it.
+   The caller has the driver lock. False if something is still in motion at
+   `deadline_ns`. */
 static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -339,12 +341,12 @@ static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
     return true;
 }
 
-/* It did not end in time: waiting threads have to leave, and what is in motion
-   frees it. */
+/* Gives up a schedule that did not end in time. Its waiting threads return; it
+   is freed when nothing of it is in motion any more. */
 static void abandon(baton_schedule_t *schedule)
 {
-    /* Pairs with the load in baton_async_complete: either that sees this, or
-       this waits for it. */
+    /* Pairs with the load in baton_async_complete: either that call sees this
+       store, and does not use the engine, or the loop below waits for it. */
     atomic_store_explicit(&schedule->shared.orphan, BATON__ORPHAN_MOVES,
                           memory_order_seq_cst);
     baton__epoch_abandon(schedule);
@@ -355,9 +357,9 @@ static void abandon(baton_schedule_t *schedule)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,          /* it can be freed */
-    DETACHED_LEAVING,  /* it is freed when its peers have been told */
-    DETACHED_ABANDONED /* something of it is still in motion, and frees it */
+    DETACHED,          /* the caller frees it */
+    DETACHED_LEAVING,  /* freed after its notices are sent */
+    DETACHED_ABANDONED /* freed when the parts in motion end */
 } detached_t;
 
 static detached_t detach(baton_schedule_t *schedule)
@@ -367,7 +369,7 @@ static detached_t detach(baton_schedule_t *schedule)
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
     if (engine->driver->forget == NULL) {
-        /* The rest of the time is for what ends after the cancel. */
+        /* The rest of the time is for parts that end after the cancel. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
         (void)engine->driver->wait(
             engine,
@@ -377,7 +379,7 @@ static detached_t detach(baton_schedule_t *schedule)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    baton__epoch_begin_if_due(schedule); /* started just now */
+    baton__epoch_begin_if_due(schedule); /* if it was started just now */
     baton__recovery_leave(schedule);
     const bool has_failed = schedule->failing_from != 0;
     baton__notice_destroy(schedule);
@@ -401,13 +403,14 @@ static detached_t detach(baton_schedule_t *schedule)
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
     }
-    schedule->committed = false; /* of one that is not freed yet */
+    schedule->committed = false; /* it may not be freed yet */
     schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;
 }
 
-/* Its group, and what its name is in, may be gone. */
+/* Destroys a schedule whose earlier destroy has timed out. Only `shared.orphan`
+   may be read here: the schedule's group and most of its memory may be gone. */
 static baton_status_t destroy_orphan(baton_schedule_t *schedule)
 {
     int orphan = BATON__ORPHAN_ENDED;

@@ -22,7 +22,7 @@ static void drain(void *object)
     (void)!read(device->port.descriptor, &wake_ups, sizeof wake_ups);
 }
 
-/* Of functions that are optional, all or none. */
+/* Checks that a port has all functions of an optional set, or none. */
 static baton_status_t check_group(const baton_device_port_t *port,
                                   const char *names, int there, int all)
 {
@@ -71,7 +71,8 @@ static baton_status_t read_port(const baton_device_port_t *given,
     return check_optional(out);
 }
 
-/* A commit while a stream waits for something need not allocate them. */
+/* Allocates the first flags, so that a commit need not do so while a stream
+   waits for a flag. */
 static baton_status_t reserve_flags(baton__device_t *device)
 {
     baton__flag_t *flag = baton__flag_take(device);
@@ -89,8 +90,8 @@ static void free_device(baton__device_t *device)
     baton__free(device);
 }
 
-/* Sets the device and watches its descriptor, unless the engine has one, or a
-   group. */
+/* Sets the device and watches its descriptor, unless the engine already has a
+   device or a group. */
 static baton_status_t set_device(baton_engine_t *engine,
                                  baton__device_t *device)
 {
@@ -142,7 +143,8 @@ baton_status_t baton_engine_attach_device(baton_engine_t *engine,
     return status;
 }
 
-/* What raises a flag may still be in a stream. */
+/* Waits until the streams are empty: an operation that raises a flag may still
+   be in one. */
 static void await_streams(const baton__device_t *device)
 {
     void *event = NULL;

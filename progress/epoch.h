@@ -6,80 +6,90 @@
 
 #include "progress/stepper.h"
 
-/* Begins the next epoch if the application has started it, or a peer activates
-   it. A running one learns of the application's start. */
+/* Begins the next epoch if the application has started it or a peer has
+   activated it. If the epoch runs already, fires its on-start nodes once the
+   application has started it. In a failed schedule, ends the epochs that were
+   started since. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
 /* A turn: issues up to `nodes` ready nodes, and retires the epoch if it is
    complete. */
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
 
-/* A message of a schedule has arrived. */
+/* Takes, keeps or drops a message that has arrived for a schedule. */
 void baton__epoch_deliver(baton_group_t *group, baton_message_t *message);
 
 /* A send has ended, or an accepted message is in its target. */
 void baton__epoch_complete_transfer(const baton_event_t *event);
 
-/* Completes async nodes: those that other threads have completed; and those
-   whose poll function says so, true if there was one. */
+/* collect_asyncs completes the async nodes for which another thread has called
+   baton_async_complete. poll_asyncs calls the poll functions of begun async
+   nodes; true if one has completed. */
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule);
 bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
 
 /* A peer has committed the schedule: issues the sends that were held back. */
 void baton__epoch_introduce(baton_schedule_t *schedule, int peer);
 
-/* A poll has brought nothing: fails the epochs of which a node's message has
-   failed, and no peer is lost. */
+/* Called when a poll has brought no event. Fails the epochs in which a message
+   failed without the loss of its peer being reported since; see
+   baton__epoch_fail_message. */
 void baton__epoch_end_doubts(baton__stepper_t *stepper);
 
-/* One that has on_failure fails if any rank of its group is lost. */
+/* Fails a schedule that has on_failure if any rank of its group is lost. */
 void baton__epoch_fail_if_lost(baton_schedule_t *schedule);
 
-/* A peer is lost: epochs that need it fail. */
+/* Marks a peer as lost, and fails the epochs that need it. */
 void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail);
 
 /* ---- failure ---------------------------------------------------------- */
 
-/* Fails the running epoch, or the schedule between epochs; peers are told.
-   `message` is what waiting threads get. */
+/* Fails the running epoch, or between epochs the next one, and notifies the
+   peers. Waiting threads return `message`. Does nothing in other phases. */
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
-/* The same for a cause on this rank, in the epoch that runs or would be next;
-   with this thread's error message. */
+/* The same for a cause on this rank; the message is this thread's error
+   message. */
 void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status);
 
-/* Fails the running epoch if the application has cancelled it; true then. */
+/* Fails the running epoch if the application has cancelled it. Returns true
+   then. */
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule);
 
-/* A peer's epoch has failed, its `epoch`-th or a later one: fails this rank's
-   as soon as it gets there. */
+/* A peer reports that it has failed, or takes no part any more, from `epoch`
+   on. Fails this rank's schedule as soon as it gets to that epoch. */
 void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message);
 
-/* The same of a schedule that recovers: in force once it has. */
+/* The same for a schedule that recovers: the failure takes effect after the
+   recovery. */
 void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const baton__failure_t *failure,
                                  const char *message);
 
-/* Calls what is called when epochs end, for those that have: from epoch
-   `failed` on (0: none) they have failed. Last: it may start the next one. */
+/* Calls on_end for each epoch that has ended since the last call, with the
+   failure's status from epoch `failed` on (0: none has failed). Call it after
+   the end is published, since on_end may start the next epoch. */
 void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed);
 
-/* The last epoch that has ended, or, in a failed schedule, will not begin. */
+/* Returns the last epoch that has ended; in a failed schedule, the last one
+   that has ended or was started, since that will not begin. */
 uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule);
 
-/* The schedule is destroyed while something of it is in motion: waiting threads
-   get its failure, and it is freed when that has ended. */
+/* The schedule is destroyed while parts of it are in motion. Waiting threads
+   return its failure; the schedule is freed when these parts have ended. */
 void baton__epoch_abandon(baton_schedule_t *schedule);
 
-/* How the schedule failed, and the message that says so. Any thread. */
+/* Returns how the schedule failed, and copies the message that says so. Any
+   thread. */
 baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
                                       char *sentence_out, size_t bytes);
 
-/* The schedule is recovered: forgets its failure. A thread that still waits for
-   an epoch sees another generation, and gets the outcome from past_outcome. */
+/* Forgets the failure of a schedule that is recovered, and increments its
+   generation. A thread that still waits for an earlier epoch finds that the
+   generation has changed, and gets the outcome from past_outcome. */
 void baton__epoch_forget_failure(baton_schedule_t *schedule);
 baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
                                          uint64_t epoch);

@@ -1,5 +1,5 @@
-/* What happens to an epoch from outside: messages and activations arrive, what
-   was in motion completes, and peers are lost. */
+/* How an epoch takes events from outside: messages and activations arrive,
+   transfers and async nodes complete, and peers are lost. */
 #include "progress/epoch.h"
 
 #include "base/error.h"
@@ -18,8 +18,9 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
         run->phase == BATON__RUN_RECOVERING
             ? BATON__TURN_LATER
             : baton__run_turn_of(run, node, message->header.epoch);
-    /* What comes for an epoch of which all that is left is in streams comes too
-       late: a stream of the user may have gone on behind it. */
+    /* When an epoch is sealed all its remaining nodes are in streams, and a
+       user's stream may already have gone on after them. So a message for it
+       comes too late. */
     if (turn == BATON__TURN_NOW && schedule->offload != NULL &&
         schedule->offload->sealed) {
         turn = BATON__TURN_PAST;
@@ -91,7 +92,8 @@ static void lose_in(baton_schedule_t *schedule, int peer)
             (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
             continue;
         }
-        const bool begun = schedule->turn.unlent == node + 1; /* its reduce */
+        /* Its reduce has begun. */
+        const bool begun = schedule->turn.unlent == node + 1;
         if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
@@ -99,7 +101,7 @@ static void lose_in(baton_schedule_t *schedule, int peer)
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
-        baton__stepper_add_runnable(schedule); /* it may be stuck */
+        baton__stepper_add_runnable(schedule); /* the epoch may be stuck */
     }
 }
 
@@ -135,11 +137,13 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
 {
     baton_schedule_t *schedule = event->token.owner;
     uint32_t node = event->token.node;
-    /* It was withdrawn: what failed its epoch came first in the same poll. */
+    /* The node was withdrawn when an earlier event of the same poll failed the
+       epoch. */
     if (schedule->run.state[node] == BATON__NODE_IDLE) {
         return;
     }
-    /* A posted receive that its sender has filled still waits. */
+    /* A posted receive that its sender has filled still waits, and is not
+       counted. */
     schedule->turn.moving -=
         schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {

@@ -20,8 +20,8 @@ static bool is_activated(const baton__run_t *run)
     return false;
 }
 
-/* What waits for this rank's stream need not, once a peer has activated the
-   epoch and the limit allows it. */
+/* Lets an epoch that is held for this rank's stream go on, once a peer has
+   activated it and the limit allows it. */
 static void release_if_activated(baton_schedule_t *schedule)
 {
     /* Pairs with the store in baton_schedule_limit. */
@@ -39,7 +39,8 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
-        group->transport->drop(group->endpoint, message); /* not from Baton */
+        /* Not sent by Baton. */
+        group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
@@ -62,8 +63,8 @@ static void deliver_activations(baton_schedule_t *schedule)
     }
 }
 
-/* True if the running epoch's start, which the application has called, is one
-   in the order of a stream. */
+/* True if the application has started the running epoch on a stream that has
+   not got to the start. */
 static bool waits_for_stream(const baton_schedule_t *schedule)
 {
     return schedule->offload != NULL &&
@@ -71,7 +72,7 @@ static bool waits_for_stream(const baton_schedule_t *schedule)
             baton__queues_waits(schedule, schedule->run.epoch));
 }
 
-/* What the application had bound when it started the epoch. */
+/* Takes the memory that was bound when the application started the epoch. */
 static void take_bindings(baton_schedule_t *schedule)
 {
     char *const *bound =
@@ -96,7 +97,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         bool internal = requested > run->epoch;
         bool external =
             !internal && is_activated(run) &&
-            /* Peers begin nothing here from the call to recover on. */
+            /* After the call to recover peers begin no epochs here. */
             schedule->group->recovery != BATON__RECOVERY_STOPPING &&
             run->epoch < atomic_load_explicit(&schedule->shared.limit,
                                               memory_order_acquire);
@@ -115,8 +116,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         if (stepper->on_begin != NULL) {
             stepper->on_begin(schedule);
         }
-        /* baton_schedule_start has checked this; a peer's activation has not.
-         */
+        /* baton_schedule_start has checked the buffers; if a peer's activation
+           began the epoch they have not been checked. */
         if (schedule->bindings != NULL) {
             take_bindings(schedule);
         } else if (atomic_load_explicit(&schedule->rebound,
@@ -141,7 +142,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         release_if_activated(schedule); /* the limit may have been raised */
         baton__stepper_add_runnable(schedule);
     } else if (run->phase == BATON__RUN_FAILED) {
-        /* What was started while it failed will not begin. */
+        /* Epochs that were started while the schedule failed will not begin:
+           they have ended. */
         if (schedule->offload != NULL) {
             baton__queues_raise(schedule, requested);
         }

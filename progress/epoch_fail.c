@@ -1,5 +1,6 @@
-/* How an epoch fails: nothing more is issued, peers are told, and it ends once
-   nothing of it is in motion. And how the end of any epoch is published. */
+/* How an epoch fails: no more nodes are issued, peers are notified, and the
+   epoch ends once nothing of it is in motion. Also how the end of any epoch is
+   published. */
 #include "progress/epoch.h"
 
 #include "base/error.h"
@@ -30,9 +31,10 @@ static void set_failure(baton_schedule_t *schedule,
     (void)pthread_mutex_unlock(&failure_lock);
 }
 
-/* Issues nothing more. Takes back what the transport has not begun to move; the
-   rest stays in motion until it ends. What was lent is given back: from the end
-   of the epoch on its sender may free it. */
+/* Empties the ready queue. Withdraws sends and posted receives that the
+   transport has not begun to move; the others stay in motion until they end.
+   Gives lent messages back, since their senders may free the data after the
+   epoch's end. */
 static void stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
@@ -71,7 +73,7 @@ static void stop(baton_schedule_t *schedule)
                 op->async_ops->cancel(op->async.argument);
             }
             break;
-        case BATON__NODE_QUEUED: /* until the device has done it */
+        case BATON__NODE_QUEUED: /* in motion until the device is done */
         case BATON__NODE_IDLE:
         case BATON__NODE_SKIPPED:
         case BATON__NODE_COMPLETED:
@@ -260,9 +262,9 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
 
 /* ---- end ----------------------------------------------------------------- */
 
-/* The flag reaches the number of the last epoch that has ended: if a failed one
-   stays so, or the schedule is abandoned, all that were started have. Else one
-   that is started now begins. */
+/* Raises the flag to the last epoch that has ended. In a schedule that stays
+   failed or is abandoned, this is the last one that was started, since that
+   will not begin. Otherwise it is the last one that has retired. */
 static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                        uint64_t retired)
 {
@@ -286,7 +288,8 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
 {
     baton__stepper_t *stepper = schedule->group->stepper;
     /* The stores pair with the loads in follows_another(), epochs.c: either
-       that sees them, or what is loaded after them sees its request. */
+       that function sees them, or the driver's next load of `requested` sees
+       its request. */
     if (failed != 0) {
         note_failure(schedule, failed);
         atomic_store_explicit(&schedule->shared.failed, failed,
@@ -328,8 +331,8 @@ void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed)
     }
 }
 
-/* Epochs that were started behind one that has failed fail with it. Returns the
-   last one. */
+/* Fails the epochs that were started after a failed one. Returns the last of
+   them. */
 static uint64_t fail_started(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
@@ -342,8 +345,8 @@ static uint64_t fail_started(baton_schedule_t *schedule)
     return run->epoch;
 }
 
-/* Ends a failed epoch once nothing of it is in motion: from here on its memory
-   is the caller's. */
+/* Ends a failed epoch once nothing of it is in motion. Its memory is the
+   caller's from then on. */
 static void end_if_drained(baton_schedule_t *schedule)
 {
     baton__run_t *run = &schedule->run;
@@ -376,7 +379,7 @@ static void end_if_drained(baton_schedule_t *schedule)
     if (run->phase == BATON__RUN_IDLE &&
         atomic_load_explicit(&schedule->shared.requested,
                              memory_order_seq_cst) > run->epoch) {
-        baton__stepper_add_runnable(schedule); /* its turn begins it */
+        baton__stepper_add_runnable(schedule); /* its turn begins the epoch */
     }
 }
 
@@ -399,7 +402,8 @@ void baton__epoch_abandon(baton_schedule_t *schedule)
     stepper->waited -= schedule->run.waited;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
         uint32_t node = schedule->plan.asyncs[i];
-        /* These are polled no more; they are never freed. */
+        /* An abandoned schedule is not polled, and its async handles are
+           invalid: with an async node in motion it is never freed. */
         stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
                            schedule->ops[node].async_ops->poll != NULL;
     }
@@ -430,7 +434,7 @@ void baton__epoch_forget_failure(baton_schedule_t *schedule)
     uint64_t failed =
         atomic_load_explicit(&schedule->shared.failed, memory_order_relaxed);
     if (failed != 0 && failed == retired) {
-        retired--; /* of a schedule that does not stay failed */
+        retired--; /* it did not stay failed: it retired */
     }
     (void)pthread_mutex_lock(&failure_lock);
     schedule->shared.last_retired = retired;
@@ -447,7 +451,8 @@ void baton__epoch_forget_failure(baton_schedule_t *schedule)
     schedule->failure = (baton__failure_t){0};
     schedule->sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
-    /* Before epochs are numbered anew: see outcome_of(), epochs.c. */
+    /* The generation changes before the epochs' numbers do; see outcome_of(),
+       epochs.c. */
     atomic_fetch_add_explicit(&schedule->shared.generation, 1,
                               memory_order_seq_cst);
 }

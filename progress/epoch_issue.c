@@ -1,6 +1,6 @@
-/* An epoch issues its nodes, turn by turn, and retires when all that it waits
-   for has completed. Where a node fails, or none can fire any more,
-   epoch_fail.c goes on. */
+/* How an epoch issues its nodes, turn by turn, and retires when all that it
+   waits for has completed. If a node fails, or no node can fire any more,
+   epoch_fail.c ends the epoch. */
 #include "progress/epoch.h"
 
 #include "base/error.h"
@@ -9,12 +9,12 @@
 #include "sched/offload.h"
 
 enum {
-    /* A call that took no longer than this is run by any driver; a longer one
-       by a driver that is not expected back at a certain time. */
+    /* A call node whose last call took no longer than this is run by any
+       driver, a longer one only by a driver that need not return soon. */
     QUICK_CALL_NS = 100000
 };
 
-/* What the functions of nodes are given. */
+/* Returns the arguments that all nodes' functions get. */
 static baton__context_t context_of(baton_schedule_t *schedule)
 {
     return (baton__context_t){
@@ -33,9 +33,9 @@ static baton__context_t context_of(baton_schedule_t *schedule)
 
 /* ---- issue --------------------------------------------------------------- */
 
-/* Takes `bytes` from what this step may still compute and copy. A step that has
-   done nothing yet affords anything, such as an element longer than its limit.
- */
+/* Subtracts `bytes` from what this step may still compute and copy. False if
+   that is less. A step of full size that has done nothing yet affords any
+   number, since an element may be longer than a step's limit. */
 static bool afford(baton__stepper_t *stepper, size_t bytes)
 {
     if (bytes > stepper->bytes_left &&
@@ -97,9 +97,9 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     return run->phase == BATON__RUN_RUNNING;
 }
 
-/* Where an operand is read that is lent and not in memory: in the target, where
-   the reduction allows that, as what is read then is written once; else in the
-   group's room. */
+/* Returns where a part of a lent operand that is not in memory is read to. This
+   is the target, if the reduction does not need what is there: then only the
+   target is written. Otherwise it is the group's memory for parts. */
 static char *room_of(const baton_group_t *group, const baton__op_t *op,
                      const baton__context_t *borrowing, int operand,
                      size_t begin)
@@ -112,8 +112,8 @@ static char *room_of(const baton_group_t *group, const baton__op_t *op,
                : group->parts + (size_t)operand * BATON__PART_BYTES;
 }
 
-/* Reduces a part of what was lent; false when that failed the epoch, or has to
-   wait. */
+/* Reduces a part of operands that are lent. False if that failed the epoch, or
+   if the reduce has to wait until a message is received after all. */
 static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
                            const baton__context_t *context, size_t begin,
                            size_t bytes)
@@ -231,8 +231,8 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     return result;
 }
 
-/* True if this driver may run the node's function: one that may take long is
-   left to a driver that is not expected back at a certain time. */
+/* True if this driver may run the node's function. A function that may take
+   long is left to a driver that need not return soon. */
 static bool may_call(baton__stepper_t *stepper, const baton__op_t *op)
 {
     bool may = !stepper->leaves_calls || (op->flags & BATON__QUICK) != 0;
@@ -247,8 +247,8 @@ static bool begin_async(baton_schedule_t *schedule, uint32_t node,
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
     uint64_t turn = 1 + baton__async_turn(atomic_load_explicit(
                             &async->state, memory_order_relaxed));
-    /* Pairs with the exchange in baton_async_complete: it may be called before
-       start has returned. */
+    /* Pairs with the exchange in baton_async_complete, which may be called
+       before the node's start function has returned. */
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_BEGUN),
                           memory_order_release);
@@ -355,8 +355,8 @@ void baton__epoch_introduce(baton_schedule_t *schedule, int peer)
 
 /* ---- a turn, and the end ------------------------------------------------- */
 
-/* The node that skipped the branch that the epoch lacks; BATON__NO_NODE if none
-   skipped. */
+/* Returns a node that has skipped, for an error message, or BATON__NO_NODE: an
+   epoch that can't end may lack the branch after it. */
 static uint32_t find_skip(const baton_schedule_t *schedule)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
@@ -391,7 +391,7 @@ static void fail_stuck(baton_schedule_t *schedule)
 }
 
 /* Fails an epoch that waits for nothing but optional receives, while a required
-   send to a peer that is lost has not fired: whether it would or not, the epoch
+   send to a lost peer has not fired: whether or not that send fires, the epoch
    can't end. */
 static void fail_if_unsendable(baton_schedule_t *schedule)
 {
@@ -440,7 +440,7 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
         baton__queues_end_turn(schedule);
     }
     if (run->phase == BATON__RUN_IDLE) {
-        baton__epoch_begin_if_due(schedule); /* behind a failed one */
+        baton__epoch_begin_if_due(schedule); /* after a failed epoch */
         return;
     }
     if (run->phase != BATON__RUN_RUNNING || schedule->turn.held ||
@@ -453,7 +453,7 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
     if (baton__run_has_ready(run) || busy) {
         baton__stepper_add_runnable(schedule);
     } else if (through) {
-        /* Its last node may have been a call that cancelled it. */
+        /* The last node may have been a call that cancelled the epoch. */
         if (!baton__epoch_cancel_if_asked(schedule)) {
             retire(schedule);
         }

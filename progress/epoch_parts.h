@@ -1,12 +1,12 @@
-/* What the files that make up an epoch's life use of each other, and queues.c
-   with what the device does. Each calls only what is below it here:
+/* Functions that the epoch_*.c files share with each other, and with queues.c,
+   which issues nodes of the device. Each file calls only files below it here:
 
        epoch_arrive.c     messages, completions and losses from outside
        epoch_issue.c      nodes are issued, turn by turn; the epoch retires
        epoch_begin.c      the start, or an activation
        epoch_receive.c    a receive and its message meet
        epoch_fail.c       failure, and the end of any epoch
-       epoch_state.c      what the state is changed by
+       epoch_state.c      basic operations on the state
 
    Functions that return a bool and may fail the epoch return false then. */
 #pragma once
@@ -15,36 +15,39 @@
 
 /* ---- issue ------------------------------------------------------------ */
 
-/* Ends a node by what issuing it, or its completion, has returned. */
+/* Completes, skips or fails a node. `result` is the value that issuing it has
+   returned, or the status with which it has completed. */
 bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
                               int result);
 
 /* ---- begin ------------------------------------------------------------ */
 
-/* An activation counts for its armed receive. */
+/* An armed receive takes its activation. */
 void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
                            baton_message_t *message);
 
 /* ---- receive ---------------------------------------------------------- */
 
-/* A receive fires; a waiting one takes its message. */
+/* fire_receive fires a receive, which takes a message that came early or waits
+   for one. take_message passes a message to a waiting receive. */
 bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node);
 bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
                                baton_message_t *message);
 
-/* Holds back a send whose peer has not committed the schedule yet; a peer that
-   is lost never will. */
+/* Holds back a send until its peer has committed the schedule. If the peer is
+   lost fails the epoch, unless the send is optional. */
 bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node);
 
-/* True if a receive that the epoch waits for has a message of a later epoch:
-   the peer has ended the running one without its send, on a branch not taken.
- */
+/* True if a waiting receive that is not optional has a message of a later
+   epoch: the peer has ended the running epoch without its send, on a branch not
+   taken. */
 bool baton__epoch_is_left_out(const baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node);
 
-/* Fails the epoch at a node whose message has failed; `why` may say more. If
-   the peer may be lost the node is held until the transport has reported that,
-   so that the error names it, or a poll has brought nothing. */
+/* Fails the epoch at a node whose message has failed; `why`, which may be NULL,
+   is the transport's detail. After BATON_ERR_TRANSPORT the peer may be lost.
+   Then the node is held until the transport reports that, so that the error
+   names the peer, or until a poll brings no event. */
 void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why);
 
@@ -57,8 +60,9 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
                           baton_status_t status);
 
-/* True if memory is bound to all operands of the node; if the bytes that it
-   works on are a whole number of elements; if both is so. */
+/* has_memory: true if memory is bound to all operands of the node. is_whole:
+   true if `bytes` is a whole number of elements. can_compute: true if both
+   hold. */
 bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
 bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
@@ -66,42 +70,46 @@ bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
 bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
                               size_t bytes);
 
-/* The bytes of an element of a reduction; else 1. */
+/* Returns the bytes of an element of a reduction; 1 for any other node. */
 size_t baton__epoch_element_of(const baton__op_t *op);
 
-/* Fails the epoch that a peer's failure has named, once this rank gets to it.
- */
+/* Between epochs: fails the next one if a failure that a peer has reported
+   affects it. */
 void baton__epoch_fail_if_due(baton_schedule_t *schedule);
 
-/* A node of a failed epoch is no longer in motion. True if the schedule, which
-   was abandoned, has been freed. */
+/* Called when a node of a failed epoch is no longer in motion. Returns true if
+   that has freed the schedule, because it was abandoned. */
 bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node);
 
-/* Tells all threads that an epoch has ended; `failed` is 0 or its number. */
+/* Publishes the last epoch that has retired and the one that has failed (0:
+   none), and wakes waiting threads. */
 void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
                           uint64_t retired);
 
 /* ---- state ------------------------------------------------------------ */
 
-/* Messages that came before their receive fired, in order of epochs: takes that
-   of the running epoch, NULL if there is none; keeps one; drops those of epochs
-   up to this one. */
+/* Messages that came before their receive fired are kept in order of epochs.
+   find_early removes and returns the one of the running epoch, or NULL.
+   keep_early adds one. drop_up_to drops those of epochs up to this one. */
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
 void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
 
-/* A message that was lent can't be read in place any more: receives it where it
-   would be without the loan. Until it is there turn.unlent names the receive,
-   which completes a second time, and no node is issued. */
+/* Receives a lent message into the receive's target, because it can't be read
+   in place any more. Until the data are there, turn.unlent names the receive,
+   which then completes a second time, and no node is issued. */
 baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
                                          uint32_t loan);
 
-/* The plan's first loan to a reduce, or where it would be. What was lent is
-   given back when the reduce has read it, or when the epoch fails. */
+/* first_loan returns the index of the plan's first loan to a reduce, or where
+   it would be. return_loans gives back the messages lent to one reduce, after
+   it has read them. return_all_loans gives back all lent messages, when the
+   epoch fails. */
 uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce);
 void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce);
 void baton__epoch_return_all_loans(baton_schedule_t *schedule);
 
-/* True if an async node that was begun has not been completed elsewhere. */
+/* True if baton_async_complete has not been called for an async node that was
+   begun. */
 bool baton__epoch_is_open(const baton_schedule_t *schedule, uint32_t node);

@@ -1,17 +1,18 @@
-/* A receive and its message meet, whichever comes first; and what becomes of a
-   receive or a send whose peer is lost.
+/* How a receive and its message meet, whichever comes first, and how the loss
+   of a peer ends its receives and sends.
 
-   Transports move messages, and the engine matches them. Nothing is posted to
-   receive: a message arrives as an event, with the identity of its schedule
-   (name and attempt), its epoch, its tag and the group's incarnation. One of
-   the running epoch is taken by its receive when that fires. One of a later
-   epoch is kept. One of an earlier epoch, or of an earlier incarnation, is
-   dropped. So a message meets its own epoch or none, whatever either end
-   skipped.
+   Transports move messages, and the engine matches them. A message arrives as
+   an event, with the identity of its schedule (name and attempt), its epoch,
+   its tag and the group's incarnation. A message of the running epoch is taken
+   by its receive when that fires. A message of a later epoch is kept. A message
+   of an earlier epoch, or of an earlier incarnation, is dropped. So a message
+   meets its own epoch or none, whatever either end skipped.
 
-   MPI could match by tag. But a posted receive can't be taken back reliably,
+   MPI could match by tag. But a posted MPI receive can't be cancelled reliably,
    and a tag says nothing of epochs. The price is one copy, for messages that
-   come early and have between 257 bytes and 68 KiB. */
+   come early and have between 257 bytes and 68 KiB. Only receives with
+   BATON__POSTS tell the transport in advance where the data go; the transport
+   can take such a post back (withdraw_receive). */
 #include "base/error.h"
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
@@ -36,11 +37,12 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
 /* Below this a copy costs less than a loan (lib/sched/loans.h). */
 enum { LEND_BYTES = 1024 };
 
-/* Lends a receive's message to the reduce behind it, which then reads it where
-   it lies. Only if that reduce waits for nothing else: the message's send may
-   not end before it is dropped, and the sender might have to end it before it
-   does what the reduce still waits for. BATON_DONE: the receive is complete.
-   BATON_AGAIN: the message is to be accepted. Or an error. */
+/* Lends a receive's message to the reduce that follows, which then reads the
+   data in place. It is lent only if that reduce waits for nothing else: the
+   send may not end before the message is dropped, and the sender might have to
+   end it before it does what the reduce still waits for. Returns BATON_DONE if
+   the receive is complete, BATON_AGAIN if the message is to be accepted
+   instead, or an error. */
 static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
                            baton_message_t *message)
 {
@@ -80,7 +82,7 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        schedule->turn.slice_done = 0; /* what was reduced is overwritten */
+        schedule->turn.slice_done = 0; /* the partial result is overwritten */
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,
@@ -221,7 +223,7 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper)
     }
 }
 
-/* Tells the sender where the data go. */
+/* Tells the sender of a receive's message where to put the data. */
 static void post(const baton_schedule_t *schedule, uint32_t node)
 {
     const baton_group_t *group = schedule->group;

@@ -1,5 +1,5 @@
-/* What an epoch's state is changed by, and what an epoch keeps of messages:
-   such as came early, and such as are lent to a reduce. Nothing here fails. */
+/* Basic operations on an epoch's state: messages that came early, messages that
+   are lent to a reduce, and async nodes. Nothing here fails. */
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
 

@@ -23,7 +23,7 @@ enum {
     BYTE_NS = 2,         /* patience with each byte of long messages */
     MOST_NS = 100000000, /* the longest patience: then the peer is late */
     SHORTEST_SLEEP_US = 20,
-    SLEEP_PARTS = 8 /* the time waited / the time of a sleep */
+    SLEEP_PARTS = 8 /* the time waited is so many sleeps */
 };
 
 void baton__idle_init(baton__idle_t *idle, bool alone)

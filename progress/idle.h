@@ -48,8 +48,7 @@ typedef struct baton__idle {
     uint32_t polls;    /* polls since something moved */
     /* The time since something moved of yields in which others may have run. */
     uint64_t shared_ns;
-    /* How many polls in a row sleep instead, because the last yield was slow.
-     */
+    /* How many polls sleep instead, because the last yield was slow. */
     uint32_t slow_polls;
     uint32_t slow_left; /* how many of slow_polls are left */
     bool scarce;        /* there are more ranks than processors */

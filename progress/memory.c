@@ -1,6 +1,6 @@
-/* Memory for users, out of a group's transport; see baton/memory.h. The group
-   lists what it has given, under the driver lock: so a wrong pointer is an
-   error and not a crash. */
+/* Memory for users, from a group's transport; see baton/memory.h. The group
+   keeps a list of allocated blocks, guarded by the driver lock, so that freeing
+   a wrong pointer is an error and not a crash. */
 #include "progress/engine.h"
 
 #include "base/alloc.h"
@@ -11,7 +11,7 @@
 #include <baton/memory.h>
 #include <baton/transport.h>
 
-/* Ordinary memory where the transport has none to share. */
+/* Takes ordinary memory if the transport has no shared memory to give. */
 static bool allocate(const baton_group_t *group, size_t bytes,
                      baton__memory_t *out)
 {
@@ -82,7 +82,8 @@ static bool is_bound_to(const baton_schedule_t *s, uint32_t buffer,
     return bound;
 }
 
-/* A schedule of the engine whose started epochs work on the block; or NULL. */
+/* Returns a schedule of the engine whose started epochs use the block, or NULL.
+ */
 static const baton_schedule_t *find_user(const baton_group_t *group,
                                          const baton__memory_t *block)
 {
@@ -97,7 +98,8 @@ static const baton_schedule_t *find_user(const baton_group_t *group,
     return NULL;
 }
 
-/* Takes the block off the group's list; NULL if it is not there, or in use. */
+/* Takes the block off the group's list. Returns NULL, with an error, if the
+   block is not there, or is in use. */
 static baton__memory_t *take(baton_group_t *group, const void *memory,
                              baton_status_t *status)
 {

@@ -1,6 +1,7 @@
-/* Other memory behind the buffers of a schedule. With a depth of 1 it is the
-   next epoch's at once. With more, epochs may run or wait: then only what is
-   bound changes, which the driver does not read, and start hands it over. */
+/* How the buffers of a schedule are bound to other memory. With a depth of 1
+   the next epoch uses the new memory at once. With a larger depth epochs may be
+   in flight: rebinding then changes only buffers[].memory, which the driver
+   does not read, and start copies it for its epoch. */
 #include "progress/engine.h"
 #include "progress/epochs.h"
 #include "sched/offload.h"
@@ -16,7 +17,8 @@ static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
     }
 }
 
-/* Rebinds in a call node of its own, where aliases are checked at once. */
+/* Rebinds from a call node of the schedule itself. Aliases are checked at once,
+   since no start follows that could check them. */
 static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {
@@ -33,7 +35,7 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
     return status;
 }
 
-/* The next start checks it. */
+/* Has the next start check the buffer. */
 static void note_rebound(baton_schedule_t *schedule, uint32_t buffer)
 {
     schedule->buffers[buffer].rebound = true;
@@ -67,8 +69,8 @@ static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
         note_rebound(schedule, buffer);
         return BATON_OK;
     }
-    /* Before `committed` is read: an external epoch may run before commit
-       returns. */
+    /* This comes before `committed` is read: an epoch that a peer activates may
+       run before commit returns. */
     if (baton__engine_is_inside(schedule->group->engine) &&
         schedule->group->stepper->issuing == schedule) {
         return rebind_inside(schedule, buffer, memory);
@@ -98,7 +100,8 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     return rebind(schedule, buffer.index, memory);
 }
 
-/* The first buffer that was bound, as an input or not; buffer_count: none. */
+/* Returns the first buffer that is not scratch and whose `input` has this
+   value; buffer_count if there is none. */
 static uint32_t find_bound(const baton_schedule_t *schedule, bool input)
 {
     uint32_t i = 0;
@@ -117,7 +120,7 @@ static bool is_missing(const baton_schedule_t *schedule, uint32_t buffer,
            schedule->buffers[buffer].bytes > 0 && !schedule->group->cost_only;
 }
 
-/* Whether source and target are there where the schedule has them. */
+/* Checks that source and target are given exactly if the schedule has them. */
 static baton_status_t check_vectors(const baton_schedule_t *schedule,
                                     uint32_t from, const void *source,
                                     uint32_t to, const void *target)
