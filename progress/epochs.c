@@ -9,9 +9,9 @@
 #include <sched.h>
 
 enum {
-    SOON_NS = 20000, /* a wait comes soon within this after its start */
+    SOON_NS = 20000, /* a wait this soon after its start comes soon */
     DESCRIBE_NS =
-        2000000 /* for how long a timeout tries to describe the wait */
+        2000000 /* how long a wait that timed out tries to get the lock */
 };
 
 static uint64_t requested(const baton_schedule_t *schedule)
@@ -27,16 +27,15 @@ bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
         epoch) {
         return true;
     }
-    /* A failed epoch that need not be recovered retires, and another may
-     * follow.
-     */
+    /* A failed epoch that need not be recovered retires, and another one may
+       follow. */
     uint64_t failed =
         atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
     return baton__schedule_stays_failed(schedule) && failed != 0 &&
            failed <= epoch;
 }
 
-/* The outcome of an epoch after which another failed. */
+/* Returns the outcome of an epoch after which another one has failed. */
 static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
                                       uint64_t epoch)
 {
@@ -121,8 +120,8 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
     return baton__process_is_own(function) ? BATON_OK : BATON_ERR_STATE;
 }
 
-/* One that was started may not have begun yet; a failed one runs until nothing
-   of it is in motion. */
+/* An epoch that was started may not have begun yet. A failed one runs until
+   nothing of it is in motion. */
 bool baton__epoch_runs(const baton_schedule_t *schedule)
 {
     return schedule->run.phase == BATON__RUN_RUNNING ||
@@ -137,7 +136,8 @@ static baton_engine_t *engine_of(const baton_schedule_t *schedule)
 
 /* ---- start ------------------------------------------------------------ */
 
-/* With a depth above 1 the driver does not look at what is bound. */
+/* Checks the buffers that were rebound. With a depth above 1 the driver does
+   not read what is bound, so its lock is not needed. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
     baton_engine_t *engine = engine_of(schedule);
@@ -163,7 +163,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_acquire);
     if (retired >= epoch) {
-        return BATON_OK; /* it was run without this rank's start */
+        return BATON_OK; /* it has run without this rank's start */
     }
     /* An epoch that need not be recovered has failed a moment before it
        retires. */
@@ -204,7 +204,7 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
                : BATON_OK;
 }
 
-/* Has the driver take for the epoch what is bound now. */
+/* Stores the memory that is bound now, for the driver to use in the epoch. */
 static void keep_bindings(const baton_schedule_t *schedule, uint64_t epoch)
 {
     size_t count = schedule->buffer_count;
@@ -214,13 +214,15 @@ static void keep_bindings(const baton_schedule_t *schedule, uint64_t epoch)
     }
 }
 
-/* Asks for the epoch, which may begin now. */
+/* Publishes that the application has started the epoch, which may begin from
+   now on. */
 static void request(baton_schedule_t *schedule, uint64_t epoch)
 {
     atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
                           memory_order_relaxed);
-    /* Both pair with the load in baton__epoch_begin_if_due(), epoch_begin.c.
-       With a depth the driver may get no mail: see follows_another(). */
+    /* Both stores pair with the load in baton__epoch_begin_if_due(),
+       epoch_begin.c. The first is sequentially consistent because the driver
+       may get no mail: see follows_another(). */
     if (schedule->depth > 1) {
         keep_bindings(schedule, epoch);
         atomic_store_explicit(&schedule->shared.requested, epoch,
@@ -231,8 +233,8 @@ static void request(baton_schedule_t *schedule, uint64_t epoch)
     }
 }
 
-/* True if the epoch before has not ended: when it does, the driver looks for
-   the request of this one, and need not be told. */
+/* True if an epoch before this one has not ended. When it ends the driver looks
+   for the request of this one, so it need not be notified. */
 static bool follows_another(const baton_schedule_t *schedule, uint64_t epoch)
 {
     /* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
@@ -262,17 +264,18 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     request(schedule, epoch);
     if (follows_another(schedule, epoch) ||
         baton_schedule_epoch(schedule) >= epoch) {
-        return BATON_OK; /* or peers have begun it, and it has retired */
+        /* In the second case peers have begun it, and it has retired. */
+        return BATON_OK;
     }
-    /* What was once is no hint where nobody has waited for the last epoch. */
+    /* If no thread has waited for the last epoch, earlier waits are no hint. */
     bool unwaited = atomic_load_explicit(&schedule->shared.started_ns,
                                          memory_order_relaxed) != 0;
     bool waits = !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
                                                    memory_order_relaxed);
     bool yields = engine_of(schedule)->driver->start(
         schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
-    /* Whoever waits for what has ended waits for nothing: that is no hint, but
-       where the start has done what the wait would have done. */
+    /* If the epoch has ended in the start, a wait that follows soon is no hint,
+       unless the start has yielded in place of the wait. */
     bool ended = !yields && baton_schedule_epoch(schedule) >= epoch;
     atomic_store_explicit(&schedule->shared.started_ns,
                           ended ? 0 : baton__clock_ns(), memory_order_relaxed);
@@ -295,10 +298,10 @@ static uint32_t generation(const baton_schedule_t *schedule)
                                 memory_order_seq_cst);
 }
 
-/* The epoch of this number, one of those that were started, or the last. After
-   a recovery it may be one of before, whose outcome nothing has returned. The
-   generation is read first: an epoch that is asked for after a recovery is not
-   taken for one before it. */
+/* Finds the epoch that a call is about: `epoch`, which must have been started,
+   or the latest. After a recovery the outcome of an epoch before it may not
+   have been returned yet. The generation is read first, so that an epoch that
+   is started after a recovery is not taken for one before it. */
 static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
                              const char *function, awaited_t *out)
 {
@@ -323,16 +326,17 @@ static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
     return status;
 }
 
-/* After a recovery the last epoch is one of before, whose outcome may not have
-   been asked for. The generation is read again: a recovery that goes on
-   increments it before it sets the epoch back. */
+/* An error if no epoch has been started. After a recovery (the generation is
+   not 0) epoch 0 is allowed: the last epoch precedes the recovery, and its
+   outcome may not have been read yet. The generation is read again here, since
+   a recovery increments it before it sets the epoch back. */
 static baton_status_t check_started(const awaited_t *awaited)
 {
     if (awaited->epoch != 0 || generation(awaited->schedule) != 0) {
         return BATON_OK;
     }
     baton_status_t status = check_start(awaited->schedule, 1, 0);
-    return status != BATON_OK /* why the start was refused, then */
+    return status != BATON_OK /* says why a start was refused */
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "
@@ -403,7 +407,7 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
-    /* In this order: a recovery sets `requested` back, and then adds to
+    /* `base` is read first: a recovery sets `requested` back, and then adds to
        `base`. */
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
     uint64_t epoch =
@@ -455,7 +459,8 @@ static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
     if (ended) {
         status = baton__epoch_unreported(schedule);
     }
-    /* Without a thread peers may have activated a later epoch, and wait. */
+    /* In an engine without a progress thread peers may have activated a later
+       epoch, and wait for this call to make progress. */
     if (!ended || (!engine->threaded && status == BATON_OK)) {
         status = engine->driver->test(engine);
         ended = has_ended(&awaited);
@@ -480,8 +485,8 @@ baton_status_t baton_schedule_test_epoch(baton_schedule_t *schedule,
     return test(schedule, epoch, done_out, __func__);
 }
 
-/* Describes what is awaited, unless the driver is busy for so long that the
-   caller would return late. */
+/* Sets an error that describes what the epoch waits for, unless the driver is
+   busy for so long that the caller would return late. */
 static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 {
     char memory[BATON__MESSAGE_BYTES];
@@ -561,7 +566,8 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     status = status == BATON_OK            ? outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
-    /* Pairs with the load in destroy: after this the schedule may be freed. */
+    /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
+       may be freed. */
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);
     return status;
@@ -658,8 +664,8 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     /* Destroy does not free the schedule while this count is not 0. */
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_seq_cst);
-    /* Pairs with the loads of the state in epoch_arrive.c: what was written
-       before is seen by the driver that takes the status. */
+    /* Pairs with the loads of the state in epoch_arrive.c: the driver that
+       takes the status sees everything that was written before this call. */
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,
         memory_order_relaxed);

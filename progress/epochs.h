@@ -1,4 +1,5 @@
-/* What the application has asked of a schedule's epochs, and how they ended. */
+/* The application's side of a schedule's epochs: which have been started, and
+   how they ended. */
 #pragma once
 
 #include "sched/schedule.h"
@@ -6,11 +7,11 @@
 /* True if an epoch is over, whatever its outcome. */
 bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch);
 
-/* Whether an epoch is running, or was started and will: under the driver's
-   lock. */
+/* True if an epoch is running, or was started and will run. The caller has the
+   driver lock. */
 bool baton__epoch_runs(const baton_schedule_t *schedule);
 
-/* BATON_ERR_INVALID for NULL, and once it was destroyed; BATON_ERR_STATE before
-   the commit. */
+/* Returns BATON_ERR_INVALID for NULL and for a destroyed schedule,
+   BATON_ERR_STATE before the commit. */
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                       const char *function);

@@ -15,18 +15,19 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-/* Answers, and hellos for schedules that are not committed, that are kept
-   without an allocation. */
+/* How many answers, and hellos for schedules that are not committed here, a
+   group can keep without an allocation. */
 enum { KEPT = 32 };
 
-/* A group with its watch: the group itself belongs to lib/transport, which
+/* A group with its watch, which is not in baton_group_t because lib/transport
    knows no event loop. */
 typedef struct watched_group {
     baton_group_t group;
     baton__watch_t *watch;
-    baton_transport_t given;     /* a copy */
-    baton_transport_t transport; /* in use: the same, or one around it that can
-                                    carry messages of device memory */
+    baton_transport_t given; /* a copy of the caller's */
+    /* The transport in use: the given one, or one around it that can also carry
+       messages of device memory. */
+    baton_transport_t transport;
 } watched_group_t;
 
 static void link_group(baton_group_t *group)
@@ -52,7 +53,7 @@ static void link_group(baton_group_t *group)
     engine->driver->leave(engine);
 }
 
-/* The driver's. */
+/* The caller has the driver lock. */
 static void unlink_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
@@ -108,8 +109,9 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
-/* Messages of an engine with a device go through a transport around the given
-   one. disclose: the given endpoint is the caller's again. */
+/* enclose chooses the transport that is used: with a device, one around the
+   given one that stages messages of device memory. disclose undoes that, so
+   that the given endpoint is the caller's again. */
 static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
@@ -144,7 +146,8 @@ static bool reserve_kept(baton_group_t *group)
     return baton__table_reserve(&group->early, KEPT);
 }
 
-/* A subset uses its root's room for parts, and allocates what it keeps. */
+/* Allocates what a group needs to run. A subset uses its root's memory for
+   parts, and allocates kept messages only as they come. */
 static baton_status_t reserve(baton_group_t *group)
 {
     bool reads = group->transport->read != NULL;
@@ -158,8 +161,8 @@ static baton_status_t reserve(baton_group_t *group)
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
 
-/* A group that is made of another has a channel of its own. Its messages of
-   device memory are carried by the root's endpoint. */
+/* Creates a group. A group that is made of another has a channel of its own,
+   and its messages of device memory are staged by the root's endpoint. */
 static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
                              uint64_t channel, bool survive,
                              const baton_transport_t *transport, void *endpoint,
@@ -247,8 +250,9 @@ baton_status_t baton_group_create(baton_engine_t *engine,
     return create(engine, NULL, 0, false, transport, endpoint, rank, size, out);
 }
 
-/* Makes a group of `size` ranks of another; this rank is one of them. Its
-   channel follows from the key. Local. On success the array is the group's. */
+/* Makes a group of `size` ranks of another, among them this rank. Its channel
+   follows from the key. Local: no messages are exchanged. On success the group
+   owns the array. */
 static baton_status_t create_subset(baton_group_t *of, uint64_t key,
                                     bool survive, int *ranks, int size,
                                     baton_group_t **out)
@@ -292,8 +296,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     return BATON_OK;
 }
 
-/* Copies the list, if these are different ranks of the parent, and this one
-   is among them. */
+/* Copies the list. An error unless these are different ranks of the parent,
+   this one among them. */
 static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
                                  int size, int **out)
 {
@@ -366,7 +370,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     if (status != BATON_OK || copy == NULL) {
         return status;
     }
-    /* What the members call alike, and how often they have. */
+    /* All members compute the same key: from the ranks, the name, and how many
+       groups of both they have made. */
     uint64_t key = (uint64_t)size;
     for (int i = 0; i < size; i++) {
         key = baton__mix(key + (uint64_t)copy[i]);
@@ -401,7 +406,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* The first of a list that the group's user has made, or NULL. */
+/* Returns the first schedule of a list that the group's user has made, or NULL.
+ */
 static const baton_schedule_t *find_schedule(const baton_schedule_t *first,
                                              const baton_group_t *group)
 {
@@ -411,8 +417,8 @@ static const baton_schedule_t *find_schedule(const baton_schedule_t *first,
     return first;
 }
 
-/* BATON_ERR_BUSY names a schedule, or counts what was allocated and not freed.
- */
+/* Returns BATON_ERR_BUSY if schedules of the group exist, or blocks that were
+   allocated and not freed. */
 static baton_status_t check_empty(const baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
@@ -451,7 +457,8 @@ static bool is_recovered(const void *arg)
            0;
 }
 
-/* The group's last steps are ordinary ones; see recovery.h. The driver's. */
+/* Begins to part from the peers, which the group's last steps complete; see
+   recovery.h. The caller has the driver lock. */
 static void begin_to_part(baton_group_t *group)
 {
     baton__notice_retract(group, 0);
@@ -459,8 +466,9 @@ static void begin_to_part(baton_group_t *group)
     baton__recovery_part(group);
 }
 
-/* One that was shrunk goes on answering its peers, which may not have made the
-   survivors' group, until its own of these have parted. */
+/* Parts from the peers once a destroyed group has no survivors' groups any
+   more. Until these have parted, a group that was shrunk goes on answering its
+   peers, which may not have made theirs yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && group->children == 0 && group->root != NULL) {
@@ -468,7 +476,7 @@ static void part_if_childless(baton_group_t *group)
     }
 }
 
-/* Nobody is waited for any more. The driver's. */
+/* Stops waiting for any peer. The caller has the driver lock. */
 static void end_parting(baton_group_t *group)
 {
     baton__notice_give_up(group);
@@ -481,7 +489,7 @@ static bool has_parted(const baton_group_t *group)
 }
 
 /* Frees groups that share the root's endpoint, were destroyed, and have parted
-   from their peers. The driver's. */
+   from their peers. The caller has the driver lock. */
 static void reap(baton_group_t *root)
 {
     (void)baton__recovery_advance(root->stepper);
@@ -505,8 +513,8 @@ static void reap(baton_group_t *root)
     }
 }
 
-/* Until all that share the endpoint have been destroyed it goes on answering
-   its peers, which may not have made theirs. The driver's. */
+/* True if groups that share the root's endpoint have not been destroyed. The
+   root then goes on answering their peers. The caller has the driver lock. */
 static bool is_shared(const baton_group_t *root)
 {
     const baton_group_t *g = root->subsets;
@@ -537,7 +545,8 @@ static bool can_reap(const void *arg)
     return g != NULL || root->subsets == NULL;
 }
 
-/* Behind all that share its endpoint. */
+/* Closes a destroyed root: first waits until all groups that share its endpoint
+   have parted and frees them, then parts itself. */
 static void close_root(baton_group_t *root)
 {
     watched_group_t *watched = (watched_group_t *)root;
@@ -574,8 +583,9 @@ static void close_root(baton_group_t *root)
     free_group(watched);
 }
 
-/* A group that shares its root's endpoint parts by itself; what else is due may
-   be to close the root, which was destroyed before. */
+/* Closes a destroyed group. A group that shares its root's endpoint parts by
+   itself. If it was the last of these and its root was destroyed before, this
+   closes the root, too. */
 static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;
@@ -635,7 +645,7 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
     }
     if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
         0) {
-        /* An answer, and nothing for the log. */
+        /* This is an answer, so it is not logged. */
         return baton_error_set(BATON_ERR_STATE, "\"%s\" has not failed",
                                schedule->name);
     }
@@ -686,8 +696,9 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
     }
 }
 
-/* A schedule that could not be recovered, or NULL. The driver's. (One that was
-   recovered may have failed again, if a peer returned sooner.) */
+/* Returns a schedule that could not be recovered, or NULL. (A schedule that was
+   recovered may already have failed again, if a peer's recovery returned
+   sooner.) The caller has the driver lock. */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
 {
     const baton_schedule_t *s =
@@ -726,7 +737,8 @@ static baton_status_t recovered(baton_group_t *group)
     return status;
 }
 
-/* Says which rank the recovery waits for. */
+/* Sets the error of a recovery that timed out, which names the rank that it
+   waits for. */
 static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;
@@ -780,7 +792,8 @@ static bool is_agreed(const void *arg)
     return baton__shrink_state(arg) != BATON__SHRINK_ASKING;
 }
 
-/* Of a shrink that is not over, or has left this rank out. */
+/* Sets the error of a shrink that timed out, or that this rank can't take part
+   in: its side has no majority, or it was excluded. */
 static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;

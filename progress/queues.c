@@ -1,9 +1,10 @@
-/* What the device does of an epoch; see queues.h.
+/* How an epoch's nodes run on the device; see queues.h.
 
-   An epoch that waits for a stream of the user is held until the event there
-   has been done: nothing of it is put into the device's streams before. These
-   are shared by all schedules, and what others put behind it would wait, too:
-   the user's stream may wait for just that. */
+   An epoch that was started on a user's stream is held until that stream's
+   event is done: none of its nodes are put into the device's streams before.
+   All schedules share these streams, so nodes of other schedules, put there
+   after a waiting one, would wait, too, although the user's stream may itself
+   be waiting for just these nodes. */
 #include "progress/queues.h"
 
 #include "base/error.h"
@@ -40,7 +41,7 @@ static baton_status_t issue_call(const baton__op_t *op, uint32_t node,
         op, &call, op->device_call(op->argument, &call, stream));
 }
 
-/* Puts what the node does into the stream, on `bytes` of its operands. */
+/* Puts the node's operation into the stream, on `bytes` of its operands. */
 static baton_status_t issue(const baton__op_t *op, uint32_t node,
                             const baton__context_t *context,
                             const baton__device_t *device,
@@ -50,7 +51,7 @@ static baton_status_t issue(const baton__op_t *op, uint32_t node,
         return issue_call(op, node, context, stream);
     }
     if (bytes == 0) {
-        return BATON_OK; /* it is only there to keep its place */
+        return BATON_OK; /* an empty node only keeps the order */
     }
     return op->kind == BATON__REDUCE
                ? issue_reduce(op, context, device, stream, bytes)
@@ -60,7 +61,8 @@ static baton_status_t issue(const baton__op_t *op, uint32_t node,
                      baton__operand(op, BATON__LEFT, context->address), bytes);
 }
 
-/* Has the queue's stream follow what the node comes after. */
+/* Has the queue's stream follow the events of the node's predecessors that are
+   in other streams. */
 static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
                              const baton__queue_t *queue)
 {
@@ -117,7 +119,7 @@ static baton_status_t put(const baton__context_t *context,
     return baton__queues_record(offload, queue);
 }
 
-/* True if something that the node comes after is still in a stream. */
+/* True if a predecessor of the node is still in a stream. */
 static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node)
 {
     const baton__offload_t *offload = schedule->offload;
@@ -161,9 +163,9 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
 
 /* ---- the end of a turn ------------------------------------------------ */
 
-/* True if the host has something to do behind a node in the queue, or has done
-   it: queues are asked one after the other, so the host may know that a
-   successor in another one is done before it knows of the node. */
+/* True if a node in the queue has a successor on the host, or one that is known
+   to be done. Queues are queried one after the other, so the host may know that
+   a successor in another queue is done before it knows this of the node. */
 static bool leads_to_host(const baton_schedule_t *schedule,
                           const baton__queue_t *queue)
 {
@@ -182,8 +184,8 @@ static bool leads_to_host(const baton_schedule_t *schedule,
     return false;
 }
 
-/* True if the epoch ends when what is in the streams has been done. Never where
-   all nodes lead to one on the host. */
+/* True if the epoch ends when the streams have done their nodes, none of which
+   has a successor on the host. */
 static bool is_all_queued(const baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;
@@ -202,9 +204,10 @@ static bool is_all_queued(const baton_schedule_t *schedule)
     return true;
 }
 
-/* Joins the streams in that of the last queue that has nodes, and has this one
-   raise the flag. Its last event is recorded again behind that: so the flag has
-   been raised when the epoch is seen to have ended. */
+/* Has the stream of `joint`, the last queue that has nodes, follow the other
+   streams and then raise the flag. The event of its last node is recorded again
+   after that, so that the flag has been raised when the epoch is seen to have
+   ended. */
 static baton_status_t seal(baton_schedule_t *schedule,
                            const baton__queue_t *joint)
 {
@@ -248,7 +251,8 @@ void baton__queues_end_turn(baton_schedule_t *schedule)
 
 /* ---- starts in the order of a stream ---------------------------------- */
 
-/* Asks whether the user's stream has got there. */
+/* Queries whether the user's stream has got to the start. True if the epoch has
+   started or failed. */
 static bool poll_start(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;
@@ -276,7 +280,7 @@ static bool poll_start(baton_schedule_t *schedule)
 
 /* ---- what has been done ----------------------------------------------- */
 
-/* Asks for the oldest node in the queue. */
+/* Returns BATON_OK if the node's event is done, BATON_AGAIN if it is not. */
 static baton_status_t query(const baton__offload_t *offload, uint32_t node)
 {
     const baton__device_t *device = offload->device;
@@ -288,8 +292,8 @@ static bool has_failed(baton_status_t status)
     return status != BATON_OK && status != BATON_AGAIN;
 }
 
-/* Takes the oldest node from the queue, which is done. True if the schedule has
-   been freed. */
+/* Removes the oldest node from the queue and completes it. True if that has
+   freed the schedule. */
 static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 {
     baton__offload_t *offload = schedule->offload;
@@ -309,8 +313,9 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
     return false;
 }
 
-/* The node whose failure is the cause: in the streams before this one, whose
-   work it follows, some may have ended and one failed since they were asked. */
+/* Returns the node that is the cause of a failure in the queue. The queue's
+   stream follows the streams before it, in which a node may have failed since
+   they were queried. */
 static uint32_t find_cause(const baton__offload_t *offload,
                            const baton__queue_t *failed, baton_status_t *status)
 {
@@ -327,8 +332,8 @@ static uint32_t find_cause(const baton__offload_t *offload,
     return failed->first;
 }
 
-/* Whether the oldest node in the queue is done. In an epoch that has failed, a
-   device that does not tell any more has done all that it will. */
+/* True if the oldest node in the queue is done. In an epoch that has failed, an
+   error of the query counts as done: the device will report nothing more. */
 static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
@@ -340,8 +345,8 @@ static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
     return status != BATON_AGAIN;
 }
 
-/* Ends what the device has done of one queue. True if the schedule has been
-   freed. */
+/* Completes the nodes of one queue that the device has done. True if that has
+   freed the schedule. */
 static bool advance(baton_schedule_t *schedule, baton__queue_t *queue,
                     bool *moved)
 {

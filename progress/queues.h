@@ -1,55 +1,59 @@
-/* Nodes that the device does, and epochs that begin when a stream of the user
-   gets there: see sched/offload.h. All functions are the driver's; those that
-   take a schedule need one that has an offload. queues.c issues nodes and asks
-   the device, and fails epochs; queues_state.c has what both change. */
+/* Nodes that the device executes, and epochs that begin when a user's stream
+   gets to their start; see sched/offload.h. All functions need the driver lock;
+   those that take a schedule need one that has an offload. queues.c issues
+   nodes, queries the device, and fails epochs; queues_state.c has the basic
+   operations that queues.c and epoch_fail.c share. */
 #pragma once
 
 #include "progress/stepper.h"
 #include "sched/offload.h"
 
-/* Puts the first ready node, which the device does, into a stream. False when
-   that failed the epoch. */
+/* Puts the first ready node, which the device executes, into a stream. Returns
+   false if that failed the epoch. */
 bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
                          const baton__context_t *context);
 
-/* The end of a turn: if all that is left of the epoch is in streams, has one of
-   them raise the flag. Never where a node leads to one on the host, so that
-   whatever follows the flag begins when the driver has retired the epoch. */
+/* Ends a turn: if all remaining nodes of the epoch are in streams and a user's
+   stream may wait for the epoch, has one stream raise the flag after them. If a
+   node in a stream has a successor on the host, this is not done: then the
+   driver raises the flag when it retires the epoch. */
 void baton__queues_end_turn(baton_schedule_t *schedule);
 
-/* Whether this epoch, which the application has asked for, was to begin in the
-   order of a stream that has not got there. begin: it has begun; external: a
-   peer began it. */
+/* queues_waits returns true if the application has started this epoch on a
+   stream, and that stream has not got to the start. queues_begin then waits for
+   the stream; `external` means that a peer has already begun the epoch, which
+   is not held then. */
 bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
 void baton__queues_begin(baton_schedule_t *schedule, bool external);
 
-/* The epoch has failed, or has retired: its start is no longer waited for; what
-   is in streams is waited for as before. */
+/* Called when the epoch has failed or retired: its start is no longer waited
+   for. The driver goes on waiting for nodes in streams. */
 void baton__queues_stop(baton_schedule_t *schedule);
 
-/* All epochs up to this one have ended: raises the flag. */
+/* Raises the flag: all epochs up to this one have ended. */
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 
-/* Asks the device what has been done. True if something has. */
+/* Queries the device, and completes the nodes whose work is done and the starts
+   that streams have got to. True if there was one. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
-/* A schedule of the group leaves, or all that were abandoned do (NULL): the
-   device is asked no more. */
+/* Stops querying the device about one schedule of the group that is destroyed,
+   or, with NULL, about all that were abandoned. */
 void baton__queues_forget(const baton_group_t *group,
                           const baton_schedule_t *only);
 
 /* ---- state -------------------------------------------------------------- */
 
-/* Has the device asked about the schedule in each step, until it has nothing to
-   be asked for. */
+/* Has each step query the device about the schedule, until it has no events to
+   query. */
 void baton__queues_list(baton_schedule_t *schedule);
 
-/* The queue's stream; and records the event of its last node there, behind all
-   that is in it now. */
+/* stream_of returns the queue's stream. record records the event of the queue's
+   last node in that stream, after all operations that are in it now. */
 baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
                                        const baton__queue_t *queue);
 baton_status_t baton__queues_record(const baton__offload_t *offload,
                                     const baton__queue_t *queue);
 
-/* The start is no longer waited for. */
+/* Stops waiting for a stream to get to the epoch's start. */
 void baton__queues_forget_start(baton_schedule_t *schedule);

@@ -1,5 +1,5 @@
-/* What the state of a schedule's queues is changed by; nothing here fails an
-   epoch, so epoch_fail.c may call it. See queues.h. */
+/* Basic operations on the state of a schedule's queues. Nothing here fails an
+   epoch, so epoch_fail.c may call it; see queues.h. */
 #include "progress/queues.h"
 
 #include "sched/offload.h"
@@ -72,7 +72,7 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            /* Recording it may be what has failed. */
+            /* The event may not have been recorded: that may be the failure. */
             (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }
