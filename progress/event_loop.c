@@ -1,7 +1,7 @@
-/* Where an engine's threads sleep; see event_loop.h. The set is an epoll of our
-   own, which the gate, another, contains or not; libevent's loop has the gate.
-   So a thread that goes to sleep beside the loop needs not have libevent's
-   thread woken to change what that watches. */
+/* Where an engine's threads sleep; see event_loop.h. The set is an epoll
+   instance of Baton's own. The gate, another one, contains the set while it is
+   open, and libevent's loop watches the gate. So a thread that sleeps at the
+   set can close the gate without waking the thread in libevent's loop. */
 #include "progress/event_loop.h"
 
 #include "base/alloc.h"
@@ -26,21 +26,21 @@ enum { EVENTS = 16 /* taken at a time */ };
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    int count; /* of its descriptors, which are in the set */
+    int count; /* of descriptors in the set */
 };
 
 struct baton__event_loop {
     int kick_fd;
-    int set;  /* kicks, with no watch, and watched descriptors */
-    int gate; /* the set, or nothing */
+    int set;  /* kick_fd, whose data is NULL, and watched descriptors */
+    int gate; /* contains the set while it is open */
     int timer_fd;
-    struct event_base *base; /* the thread's: the gate and the timer */
+    struct event_base *base; /* the progress thread's: the gate and the timer */
     struct event *gate_event;
     struct event *timer;
-    baton__wakeup_t wakeup; /* of the thread's wait */
-    uint64_t due_ns;        /* when the timer ends or has; UINT64_MAX: never */
+    baton__wakeup_t wakeup; /* what has ended the thread's wait */
+    uint64_t due_ns; /* when the timer ends or has ended; UINT64_MAX: never */
     _Atomic bool kicked;
-    pthread_mutex_t lock; /* of what is drained: it stays in the set */
+    pthread_mutex_t lock; /* held while draining: no watch ends then */
 };
 
 /* ---- draining ---------------------------------------------------------- */
@@ -49,12 +49,12 @@ static void drain_kick(baton__event_loop_t *loop)
 {
     uint64_t count;
     (void)!read(loop->kick_fd, &count, sizeof count);
-    /* After the read: a kick that comes now writes again. Pairs with the
-       exchange in baton__event_loop_kick. */
+    /* This comes after the read, so that a kick that comes now writes again.
+       Pairs with the exchange in baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 
-/* Drains what is readable. Returns what it was. */
+/* Drains the readable descriptors of the set. Returns what they report. */
 static baton__wakeup_t drain_set(baton__event_loop_t *loop)
 {
     baton__wakeup_t wakeup = BATON__WAKEUP_TIMER;
@@ -100,10 +100,11 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/* Makes libevent's loop. One thread uses it, so it needs no locks, which a base
-   has where the process has told libevent of threads, as Open MPI does; and no
-   timer in it needs the time. It opens descriptors that can't be moved: while
-   it does, those that the program lacks of 0 to 2 are taken. */
+/* Makes libevent's loop. Only the progress thread uses it, so it gets no locks
+   (by default a base has locks if the process has called evthread_use_pthreads,
+   as Open MPI does). Nothing in it needs a cached time. libevent opens
+   descriptors that can't be moved, so meanwhile placeholders take those of 0 to
+   2 that the program has closed. */
 static bool make_base(baton__event_loop_t *loop)
 {
     struct event_config *config = event_config_new();
@@ -207,7 +208,8 @@ static void program(baton__event_loop_t *loop, uint64_t due_ns)
     loop->due_ns = due_ns;
 }
 
-/* It stays as it is while it ends the wait about in time. */
+/* Leaves the timer as it is if that ends the wait about in time, which saves a
+   system call. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();

@@ -1,4 +1,4 @@
-/* Where the progress thread runs. The only home of hwloc. */
+/* Binds the progress thread to processors. No other file uses hwloc. */
 #include "progress/placement.h"
 
 #include "base/error.h"

@@ -38,13 +38,13 @@ void baton__step_mail(baton_schedule_t *schedule)
         memory_order_relaxed));
 }
 
-/* Does what other threads have asked for. */
+/* Handles what other threads have requested of a schedule. */
 static void attend(baton_schedule_t *schedule)
 {
     bool abandoned = schedule->turn.abandoned;
     baton__epoch_collect_asyncs(schedule);
     if (abandoned) {
-        return; /* it may be freed */
+        return; /* the schedule may have been freed */
     }
     baton__epoch_begin_if_due(schedule);
     (void)baton__epoch_cancel_if_asked(schedule);
@@ -68,7 +68,8 @@ static bool take_mail(baton__stepper_t *stepper)
     while (oldest != NULL) {
         baton_schedule_t *schedule = oldest;
         oldest = schedule->shared.next_mail;
-        /* From here on it can be mailed again; requests are read after this. */
+        /* From here on the schedule can be mailed again. Its requests are read
+           after this, so none is missed. */
         (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
                                        memory_order_seq_cst);
         attend(schedule);
@@ -113,8 +114,9 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* A rank is gone, for all ranks: those that have no messages with it, or whom
-   the loss of a link keeps from noticing, are told. */
+/* A rank is lost to all ranks. Reports that to ranks that would not notice it:
+   they have no messages with the lost rank, or have lost their own connection
+   to it. */
 static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
                          const char *detail)
 {
@@ -131,9 +133,10 @@ static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
     }
 }
 
-/* A peer tells of a loss, and leaves or not. Of one that stays the transport
-   takes it, so that first arrives what the lost rank had sent. If that lives,
-   it learns of it here, and goes no further without the others. */
+/* A peer reports that a rank is lost; the peer itself leaves the group, or
+   stays. If it stays the transport first delivers what the lost rank had sent,
+   and then reports the loss. If the lost rank is on this host and may live, the
+   report is sent on to it, so that it does not go on without the others. */
 static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       int lost)
 {
@@ -151,22 +154,25 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
     if (!stays || transport->lose == NULL) {
         lose_for_all(group, lost, status, why);
     }
-    if (transport->lose != NULL) { /* or its close waits for it */
+    if (transport->lose != NULL) { /* else its close waits for that rank */
         transport->lose(group->endpoint, lost, status, why);
     }
 }
 
-/* First the loss, so that it is what errors name. What a rank says that was
-   lost itself does not count: it may have been stopped, and be left out. */
+/* Takes a notice that its sender leaves the group, or only reports a loss. The
+   reported loss is handled first, so that errors name the lost rank. Reports
+   from a rank that is itself lost are ignored: that rank may have been stopped,
+   and be excluded by the others. */
 static void receive_left(baton_group_t *group, const baton_header_t *header,
                          int peer)
 {
-    uint64_t lost = header->epoch; /* + 1 */
+    uint64_t lost = header->epoch; /* 1 + the lost rank, or 0 */
     bool stays = (header->tag & BATON__LEFT_NOT) != 0;
     bool heeded = baton__group_loss(group, peer) == NULL;
     if (heeded && stays && lost == (uint64_t)group->rank + 1) {
         baton__recovery_lose(group, peer, baton__disowned);
-        if (group->transport->lose != NULL) { /* what moves ends, too */
+        /* This ends transfers with the peer, too. */
+        if (group->transport->lose != NULL) {
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    baton__disowned);
         }
@@ -180,13 +186,13 @@ static void receive_left(baton_group_t *group, const baton_header_t *header,
                              disowns
                                  ? baton__disowned
                                  : "it has destroyed the group after a loss");
-        if (!disowns) { /* or it has gone on */
+        if (!disowns) { /* else the peer goes on without this rank */
             baton__group_note_end(group, peer);
         }
     }
 }
 
-/* A notice of which the header is all. */
+/* Takes a notice that has no content besides its header. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
     switch ((int)header->kind) {
@@ -233,9 +239,10 @@ static void arrive(baton_group_t *group, baton_message_t *message)
     }
 }
 
-/* A message of a group that shares this one's endpoint. If that has not been
-   made here yet what its ranks agree on is kept, and which schedules they have
-   committed: all else waits until this rank has said hello. */
+/* Passes a message to the group of its channel, which shares the root's
+   endpoint. If that group has not been created here yet, headers of recoveries,
+   farewells, losses and hellos are kept for it. Nothing else need be kept:
+   peers send other messages only after this rank has said hello. */
 static void pass_on(baton_group_t *root, baton_message_t *message)
 {
     uint64_t channel = baton__subset_channel_of(&message->header);
@@ -276,7 +283,7 @@ void baton__step_adopt(baton_group_t *group)
         *link = kept->next;
         kept->next = NULL;
         int peer = baton__subset_rank(group->endpoint, kept->peer);
-        if (peer >= 0) { /* one that was left out may not know yet */
+        if (peer >= 0) { /* an excluded rank may not know that yet */
             heed(group, &kept->header, peer);
         }
         baton__group_drop_kept(&kept);
@@ -316,8 +323,8 @@ static bool poll_groups(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = group->next) {
-        /* Also a group without schedules: it has to take the notices of its
-           peers, who can have only so many in flight. */
+        /* This polls groups without schedules, too, since they must take the
+           notices of their peers, which can have only so many in flight. */
         size_t count = group->root != NULL
                            ? 0
                            : group->transport->poll(group->endpoint, events,
@@ -348,8 +355,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
         moved |= baton__recovery_advance(stepper);
         moved |= baton__shrink_advance(stepper);
     }
-    /* Who waited for the last epoch need not poll any more, which is 5 % of the
-       time of a short message between hosts; but not twice in a row. */
+    /* A step that has ended the last running epoch does not poll, so that the
+       thread that waits for it returns sooner: a poll is 5 % of the time of a
+       short message between hosts. Two steps in a row never skip the poll. */
     stepper->unpolled =
         running > 0 && stepper->running == 0 && !stepper->unpolled;
     if (!stepper->unpolled && poll_groups(stepper)) {
@@ -358,7 +366,8 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
         baton__epoch_end_doubts(stepper);
         moved = true;
     }
-    /* They tell of a loss that this poll has reported, and of why, too. */
+    /* Notices are sent after the poll, so that those of failed epochs name a
+       loss that this poll has reported. */
     if (baton__stepper_has_notices(stepper)) {
         moved |= baton__notice_send(stepper, true);
     }
@@ -366,9 +375,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     return moved;
 }
 
-/* The turn that follows makes the schedule runnable again if it leaves
-   something to do; else a driver that leaves would kick the progress thread for
-   it. */
+/* Takes the schedule off the list of runnable ones, if it is the first. The
+   turn that follows puts it back if it leaves work. If it stayed on the list, a
+   leaving driver would kick the progress thread for it. */
 static void take_if_first(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;

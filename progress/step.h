@@ -1,12 +1,12 @@
-/* One iteration of progress, which drivers repeat: the engine's, and that of a
+/* One iteration of progress, which a driver repeats, of an engine and of a
    simulated engine.
 
-       drain the mailbox -> turns: issue ready nodes -> notices -> poll
-             ^                                                      |
-             +---- completions and arrivals make schedules runnable +
+       drain the mailbox -> turns: issue ready nodes -> poll -> notices
+             ^                                           |
+             +------ events make schedules runnable -----+
 
-   No thread, clock or wait in here: the caller decides when to step. One thread
-   at a time steps a stepper; mail may come from any. */
+   This file has no thread, clock or wait: the caller decides when to step. One
+   thread at a time steps a stepper; any thread may send mail. */
 #pragma once
 
 #include "progress/stepper.h"
@@ -15,9 +15,9 @@
    happened. */
 bool baton__step(baton__stepper_t *stepper, size_t bytes);
 
-/* The part of a step that a start does itself: takes the mail, does what is
-   asked of one schedule, as if it were mailed, and issues up to `nodes` nodes
-   of it. */
+/* The part of a step that a start does itself: takes the mail, handles the
+   requests for one schedule, as if it had been mailed, and issues up to `nodes`
+   of its nodes. */
 void baton__step_start(baton_schedule_t *schedule, uint32_t nodes,
                        size_t bytes);
 
@@ -38,13 +38,14 @@ static inline bool baton__step_is_due(const baton__stepper_t *stepper)
     return stepper->runnable_head != NULL;
 }
 
-/* Adds a schedule that was created, and marks it as committed; removes it,
-   which must not be while anything of it is in motion. */
+/* attach adds a schedule that was created. commit moves it to the schedules
+   that are stepped. detach removes it: nothing of it may be in motion, unless
+   it was abandoned. */
 void baton__step_attach(baton_schedule_t *schedule);
 void baton__step_commit(baton_schedule_t *schedule);
 void baton__step_detach(baton_schedule_t *schedule);
 
-/* A group that shares its root's endpoint is new: it learns what the root knows
-   of it, which ranks are lost, and what peers have sent that made theirs
-   before. */
+/* Prepares a new group that shares its root's endpoint: passes on to it which
+   ranks the root knows to be lost, and the notices that peers sent to it before
+   it was created here. */
 void baton__step_adopt(baton_group_t *group);

@@ -1,57 +1,61 @@
-/* What one driver steps: the schedules of some groups, and what is due for
-   them. */
+/* The stepper: what one driver steps. It has the schedules of some groups, and
+   lists of those that need something. */
 #pragma once
 
 #include "sched/schedule.h"
 
-/* Bytes that a step computes and copies, approximately at most; and that it
-   does so of one node before other nodes get their turn. */
+/* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
+   BATON__SLICE_BYTES: the most of one node that are computed at a time. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */
     baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;   /* that are committed */
-    baton_schedule_t *uncommitted; /* and that are not */
-    baton__queue_list_t queues;    /* with notices to send */
-    baton_schedule_t *issuing;     /* whose nodes fire now, or NULL */
-    baton_schedule_t *offloads;    /* with something to ask a device for */
-    uint32_t waited;      /* nodes that running epochs wait for: in motion, or
-                             receives without their message */
-    uint32_t starts;      /* epochs that wait for a stream of the user */
-    uint32_t polled;      /* async nodes with a poll function */
-    uint32_t running;     /* epochs that have begun and not ended */
-    uint32_t draining;    /* failed schedules with nodes in motion */
-    uint32_t recovering;  /* groups and schedules that recover */
-    uint32_t agreeing;    /* schedules that do */
-    uint32_t activatable; /* that are committed and have armed receives */
+    baton_schedule_t *schedules;   /* committed ones */
+    baton_schedule_t *uncommitted; /* the others */
+    baton__queue_list_t queues;    /* those that have notices to send */
+    baton_schedule_t *issuing;     /* the one whose nodes fire now, or NULL */
+    baton_schedule_t *offloads;    /* those with events to query */
+    uint32_t waited;   /* nodes that running epochs wait for: in motion, or
+                          receives without their message */
+    uint32_t starts;   /* epochs that wait for a user's stream */
+    uint32_t polled;   /* begun async nodes that have a poll function */
+    uint32_t running;  /* epochs that have begun and not ended */
+    uint32_t draining; /* failed schedules with nodes in motion */
+    /* Recoveries, farewells and shrinks that go on, of groups and schedules. */
+    uint32_t recovering;
+    uint32_t agreeing;    /* schedules that recover by a baton_recover_fn */
+    uint32_t activatable; /* committed schedules with armed receives */
     size_t bytes_left;    /* that this step may still compute and copy */
-    size_t slice_bytes;   /* of one node at a time */
-    /* Of all messages that running epochs wait for. */
+    size_t slice_bytes;   /* the most of one node at a time */
+    /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
-    /* Recoveries have found no room for something at a peer, or are to ask a
-       baton_recover_fn again. */
+    /* A recovery or shrink must be advanced again without any event: a peer had
+       no room for a notice, or a baton_recover_fn is to be called again. */
     bool untold;
-    bool leaves_calls; /* leaves calls that may take long to another driver */
-    bool left_calls;   /* and has done so in this step */
+    bool leaves_calls; /* this driver leaves long calls to another */
+    bool left_calls;   /* this step has left one */
     bool unpolled;     /* the last step has not polled */
-    bool doubts;       /* some schedule is in doubt about a node */
+    bool doubts;       /* some schedule has a `doubted` node */
     _Atomic(baton_schedule_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);
-    /* Optional: an epoch has begun; an epoch has ended, or a group is
-       recovered, and waiting threads are to be woken. */
+    /* Optional: called when an epoch has begun. */
     void (*on_begin)(baton_schedule_t *schedule);
+    /* Optional: called when an epoch has ended, to wake waiting threads. */
     void (*on_end)(baton_schedule_t *schedule);
+    /* Optional: called when a recovery, a farewell or a shrink is over, to wake
+       waiting threads. */
     void (*on_recovered)(baton_group_t *group);
-    /* Optional: the time, to find out which calls are quick. Without it all
-       are. */
+    /* Optional: the time, by which long calls are told from quick ones. Without
+       it calls are not timed. */
     uint64_t (*clock_ns)(void);
 } baton__stepper_t;
 
-/* This driver may not poll for a while. */
+/* Has the transports send wake-ups that they have delayed. Call it if this
+   driver may not poll for a while. */
 static inline void baton__stepper_flush(const baton__stepper_t *stepper)
 {
     for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
@@ -78,11 +82,11 @@ static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
     stepper->runnable_tail = schedule;
 }
 
-/* Bits: what a peer of a schedule is to be told. */
+/* Bits: the notices that are due to a peer of a schedule. */
 enum {
     BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
-    BATON__TELL_WELCOME = 2, /* and has heard that the peer has */
-    BATON__TELL_FAILURE = 4  /* how it failed here */
+    BATON__TELL_WELCOME = 2, /* the reply to the peer's HELLO */
+    BATON__TELL_FAILURE = 4  /* how the schedule failed here */
 };
 
 static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
@@ -90,7 +94,8 @@ static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
     return stepper->queues.head != NULL;
 }
 
-/* Something is about to be added to the queue. */
+/* Called before a notice is added to a peer's queue: lists the queue if it is
+   empty. */
 static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {
@@ -101,7 +106,8 @@ static inline void baton__stepper_list(baton__peer_queue_t *queue,
     }
 }
 
-/* `peer` is an index of plan.peers. */
+/* Adds notices to those that are due to a peer. `peer` is an index of
+   plan.peers, `what` has BATON__TELL_ bits. */
 static inline void baton__stepper_tell(baton_schedule_t *schedule,
                                        uint32_t peer, uint8_t what)
 {
@@ -118,7 +124,8 @@ static inline void baton__stepper_tell(baton_schedule_t *schedule,
     due->what |= what;
 }
 
-/* From now on what becomes of the schedule is told to the peer. */
+/* Raises the acquaintance of the schedule with a peer, never lowers it. A peer
+   that is not BATON__UNMET is notified when the schedule fails. */
 static inline void baton__stepper_meet(baton_schedule_t *schedule,
                                        uint32_t peer,
                                        baton__acquaintance_t acquaintance)
@@ -128,7 +135,7 @@ static inline void baton__stepper_meet(baton_schedule_t *schedule,
     *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
 }
 
-/* Says hello to a peer, once. */
+/* Makes a HELLO due to a peer, unless the two have met or greeted already. */
 static inline void baton__stepper_greet(baton_schedule_t *schedule,
                                         uint32_t peer)
 {
