@@ -1,4 +1,4 @@
-/* How schedules are created, committed, rebound and destroyed. */
+/* How schedules are created, committed and destroyed. */
 #include "progress/engine.h"
 #include "progress/epoch.h"
 #include "progress/epochs.h"
@@ -199,7 +199,7 @@ static baton_status_t prepare(baton_schedule_t *schedule,
     return status;
 }
 
-/* Frees what only the builder needs. After the commit the plan has the edges as
+/* Frees the builder's arrays. After the commit the plan has the edges as
    successors, and `needs` has numbers of edges, as in a shared plan. */
 static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
@@ -403,7 +403,7 @@ static detached_t detach(baton_schedule_t *schedule)
     if (gone) {
         give_back(schedule, schedule->plan.peer_count);
     }
-    schedule->committed = false; /* it may not be freed yet */
+    schedule->committed = false; /* the struct may live on */
     schedule->destroyed = true;
     engine->driver->leave(engine);
     return detached;

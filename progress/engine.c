@@ -37,8 +37,8 @@ enum {
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
     ALONE_NS = 1500,  /* a yield in which no other thread ran */
-    START_POLLS = 32, /* polls of a start before a wait */
-    POLL_WAKES = 4,   /* a start polls at most for so many wake-ups */
+    START_POLLS = 32, /* polls of a start that a wait will follow */
+    POLL_WAKES = 4,   /* longest poll of a start, in wake-up times */
     /* The largest exponent of the backoff in poll_soon(): one of 16 starts
        polls. A poll that finds nothing costs 0.6 to 2.5 us. */
     MOST_VAIN = 4,
@@ -73,9 +73,9 @@ enum {
        wait for. This is the longest kernel tick: a timer that ends sooner takes
        6 to 11 us to set, any other, up to 1 s, 1.4. */
     UNWAITED_US = 10000,
-    PARK_NS = 10000000,   /* between checks by a parked thread */
-    TURN_NS = 50000,      /* between calls of a wait's turn function */
-    TAKE_OVER_YIELDS = 64 /* attempts to drive before parking */
+    PARK_NS = 10000000,   /* interval of a parked thread's checks */
+    TURN_NS = 50000,      /* interval of calls of a turn function */
+    TAKE_OVER_YIELDS = 64 /* tries to drive before parking */
 };
 
 #define NEVER_NS ((uint64_t)INT64_MAX)
@@ -418,8 +418,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !hand_over(engine, soon);
         } else {
-            /* Only to peers that had room: many notices may be due to a peer
-               that does not take any. */
+            /* Notices are sent only to peers that had room: many may be due to
+               a peer that takes none. */
             (void)baton__notice_send(&engine->stepper, false);
             baton__stepper_flush(&engine->stepper);
         }
@@ -429,7 +429,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             kick = false;
         }
         if (kick && engine->stepper.awaited_bytes >= LONG_BYTES) {
-            /* The next driver may compute for long. */
+            /* The progress thread may compute for long before it polls. */
             baton__stepper_flush(&engine->stepper);
         }
         unlock(engine);
@@ -485,9 +485,10 @@ static bool leave_polling(baton_engine_t *engine)
 typedef struct waiter {
     baton_engine_t *engine;
     const baton__wait_t *wait;
-    uint64_t heeded;      /* that have ended earlier waits */
+    uint64_t heeded;      /* the last interrupt that does not end this wait */
     uint64_t deadline_ns; /* UINT64_MAX: none */
-    /* The schedule's progress_count when a drive last ended in sleep. */
+    /* The schedule's progress_count when this wait for a long epoch last had to
+       sleep. */
     uint64_t slept_at;
     baton_status_t turned; /* what the turn function returned */
 } waiter_t;
@@ -532,7 +533,7 @@ static bool is_wanted(const baton_engine_t *engine)
 }
 
 /* Returns the bytes that the epoch awaits, if it is long; 0 if it is not, or if
-   its schedule has made no progress since the last drive ended in sleep. */
+   its schedule has made no progress since this wait last had to sleep. */
 static uint64_t awaited_bytes(const waiter_t *waiter)
 {
     const baton_schedule_t *schedule = waiter->wait->schedule;
@@ -1132,7 +1133,7 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
 }
 
 /* Steps, if this thread gets the lock; else mails the schedule to the thread
-   that drives. From a call node that is this thread itself. */
+   that drives. In a call node that is this thread itself. */
 static bool start(baton_schedule_t *schedule, baton__next_t next)
 {
     baton_engine_t *engine = schedule->group->engine;

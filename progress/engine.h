@@ -65,7 +65,7 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    bool unarmed; /* the device's last arm failed */
+    bool unarmed; /* its last arm failed; guarded by the driver lock */
     bool threaded;
     pthread_t thread;
 
@@ -95,7 +95,7 @@ struct baton_engine {
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
-    _Atomic uint64_t interrupted; /* its last interrupt's number, or 0 */
+    _Atomic uint64_t interrupted; /* the number of its last interrupt, or 0 */
     _Atomic bool tells;           /* ended_fd is armed */
     int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };

@@ -1,7 +1,7 @@
-/* The life of an epoch on one rank: how it begins, issues its nodes, takes what
-   arrives, retires or fails. The state is lib/sched/run.h's; this connects it
-   to transports and to the threads that wait. All functions are the driver's.
- */
+/* The life of an epoch on one rank: how it begins, issues its nodes, takes
+   messages, retires or fails. The state is in lib/sched/run.h; these functions
+   connect it to transports and to the threads that wait. The caller has the
+   driver lock, unless a comment says "any thread". */
 #pragma once
 
 #include "progress/stepper.h"
@@ -19,7 +19,8 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
 /* Takes, keeps or drops a message that has arrived for a schedule. */
 void baton__epoch_deliver(baton_group_t *group, baton_message_t *message);
 
-/* A send has ended, or an accepted message is in its target. */
+/* Completes a send that has ended, or a receive whose message is in its target,
+   or fails the epoch if the transfer has failed. */
 void baton__epoch_complete_transfer(const baton_event_t *event);
 
 /* collect_asyncs completes the async nodes for which another thread has called
@@ -28,7 +29,8 @@ void baton__epoch_complete_transfer(const baton_event_t *event);
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule);
 bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
 
-/* A peer has committed the schedule: issues the sends that were held back. */
+/* Called when a peer has committed the schedule: issues the sends to it that
+   were held back. */
 void baton__epoch_introduce(baton_schedule_t *schedule, int peer);
 
 /* Called when a poll has brought no event. Fails the epochs in which a message
@@ -89,13 +91,15 @@ baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
 
 /* Forgets the failure of a schedule that is recovered, and increments its
    generation. A thread that still waits for an earlier epoch finds that the
-   generation has changed, and gets the outcome from past_outcome. */
+   generation has changed, and gets the outcome from past_outcome, which any
+   thread may call. */
 void baton__epoch_forget_failure(baton_schedule_t *schedule);
 baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
                                          uint64_t epoch);
 
-/* The error of an epoch that failed before the last recovery, if wait and test
-   have not returned it and no other was started since; else BATON_OK. */
+/* Returns the error of an epoch that failed before the last recovery, if no
+   wait or test has returned it and no other epoch was started since; else
+   BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule);
 
 /* Drops messages that came for later epochs. */

@@ -92,7 +92,7 @@ static void lose_in(baton_schedule_t *schedule, int peer)
             (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
             continue;
         }
-        /* Its reduce has begun. */
+        /* The reduce that borrows the message has begun. */
         const bool begun = schedule->turn.unlent == node + 1;
         if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);

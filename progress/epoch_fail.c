@@ -229,7 +229,8 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
 {
     baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
-        set_failure(schedule, failure, message); /* it can't be recovered */
+        /* A schedule can't be recovered from a final failure. */
+        set_failure(schedule, failure, message);
     }
     if (run->phase == BATON__RUN_RECOVERING && !failure->final) {
         baton__epoch_fail_recovered(schedule, epoch, failure, message);

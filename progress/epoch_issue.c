@@ -151,7 +151,7 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
         return false;
     }
     (void)schedule->group->kinds[op->kind].issue(op, node, &borrowing, begin,
-                                                 bytes); /* BATON_OK */
+                                                 bytes); /* always BATON_OK */
     return true;
 }
 

@@ -298,10 +298,11 @@ static uint32_t generation(const baton_schedule_t *schedule)
                                 memory_order_seq_cst);
 }
 
-/* Finds the epoch that a call is about: `epoch`, which must have been started,
-   or the latest. After a recovery the outcome of an epoch before it may not
-   have been returned yet. The generation is read first, so that an epoch that
-   is started after a recovery is not taken for one before it. */
+/* Finds the epoch that a call is about: `epoch`, or the latest. If `epoch` was
+   not started since the last recovery, returns the error of an earlier epoch
+   that no call has returned yet, or else BATON_ERR_STATE. The generation is
+   read first, so that an epoch that is started after a recovery is not taken
+   for one before it. */
 static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
                              const char *function, awaited_t *out)
 {

@@ -370,8 +370,8 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     if (status != BATON_OK || copy == NULL) {
         return status;
     }
-    /* All members compute the same key: from the ranks, the name, and how many
-       groups of both they have made. */
+    /* All members compute the same channel: from the ranks, the name, and how
+       many groups of these ranks and this name they have made. */
     uint64_t key = (uint64_t)size;
     for (int i = 0; i < size; i++) {
         key = baton__mix(key + (uint64_t)copy[i]);

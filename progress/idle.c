@@ -10,7 +10,7 @@ enum {
        are awaited a slow yield also exceeds the patience with them. */
     SLOW_YIELD_NS = 2500000,
     ALONE_YIELD_NS = 1500, /* a yield in which no other thread ran */
-    SLOW_POLLS = 400,      /* the most polls without a yield after slow ones */
+    SLOW_POLLS = 400,      /* the most polls that sleep after slow yields */
     /* While bytes are awaited each such poll counts as 1 + bytes /
        SLOW_POLL_BYTES. */
     SLOW_POLL_BYTES = 8192,

@@ -98,8 +98,8 @@ typedef enum baton__hurry {
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
 
-/* yield yields, and notes how long that took. yielded only notes it, for a
-   caller that releases the driver lock while it yields. */
+/* idle_yield yields, and notes how long that took. idle_yielded only notes it,
+   for a caller that releases the driver lock while it yields. */
 void baton__idle_yield(baton__idle_t *idle);
 void baton__idle_yielded(baton__idle_t *idle);
 

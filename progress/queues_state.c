@@ -72,7 +72,8 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            /* The event may not have been recorded: that may be the failure. */
+            /* Records the event again: a failed record may be what has failed
+               the epoch. */
             (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }

@@ -12,11 +12,11 @@ typedef struct baton__stepper {
     baton_group_t *groups;
     baton_schedule_t *runnable_head; /* get a turn in the next step */
     baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;   /* committed ones */
-    baton_schedule_t *uncommitted; /* the others */
-    baton__queue_list_t queues;    /* those that have notices to send */
-    baton_schedule_t *issuing;     /* the one whose nodes fire now, or NULL */
-    baton_schedule_t *offloads;    /* those with events to query */
+    baton_schedule_t *schedules;   /* the committed schedules */
+    baton_schedule_t *uncommitted; /* the other schedules */
+    baton__queue_list_t queues;    /* peers' queues with notices to send */
+    baton_schedule_t *issuing;     /* whose nodes are being issued, or NULL */
+    baton_schedule_t *offloads;    /* schedules with events to query */
     uint32_t waited;   /* nodes that running epochs wait for: in motion, or
                           receives without their message */
     uint32_t starts;   /* epochs that wait for a user's stream */
@@ -27,15 +27,15 @@ typedef struct baton__stepper {
     uint32_t recovering;
     uint32_t agreeing;    /* schedules that recover by a baton_recover_fn */
     uint32_t activatable; /* committed schedules with armed receives */
-    size_t bytes_left;    /* that this step may still compute and copy */
-    size_t slice_bytes;   /* the most of one node at a time */
+    size_t bytes_left;    /* bytes that this step may still process */
+    size_t slice_bytes;   /* the most of one node that is done at once */
     /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
     /* A recovery or shrink must be advanced again without any event: a peer had
        no room for a notice, or a baton_recover_fn is to be called again. */
     bool untold;
     bool leaves_calls; /* this driver leaves long calls to another */
-    bool left_calls;   /* this step has left one */
+    bool left_calls;   /* this step has left a long call */
     bool unpolled;     /* the last step has not polled */
     bool doubts;       /* some schedule has a `doubted` node */
     _Atomic(baton_schedule_t *) mail; /* newest first */
