@@ -56,8 +56,7 @@ enum {
     /* The same while messages of peers are awaited: how often the watchdog
        looks whether these peers are alive. */
     ASK_US = 500000,
-    /* The longest sleep while something is awaited that no descriptor reports.
-     */
+    /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
     MEASURED = 5,     /* wake-ups that are measured */
     WAKE_NS = 200000, /* the longest that is counted */
@@ -113,8 +112,7 @@ static void begin_to_heed(void)
 
 /* ---- the driver lock --------------------------------------------------- */
 
-/* Takes the driver lock if it is free. Leaves the transports armed or disarmed.
- */
+/* Takes the driver lock if it is free. Does not disarm the transports. */
 static bool lock(baton_engine_t *engine)
 {
     /* Pairs with the store in unlock(): this driver sees all writes of the last
@@ -203,8 +201,7 @@ static bool arm(baton_engine_t *engine, bool sleeps)
     return true;
 }
 
-/* True if the device's streams may hold work: nodes, or a transport's copies.
- */
+/* True if the device's streams may hold nodes, or copies of a transport. */
 static bool uses_device(const baton_engine_t *engine)
 {
     return engine->device != NULL &&

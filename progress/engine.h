@@ -100,7 +100,7 @@ struct baton_engine {
     int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };
 
-/* What ends a wait. */
+/* A wait's condition, and its limits. */
 typedef struct baton__wait {
     baton_condition_fn condition; /* called with or without the driver lock */
     const void *arg;

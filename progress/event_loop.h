@@ -21,7 +21,7 @@ typedef struct baton__watched {
     void (*drain)(void *object);
 } baton__watched_t;
 
-/* What has ended a wait; of several causes, the last one in this list. */
+/* The cause that has ended a wait; of several, the last one in this list. */
 typedef enum baton__wakeup {
     BATON__WAKEUP_TIMER,
     BATON__WAKEUP_KICK,

@@ -406,8 +406,7 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns the first schedule of a list that the group's user has made, or NULL.
- */
+/* Returns a list's first schedule that the group's user made, or NULL. */
 static const baton_schedule_t *find_schedule(const baton_schedule_t *first,
                                              const baton_group_t *group)
 {

@@ -5,11 +5,12 @@
    thread that sleeps is scheduled soon after it is woken. So yields are timed.
    After a yield that took too long the driver sleeps instead, once; while
    yields go on to take too long it sleeps twice, four times and so on, up to
-   400 times. If it awaits long vectors fewer sleeps follow, since their copies
-   keep other ranks' threads busy as long. The number starts at one because a
-   training loop comes to each wait from computing, and the first rank's yield
-   lasts until the others have computed, too: with 400 sleeps at once 8 ranks on
-   2 processors took 100 us for each of the next 100 calls of 8 bytes, with one
+   400 times. If the driver awaits long vectors a yield must be longer to be too
+   long, and fewer sleeps follow, since the copies of these vectors keep other
+   ranks' threads busy. The number of sleeps begins at one because a training
+   loop comes to each wait from computing, and the first rank's yield lasts
+   until the others have computed, too: with 400 sleeps at once 8 ranks on 2
+   processors took 100 us for each of the next 100 calls of 8 bytes, with one
    18. After a yield in which another thread ran, or if there are more ranks
    than processors, a driver does not poll without a pause: that would keep the
    very rank that it awaits from running.
@@ -84,8 +85,8 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* What waits for messages: nothing, an epoch, or an application thread for an
-   epoch. */
+/* Whether messages are awaited: not at all, by an epoch, or by an application
+   thread that waits for its epoch. */
 typedef enum baton__hurry {
     BATON__HURRY_NONE,
     BATON__HURRY_EPOCH,
@@ -103,6 +104,5 @@ baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
 void baton__idle_yield(baton__idle_t *idle);
 void baton__idle_yielded(baton__idle_t *idle);
 
-/* Returns how long to sleep if the driver awaits something that can't wake it.
- */
+/* Returns how long to sleep while the awaited event can't wake the driver. */
 uint32_t baton__idle_sleep_us(const baton__idle_t *idle);

@@ -82,8 +82,7 @@ static bool is_bound_to(const baton_schedule_t *s, uint32_t buffer,
     return bound;
 }
 
-/* Returns a schedule of the engine whose started epochs use the block, or NULL.
- */
+/* Returns a schedule whose started epochs use the block, or NULL. */
 static const baton_schedule_t *find_user(const baton_group_t *group,
                                          const baton__memory_t *block)
 {

@@ -37,8 +37,8 @@ void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
    that streams have got to. True if there was one. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
-/* Stops querying the device about one schedule of the group that is destroyed,
-   or, with NULL, about all that were abandoned. */
+/* Stops querying the device about one schedule of the group, which is
+   destroyed, or, with NULL, about all of them, which were abandoned. */
 void baton__queues_forget(const baton_group_t *group,
                           const baton_schedule_t *only);
 
