@@ -453,7 +453,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         baton__event_loop_kick(engine->event_loop);
     }
     if (!engine->threaded) {
-        end_reign(engine); /* a parked thread can drive now */
+        end_reign(engine); /* one of the followers drives now */
     }
 }
 
@@ -789,7 +789,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
         if (may_lead(engine)) {
             lead(&waiter);
-            reigns++; /* its own reign */
+            reigns++; /* its own */
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
@@ -931,8 +931,9 @@ static void *thread_main(void *arg)
     /* By default the kernel may end a sleep 50 us late. */
     (void)prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        /* If another thread drives now, this store has it look once more, for
-           the event or the timer that woke this thread. */
+        /* If another thread drives now, this store has it look once more: for
+           the event that woke this thread, or for the work that the thread's
+           timer was set for. */
         atomic_store_explicit(&engine->woken, true, memory_order_seq_cst);
         if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);

@@ -82,7 +82,7 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        schedule->turn.slice_done = 0; /* the partial result is overwritten */
+        schedule->turn.slice_done = 0; /* what was reduced is overwritten */
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,

@@ -49,8 +49,8 @@ static void drain_kick(baton__event_loop_t *loop)
 {
     uint64_t count;
     (void)!read(loop->kick_fd, &count, sizeof count);
-    /* This comes after the read, so that a kick that comes now writes again.
-       Pairs with the exchange in baton__event_loop_kick. */
+    /* After the read: a kick that comes now writes again. Pairs with the
+       exchange in baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 

@@ -283,7 +283,7 @@ void baton__step_adopt(baton_group_t *group)
         *link = kept->next;
         kept->next = NULL;
         int peer = baton__subset_rank(group->endpoint, kept->peer);
-        if (peer >= 0) { /* an excluded rank may not know that yet */
+        if (peer >= 0) { /* one that was left out may not know yet */
             heed(group, &kept->header, peer);
         }
         baton__group_drop_kept(&kept);
