@@ -141,7 +141,7 @@ struct baton__driver {
     /* Makes progress until the condition is true. Otherwise returns
        BATON_ERR_TIMEOUT, BATON_ERR_INTERRUPTED, the reason why the condition
        can never become true, or the error that `turn` returned. The caller may
-       have entered, so as to begin what it waits for under the same lock: wait
+       have entered, to begin the awaited operation under the same lock: wait
        then leaves in its place. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 

@@ -142,8 +142,8 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
     if (schedule->run.state[node] == BATON__NODE_IDLE) {
         return;
     }
-    /* A posted receive that its sender has filled still waits, and is not
-       counted. */
+    /* A posted receive that its sender has filled is still waiting, and
+       `moving` does not count it. */
     schedule->turn.moving -=
         schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {

@@ -31,10 +31,10 @@ static void set_failure(baton_schedule_t *schedule,
     (void)pthread_mutex_unlock(&failure_lock);
 }
 
-/* Empties the ready queue. Withdraws sends and posted receives that the
-   transport has not begun to move; the others stay in motion until they end.
-   Gives lent messages back, since their senders may free the data after the
-   epoch's end. */
+/* Empties the ready queue, withdraws sends and posted receives that the
+   transport has not begun to move, and asks async nodes to cancel; all other
+   nodes in motion stay so until they end. Gives lent messages back, since their
+   senders may free the data after the epoch's end. */
 static void stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;

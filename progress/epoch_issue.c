@@ -33,9 +33,9 @@ static baton__context_t context_of(baton_schedule_t *schedule)
 
 /* ---- issue --------------------------------------------------------------- */
 
-/* Subtracts `bytes` from what this step may still compute and copy. False if
-   that is less. A step of full size that has done nothing yet affords any
-   number, since an element may be longer than a step's limit. */
+/* Subtracts `bytes` from the bytes that this step may still compute and copy.
+   False if fewer are left. A step of full size that has done nothing yet
+   affords any number, since an element may be longer than a step's limit. */
 static bool afford(baton__stepper_t *stepper, size_t bytes)
 {
     if (bytes > stepper->bytes_left &&

@@ -41,7 +41,8 @@ baton__wakeup_t baton__event_loop_sleep(baton__event_loop_t *loop, uint32_t us);
 
 /* Opens or closes the gate, which is open at first. A kick or a readable
    descriptor that is there when the gate opens wakes the progress thread.
-   Called by the caller of sleep, or before there is a progress thread. */
+   Called by the application thread that sleeps, or before there is a progress
+   thread. */
 void baton__event_loop_gate(baton__event_loop_t *loop, bool open);
 
 /* Set when the progress thread's present or next wait ends: in `us`

@@ -33,8 +33,8 @@ void baton__queues_stop(baton_schedule_t *schedule);
 /* Raises the flag: all epochs up to this one have ended. */
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 
-/* Queries the device, and completes the nodes whose work is done and the starts
-   that streams have got to. True if there was one. */
+/* Queries the device. Completes nodes whose work is done, and fires the starts
+   that a user's stream has got to. True if there was any. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
 /* Stops querying the device about one schedule of the group, which is

@@ -5,7 +5,7 @@
 #include "sched/schedule.h"
 
 /* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
-   BATON__SLICE_BYTES: the most of one node that are computed at a time. */
+   BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
