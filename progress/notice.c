@@ -13,19 +13,18 @@
 
 /* ---- contents -------------------------------------------------- */
 
-/* The messages that a schedule sends to one peer, activates included; or that
-   it receives from it. */
+/* The messages of a schedule to one peer, or from it, activates included. */
 typedef struct direction {
     uint32_t count;
-    uint32_t varying; /* whose lengths are set in the epoch */
-    uint64_t sizes;   /* a hash, by kind, tag and size */
-    uint64_t bytes;   /* in all */
+    uint32_t varying; /* messages whose length an epoch sets */
+    uint64_t sizes;   /* hash of kinds, tags and sizes */
+    uint64_t bytes;   /* sum of the sizes */
 } direction_t;
 
 typedef struct summary {
     direction_t sends, receives;
-    uint32_t device_sends; /* of device memory, which needs a device there */
-    uint32_t lost;         /* 1 and a rank that is lost, see hear(); 0: none */
+    uint32_t device_sends; /* sends of device memory */
+    uint32_t lost;         /* 1 + the first lost rank, see hear(); 0: none */
 } summary_t;
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
@@ -34,13 +33,15 @@ typedef struct hello {
     summary_t summary;
     uint64_t terms_hash;
     char name[NAME_BYTES];
-    char terms[TERMS_BYTES]; /* from the term on that the header's tag says */
+    /* The terms, beginning with the one whose number is the header's tag. */
+    char terms[TERMS_BYTES];
 } hello_t;
 static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
 enum { SENTENCE_BYTES = BATON__CAUSE_BYTES, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
 
-/* A schedule that is not there any more, and recovers no more. */
+/* Value of failure_t.final: the schedule no longer exists on the sender, so it
+   takes no part in a recovery. */
 enum { GONE = 2 };
 
 typedef struct failure {
@@ -48,15 +49,15 @@ typedef struct failure {
     int32_t rank;
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
-    uint32_t final; /* or GONE */
-    uint32_t lost;  /* as a summary's */
+    uint32_t final; /* it can't be recovered; or GONE */
+    uint32_t lost;  /* as in summary_t */
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
-/* Schedules that fail because a rank recovers the group. */
+/* Schedules that fail because `rank` recovers the group. */
 typedef struct failures {
     int32_t rank;
-    uint32_t lost; /* as a summary's */
+    uint32_t lost; /* as in summary_t */
     uint32_t count;
     struct {
         uint64_t schedule, epoch;
@@ -127,7 +128,7 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
                                     sizeof hello);
 }
 
-/* The failure, which is in force at the peer from epoch `from` on. */
+/* Sends the failure, which affects the peer from epoch `from` on. */
 static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                    uint64_t from)
 {
@@ -145,7 +146,7 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                                     sizeof failure);
 }
 
-/* How a schedule fails because `rank` recovers the group. */
+/* Fails the schedule because `rank` recovers the group. */
 static void fail_for_recovery(baton_schedule_t *schedule, uint64_t from,
                               int rank)
 {
@@ -168,21 +169,21 @@ void baton__notice_recover(baton_schedule_t *schedule)
                       schedule->group->rank);
 }
 
-/* Appends which rank is gone: what is likely to be the cause, as the peer may
-   have no other way to know. */
+/* Appends the lost rank: the loss is the likely cause, and the peer may have no
+   other way to learn of it. */
 static void add_loss(baton__text_t *text, const baton_group_t *group)
 {
     if (group->first.detail != NULL) {
         baton__text_add(text, "; %s is gone: %s",
                         baton__group_rank_text(group, group->first.peer),
                         group->first.detail);
-    } else if (group->shrunk > 0) { /* of which others have told */
+    } else if (group->shrunk > 0) { /* other ranks reported it */
         baton__text_add(text, "; %s is gone",
                         baton__group_rank_text(group, group->shrunk - 1));
     }
 }
 
-/* Appends what has become of the schedule here. */
+/* Appends how the schedule or the group has ended on this rank. */
 static void add_ended(baton__text_t *text, const char *how,
                       const baton_group_t *group)
 {
@@ -190,7 +191,8 @@ static void add_ended(baton__text_t *text, const char *how,
     add_loss(text, group);
 }
 
-/* The cause is the loss, if there is one. */
+/* The status that reports a destroyed schedule: the loss of a rank, if there
+   was one, is the cause. */
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {
@@ -210,8 +212,9 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
                           group->recovery != BATON__RECOVERY_PARTING));
 }
 
-/* The first rank that asks about an epoch reports that it has stalled. If the
-   schedule has made progress since, that was another stall. */
+/* Returns true if `rank` was the first to ask this rank about this stall, which
+   decides who reports it; see inquiry.h. After progress of the schedule, the
+   next question is about another stall. */
 static bool asks_first(baton_group_t *group, const baton_header_t *header,
                        int rank)
 {
@@ -235,7 +238,7 @@ static bool asks_first(baton_group_t *group, const baton_header_t *header,
     return group->asked_by == rank;
 }
 
-/* The running one of those that are started in one order; or NULL. */
+/* Returns a running schedule that is in_order, or NULL. */
 static const baton_schedule_t *find_in_order(const baton_group_t *group)
 {
     const baton_schedule_t *s = group->stepper->schedules;
@@ -273,7 +276,8 @@ static baton_status_t send_state(baton_group_t *group, int peer,
                                     sizeof state);
 }
 
-/* How a schedule that is here no more has failed, or that it was destroyed. */
+/* Sends a FAILURE for a schedule that does not exist on this rank: the recorded
+   cause or, without a record, that the schedule or the group has ended here. */
 static baton_status_t send_destroyed(baton_group_t *group, int peer,
                                      baton_header_t header)
 {
@@ -294,7 +298,8 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     } else {
         bool made = baton__group_has_made(group, header.schedule);
         bool shrunk = group->recovery != BATON__RECOVERY_PARTING && !made;
-        /* The peer knows how a schedule is called that is here no more. */
+        /* This rank no longer knows the name of a destroyed schedule. The peer
+           adds it before a text that begins with a space. */
         baton__text_add(&text, "%s",
                         made ? "" : "the group, which lacked the schedule,");
         add_ended(&text, shrunk ? "shrunk" : "destroyed", group);
@@ -307,21 +312,20 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
     return status;
 }
 
-/* Sends an inquiry, what answers one, or that the schedule of a peer's notice
-   fails here, or was destroyed. */
+/* Sends one queued answer: an inquiry, state, hello, failure or loss. */
 static baton_status_t send_answer(baton_group_t *group,
                                   const baton__kept_t *answer)
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
-        return BATON_ERR_TRANSPORT; /* it may have left, and have no room */
+        return BATON_ERR_TRANSPORT; /* it may have left, and never have room */
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
         header.kind == BATON__MESSAGE_LEFT) {
         baton_status_t status = group->transport->notify(
             group->endpoint, answer->peer, &header, NULL, 0);
         if (group->transport->ask != NULL && status != BATON_AGAIN &&
-            header.kind == BATON__MESSAGE_INQUIRY) { /* which wakes it */
+            header.kind == BATON__MESSAGE_INQUIRY) { /* ask wakes the peer */
             group->transport->ask(group->endpoint, answer->peer);
         }
         return status;
@@ -342,8 +346,8 @@ static baton_status_t send_answer(baton_group_t *group,
     return send_destroyed(group, answer->peer, header);
 }
 
-/* The rank that a schedule's peer is told to recover, and nothing else; or -1.
- */
+/* Returns the rank whose recovery failed the schedule, if this failure is all
+   that is due to the peer; else -1. */
 static int recovering_rank(const baton__peer_notice_t *due)
 {
     return due->what == BATON__TELL_FAILURE && due->schedule->failure.recovers
@@ -357,8 +361,8 @@ static int peer_of(const baton__peer_notice_t *due)
     return (int)schedule->plan.peers[due - schedule->notices.due];
 }
 
-/* Sends failures from the first one of a queue on, in one notice. Returns how
-   many; 0: no room. */
+/* Sends the failures at the front of a queue that one rank's recovery caused,
+   in one FAILURES notice. Returns their number; 0: no room. */
 static uint32_t send_failures(const baton_group_t *group,
                               const baton__peer_notice_t *first)
 {
@@ -381,9 +385,10 @@ static uint32_t send_failures(const baton_group_t *group,
                : 0;
 }
 
-/* Sends what the peer of the first one of a queue is to be told of its
-   schedule. Returns how many notices are done with; 0: no room. Any
-   other error means that the peer is lost, which the transport reports. */
+/* Sends the notices about one schedule that are due to one peer; with recovery
+   failures, also those after it in the queue. Returns how many queue entries
+   are done; 0: no room. Another error of notify means that the peer is lost,
+   which the transport reports. */
 static uint32_t tell(baton__peer_notice_t *due)
 {
     const baton_schedule_t *schedule = due->schedule;
@@ -416,7 +421,6 @@ static uint32_t tell(baton__peer_notice_t *due)
     return 1;
 }
 
-/* Takes the first one of the queue off it: there is nothing left to tell. */
 static void take_answer(baton__peer_queue_t *queue)
 {
     queue->group->answer_count--;
@@ -424,7 +428,8 @@ static void take_answer(baton__peer_queue_t *queue)
                            baton__kept_list_take(&queue->answers));
 }
 
-/* A destroyed schedule goes with the last. */
+/* Removes the queue's first entry. Frees a destroyed schedule with its last
+   one. */
 static void take_due(baton__peer_queue_t *queue)
 {
     baton__peer_notice_t *due = baton__due_list_take(&queue->due);
@@ -437,7 +442,7 @@ static void take_due(baton__peer_queue_t *queue)
     }
 }
 
-/* Sends what there is room for; true if that was something. */
+/* Sends as much as the peer has room for; true if anything was sent. */
 static bool send_queue(baton__peer_queue_t *queue)
 {
     bool moved = false;
@@ -461,7 +466,7 @@ static bool send_queue(baton__peer_queue_t *queue)
     return moved;
 }
 
-/* Takes empty queues off the stepper's list. */
+/* Removes empty queues from the stepper's list. */
 static void drop_empty(baton__stepper_t *stepper)
 {
     baton__peer_queue_t **link = &stepper->queues.head;
@@ -552,8 +557,8 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
     queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
 }
 
-/* The rank that tells those on other hosts of a loss: the first that lives on
-   the host of the lost one, or of all. */
+/* Returns the rank that reports a loss to other hosts: the first living rank on
+   the host of the lost one or, if none is left there, of the group. */
 static int find_teller(const baton_group_t *group, int lost)
 {
     const int host = baton__group_host(group, lost);
@@ -609,8 +614,9 @@ void baton__notice_lost(baton_group_t *group, int lost)
     }
 }
 
-/* A peer has committed a schedule that this rank has not: it is told if this
-   rank never will. (Without memory to remember it, it is not.) */
+/* Remembers the HELLO of a schedule that this rank has not committed: the peer
+   is answered after the commit, or when it is certain that this rank will never
+   commit. Without memory the HELLO is forgotten. */
 static void remember(baton_group_t *group, const baton_header_t *header,
                      int peer)
 {
@@ -626,8 +632,8 @@ static void remember(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-/* Forgets what was remembered of a schedule and a peer, which is answered or
-   not. */
+/* Forgets the remembered HELLOs of a schedule, from one peer or from ALL_PEERS.
+   answers: tells these peers that this rank will never commit the schedule. */
 static void forget(baton_group_t *group, uint64_t identity, int peer,
                    bool answers)
 {
@@ -658,13 +664,15 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity)
         return;
     }
     for (uint32_t i = 0; i < group->early.size; i++) {
-        while (group->early.places[i].key != 0) { /* another may move there */
+        /* Another entry may move to this place when one is removed. */
+        while (group->early.places[i].key != 0) {
             forget(group, group->early.places[i].key, ALL_PEERS, true);
         }
     }
 }
 
-/* Asks the ranks of which the inquiry has learned. */
+/* Queues inquiries to the ranks that the inquiry has found and not yet asked.
+ */
 static void ask_next(const baton_schedule_t *schedule)
 {
     int rank;
@@ -687,15 +695,17 @@ void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
     }
 }
 
-/* From here on this rank's messages may go to the peer. */
+/* Allows this rank's messages to the peer, and issues those that were held
+   back. */
 static void introduce(baton_schedule_t *schedule, uint32_t index)
 {
     baton__stepper_meet(schedule, index, BATON__MET);
     baton__epoch_introduce(schedule, (int)schedule->plan.peers[index]);
 }
 
-/* Peers have said hello before: so does this rank. One that its schedule has no
-   messages with compares it with its own, and fails. */
+/* Sends HELLO to the ranks that sent theirs before this rank's commit, also to
+   a rank with which this schedule has no messages: that rank then finds that
+   its schedule differs, and fails it. */
 static void answer_early(baton_schedule_t *schedule)
 {
     baton_group_t *group = schedule->group;
@@ -729,7 +739,7 @@ void baton__notice_hello(baton_schedule_t *schedule)
     answer_early(schedule);
 }
 
-/* Fails the schedule from an epoch on, for good, and tells its peers so. */
+/* Fails the schedule for good, from epoch `from` on, and tells its peers. */
 static void end(baton_schedule_t *schedule, const char *how, uint64_t from,
                 baton_status_t status)
 {
@@ -775,8 +785,9 @@ void baton__notice_shrink(baton_group_t *group, int lost)
     }
 }
 
-/* A peer that may still ask about a schedule that leaves: it was said hello to;
-   or the schedule has failed before any epoch brought a hello. */
+/* True if a peer may still send a HELLO for the schedule that is being
+   destroyed: this rank has sent it one without an answer; or the schedule
+   failed before any epoch sent a HELLO. */
 static bool may_ask(const baton_schedule_t *schedule, uint32_t peer,
                     bool has_failed)
 {
@@ -785,9 +796,8 @@ static bool may_ask(const baton_schedule_t *schedule, uint32_t peer,
            (acquaintance == BATON__UNMET && has_failed);
 }
 
-/* What is said of a schedule that nobody has begun needs no record; and peers
-   that are lost never ask. (Without memory to remember it, peers are told that
-   this rank has no part in any epoch.) */
+/* A schedule of which no peer may still ask needs no record. Without memory for
+   a record, peers are told that this rank has no part in any epoch. */
 void baton__notice_depart(baton_schedule_t *schedule, bool has_failed)
 {
     baton_group_t *group = schedule->group;
@@ -825,10 +835,10 @@ void baton__notice_depart(baton_schedule_t *schedule, bool has_failed)
 
 /* ---- receiving -------------------------------------------------------- */
 
-/* A peer tells, with what it says of a schedule, that a rank is lost: 1 and its
-   number. This rank will notice that, too; but what fails meanwhile, here and
-   at peers of its own, is to name the cause. What a rank says that was lost
-   itself does not count. */
+/* Notes a loss that a peer's notice mentions; lost: 1 + the rank. This rank
+   will notice the loss, too; but what fails until then, here and at its own
+   peers, should name the cause. Reports from a rank that is itself lost are
+   ignored. */
 static void hear(baton_group_t *group, int peer, uint32_t lost)
 {
     const int rank = (int)lost - 1;
@@ -862,7 +872,8 @@ static void add_messages(baton__text_t *text, const direction_t *messages)
     }
 }
 
-/* Tells what one rank sends and the other receives, unless that agrees. */
+/* Appends what one rank sends and the other receives, if the two differ.
+   Returns whether they do. */
 static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
                        const direction_t *receives, int to)
 {
@@ -916,8 +927,9 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
     baton__epoch_fail(schedule, &failure, memory);
 }
 
-/* Terms that differ behind those that the peer has sent: this rank sends it the
-   next ones, and either of them names the difference in the end. */
+/* Returns true, and sends the peer this rank's next terms, if the difference is
+   in terms after those that the peer has sent. The ranks exchange terms until
+   one of them finds the difference. */
 static bool compare_next(const baton_schedule_t *schedule,
                          baton_header_t header, int peer, const hello_t *theirs)
 {
@@ -935,9 +947,9 @@ static bool compare_next(const baton_schedule_t *schedule,
     return header.tag > 0;
 }
 
-/* The peer has joined a recovery that was not called on this rank yet: it takes
-   and sends nothing of the present epochs any more. If it knew the schedule
-   before, it has sent a failure, too; else this rank learns of it here. */
+/* The peer has joined a recovery that was not called on this rank yet, so it
+   takes no part in the present epochs any more. A peer that knew the schedule
+   before has also sent a FAILURE; from another, this HELLO is the only sign. */
 static void fail_behind(baton_schedule_t *schedule, int peer)
 {
     const baton_group_t *group = schedule->group;
@@ -974,7 +986,7 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
-    } else if (schedule == NULL) { /* which was told when it was destroyed */
+    } else if (schedule == NULL) { /* told when it was destroyed */
         baton__group_told(group, header.schedule, peer);
     }
     baton__notice_take(group, message, &hello, sizeof hello);
@@ -1001,7 +1013,8 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
         fail_disagreement(schedule, peer, &ours, &hello, header.tag);
     }
     if (index == schedule->plan.peer_count) {
-        /* It is not one of its peers, and no epoch there can end. */
+        /* The sender is not a peer of this schedule, so no epoch of it can end
+           there. */
         baton__notice_answer(group, &header, 1, peer);
         return;
     }
@@ -1009,7 +1022,7 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
         fail_behind(schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
-        /* A failure that it was sent before it had committed was lost. */
+        /* A FAILURE that was sent before the peer had committed was lost. */
         bool failed = schedule->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;
@@ -1030,7 +1043,7 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
     hear(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
-        forget(group, header.schedule, peer, false); /* it has ended there */
+        forget(group, header.schedule, peer, false); /* it ended there */
     }
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;
@@ -1046,13 +1059,14 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
     baton__text_add(&text, "%s", received.sentence);
-    const bool recovered = /* there, and destroyed since */
+    /* The peer has recovered, and destroyed the schedule since. */
+    const bool recovered =
         received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
     (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(
         schedule, header.epoch > 0 ? header.epoch : 1, &failure, memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
-        introduce(schedule, index); /* for the epochs before that */
+        introduce(schedule, index); /* sends of earlier epochs were held */
     }
 }
 
@@ -1074,9 +1088,10 @@ static void receive_failures(baton_group_t *group, baton_message_t *message)
     }
 }
 
-/* The peer is in an epoch that has not begun here, before it began the one that
-   runs here: one of the two ranks has not kept to the order. If its schedule is
-   not here the peer finds that out. */
+/* Fails two schedules if the ranks have started them in different orders: the
+   peer runs an epoch of `other` that has not begun here, and has not completed
+   the epoch that runs here. If `other` does not exist here, the peer finds the
+   difference. */
 static void fail_out_of_order(baton_schedule_t *schedule, int peer,
                               const baton__rank_state_t *state)
 {

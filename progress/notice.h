@@ -1,100 +1,108 @@
-/* Notices, which ranks send each other about a schedule besides its messages:
+/* Notices: what ranks send each other about a schedule besides its messages.
 
-   - HELLO announces a committed schedule to each peer: its terms, and the
-     numbers and sizes of their messages. It is sent when the first epoch
-     begins; or, of a schedule with on_failure, after the commit. A rank that
-     lacks the schedule remembers it, and says HELLO when it has committed.
+   - HELLO announces a committed schedule to a peer: its terms, and the numbers
+     and sizes of their messages. It is sent when the first epoch begins or, if
+     the schedule has on_failure, after the commit. A rank that lacks the
+     schedule remembers the HELLO, and sends its own after its commit.
    - WELCOME is the reply, with the same content. So two ranks know each other
-     when both have committed, and one has begun. Until then nothing is sent to
-     a peer; if the two do not agree the schedule fails on both.
-   - FAILURE reports a failed epoch to each peer that has said hello, or that
-     was told, with the first cause and the rank where it occurred. The peer's
-     epoch fails then, too, and it notifies its own peers. It is also sent when
-     the schedule is destroyed, to peers that would go on, and in reply to a
-     later HELLO. A peer that has destroyed the schedule takes no more messages
-     of earlier epochs, and drops them.
-   - FAILURES reports those of many schedules, since a rank recovers the group.
-   - INQUIRY asks what the schedule waits for there, and STATE is the answer:
-     see inquiry.h. Their ranks may be no peers.
+     when both have committed, and one has begun. Until then a rank holds back
+     its messages to the peer. If the two schedules do not agree, they fail on
+     both ranks.
+   - FAILURE reports a failed epoch, with the first cause and the rank where it
+     occurred, to each peer to which this rank has sent HELLO or WELCOME. The
+     peer's epoch fails then, too, and the peer notifies its own peers. FAILURE
+     is also sent to peers that would go on when the schedule is destroyed, and
+     in reply to a later HELLO. A rank that has destroyed the schedule drops
+     messages of earlier epochs.
+   - FAILURES reports the failures of many schedules at once, because a rank
+     recovers the group.
+   - INQUIRY asks what a rank waits for in a schedule's epoch, and STATE is the
+     answer; see inquiry.h. The two ranks need not be peers.
 
-   Schedules that are made and never run cost no notice.
+   Schedules that are created and never run cost no notice.
 
-   Each peer has a queue. A notice that a transport has no room for is sent in a
-   later step, which tries only the first one of each queue. Bits say what is
-   due of a schedule; replies go first, and keep no message of the peer, which
-   could send no other. */
+   There is a queue for each rank. If a transport has no room for a notice, it
+   is sent in a later step, which tries only the first notice of each queue.
+   Replies and inquiries are sent first. They are stored as headers: a reply
+   that kept the peer's message would keep the peer from sending others. The
+   other notices are bits (BATON__TELL_HELLO and so on) for each peer of a
+   schedule. */
 #pragma once
 
 #include "progress/stepper.h"
 
-/* After the commit: says hello to peers that have done so, or to all. */
+/* After the commit: sends HELLO to peers that have sent theirs, and to all
+   peers if the schedule has on_failure. */
 void baton__notice_hello(baton_schedule_t *schedule);
 
-/* Before the schedule is destroyed: fails a running epoch, or notifies the
-   peers. A failed schedule sends nothing: they have been notified of it. */
+/* Before the schedule is destroyed: fails the running epoch, or else the next
+   one, which notifies the peers. A schedule that has failed sends nothing, as
+   its peers have been notified. */
 void baton__notice_destroy(baton_schedule_t *schedule);
 
-/* The group is being recovered here: fails a running epoch, or notifies the
-   peers. */
+/* The group is being recovered here: fails the running epoch, or else the next
+   one, which notifies the peers. */
 void baton__notice_recover(baton_schedule_t *schedule);
 
-/* The group is being shrunk here after a loss: tells peers that this rank
-   starts nothing more in it, so that they do not wait for that. */
+/* The group is being shrunk here after a loss: fails all epochs that this rank
+   has not started, so that peers do not wait for them. */
 void baton__notice_shrink(baton_group_t *group, int lost);
 
-/* The schedule is leaving its group: remembers from which epoch on, for peers
-   that have not committed theirs yet; and why, if it had failed before it was
-   destroyed. */
+/* The schedule is being destroyed: records the cause of its failure, and the
+   first epoch without this rank, for peers that have not committed theirs yet.
+   has_failed: it had failed before it was destroyed. */
 void baton__notice_depart(baton_schedule_t *schedule, bool has_failed);
 
-/* A schedule is destroyed that was never committed, or its group, and all that
-   were not (0): tells peers that have committed it. */
+/* Tells peers that have committed a schedule that this rank will never commit
+   it, because the uncommitted schedule is destroyed here. Identity 0: all
+   schedules that are not committed here, because the group is destroyed or
+   shrunk. */
 void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
-/* Sends the notices that are due, to each peer in the order in which they came
-   to be: to all, or to those that have not been found to have no room. True if
-   one was sent. */
+/* Sends queued notices. all: tries every queue; otherwise only queues whose
+   rank had room in the last try. True if a notice was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
-/* A notice has arrived. */
 void baton__notice_receive(baton_group_t *group, baton_message_t *message);
 
 /* True if the schedule is not committed here, and may still be. */
 bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
 
-/* A HELLO, of a schedule that is not committed here. */
+/* Handles the HELLO of a schedule that is not committed here. */
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer);
 
-/* Copies the content of any notice, which is then the transport's again; what
-   is missing is 0. */
+/* Copies the first `bytes` bytes of a notice's content, padded with zeros, and
+   gives the message back to the transport. */
 void baton__notice_take(const baton_group_t *group, baton_message_t *message,
                         void *content, size_t bytes);
 
 /* Tells the peer that has sent a header that from `epoch` on its schedule fails
-   here, or was destroyed. (Without memory to remember that, it is not told.) */
+   here, or was destroyed. Without memory the peer is not told. */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 
-/* Tells of a loss, unless it is this rank that was lost: the ranks of this
-   host, and one rank that tells those of other hosts, which is the first one on
-   the host of the lost rank. If that one is lost, too, the next is told. So a
-   loss is known to ranks that have no connection to any that noticed it, and
-   few messages go to ranks that may be dying. A rank that is leaving the group
-   tells of it with that. Where ranks leave a group as they like one that has
-   left is no loss to others, and none are told. */
+/* Reports a loss to the ranks of this host, and to one rank, the teller, that
+   reports it to all other hosts: the first living rank on the host of the lost
+   one. If the teller is lost, too, the next one is told. So ranks learn of a
+   loss without a connection to any rank that noticed it, and few messages go to
+   ranks that may be dying.
+
+   Reports nothing about a peer that was lost because it has lost this rank. A
+   rank that leaves the group reports the loss when it leaves. If ranks leave
+   the group independently, a rank that has left is no loss, and nothing is
+   reported. */
 void baton__notice_lost(baton_group_t *group, int lost);
 
 /* Asks the ranks that the running epoch waits for what they wait for. */
 void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
 
-/* A peer that has had no room for what it is to be told before this rank leaves
-   the group; -1: none. */
+/* Returns a peer for which notices are queued that must be sent before this
+   rank leaves the group; -1: none. */
 int baton__notice_awaits(const baton_group_t *group);
 
-/* Forgets what peers were to be told by a group whose schedules were all
-   destroyed. */
+/* Drops the queued notices of a group whose schedules were all destroyed. */
 void baton__notice_give_up(baton_group_t *group);
 
-/* Removes the schedule from those with notices to send. */
+/* Removes the schedule's notices from the queues. */
 void baton__notice_forget(baton_schedule_t *schedule);
