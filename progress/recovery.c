@@ -9,14 +9,16 @@
 
 /* ---- agreements -------------------------------------------------------- */
 
-/* Ranks tell each other along a tree: one its parent when all its children have
-   told it; and the first rank, which knows then that all have come, tells its
-   children so, and they theirs. So each waits once: 32 ranks on 2 processors
-   leave in 1.4 ms, and in rounds in which each hears from another one took 2.8.
-   `seen` has a bit for each child, and one for the parent. */
+/* Ranks agree along a tree. A rank tells its parent after all its children have
+   told it. Rank 0 then knows that all have come and tells its children, who
+   tell theirs. So in small groups each rank waits once: 32 ranks on 2
+   processors leave in 1.4 ms; in rounds in which each rank hears from one other
+   they took 2.8 ms. `seen` has a bit for each child, and bit CHILDREN for the
+   parent. */
 enum { CHILDREN = 31 };
 
-/* The rank that is to be heard next, and the one that may be told; -1: none. */
+/* Returns the rank that is to be heard next, and in *to_out the rank that may
+   be told now; -1: none. */
 static int find_next(const baton_group_t *group,
                      const baton__agreement_t *agreement, int *to_out)
 {
@@ -33,8 +35,8 @@ static int find_next(const baton_group_t *group,
     return from < end ? from : all ? -1 : parent;
 }
 
-/* Tells those that may be told; true if one was. The group's own agreement has
-   the identity 0. */
+/* Tells all ranks that may be told now; true if one was told. Identity 0 is the
+   group's own agreement. */
 static bool tell_next(const baton_group_t *group, uint64_t identity,
                       baton__agreement_t *agreement)
 {
@@ -67,7 +69,7 @@ static bool are_over(const baton_group_t *group,
     return find_next(group, agreement, &to) < 0 && to < 0;
 }
 
-/* An agreement is over: the group's, or a schedule's. */
+/* Counts one agreement, the group's or a schedule's, as over. */
 static void end_part(baton_group_t *group)
 {
     baton__stepper_t *stepper = group->stepper;
@@ -92,21 +94,23 @@ static baton__agreement_t *agreement_of(baton_schedule_t *schedule)
     return &schedule->agreements[schedule->group->incarnation & 1];
 }
 
-/* Makes the schedule as it was after the commit. */
+/* Resets the schedule to its state after the commit. */
 static void reset(baton_schedule_t *schedule)
 {
-    baton__epoch_forget_failure(schedule); /* first */
+    baton__epoch_forget_failure(schedule); /* reads what is reset below */
     uint64_t last = schedule->run.epoch;
     schedule->run.epoch = 0;
     schedule->failing_from = 0;
     uint64_t requested = atomic_exchange_explicit(&schedule->shared.requested,
                                                   0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
-        /* After that: see baton_schedule_wait_on. Flags only grow. */
+        /* Only after `requested` was reset: baton_schedule_wait_on reads the
+           two in the other order. The flag itself only grows. */
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
-        /* The failed epoch counts in it, also one that only a peer began. */
+        /* All epochs so far have ended, also a failed one that only a peer
+           began. */
         baton__queues_raise(schedule, 0);
     }
     atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
@@ -115,7 +119,7 @@ static void reset(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
     baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
-    /* One that was started just before, and not begun. */
+    /* An epoch that was started just before, and has not begun, ends, too. */
     while (schedule->on_end != NULL && schedule->ended < requested) {
         schedule->on_end(schedule->on_end_arg, ++schedule->ended,
                          schedule->shared.last_status);
@@ -124,13 +128,13 @@ static void reset(baton_schedule_t *schedule)
     schedule->notes.asked_epoch = 0; /* epochs are counted anew */
 }
 
-/* This rank joins with a schedule of which nothing is in motion. */
+/* Joins with a schedule of which nothing is in motion. */
 static void join(baton_schedule_t *schedule)
 {
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
     baton__epoch_drop_early(schedule);
-    schedule->next.failing_from = 0; /* of a recovery that was given up */
+    schedule->next.failing_from = 0; /* left by a recovery that ended early */
     baton__run_set_phase(&schedule->run, BATON__RUN_RECOVERING);
     atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
                           memory_order_relaxed);
@@ -152,7 +156,7 @@ static void end_schedule(baton_schedule_t *schedule)
     end_part(schedule->group);
 }
 
-/* Advances a schedule whose ranks tell their highest epoch. */
+/* Advances a schedule whose ranks agree on the highest completed epoch. */
 static bool advance(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
@@ -169,7 +173,7 @@ static bool advance(baton_schedule_t *schedule)
     }
     if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
         schedule->group->stepper->untold =
-            true; /* nothing need tell of what it waits for */
+            true; /* nothing wakes this rank to call it again */
         return moved;
     }
     *agreement = (baton__agreement_t){0};
@@ -200,14 +204,14 @@ void baton__recovery_begin(baton_group_t *group)
         baton__epoch_begin_if_due(s); /* if it was started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
-            /* Peers may be in an epoch, and have to join, too. */
+            /* Peers may be in an epoch of it, and must join, too. */
             baton__notice_recover(s);
         }
     }
 }
 
-/* Takes messages of peers that joined sooner, about schedules that this rank
-   had not committed: by now it has, or will not. */
+/* Handles messages that peers which joined earlier had sent about schedules
+   that this rank lacked. By now it has committed them, or never will. */
 static void take_deferred(baton_group_t *group)
 {
     baton__kept_t *all = group->deferred;
@@ -218,8 +222,8 @@ static void take_deferred(baton_group_t *group)
     baton__group_drop_kept(&all);
 }
 
-/* Joins once nothing is in motion: from here on this rank is in the next
-   incarnation. */
+/* Joins once nothing is in motion and no notice is due. From then on this rank
+   is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
     baton__stepper_t *stepper = group->stepper;
@@ -234,7 +238,8 @@ static bool join_if_quiet(baton_group_t *group)
         }
     }
     baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
-    /* Peers that have not joined yet may still ask. */
+    /* Keeps this incarnation's records: peers that have not joined yet may
+       still ask. */
     baton__group_forget_departed(group, group->incarnation);
     group->incarnation++;
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
@@ -267,7 +272,7 @@ static bool advance_group(baton_group_t *group)
     return moved;
 }
 
-/* A rank is lost, and will not join. */
+/* Ends recoveries after a loss: the lost rank will not join. */
 static void give_up(baton_group_t *group)
 {
     if (baton__group_recovers(group)) {
@@ -282,8 +287,9 @@ static void give_up(baton_group_t *group)
     }
 }
 
-/* Those that it hears from can wake it then. Without memory for that a farewell
-   is late: this rank looks now and then. */
+/* Makes contact with this rank's parent and children, so that they can wake it.
+   If there is no memory for that, this rank still looks now and then, and
+   notices a farewell late. */
 static void contact(const baton_group_t *group)
 {
     int parent = (group->rank - 1) / CHILDREN;
@@ -306,8 +312,9 @@ void baton__recovery_part(baton_group_t *group)
     begin_part(group);
 }
 
-/* This rank answers no more. Others that live may wait for it, and are told so
-   if there is room, and whom it has lost. */
+/* Reports that this rank leaves alone, and which rank it has lost first, to all
+   living ranks, as they may wait for this one. Ranks without room are not told.
+ */
 static void tell_left(const baton_group_t *group)
 {
     const uint64_t lost = baton__group_first_lost(group);
@@ -324,9 +331,9 @@ static void tell_left(const baton_group_t *group)
     }
 }
 
-/* Says farewell once the peers have been told all that they are to know, and
-   answers them until all have come to that. (A lost rank never does, and keeps
-   those waiting that wait for it.) */
+/* Says farewell after its notices are sent, and answers until all ranks have
+   done so. After a loss this rank leaves alone, since a lost rank never says
+   farewell. */
 static bool advance_farewell(baton_group_t *group)
 {
     if (group->answer_count + group->leaving > 0) {
@@ -345,8 +352,8 @@ static bool advance_farewell(baton_group_t *group)
     return moved;
 }
 
-/* A destroyed group that has told its peers all that it can for now is roused
-   by what comes. */
+/* Makes a destroyed group dormant after it has told its peers all that it can
+   for now. A message or a loss rouses it. */
 static void rest(baton_group_t *group)
 {
     int to;
@@ -420,7 +427,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
     if (header->schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header->schedule);
         if (schedule == NULL && header->incarnation != group->incarnation) {
-            /* It may still be committed. */
+            /* The schedule may still be committed here. */
             baton__group_keep(&group->deferred, 0, header, peer);
             return;
         }
@@ -430,7 +437,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
         }
         agreement = schedule->agreements;
     }
-    /* A peer is ahead by one at most, since it waits for this rank. */
+    /* A peer is at most one incarnation ahead, since it waits for this rank. */
     agreement = header->kind == BATON__MESSAGE_FAREWELL
                     ? &group->farewell
                     : agreement + (header->incarnation & 1);
@@ -459,7 +466,7 @@ int baton__recovery_awaits(const baton_group_t *group)
     if (group->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
-    /* It may have left alone, behind a loss, without room to tell. */
+    /* The peer may have left alone after a loss, without room to say so. */
     if (group->recovery == BATON__RECOVERY_PARTING &&
         group->answer_count + group->leaving > 0) {
         return baton__notice_awaits(group);

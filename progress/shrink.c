@@ -14,39 +14,41 @@
 enum {
     VIEW_BYTES = 248,
     MOST_RANKS = 8 * VIEW_BYTES,
-    ENDS_FROM = MOST_RANKS / 2 /* in groups of no more ranks */
+    ENDS_FROM = MOST_RANKS / 2 /* see view_t */
 };
-/* For so long the end of a lost process may still be told, by its host or its
-   connection; or for a quarter of BATON_PEER_TIMEOUT_MS. */
+/* How long a rank waits for the report that a lost process has ended, by its
+   host or its connection; a quarter of BATON_PEER_TIMEOUT_MS if that is less.
+ */
 static const uint64_t END_NS = 1000000000;
 static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
 enum {
-    ASKS = 1,  /* the sender's first one: it has dropped all before that */
-    AGREED = 2 /* an answer: what was agreed, to be taken over */
+    ASKS = 1,  /* the sender's first view; it dropped all earlier ones */
+    AGREED = 2 /* an answer: the view to take over */
 };
 
 typedef struct view {
-    /* By rank, and from ENDS_FROM on which of these are known to have ended. */
+    /* Bit r: rank r is lost. In groups of at most ENDS_FROM ranks, bit
+       ENDS_FROM + r: it is known to have ended. */
     unsigned char bits[VIEW_BYTES];
 } view_t;
 
 typedef struct member {
-    /* 1 and how many bits were set in the view that it was told, or has told,
-       last; 0 for none. Its view is a part of this rank's, so the number says
-       whether they are equal. */
+    /* told: 1 + the number of bits in the view last sent to this member; heard:
+       in the view last received from it; 0: none. Each of these views is a part
+       of this rank's view, so equal numbers mean equal views. */
     uint32_t told, heard;
-    bool asked;
-    bool owed; /* what was agreed */
+    bool asked; /* ASKS was sent */
+    bool owed;  /* it is to get the agreed view */
 } member_t;
 
 struct baton__shrink {
-    _Atomic int state; /* baton__shrinking_t */
-    uint64_t number;
-    uint64_t agreed_number; /* which `agreed` is of */
-    uint32_t known;         /* bits that are set in the view */
-    uint64_t parts_ns; /* when it parts with this view; 0: not determined */
+    _Atomic int state;      /* baton__shrinking_t */
+    uint64_t number;        /* of the present shrink, or the last */
+    uint64_t agreed_number; /* the shrink that `agreed` is of */
+    uint32_t known;         /* number of bits in `view` */
+    uint64_t parts_ns;      /* when it parts with `view`; 0: not set */
     view_t view, agreed;
     member_t members[];
 };
@@ -73,11 +75,12 @@ static uint32_t count_bits(const view_t *view)
     return count;
 }
 
-/* Whether those that live in a view go on; see shrink.h. With others it can't
-   be that these do, too: they would be out of reach here, and more. */
+/* True if the ranks that live in a view go on; see shrink.h. Two sides can't
+   both go on: the other side's ranks are out of reach here, and would be more.
+ */
 static bool is_majority(const baton_group_t *group, const view_t *view)
 {
-    int lead = 0; /* of those that live on those that may */
+    int lead = 0; /* living ranks less lost ones that may live */
     bool lowest = false;
     for (int rank = group->size - 1; rank >= 0; rank--) {
         bool ended =
@@ -88,21 +91,22 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* The number by which a member is known to have this rank's view. */
+/* The value of member_t.told and heard for this rank's present view. */
 static uint32_t version_of(const shrink_t *shrink)
 {
     return shrink->known + 1;
 }
 
-/* No partition is within a host: a lost rank of this one, which may be stopped
-   only, goes on with nobody, unless it has lost this rank. */
+/* True if a lost rank goes on with nobody. A partition never divides a host, so
+   that is true of a lost rank of this host, even if it is only stopped; unless
+   it has lost this rank. */
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||
            (baton__group_is_near(group, rank) && loss != baton__disowned);
 }
 
-/* Adds what the transport, or a LEFT, has told since. */
+/* Adds the losses that the transport, or a LEFT, has reported. */
 static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
 {
     for (int rank = 0; rank < group->size; rank++) {
@@ -159,7 +163,7 @@ void baton__shrink_end(baton_group_t *group)
     set_state(group->shrink, BATON__SHRINK_NONE);
 }
 
-/* Asks no longer. */
+/* Ends the exchange of views. */
 static void stop_asking(baton_group_t *group, baton__shrinking_t state)
 {
     baton__stepper_t *stepper = group->stepper;
@@ -189,8 +193,8 @@ static baton_status_t make(baton_group_t *group)
     return BATON_OK;
 }
 
-/* So that the death of any of them is noticed, also of one that this rank had
-   no messages with. */
+/* Makes contact with all living ranks, so that the death of any is noticed,
+   even if this rank had no messages with it. */
 static baton_status_t contact_all(const baton_group_t *group)
 {
     baton_status_t status = BATON_OK;
@@ -255,7 +259,6 @@ int baton__shrink_parted(const baton_group_t *group, int *count_out)
 
 /* ---- agreement --------------------------------------------------------- */
 
-/* One that has not got this rank's view, or has not told that it is its own. */
 int baton__shrink_awaits(const baton_group_t *group, int from)
 {
     const shrink_t *shrink = group->shrink;
@@ -280,7 +283,8 @@ static baton__shrinking_t outcome_of(const baton_group_t *group,
                                             : BATON__SHRINK_PARTED;
 }
 
-/* From here on those that are lost to others are lost to this rank, too. */
+/* Adopts a view as the agreed one. Ranks that only others have lost are lost to
+   this rank, too, from now on. */
 static void agree(baton_group_t *group, const view_t *view)
 {
     static const char why[] = "other ranks have lost it";
@@ -305,8 +309,8 @@ static void agree(baton_group_t *group, const view_t *view)
     stop_asking(group, outcome_of(group, view));
 }
 
-/* MPI may report a death before its proof arrives: true while a rank that would
-   part is to look for that. */
+/* MPI may report a death before there is proof that the process has ended: true
+   while a rank that would part waits for such proof. */
 static bool may_prove_ends(const baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
@@ -320,8 +324,8 @@ static bool may_prove_ends(const baton_group_t *group)
         shrink->parts_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
-    group->transport->drain(group->endpoint); /* this step polls it then */
-    group->stepper->untold = true;            /* nothing else wakes it */
+    group->transport->drain(group->endpoint); /* this step then polls it */
+    group->stepper->untold = true;            /* nothing else wakes this rank */
     return now < shrink->parts_ns;
 }
 
@@ -333,7 +337,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     view_t view;
     baton__notice_take(group, message, &view, sizeof view);
     if (shrink == NULL) {
-        return; /* it will ask */
+        return; /* this rank asks when it begins */
     }
     member_t *member = &shrink->members[peer];
     if (header.epoch == shrink->agreed_number) {
@@ -369,7 +373,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 
 /* ---- sending ----------------------------------------------------------- */
 
-/* False if there is no room. Any other error means that the peer is lost. */
+/* Returns false if the peer has no room. Another error means that it is lost.
+ */
 static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                       uint32_t tag, const view_t *view)
 {
@@ -383,7 +388,8 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
     return told;
 }
 
-/* Also to a rank that others believe lost: so it learns that it is excluded. */
+/* Sends a peer the views that are due. A rank that only others have lost gets
+   them, too, and so learns that it is excluded. */
 static bool tell(const baton_group_t *group, int peer)
 {
     shrink_t *shrink = group->shrink;
@@ -408,9 +414,9 @@ static bool tell(const baton_group_t *group, int peer)
     return moved;
 }
 
-/* Peers that still use the group, or others of a lost rank that share its
-   endpoint, must not wait for what this rank starts no more: they are to come,
-   too. */
+/* Gives up the group's schedules, and those of groups that share its endpoint
+   and have a lost rank. Peers that still use them must not wait for epochs that
+   this rank does not start: they are to shrink, too. */
 static void give_up(baton_group_t *group)
 {
     int lost = 0;
