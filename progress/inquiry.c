@@ -7,21 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The lowest ranks are asked who reports. */
+/* The number of lowest ranks that all ask, to learn which rank reports. */
 enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 
 typedef struct asked {
     int rank;
-    bool sent;    /* it was asked, or is this rank */
-    bool told;    /* while the text is composed */
-    bool awaited; /* by the ranks that were asked; else it is asked who reports
-                   */
-    uint64_t before; /* its progress, in its first answer; 0: unknown */
+    bool sent; /* it was asked in this round, or is this rank */
+    bool told; /* it is in the text that is being composed */
+    /* A rank that was asked waits for it. Otherwise it is asked only to learn
+       which rank reports. */
+    bool awaited;
+    uint64_t before; /* progress in its first answer; 0: unknown */
     baton__rank_state_t state;
 } asked_t;
 
 typedef struct baton__inquiry {
-    uint64_t progress; /* the schedule's, when it began */
+    uint64_t progress; /* of the schedule, when the inquiry began */
     bool moves;        /* a rank has made progress between its answers */
     uint32_t count;
     asked_t ranks[ASKED_ROOM + 1]; /* ascending */
@@ -61,7 +62,8 @@ static void await(baton__rank_state_t *out, int peer)
     }
 }
 
-/* What the running epoch waits for; if nothing was begun, for an activation. */
+/* Answers for a running epoch: the nodes that it waits for or, if no node is in
+   progress, the ranks that may activate it. */
 static void answer_running(const baton_schedule_t *schedule,
                            baton__rank_state_t *out, baton__text_t *text)
 {
@@ -109,7 +111,7 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
 
 /* ---- the inquiry ------------------------------------------------------ */
 
-/* The place of a rank in it, or where it would be. */
+/* Returns the place of a rank in the inquiry, or the place for it. */
 static asked_t *find(baton__inquiry_t *inquiry, int rank)
 {
     asked_t *at = inquiry->ranks;
@@ -138,7 +140,7 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     asked_t *at = find(inquiry, rank);
     size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
     if (behind > 0 && at->rank == rank) {
-        at->sent &= at->awaited || !awaited; /* what it waits for counts now */
+        at->sent &= at->awaited || !awaited; /* now its `awaits` count */
         at->awaited |= awaited;
         return;
     }
@@ -228,8 +230,9 @@ static bool says_the_same(const asked_t *a, const asked_t *b)
     return a->awaited && strcmp(a->state.text, b->state.text) == 0;
 }
 
-/* Appends "rank 3 has" or "ranks 0, 1, 2 have": those from the given one on
-   that say the same, which are told then. Where they are helps for a few. */
+/* Appends "rank 3 has" or "ranks 0, 1, 2 have": the ranks from `first` on that
+   say the same, which are then marked as told. The places of a few ranks are
+   added, as they help to find them. */
 static void describe_ranks(const baton_group_t *group,
                            baton__inquiry_t *inquiry, asked_t *first,
                            baton__text_t *text)
@@ -255,8 +258,8 @@ static void describe_ranks(const baton_group_t *group,
     baton__text_add(text, count > 1 ? " have" : " has");
 }
 
-/* All that were asked wait: so some of them wait for each other. Follows the
-   first rank that each waits for, into a circle and around it. */
+/* All ranks that were asked wait, so some of them wait for each other. Follows
+   the first rank that each waits for, into a circle and around it. */
 static void describe_circle(baton__inquiry_t *inquiry, int own,
                             baton__text_t *text)
 {

@@ -1,24 +1,24 @@
-/* What BATON_VERIFY=1 adds to a commit: lib/sim implements this table, and
+/* What BATON_VERIFY=1 adds to a commit. lib/sim implements this table, and
    passes it to the engines that it opens (verify.c). */
 #pragma once
 
 #include <baton/baton.h>
 
-typedef struct baton__verifier baton__verifier_t; /* a group's */
+typedef struct baton__verifier baton__verifier_t; /* of one group */
 
 typedef struct baton__verification {
-    /* Make a group's verifier, and free it. Both are local. */
+    /* create makes a group's verifier, and destroy frees it. Both are local. */
     baton_status_t (*create)(baton_group_t *group, baton__verifier_t **out);
     void (*destroy)(baton__verifier_t *verifier);
 
     /* Verifies the commit of a schedule; `local` is the status of this rank's
-       own checks. Collective, also with an error. BATON_OK if all ranks may
-       commit. */
+       own checks. Collective: ranks whose own checks failed call it, too.
+       BATON_OK if all ranks may commit. */
     baton_status_t (*verify)(baton__verifier_t *verifier,
                              const baton_schedule_t *schedule,
                              baton_status_t local);
 } baton__verification_t;
 
-/* Commits a schedule of the verifier's own, which is not verified, nor counted
-   as one that the group must not have when it is destroyed (commit.c). */
+/* Commits a schedule of the verifier itself. It is not verified, and does not
+   keep the group from being destroyed (commit.c). */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);

@@ -1,5 +1,5 @@
 /* The watchdog; see watchdog.h. A report, one for each stall, names the nodes
-   that are awaited, their peers, and the nodes behind them. */
+   that are awaited, their peers, and the nodes after them. */
 #include "progress/watchdog.h"
 
 #include "base/clock.h"
@@ -12,9 +12,9 @@
 enum {
     NODES_NAMED = 8,
     BEHIND_NAMED = 4,
-    LOOKS = 8,   /* before an epoch counts as stalled */
-    ROUNDS = 2,  /* of inquiries, before it is reported */
-    ASK_MS = 500 /* the longest time between two of them */
+    LOOKS = 8,   /* looks until an epoch counts as stalled */
+    ROUNDS = 2,  /* rounds of inquiries before a stall is reported */
+    ASK_MS = 500 /* longest time between two looks */
 };
 
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
@@ -63,8 +63,8 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     }
 }
 
-/* Describes the nodes that are awaited; or, if there are none, the armed
-   receives: then the epoch waits for an activation. Returns how many. */
+/* Describes the awaited nodes; armed: the armed receives, as the epoch waits
+   for an activation. Returns their number. */
 static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
                                baton__text_t *text)
 {
@@ -102,7 +102,7 @@ static void describe_draining(const baton_schedule_t *schedule,
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
     uint64_t since = schedule->notes.seen_at_ns;
-    /* An idle schedule's run is of the epoch before. */
+    /* An idle schedule's run.epoch is the last one. */
     uint64_t epoch =
         schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
@@ -149,8 +149,8 @@ static void ask(const baton_group_t *group, int peer)
     }
 }
 
-/* Asks the peers that an epoch waits for, or of which it still has messages in
-   motion though it has failed. */
+/* Checks the peers that a running epoch waits for, or with which a failed epoch
+   still has messages in motion. */
 static void ask_peers(const baton_schedule_t *schedule)
 {
     baton__rank_state_t state = {0};
@@ -170,9 +170,9 @@ static void ask_peers(const baton_schedule_t *schedule)
     }
 }
 
-/* And those that groups wait for that recover, shrink or part. One of this host
-   is noticed as soon as it dies, and all may wait for the same: so it is asked
-   from the second look on. */
+/* Checks the ranks for which groups wait in a recovery, a shrink or a farewell.
+   The death of a rank of this host is noticed at once, and all its ranks may
+   wait for the same one; so it is only checked from the second look on. */
 static void ask_members(const baton__stepper_t *stepper)
 {
     for (baton_group_t *g = stepper->groups; g != NULL;
@@ -213,8 +213,9 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
         uint64_t progress = baton__progress_of(s);
         if (progress == s->notes.seen_progress) {
             ask_peers(s);
+            /* The answers may show a wrong order; see fail_out_of_order. */
             if (s->in_order && s->notes.inquiries == 0 &&
-                now - s->notes.seen_at_ns < stall_ns) { /* see receive_state */
+                now - s->notes.seen_at_ns < stall_ns) {
                 baton__notice_inquire(s->group, s->identity);
             }
         }
