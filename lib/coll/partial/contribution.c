@@ -35,7 +35,7 @@ static void exchange_memory(char **left, char **right)
     *right = other;
 }
 
-/* On the host the caller looks whether there is memory. */
+/* Allocates `slots` slots. On the host the caller checks self->memory. */
 static baton_status_t allocate(baton__contribution_t *self, size_t slots)
 {
     if (self->engine == NULL) {
@@ -55,16 +55,17 @@ static baton_status_t allocate(baton__contribution_t *self, size_t slots)
     return status;
 }
 
-/* `pending` and `taken`; `nothing`, where it is needed; on a device `carried`
-   and `sum`; and on the host `staged`, where tensors are contributed. */
+/* The number of vectors: `pending` and `taken`; `nothing`, unless sparse; on a
+   device `carried` and `sum`; and on the host `staged`, if tensors are
+   contributed. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
     return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
 }
 
-/* There are as many slots as owners can hold at once, so one is always free in
-   pop_free(): W results, one pinned, and one that is being made; on a device
-   one lent. */
+/* The number of slots for results, as many as owners can hold at once, so that
+   pop_free() always finds one: W results, one pinned, one that is being made,
+   and on a device one lent. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL
@@ -150,7 +151,8 @@ void baton__contribution_added(baton__contribution_t *self, uint64_t step)
 {
     if (self->first_step == 0) {
         self->first_step = step;
-        /* Pairs with the load in oldest_since(), as take's stores do. */
+        /* Pairs with the load in oldest_since(), as the stores in use_taken()
+           do. */
         atomic_store_explicit(&self->oldest, self->is_carrying ? 1 : step,
                               memory_order_release);
     }
@@ -170,7 +172,7 @@ static char *part_place(const baton__contribution_t *self,
     return vector->memory + self->begins[part] * self->element_bytes;
 }
 
-/* Copies a vector's parts, or those alone that are lent. */
+/* Copies a vector's parts, or only the lent ones. */
 static void copy_parts(const baton__contribution_t *self, char *to,
                        const baton__vector_t *from, bool lent_alone)
 {
@@ -189,7 +191,8 @@ static void forget_loan(const baton__contribution_t *self,
     memset((void *)vector->lent, 0, self->parts * sizeof *vector->lent);
 }
 
-/* Copies what is lent to its vector. The contribute lock is held. */
+/* Copies lent parts to their places in the vector. contribute_lock is held or,
+   for `staged`, the owner's lock. */
 static void return_loan(const baton__contribution_t *self,
                         baton__vector_t *vector)
 {
@@ -215,8 +218,9 @@ static void add_to_pending(baton__contribution_t *self,
     forget_loan(self, &self->pending);
 }
 
-/* The epochs up to the step's have ended here, and need what they have taken no
-   more; unless one has failed, and recover may give it back. */
+/* A later epoch takes what is pending. The epochs up to the step's have ended
+   here and no longer need what they have taken, unless one has failed: recover
+   may give that back. */
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
 {
     if (!atomic_load_explicit(&self->lends, memory_order_relaxed)) {
@@ -224,7 +228,7 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
     return_loan(self, &self->pending);
-    /* An epoch that has not begun leaves in `taken` what the last one took. */
+    /* If no epoch is working, `taken` has what the last one took. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
         return_loan(self, &self->taken);
@@ -239,7 +243,7 @@ void baton__contribution_end_staged_loan(baton__contribution_t *self)
     return_loan(self, &self->staged);
 }
 
-/* Nothing is pending. */
+/* Lends all parts. Nothing is pending. */
 static void lend(baton__contribution_t *self, const char *data)
 {
     for (size_t i = 0; i < self->parts; i++) {
@@ -290,25 +294,26 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     return any;
 }
 
-/* Whether the application reads the slot. The history lock is held. */
+/* True if the application reads the slot. history_lock is held. */
 static bool is_read(const baton__contribution_t *self, uint32_t slot)
 {
     return slot == self->pinned || slot == self->lent;
 }
 
-/* The contribute lock is held. */
+/* Makes `taken` the source of the epoch. contribute_lock is held. */
 static void use_taken(baton__contribution_t *self)
 {
     self->source = self->taken.memory;
-    /* In this order: a thread that no longer sees it pending sees it taken. */
+    /* In this order: a thread that no longer sees the contribution pending sees
+       it taken. */
     atomic_store_explicit(&self->oldest_taken, self->steps.first,
                           memory_order_relaxed);
     atomic_store_explicit(&self->oldest, self->first_step,
                           memory_order_release);
 }
 
-/* Takes the whole of what is pending; the vector that the last epoch had taken
-   takes its place. The contribute lock is held. */
+/* Takes the whole pending contribution; the vector that the last epoch had
+   taken becomes `pending`. contribute_lock is held. */
 static void take_pending(baton__contribution_t *self)
 {
     self->steps.first = self->first_step;
@@ -318,15 +323,16 @@ static void take_pending(baton__contribution_t *self)
     exchange(&self->pending, &self->taken);
     forget_loan(self, &self->pending);
     if (self->taken_for > self->steps.last) {
-        /* The application may have the step's result before this epoch ends. */
+        /* Wait may return for the step, and end the loan, before this epoch
+           ends. */
         return_loan(self, &self->taken);
     }
     self->first_step = 0;
     use_taken(self);
 }
 
-/* Takes what was carried over: steps are numbered anew, and it is of before the
-   first, as what is pending is in part, if anything is. */
+/* Takes what was carried over a recovery. Steps are numbered anew since then,
+   so it counts as a part of step 1, as the older part of `pending` does. */
 static void take_carried(baton__contribution_t *self)
 {
     self->steps.first = 1;
@@ -337,7 +343,7 @@ static void take_carried(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* Whether what is pending would be too old for the epoch after this one. Any
+/* True if what is pending would be too old for the epoch after this one. Any
    thread. */
 static bool is_due(const baton__contribution_t *self, uint64_t epoch)
 {
@@ -346,7 +352,6 @@ static bool is_due(const baton__contribution_t *self, uint64_t epoch)
            oldest + self->max_staleness <= epoch;
 }
 
-/* A slot for the epoch's result, unless the last epoch has left its own. */
 void baton__contribution_begin_result(baton__contribution_t *self)
 {
     (void)pthread_mutex_lock(&self->history_lock);
@@ -407,15 +412,16 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_unlock(&self->history_lock);
 }
 
-/* Gives what was taken back to what is pending, in the order of steps. The
-   contribute lock is held. */
+/* Adds what was taken to what is pending, in the order of steps.
+   contribute_lock is held. */
 static void give_back(baton__contribution_t *self)
 {
     if (self->first_step == 0 && !self->busy) {
         exchange(&self->pending, &self->taken);
         self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
-        /* The epoch has taken what was carried over before, or nothing was. */
+        /* `carried` is free: the epoch has taken what was in it, if anything.
+         */
         exchange_memory(&self->carried, &self->taken.memory);
         self->is_carrying = true;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
@@ -429,7 +435,7 @@ static void give_back(baton__contribution_t *self)
                           memory_order_release);
 }
 
-/* What is pending is from before the next step: it becomes that one's. */
+/* Counts what is pending, which is older than step `next`, as that step's. */
 static void renumber(baton__contribution_t *self, uint64_t next)
 {
     self->newest_taken = 0;
@@ -490,8 +496,8 @@ static uint64_t earlier(uint64_t step, uint64_t other)
     return step == 0 || (other != 0 && other < step) ? other : step;
 }
 
-/* The oldest step of what no epoch up to this one has taken; it may be pending,
-   or be taken by a later epoch by now. The lock is held. */
+/* Returns the oldest step of what no epoch up to this one has taken; it may be
+   pending, or a later epoch may have taken it by now. history_lock is held. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);
@@ -505,8 +511,9 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
     return step;
 }
 
-/* Whether the epoch took all that was contributed for `step`, which is over:
-   more may be pending, or be taken by another epoch. The lock is held. */
+/* True if the epoch took all that was contributed for `step`, which has ended.
+   Otherwise a part may be pending, or another epoch has taken it. history_lock
+   is held. */
 static bool includes(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step)
 {
@@ -539,8 +546,8 @@ static void describe(const baton__contribution_t *self,
     };
 }
 
-/* The result of `epoch`, or the newest for 0; NULL when it is not there. The
-   lock is held. */
+/* Returns the result of `epoch`, or the newest for 0; NULL if it is not there.
+   history_lock is held. */
 static const baton__outcome_t *find(const baton__contribution_t *self,
                                     uint64_t epoch)
 {
@@ -577,7 +584,8 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     return room;
 }
 
-/* A reader goes on to another slot, or to none. The lock is held. */
+/* Moves a reader, `pinned` or `lent`, to another slot or to none, and frees its
+   old slot if that has no other owner. history_lock is held. */
 static void read_slot(baton__contribution_t *self, uint32_t *reader,
                       uint32_t slot)
 {
