@@ -45,10 +45,8 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
    inquiry, if that was about the same stall. `first`: no other rank had asked
    this one about it. Without memory nothing is asked. */
 void baton__inquiry_begin(baton_schedule_t *schedule, bool first);
-
 /* Returns a rank that is to be asked now, or -1. */
 int baton__inquiry_next(const baton_schedule_t *schedule);
-
 /* Takes the answer of a rank. */
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);

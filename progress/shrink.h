@@ -57,7 +57,6 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 /* By the agreed view: returns the first lost rank that may live, and the number
    of such ranks. */
 int baton__shrink_parted(const baton_group_t *group, int *count_out);
-
 /* The survivors' group was made: another shrink may begin. */
 void baton__shrink_end(baton_group_t *group);
 

@@ -10,13 +10,13 @@
                 |                                      |
      full       +--> is_full --------------------------+
 
-   A rank that has started the epoch begins it at once: so its contribution is
-   on its way by the time that the epoch is activated, and only those ranks have
-   still to be waited for that have not started. Where several ranks but not all
-   may activate it (any) it begins when it is activated. It ends behind
+   A rank that has started the epoch begins it at once. So its contribution is
+   on its way when the epoch is activated, and then only ranks that have not
+   started must be waited for. If several ranks, but not all, may activate the
+   epoch (any), a rank begins it when it is activated. The epoch ends after
    `activated`.
 
-   A partial has the branches that its mode needs. In mode FULL nothing is
+   A partial has only the branches that its mode needs. In mode FULL nothing is
    activated. */
 #include "coll/partial/begin.h"
 
@@ -34,8 +34,8 @@ static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
     return baton__rule_of(baton__choice_at(&self->modes, epoch), size_of(self));
 }
 
-/* Whether this rank activates the epoch: not where a peer has, whose messages
-   are on their way to all ranks. */
+/* BATON_OK if this rank activates the epoch. It does not if a peer has, as that
+   peer's messages are on their way to all ranks. */
 static baton_status_t may_initiate(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
@@ -50,10 +50,10 @@ static baton_status_t may_initiate(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* Whether a rank's start begins the epoch there, where it is not activated yet.
-   Not where some of the ranks may activate it: with several trees of messages
-   it must not end on any rank before all ranks were activated. Where all may,
-   those that have started are. */
+/* True if a rank's start begins the epoch there, even before the activation.
+   Not so if some of the ranks may activate it: with several trees of messages
+   no rank may end the epoch before all ranks were activated. If all ranks may,
+   a rank that has started is activated. */
 static bool begins_at_start(baton__rule_t rule, int size)
 {
     return rule.needed > 1 || rule.counting == 1 ||
@@ -115,10 +115,10 @@ static void add_branch(baton__begin_t *self, baton_call_fn fn,
     baton_before(self->schedule, call, to);
 }
 
-/* The groups of the activation tree. On one host what takes time is that one
-   rank wakes another, which it does for each of them anyway: so few hops. A few
-   ranks are told by the initiator itself. Between hosts, or with more ranks
-   than an initiator should have to tell, binomial trees. */
+/* Returns the group size of the activation tree. On one host the time goes into
+   waking ranks, and each rank has to be woken anyway, so few hops are best. Up
+   to 8 ranks are told by the initiator itself. Between hosts, or with more
+   ranks than an initiator should have to tell, binomial trees are used (0). */
 static int group_of(const baton_schedule_t *schedule)
 {
     enum { TELLS_ALL = 8, MOST_RANKS = 256 };

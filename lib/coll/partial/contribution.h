@@ -136,10 +136,8 @@ void baton__contribution_fini(baton__contribution_t *self);
  */
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent);
-
 /* Adds `staged`, all of whose parts the owner has written, or lent. */
 void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
-
 /* Wait has returned for the step; failed: with an error. Copies lent parts that
    are still needed. */
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
@@ -185,10 +183,8 @@ baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
    with `sum` as the target. */
 void baton__contribution_begin_use(baton__contribution_t *self,
                                    char **carried_out, char **pending_out);
-
 /* `sum` has a contribution of `step` now, and becomes `pending`. */
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
-
 /* After a copy, or an addition that failed: `pending` is unchanged. */
 void baton__contribution_end_use(baton__contribution_t *self);
 

@@ -6,8 +6,8 @@
 
 #include <baton/coll.h>
 
-/* A vector that may be empty in an epoch; or is whole in each, which its length
-   says. */
+/* A vector that may be empty in an epoch; or, if its length is BATON__WHOLE, is
+   always whole. */
 typedef struct baton__maybe_vector {
     baton_view_t view;
     baton_length_t length;
@@ -20,45 +20,47 @@ static inline bool baton__is_whole(baton_length_t length)
     return length.index == BATON__WHOLE.index;
 }
 
-/* What a rank of a tree adds up: its own vector and those of its children. */
+/* Lengths of the vectors that a rank of a tree adds up: its own, and those of
+   its children. */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
     baton_length_t own;
-    baton_length_t own_alone; /* all bytes, if the first child gave nothing */
+    baton_length_t own_alone; /* all bytes if the first child gave nothing */
     baton_length_t out;
     uint32_t count;
     baton_length_t children[BATON__FLAT_RANKS];
 } baton__gathered_t;
 
-/* What baton_allreduce_args_t.given points to. The partial collective owns it,
+/* baton_allreduce_args_t.given points to this. The partial collective owns it,
    and keeps it as long as the schedule. */
 struct baton_given {
-    /* A call node before the builder's nodes sets its length. Where that is 0
-       the vector has the neutral element. */
+    /* A call node before the builder's nodes sets its length. If the length is
+       0, the vector contains the neutral element. */
     baton__maybe_vector_t source;
-    bool known; /* set by a builder that supports this */
-    /* The vector in the target: empty where no rank contributed. */
+    bool known; /* a builder supports `given`, and uses `source` */
+    /* The vector in the target, and its reduction; empty if no rank
+       contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
-    /* The neutral element, for averages and in device memory. The host can't
-       fill that: as many bytes of it as `missing` says are copied. */
+    /* The target is in device memory, which the host can't fill. */
     bool on_device;
-    baton_view_t identity;
-    baton_length_t missing;
+    baton_view_t identity;  /* the neutral element: for averages, on devices */
+    baton_length_t missing; /* bytes of `identity` to copy to the target */
     baton__gathered_t gathered;
 };
 
-/* The source of an all-reduce by a builder that supports `given`. It is whole
-   unless `given` has it, and no other builder has taken that. (A composed
-   builder passes its arguments on, perhaps with another source.) */
+/* Returns the source of an all-reduce for a builder that supports `given`:
+   given->source, if it is the builder's source and no other builder has taken
+   it; else the source of `args`, which is whole. (A composed builder passes its
+   arguments on, perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
-/* A new length, where `other` is no whole vector's. */
+/* Returns a new length; or BATON__WHOLE, if `other` is that. */
 baton_length_t baton__length_like(baton_schedule_t *schedule,
                                   baton_length_t other);
 
-/* Of a node, unless the vector is whole. */
+/* Sets the length of a node, unless the vector is whole. */
 void baton__limit_node(baton_schedule_t *schedule, baton_node_t node,
                        baton_length_t length);
 baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,
@@ -66,22 +68,22 @@ baton_node_t baton__add_maybe_recv(baton_schedule_t *schedule, int peer,
 baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
                                    baton__maybe_vector_t data);
 
-/* Adds the end of a builder, after `last`: where no rank contributed, the
-   target gets the neutral element. Nothing, where the result is whole. */
+/* Adds the end of a builder, after `last`: if no rank contributed, the target
+   gets the neutral element. Adds nothing if the result is always whole. */
 void baton__add_result(baton_schedule_t *schedule,
                        const baton_allreduce_args_t *args,
                        baton_length_t length, baton_node_t last);
 
 /* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
-   order of ranks, and broadcasts the result along a binomial tree. No rank
-   between a rank and the root has to be awake, so it takes two turns on a
-   processor of each rank, where a binomial tree takes up to log2 P more of its
-   inner ones; but the root alone reduces. So it is for few vectors, and for at
-   most BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
+   order of ranks, and broadcasts the result along a binomial tree. For a vector
+   to reach the root, no rank between has to be awake. So each rank needs two
+   turns on a processor, where the inner ranks of a binomial tree need up to
+   log2 P more; but the root alone reduces. So this is for few vectors, and for
+   at most BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_args_t *args);
 
-/* As baton_add_broadcast_binomial, of the bytes that data.length says. The root
-   sets it before. */
+/* As baton_add_broadcast_binomial, for data.length bytes. The root sets that
+   length before. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);

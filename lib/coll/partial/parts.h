@@ -11,24 +11,24 @@
 
 typedef struct baton__survival baton__survival_t;
 
-/* What has an all-reduce of its own: a long tensor, which may be lent, or the
-   short ones between two of them. */
+/* A piece of the vector has an all-reduce of its own: a long tensor, which may
+   be lent, or the short tensors between two long ones. */
 typedef struct baton__piece {
-    size_t tensor; /* its first */
+    size_t tensor; /* the first one */
     size_t bytes;
-    baton_buffer_t source; /* bound to what the epoch takes */
+    baton_buffer_t source; /* bound to what the epoch has taken */
     struct baton_given given;
 } baton__piece_t;
 
-/* The tensors that a step is contributed as; set.c. */
+/* The tensors of a step; see set.c. */
 typedef struct baton__partial_set {
-    size_t tensors; /* 0: it is contributed as one vector, which is a piece */
-    size_t *begins; /* elements before each, and in all of them */
+    size_t tensors; /* 0: a step is one vector, which is one piece */
+    size_t *begins; /* elements before each tensor, and in all of them */
     baton__piece_t *pieces;
     size_t piece_count;
     pthread_mutex_t lock;
-    bool *given; /* what the contribution's `staged` has of the next step */
-    bool any;    /* it has something */
+    bool *given; /* by tensor: `staged` has a contribution */
+    bool any;    /* `staged` has any */
 } baton__partial_set_t;
 
 struct baton_partial {
@@ -38,26 +38,27 @@ struct baton_partial {
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
     baton_buffer_t target;  /* bound to the slot that the epoch works on */
     bool payload;           /* vectors have memory */
-    bool rides;             /* the count is in the vector */
-    double count_factor;    /* what it is to be multiplied by there */
-    uint32_t active_count;  /* else here: in, and out */
-    size_t vector_bytes;    /* of the target */
-    uint64_t epoch;         /* that takes a contribution, or has taken it */
-    bool active;            /* it has taken something */
+    bool rides;             /* the count of active ranks is the last element */
+    double count_factor;    /* the count is this times that element */
+    uint32_t active_count;  /* else the count is here */
+    size_t vector_bytes;    /* of `target` */
+    uint64_t epoch;         /* the last that takes, or has taken */
+    bool active;            /* that epoch has taken a contribution */
     _Atomic uint64_t steps; /* starts so far */
     _Atomic uint64_t generation; /* recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
-    bool is_limited;  /* the schedule is there, and its epochs may begin */
-    uint64_t arrived; /* steps that this rank has started; on streams, those
-                         that the stream has got to */
-    uint64_t seen;    /* last step whose result was returned */
+    bool is_limited; /* the schedule exists, and gets limits */
+    /* The last step that this rank has started or, on a stream, that the stream
+       has reached. */
+    uint64_t arrived;
+    uint64_t seen; /* last step whose result was returned */
     baton__contribution_t contribution;
     baton__partial_set_t set;
 
     struct baton__partial_device *device; /* NULL: vectors are on the host */
 
-    baton__begin_t begin; /* the driver's */
+    baton__begin_t begin; /* used by the driver */
 };
 
 /* Fills in the defaults. BATON_ERR_INVALID names the option that is wrong. */
@@ -66,38 +67,40 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 
-/* States what must be the same on all ranks. */
+/* Adds to the schedule's terms what must be the same on all ranks. */
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
 
-/* options->count, from its tensors' where it has some. */
+/* Sets options->count to the sum of the tensors' counts, if there are tensors.
+   False: a tensor option is wrong. */
 bool baton__partial_resolve_tensors(baton_partial_options_t *options,
                                     baton__wrong_t *wrong);
 
-/* BATON_ERR_NO_MEMORY. fini: also where init has failed, or was not called. */
+/* BATON_ERR_NO_MEMORY. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
+/* Also if init has failed, or was not called. */
 void baton__partial_set_fini(baton__partial_set_t *self);
 
-/* The step is about to be started: what was contributed to its tensors is
+/* The step is about to be started: what was contributed to its tensors becomes
    pending, as one contribution. */
 void baton__partial_set_close(baton_partial_t *partial);
 
-/* Adds to `data` what was contributed to the next step. Returns whether there
-   is anything. */
+/* Copies the pending contribution, and adds what was contributed to the next
+   step. Returns whether there is anything. */
 bool baton__partial_set_pending(baton_partial_t *partial, void *data);
 
-/* Before a recovery: what was lent for the next step is copied. */
+/* In a recovery: copies what was lent for the next step. */
 void baton__partial_set_end_loan(baton_partial_t *partial);
 
-/* The inner collective: options->inner, or the all-reduce that NULL stands for,
-   by the bytes of the piece, where the ranks are, and how many of them are
+/* Returns options->inner; or, if that is NULL, the all-reduce that suits the
+   bytes of the piece, the ranks' hosts, and the number of ranks that are
    expected to be active. Options are resolved. */
 baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             size_t bytes, const baton_schedule_t *schedule);
 
-/* Whether so many elements are more than BATON_PARTIAL_TREE_BYTES. */
+/* True if `count` elements take more than BATON_PARTIAL_TREE_BYTES. */
 static inline bool
 baton__partial_is_long(const baton_partial_options_t *options, size_t count)
 {
@@ -105,41 +108,44 @@ baton__partial_is_long(const baton_partial_options_t *options, size_t count)
                        baton_op_element_bytes(options->op, options->dtype);
 }
 
-/* False, with this thread's error, where the partial is NULL or destroyed. */
+/* False, with this thread's error, if the partial is NULL or destroyed. */
 bool baton__partial_is_alive(const baton_partial_t *partial,
                              const char *function);
 
-/* Steps started so far. Any thread. count: one more, if it was started. */
+/* Returns the number of steps started so far. Any thread. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
+/* Counts a step if `status`, that of its start, is BATON_OK. */
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 
-/* BATON_ERR_STATE: there is no step whose result may be waited for. */
+/* BATON_ERR_STATE: there is no step whose result may be waited for. If no step
+   was started and the schedule has failed, the error of that failure. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
-/* Peers may begin more epochs here: `count`, which is partial->arrived or seen,
-   has grown to the step; or is 0 again, as the other one must be then. Any
-   thread. */
+/* Peers may begin more epochs here: *count, which is partial->arrived or
+   partial->seen, grows to `step`. 0: it is 0 again, and the other one is 0
+   already. Any thread. */
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
-/* From now on the schedule has a limit. `begin` is false before it is destroyed
-   or replaced: on a device what is still in streams sees results after that. */
+/* begin: from now on the schedule gets limits. False: no longer, as it is about
+   to be destroyed or replaced; on a device, requests in streams may still
+   change `seen` after that. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
 
-/* What an epoch of one kind does. */
+/* What the epochs of a kind of partial do. */
 typedef struct baton__epoch {
-    /* A call after the contribution was taken: partial->epoch and `active` are
-       the epoch's. */
+    /* The call after the take, which has set partial->epoch and
+       partial->active. It takes itself if there is no node that takes. */
     baton_call_fn prepare;
-    /* Adds the nodes that work, which follow that. */
+    /* Adds the nodes that work, which run after that call. */
     void (*add)(baton_partial_t *partial);
-    baton_call_fn publish; /* a call after those */
+    baton_call_fn publish; /* the call after those nodes */
 } baton__epoch_t;
 
-/* Adds the nodes of an epoch to partial->schedule, by the modes of its options;
-   the calls' argument is the partial. BATON_ERR_NO_MEMORY. */
+/* Adds an epoch's nodes to partial->schedule, for the mode in its options. The
+   calls' argument is the partial. BATON_ERR_NO_MEMORY. */
 baton_status_t baton__partial_build(baton_partial_t *partial,
                                     const baton__epoch_t *epoch);
 
@@ -148,48 +154,53 @@ baton_status_t baton__partial_start_step(baton_partial_t *partial);
 
 /* ---- survive.c: ranks are lost ------------------------------------------ */
 
-/* A kind of partial that goes on. All are called while nothing of the schedules
-   is in progress. */
+/* A kind of partial that goes on after a loss. Its functions are called while
+   nothing of the schedules is in progress. */
 typedef struct baton__survivor {
-    /* Builds and commits partial->schedule, which was created; and sets
-       vector_bytes, which stay the same. */
+    /* Builds and commits partial->schedule, which exists; and sets
+       vector_bytes, to the same number each time. */
     baton_status_t (*commit)(baton_partial_t *partial);
-    /* States what must be the same on all ranks. NULL: that was compared. */
+    /* Adds to a schedule's terms what must be the same on all ranks. NULL: that
+       was compared before. */
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
-    /* Memory of vector_bytes with the newest result, or, where `has` is false,
-       with zeros. get: the result of the epoch, which this rank has begun and
-       not completed, is there now: completes it. A rank
-       that has imported a state of fewer steps has not begun it. */
+    /* Returns memory of vector_bytes bytes with the newest result; or with
+       zeros, if `has` is false. */
     char *(*give)(baton_partial_t *partial, bool has);
+    /* The memory of give now has the result of `epoch`, which this rank has
+       begun and not completed: completes it. (A rank that has imported a state
+       of fewer steps has not begun it.) */
     void (*get)(baton_partial_t *partial, uint64_t epoch, uint32_t active);
 } baton__survivor_t;
 
-/* Makes partial->survival, also where it fails, and in a group of its own the
-   schedule. destroy: of both. */
+/* Creates partial->survival, even if it fails, and the schedule, in a group of
+   its own. */
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
                                       const baton__survivor_t *kind);
+/* Destroys both. */
 baton_status_t baton__survival_destroy(baton_partial_t *partial);
 
-/* As the public functions; wait is test where `done_out` is not NULL. */
+/* As baton_partial_start; and as baton_partial_wait or, if done_out is not
+   NULL, baton_partial_test. */
 baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
-/* Between the two it does not go on after a loss. BATON_ERR_BUSY: it does; and
-   the error with which it has ended. NULL never does. */
+/* Between enter and leave the partial does not go on after a loss.
+   BATON_ERR_BUSY: it is just going on. If it has ended, the error with which it
+   has. NULL is allowed. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,
                                      const char *doing);
 void baton__survival_leave(baton_partial_t *partial);
 
 /* ---- device.c ---------------------------------------------------------- */
 
-/* Requests to copy a vector in device memory, or to add two. */
+/* Requests to copy a vector in device memory, or to add two vectors. */
 typedef struct baton__mover {
     baton_partial_t *partial;
     baton__requests_t requests;
-    /* The driver's, of the one that is served: target = left (op) right; where
-       left is NULL it is copied, and where right is, nothing is done. */
+    /* Of the request that is served; used by the driver: target = left (op)
+       right. left NULL: copies `right`. right NULL: does nothing. */
     void *target, *left, *right;
 } baton__mover_t;
 
@@ -198,28 +209,29 @@ typedef struct baton__partial_device {
     baton_engine_t *engine;
     const baton_device_port_t *port;
     void *device;
-    baton_group_t *own_group; /* a group of this rank */
+    baton_group_t *own_group; /* of this rank alone */
     baton__mover_t additions, results;
-    bool any; /* whether anything was pending when it was copied last */
+    bool any; /* something was pending at the last copy */
 } baton__partial_device_t;
 
-/* Makes partial->device, also where it fails, and fills the slot of null
-   contributions; the contribution has been made. destroy: behind the
-   destruction of the collective's schedule; NULL is allowed. BATON_ERR_TIMEOUT:
-   slots are still in use. */
+/* Creates partial->device, even if it fails, and fills the contribution's
+   `nothing`. The contribution exists. */
 baton_status_t baton__partial_device_create(baton_partial_t *partial,
                                             baton_group_t *group);
+/* After the collective's schedule was destroyed. NULL is allowed.
+   BATON_ERR_TIMEOUT: slots are still in use. */
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
-/* On the driver: false while the device adds to what is pending, or copies it,
-   which takes no longer than that. */
+/* False while the device adds to what is pending, or copies it. Called by the
+   driver. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self);
 
-/* As the public functions, which block on the device. */
+/* As baton_partial_contribute and baton_partial_pending, which block until the
+   device has done this. */
 baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
                                                 const void *data);
 baton_status_t baton__partial_device_pending(baton_partial_t *partial,
                                              void *data, bool *any_out);
 
-/* The error of the contribution that was added last, if the device failed. */
+/* If the device has failed, returns the error of the last contribution. */
 baton_status_t baton__partial_device_check(baton_partial_t *partial);

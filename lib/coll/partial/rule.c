@@ -80,21 +80,22 @@ void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT])
 
 /* ---- elections --------------------------------------------------------- */
 
-/* Ranks are elected without replacement: a keyed permutation for each P epochs.
-   The mean is that of independent elections, with less variance, and no
-   contribution waits for 2P epochs. */
+/* Ranks are elected without replacement, by a keyed permutation for each block
+   of P epochs. The mean is that of independent elections, the variance is
+   smaller, and no contribution waits for 2 P epochs. */
 enum { ELECTION_ROUNDS = 32 };
 
-/* The generator's step first, so that 0 does not stay 0. */
+/* Adds before it mixes, so that 0 does not stay 0. */
 static uint64_t mix(uint64_t x)
 {
     return baton__mix(x + UINT64_C(0x9e3779b97f4a7c15));
 }
 
 /* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
-   table: swap-or-not (Hoang, Morris, Rogaway 2012). Each round pairs x with
-   key - x and swaps the two or not, as both of them would decide. So a round is
-   its own inverse, and the rounds backwards are the inverse permutation. */
+   table: swap-or-not (Hoang, Morris, Rogaway 2012). A round pairs x with
+   key - x, and swaps the two or not; the decision is the same for both. So a
+   round is its own inverse, and the rounds in reverse order are the inverse
+   permutation. */
 static uint64_t swap_or_not(uint64_t seed, uint64_t block, uint64_t round,
                             uint64_t n, uint64_t x)
 {
@@ -115,8 +116,9 @@ int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
     return (int)x;
 }
 
-/* Each block of P epochs goes `counting` times through its permutation of the
-   ranks, so many an epoch. With one the rank is baton_partial_elect's. */
+/* Each block of P epochs goes through its permutation of the ranks `counting`
+   times, with `counting` ranks in each epoch. If this is one rank, it is that
+   of baton_partial_elect. */
 bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
                         int size, int rank)
 {
