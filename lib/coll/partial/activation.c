@@ -4,10 +4,10 @@
 #include "coll/kit/check.h"
 #include "coll/kit/pattern.h"
 
-/* The union of P trees by offset, one for each rank that may initiate. Steps
-   have distances, and a message that came in one step goes on in some of the
-   later steps; one that this rank initiates goes out in all of them. In
-   binomial trees the distance of step t is 2^t, and all later steps follow:
+/* The union of P trees, one for each rank that may initiate. A step sends to
+   the rank at its distance. An activation that arrives in one step is sent on
+   in some of the later steps; a rank that initiates sends in all steps. In
+   binomial trees the distance of step t is 2^t, and all later steps send on:
 
        5 ranks, 3 steps:
 
@@ -23,9 +23,10 @@
 
        begin: the first of initiate and all armed receives
 
-   In trees of two levels the first steps reach the leaders of groups, and the
-   others the members of one: those follow each of the first. Two hops, and no
-   rank waits for more than one other to be awake:
+   In trees of two levels the first steps reach the leaders of groups. The other
+   steps reach the members of a group, and send on what arrives in any of the
+   first steps. So there are two hops at most, and no rank waits for more than
+   one other rank to be awake:
 
        9 ranks, groups of 3, 4 steps:
 
@@ -39,10 +40,10 @@
        armed recv -2
 
    Every activate needs ANY of its edges and fires once: a rank that several
-   initiators reach, or that initiates when it was reached already, sends what
-   is missing and nothing twice. That a tree stops when it has gone round is the
-   engine's part: an activate counts an arrival only if its peer lies farther
-   from the message's origin than this rank (o + distance < P). */
+   initiators reach, or that initiates after it was reached, sends what is
+   missing and nothing twice. The engine stops a tree when it has gone round: an
+   activate counts an arrival only if its peer lies farther from the message's
+   origin than this rank (o + distance < P). */
 
 typedef struct steps {
     int count;
@@ -69,7 +70,7 @@ static int set_distances(int size, int group, steps_t *out)
     return leaders;
 }
 
-/* How many of the steps before this one it follows. */
+/* The number of steps before this one whose messages go on in it. */
 static int followed_by(int step, int group, int leaders)
 {
     return group == 0 ? step : step < leaders ? 0 : leaders;

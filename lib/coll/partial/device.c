@@ -1,5 +1,6 @@
-/* A partial collective in device memory, whose contributions and results are in
-   the order of streams: schedules of this rank alone around the collective's.
+/* A partial collective in device memory. Contributions and results are in the
+   order of streams: schedules of this rank alone, around the collective's
+   schedule, add the contributions and copy the results.
 
        contribute_on --> [additions: to what is pending] --+
                                                            |
@@ -7,7 +8,7 @@
                                                            |
        wait_on ---> [results: result to the target] <------+
 
-   Each request is served when the stream gets there, by the engine's driver. */
+   The engine's driver serves each request when the stream gets there. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -15,15 +16,14 @@
 #include <baton/inproc.h>
 #include <baton/partial.h>
 
-enum { AHEAD = 8 }; /* steps that may be in flight: baton_schedule_start_on */
+enum { AHEAD = 8 }; /* steps in flight; see baton_schedule_start_on */
 
-/* What a request is for. */
 typedef enum purpose {
-    FILL,   /* the neutral element, of the host, to its slot */
-    ADD,    /* memory to what is pending */
-    COPY,   /* what is pending to memory */
+    FILL,   /* copy the identity from the host to `nothing` */
+    ADD,    /* add memory to what is pending */
+    COPY,   /* copy what is pending to memory */
     ARRIVE, /* this rank has arrived at a step */
-    RESULT  /* the result of a step to memory; with KEEP_LATEST the newest */
+    RESULT  /* copy a step's result, or with KEEP_LATEST the newest */
 } purpose_t;
 
 typedef struct move {
@@ -109,7 +109,7 @@ static void end_move(void *arg, const void *request)
     case FILL:
         break;
     case ADD:
-        /* Steps may have been numbered anew since. */
+        /* A recovery may have numbered steps anew since the request. */
         baton__contribution_end_add(c, now ? move->step
                                            : baton__partial_steps(partial) + 1);
         break;
@@ -128,7 +128,8 @@ static void end_move(void *arg, const void *request)
     }
 }
 
-/* If the addition is over and has not ended, the device has failed. */
+/* If the request's epoch has ended and the addition has not, the device has
+   failed. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;
@@ -158,7 +159,7 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                 what, partial->name);
 }
 
-/* Copies the neutral element, which the host can make, to its slot. */
+/* Fills `nothing` with the identity, which only the host can make. */
 static baton_status_t fill_nothing(baton__partial_device_t *self)
 {
     const baton__contribution_t *c = &self->partial->contribution;
@@ -262,7 +263,7 @@ static baton_status_t check_partial(const baton_partial_t *partial,
                               function, partial->name);
 }
 
-/* Of a vector of the caller. */
+/* Checks a vector of the caller. */
 static baton_status_t check_memory(const baton_partial_t *partial,
                                    const void *memory, const char *function)
 {
@@ -354,7 +355,7 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     return status;
 }
 
-/* Adds to what is pending, or copies it, and waits for that. */
+/* Adds to what is pending, or copies it, and waits until that is done. */
 static baton_status_t run(baton_partial_t *partial, purpose_t purpose,
                           void *memory, const char *function)
 {

@@ -49,7 +49,7 @@ static bool check_elements(const baton_partial_options_t *o,
                            baton__wrong_t *wrong)
 {
     size_t element = baton_op_element_bytes(o->op, o->dtype);
-    size_t most = SIZE_MAX / 2 / element; /* bytes can be counted */
+    size_t most = SIZE_MAX / 2 / element; /* so that bytes can be counted */
     if (o->count > most) {
         return REFUSE("count is %zu, must be at most %zu elements of %zu bytes",
                       o->count, most, element);
@@ -60,7 +60,7 @@ static bool check_elements(const baton_partial_options_t *o,
                   o->op->name != NULL ? o->op->name : "?");
 }
 
-/* What a partial that survives losses can't have. */
+/* Refuses what a partial that survives losses does not support. */
 static bool check_on_loss(const baton_partial_options_t *o,
                           const baton_group_t *group, baton__wrong_t *wrong)
 {
@@ -111,7 +111,8 @@ with_defaults(const baton_partial_options_t *given)
     return options;
 }
 
-/* Ranks that are active in an epoch, where they arrive one after another. */
+/* The number of ranks that are active in an epoch if ranks arrive one after
+   another. */
 static uint64_t expected_active(const baton_partial_options_t *options,
                                 int size)
 {
@@ -134,9 +135,9 @@ static uint64_t expected_active(const baton_partial_options_t *options,
     return ranks;
 }
 
-/* Whether all ranks send to rank 0, for a vector of so many bytes. What others
-   give is reduced by one processor then; with a processor for each rank that is
-   for epochs in which one rank is active. */
+/* True if all ranks send their vectors, of so many bytes, to rank 0. Then one
+   processor reduces all of them; with a processor for each rank this is only
+   good for epochs in which one rank is active. */
 static bool takes_flat_tree(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule, size_t bytes)
 {

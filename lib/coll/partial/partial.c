@@ -10,13 +10,14 @@
                         +--> all-reduce of the count --+
                              of active ranks
 
-   A take may have to wait: for a device, or for the application, which is just
-   adding to what is as old as may be. It is an async node then, that is polled.
+   A take may have to wait: for a device, or for the application, which may be
+   adding to a contribution that must not get older. Such a take is an async
+   node that is polled.
 
-   The count of active ranks rides as one more element at the end of the vector
-   where the reduction is a sum or an average and the type holds P or 2P
-   exactly, unless the vector is long. Elsewhere it needs an all-reduce of its
-   own. */
+   In main memory the count of active ranks rides as one more element at the end
+   of the vector, if the vector is not long, the reduction is a sum or an
+   average, and the type holds P (for an average 2 P) exactly. Otherwise the
+   count has an all-reduce of its own. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/kit/count.h"
@@ -55,7 +56,7 @@ static baton_status_t poll_take(void *arg)
 
 static const baton_async_ops_t take_ops = {.start = take, .poll = poll_take};
 
-/* Whether a take may have to wait. */
+/* True if a take may have to wait. */
 static bool takes_async(const baton_partial_t *partial)
 {
     return partial->device != NULL || partial->contribution.sparse ||
@@ -81,12 +82,13 @@ static baton_status_t bind_vectors(baton_partial_t *partial)
 {
     const baton__contribution_t *c = &partial->contribution;
     baton_schedule_t *s = partial->schedule;
-    /* A slot of the last target may be the source by now. */
+    /* First unbinds the last target: since then the application may have lent
+       that result as a source. */
     baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
     for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
          i++) {
         const baton__piece_t *piece = &partial->set.pieces[i];
-        /* Read alone: nobody writes to a source. */
+        /* No node writes to a source. */
         status = baton_buffer_rebind(
             s, piece->source,
             (void *)(uintptr_t)baton__contribution_source(c, piece->tensor));
@@ -103,7 +105,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
     const baton__contribution_t *c = &partial->contribution;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
-        (void)try_take(partial); /* which has nothing to wait for */
+        (void)try_take(partial); /* it has nothing to wait for */
     }
     baton_status_t status = set_lengths(partial, call);
     if (status != BATON_OK || !partial->payload) {
@@ -138,7 +140,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* The application is in baton_group_recover. */
+/* Called while the application is in baton_group_recover. */
 static bool recover(void *arg, uint64_t epoch)
 {
     baton_partial_t *partial = arg;
@@ -169,7 +171,8 @@ static void add_active_count(baton_partial_t *partial)
     baton_add_allreduce_binomial(s, &args);
 }
 
-/* Adds what takes the contribution, or returns `begin` where prepare() does. */
+/* Adds the node that takes the contribution; or returns `begin`, if prepare()
+   takes it. */
 static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
 {
     if (!takes_async(partial)) {
@@ -211,14 +214,14 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
     return BATON_OK;
 }
 
-/* Adds the all-reduce of a piece, whose place in the vectors begins at
-   `offset`. `nothing` has the neutral element, if builders may need it. */
+/* Adds the all-reduce of a piece that begins at byte `offset` of the vectors.
+   `nothing` has the identity; NULL: no builder needs it. */
 static void add_piece(baton_partial_t *partial, baton__piece_t *piece,
                       size_t offset, const baton_buffer_t *nothing)
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
-    /* A count rides on the only piece. */
+    /* If the count rides, there is only one piece. */
     size_t bytes = piece->bytes +
                    (partial->rides ? partial->contribution.element_bytes : 0);
     piece->source = baton_buffer_bind(s, NULL, bytes);
@@ -265,7 +268,8 @@ static void add_pieces(baton_partial_t *partial)
     }
 }
 
-/* The bound of KEEP_ALL is the history, which max_staleness does not exceed. */
+/* KEEP_ALL bounds staleness by the history, which max_staleness does not
+   exceed. */
 static uint32_t bound_of(const baton_partial_options_t *options)
 {
     return options->keep == BATON_KEEP_ALL && options->max_staleness == 0
@@ -273,7 +277,7 @@ static uint32_t bound_of(const baton_partial_options_t *options)
                : options->max_staleness;
 }
 
-/* Without payload vectors are empty; contributions are counted as ever. */
+/* Without payload vectors are empty; contributions are counted all the same. */
 static baton_status_t init_contribution(baton_partial_t *partial,
                                         baton_engine_t *engine, int size)
 {
@@ -305,10 +309,10 @@ static baton_status_t init(baton_partial_t *partial, baton_group_t *group)
     bool device = options->memory == BATON_MEMORY_DEVICE;
     int size = baton_group_size(group);
     partial->payload = baton_group_has_payload(group);
-    /* A count over P, rounded, is the count again when multiplied by P, if the
-       type holds 2P exactly. */
+    /* A count that is divided by P and rounded gives the count again when
+       multiplied by P, if the type holds 2 P exactly. */
     bool averages = options->op == BATON_AVG;
-    /* Long ones may be lent, and end with their last element. */
+    /* Long vectors may be lent, and have no room for a count then. */
     partial->rides = options->memory == BATON_MEMORY_HOST &&
                      !baton__partial_is_long(options, options->count) &&
                      (averages || options->op == BATON_SUM) &&
@@ -351,7 +355,8 @@ static void get(baton_partial_t *partial, uint64_t epoch, uint32_t active)
 static const baton__survivor_t survivor = {
     .commit = commit, .agree = baton__partial_agree, .give = give, .get = get};
 
-/* The schedule is made first, so that also one that is given up counts. */
+/* Creates the schedule first, so that a partial that is given up here counts as
+   an attempt of its name, as on the other ranks. */
 static baton_status_t create(baton_partial_t *partial, baton_group_t *group)
 {
     bool survives = partial->options.on_loss == BATON_ON_LOSS_CONTINUE;
@@ -571,7 +576,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     }
     partial->claimed = step;
     if (all) {
-        /* Its place in the history is free: one more epoch may run. */
+        /* The result's place in the history is free: one more epoch may run. */
         baton__partial_limit(partial, &partial->seen, step);
     }
     return BATON_OK;

@@ -1,9 +1,8 @@
-/* Counting arrivals along a tree of two levels that rotates with the epoch.
+/* Counts arrivals along a tree of two levels that rotates with the epoch.
 
-   The root of epoch e is rank e mod P; a rank's offset is its distance from the
-   root, going up and round. Groups are `fan` = ceil(sqrt P) neighbouring
-   offsets; the first of a group is its leader, and offset 0 is the root, which
-   leads the first group.
+   The root of epoch e is rank e mod P. A rank's offset is (rank - root) mod P.
+   Groups are `fan` = ceil(sqrt P) neighbouring offsets; the first of a group is
+   its leader, and offset 0 is the root, which leads the first group.
 
        9 ranks, by offset:
 
@@ -11,9 +10,10 @@
            ^ ^          ^ ^          ^ ^
            1 2          4 5          7 8    a member's arrival, to its leader
 
-   An arrival is worth at most two messages (three where the root answers), so
-   an epoch counts with less than 2 P of them (3 P), two deep; and a rank has 2
-   (fan - 1) neighbours in each direction, whatever the root is.
+   An arrival costs at most two messages, one after the other, and a third if
+   the root answers. So an epoch counts with fewer than 2 P messages (3 P). A
+   rank has at most 2 (fan - 1) neighbours in each direction, whichever rank is
+   the root.
 
        on_start --> arrive --> own -------+
                       |                   v
@@ -26,12 +26,12 @@
                         armed recv +fan.. x fan --> [tally] ------------>
    reached
 
-   A leader has one message to the root in flight. The arrivals that it learns
-   of meanwhile, or in one turn of the driver, go with its next one, whose word
-   is their number. In small groups of ranks a message is in flight until it has
-   been sent; beyond FAN_UNANSWERED leaders, until the root's answer has come:
-   so a burst of arrivals keeps the root busy with one message of each leader at
-   most, however many have arrived.
+   A leader has at most one message to the root in flight. Its next message also
+   reports the arrivals that it learns of meanwhile, or in one turn of the
+   driver; the message's word is their number. A message is in flight until it
+   has been sent; if the fan is larger than FAN_UNANSWERED, until the root's
+   answer has come. So a burst of arrivals keeps the root busy with at most one
+   message of each leader, however many ranks have arrived.
 
                    +---> [send k] ---> activate -fan.. ----+
        report k ---+      (some)                           |
@@ -43,29 +43,30 @@
 
        at the root:  armed recv +fan.. ---> [answer] ---> activate +fan..
 
-   A leader keeps some arrivals to itself: where only `missing` = P - needed
-   ranks may be absent, a group of s ranks has s - missing of them when the
-   quorum is reached, so the first s - missing - 1 arrivals are not reported,
-   and the root waits for so many less. With needed = P - 1 a leader sends two
-   reports at most. It is exact: without those arrivals the other ranks together
-   could not reach the quorum. */
+   A leader does not report arrivals that the quorum implies. When the quorum is
+   reached, at most `missing` = P - needed ranks are absent; so of a group of
+   s ranks at least s - missing have arrived. Therefore the group's first
+   s - missing - 1 arrivals are not reported, and the root waits for as many
+   fewer. With needed = P - 1 a leader sends at most two reports. This is exact:
+   without those arrivals the other ranks could not reach the quorum. */
 #include "coll/partial/begin.h"
 
 #include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
-/* With more ranks in a group, and so with more leaders, the root answers. */
+/* With a larger fan, and so with more leaders, the root answers reports. */
 enum { FAN_UNANSWERED = 12 };
 
-/* A choice of one peer among those at different distances: open where this
-   rank's offset, modulo the other number, is this one. */
+/* Chooses one peer among those at different distances: open if this rank's
+   offset modulo `modulus` is `offset`. */
 typedef struct gate {
     baton__quorum_t *quorum;
     int offset, modulus;
 } gate_t;
 
-/* A leader's k-th message, between ranks that are so many groups apart: where
-   this rank is the leader, and where it is the root. */
+/* A leader's k-th message, between two ranks that are a given number of groups
+   apart. activate sends it if this rank is the leader, armed receives it if
+   this rank is the root. */
 typedef struct message {
     baton__quorum_t *quorum;
     baton_node_t activate, armed;
@@ -75,7 +76,7 @@ typedef struct message {
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number;     /* k, from 1 */
-    uint32_t arrivals;   /* that it reports, once that is decided */
+    uint32_t arrivals;   /* that it reports, once it is decided */
     message_t *messages; /* [groups] */
 } report_t;
 
@@ -88,16 +89,16 @@ struct baton__quorum {
     gate_t *leaders;     /* [groups], by group; the first is not used */
     report_t *reports;   /* [fan] */
     message_t *messages; /* [fan][groups], the reports' */
-    /* Of the running epoch; the driver's. */
+    /* State of the running epoch, used by the driver. */
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
-    uint32_t unreported; /* arrivals that a leader keeps to itself */
+    uint32_t unreported; /* arrivals that this leader never reports */
     uint32_t arrivals;   /* in this rank's group */
-    uint32_t reported;   /* of those; */
-    uint32_t decided;    /* by so many reports */
-    uint32_t tallied;    /* at the root */
-    uint32_t awaited;    /* that reach the quorum there */
+    uint32_t reported;   /* of these, in reports so far */
+    uint32_t decided;    /* reports whose content is decided */
+    uint32_t tallied;    /* arrivals that the root knows of */
+    uint32_t awaited;    /* so many of these reach the quorum */
 };
 
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
@@ -162,11 +163,12 @@ void baton__quorum_recover(baton__quorum_t *quorum)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* Arrivals of the group at `offset` that its leader does not report. */
+/* Returns how many arrivals of the group at `offset` its leader never reports.
+ */
 static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 {
     if (offset == 0 || quorum->rule.counting != (uint32_t)quorum->size) {
-        return 0; /* of elected ranks a group may have none */
+        return 0; /* a group may have no elected rank */
     }
     int left = quorum->size - offset;
     uint32_t group = (uint32_t)(left < quorum->fan ? left : quorum->fan);
@@ -174,7 +176,7 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
     return group > missing + 1 ? group - missing - 1 : 0;
 }
 
-/* The state of the call's epoch, from its first call on. */
+/* Resets the state at the first call in an epoch. */
 static void enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
@@ -199,7 +201,7 @@ static void enter(baton__quorum_t *quorum, const baton_call_t *call)
     }
 }
 
-/* Whether this rank's arrival counts, and still matters. */
+/* BATON_OK if this rank's arrival counts, and still matters. */
 static baton_status_t arrive(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -219,7 +221,8 @@ static baton_status_t pass(void *arg, baton_call_t *call)
                                                                 : BATON_SKIP;
 }
 
-/* An arrival in this rank's group: whether the root needs to hear of it. */
+/* Counts an arrival in this rank's group. BATON_OK if the root needs to learn
+   of it. */
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -230,8 +233,8 @@ static baton_status_t count(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* The first of the two calls of a report to run decides what it reports. The
-   reports' calls run in the order of their numbers. */
+/* The first of a report's two calls that runs decides what it reports. The
+   calls of the reports run in the order of their numbers. */
 static void decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
@@ -266,7 +269,7 @@ static baton_status_t pass_report(void *arg, baton_call_t *call)
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
-/* Whether these arrivals are the root's last. */
+/* Counts arrivals at the root. BATON_OK if they complete the quorum. */
 static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 {
     bool awaits = quorum->tallied < quorum->awaited;
@@ -289,7 +292,7 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
                  (uint32_t)baton_call_word(call, message->armed));
 }
 
-/* The root answers a leader for which there may be more to report. */
+/* BATON_OK if this rank is the root and the leader may have more to report. */
 static baton_status_t answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -317,8 +320,8 @@ static baton_node_t add_call(const tree_t *tree, baton_call_fn fn, void *arg,
     return call;
 }
 
-/* Members' arrivals go to the leader: that is `distance` before this rank, or
-   this rank itself. */
+/* Adds the nodes by which members' arrivals reach their leader. That is this
+   rank, or one of the fan - 1 ranks before it, as the epoch's root decides. */
 static void add_group(const tree_t *tree, baton_node_t arrived,
                       baton_node_t *counts)
 {
@@ -337,7 +340,7 @@ static void add_group(const tree_t *tree, baton_node_t arrived,
     }
 }
 
-/* The node behind which a message to the root is not in flight any more. */
+/* Returns the node after which a message to the root is no longer in flight. */
 static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
                                   int root)
 {
@@ -346,7 +349,7 @@ static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
                : activate;
 }
 
-/* From the leader to this rank as the root. */
+/* Adds the nodes that take a leader's message if this rank is the root. */
 static void add_incoming(const tree_t *tree, message_t *message, int leader)
 {
     baton_schedule_t *s = tree->schedule;
@@ -359,9 +362,10 @@ static void add_incoming(const tree_t *tree, message_t *message, int leader)
     }
 }
 
-/* The k-th report to each of the roots that this rank may have, and the k-th
-   reports that it may get as one. `gates` are behind the first report: by then
-   it is known which. Returns `done`. */
+/* Adds the k-th report to each rank that may be the root, and the k-th reports
+   that this rank may get as the root. `gates`, which run with the first report,
+   open for the root of the epoch. Returns the node after which the next report
+   may be sent. */
 static baton_node_t add_messages(const tree_t *tree, report_t *report,
                                  const baton_node_t *gates, baton_node_t send)
 {
@@ -378,7 +382,8 @@ static baton_node_t add_messages(const tree_t *tree, report_t *report,
         baton_before(s, send, activate);
         report->messages[g] =
             (message_t){.quorum = quorum, .activate = activate};
-        /* In this order, as with 2 g groups the two ranks are the same. */
+        /* In this order: with 2 g groups leader and root may be the same rank,
+           and its messages are matched in the order in which they are added. */
         add_incoming(tree, &report->messages[g],
                      baton__rank_shift(quorum->rank, distance, quorum->size));
         baton_before(s, add_in_flight(tree, activate, root), done);

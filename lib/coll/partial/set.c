@@ -1,19 +1,21 @@
-/* Tensors of a partial all-reduce, which are in an epoch together.
+/* The tensors of a partial all-reduce: an epoch takes all tensors of a step, or
+   none.
 
        contribute_tensor --> [staged] --start--> [pending] --take--> ...
 
-   A step is made in a vector of its own, which no epoch takes from. Start has
-   it change places with what is pending, if that is nothing; else, when the
-   rank is late, it is added. So the activation and the results are those of one
-   vector, and so is all that is promised of them. Each long tensor has an inner
-   all-reduce of its own, whose source may be where the application has it. An
-   all-reduce of each short one would have as many times the messages, and none
-   of them earlier: an epoch takes a step when it has been started, and all of
-   its tensors are there by then.
+   Contributions to the next step are collected in a vector of their own,
+   `staged`, from which no epoch takes. If nothing is pending, start exchanges
+   `staged` with `pending`; otherwise the rank is late, and start adds `staged`
+   to `pending`. So there is one activation and one result, with the same
+   guarantees as for a single vector. Each long tensor has an inner all-reduce
+   of its own, whose source may lie where the application has it. An all-reduce
+   for each short tensor would multiply the messages, and send none of them
+   earlier: an epoch takes a step after it was started, when all of its tensors
+   are there.
 
    Two locks, in this order: the set's, by which contributors take turns, and
-   the contribution's, which an epoch must get to take anything. The second one
-   is held for an assignment only, unless the rank is late. */
+   contribute_lock, which an epoch must get to take anything. Start holds
+   contribute_lock for an exchange only, unless the rank is late. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -67,7 +69,7 @@ bool baton__partial_resolve_tensors(baton_partial_options_t *options,
 
 /* ---- life -------------------------------------------------------------- */
 
-/* How many elements each tensor has; without tensors there is one vector. */
+/* Elements of a tensor; without tensors, of the one vector. */
 static size_t count_in(const baton_partial_options_t *options, size_t tensor)
 {
     return options->tensors > 0 ? options->counts[tensor] : options->count;
@@ -129,7 +131,7 @@ static size_t count_of(const baton_partial_t *partial, size_t tensor)
     return partial->payload ? set->begins[tensor + 1] - set->begins[tensor] : 0;
 }
 
-/* Its place in a vector. */
+/* The address of a tensor in a vector. */
 static char *place_of(const baton_partial_t *partial, char *vector,
                       size_t tensor)
 {
@@ -137,7 +139,7 @@ static char *place_of(const baton_partial_t *partial, char *vector,
            partial->set.begins[tensor] * partial->contribution.element_bytes;
 }
 
-/* The set's lock is held. */
+/* Adds `data` to a tensor of `staged`, or lends it. The set's lock is held. */
 static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {

@@ -6,35 +6,38 @@
          |        live have agreed                              v     | a loss
          +------- all know the last epoch ----------------- hands over
 
-   The partial has a copy of the group, and then the groups of its survivors: so
-   shrinks of the application, and of other partials, are not taken for its own.
-   In each group there is its schedule, and a second one by which the ranks tell
-   each other the last epoch that any of them has completed, and hand its result
-   to those that have not:
+   The partial has a copy of the group, and after losses groups of its own
+   survivors, so that it does not take shrinks by the application or other
+   partials for its own. In each group it has the steps' schedule, and a second
+   one, by which the ranks tell each other the last epoch that any of them has
+   completed, and hand its result to those that have not completed it:
 
        offer --> all-reduce of the ends --> choose --+
                                                      |
               +--------------------------------------+
               +--> all-reduce of the result's bytes --> done
 
-   Ranks that have the result give its bytes, which are the same, others zeros;
-   so the maximum is the result. All have the one before: nobody completes an
-   epoch that not all have begun. What was taken for a later one is pending
-   again. If another rank is lost meanwhile, all begin again; until a rank knows
-   the last epoch it has given nothing up, and still has the schedule that
-   failed: a partial sparse all-reduce (coll/sparse/partial.c) completes the
-   epoch from what that has selected. Only then is the steps' schedule built
-   anew, whose epochs follow modes.base.
+   Ranks that have the result give its bytes, which are the same on all of them,
+   and others give zeros; so the maximum is the result. All ranks have the
+   result of the epoch before, since no rank completes an epoch that not all
+   have begun. What was taken for a later epoch becomes pending again.
 
-   Ranks whose options differ have their schedules in different groups, where
-   one of them fails on losses and another goes on. So that they meet, a
-   schedule that never runs states the terms in the application's group, until
-   the first epoch has ended: by then all have agreed. (A sparse one has
-   compared options before.)
+   If another rank is lost meanwhile, all begin again. Until a rank knows the
+   last epoch, it has given nothing up: it still has the steps' schedule that
+   failed, since a partial sparse all-reduce (coll/sparse/partial.c) completes
+   the epoch from what that schedule has selected. Only then is the steps'
+   schedule built anew; its epochs follow modes.base.
 
-   A thread does all this, which sleeps until then; with manual progress the
-   application's calls do. And it is the second schedule by which ranks that
-   destroy the partial wait for each other: none is missing in a shrink. */
+   If one rank's options say that a loss fails the partial, and another's that
+   it goes on, their schedules are in different groups. To compare such options,
+   too, a schedule that never runs states the terms in the application's group,
+   until the first epoch has ended: by then all ranks have agreed. (A sparse
+   all-reduce has compared options before.)
+
+   A thread does all this, and sleeps until there is a loss; with manual
+   progress the application's calls do it. Ranks that destroy the partial wait
+   for each other in the second schedule, so that no rank is missing in a
+   shrink. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
@@ -52,7 +55,7 @@ typedef enum stage {
     RUNS,
     SHRINKS,
     HANDS_OVER,
-    RESTARTS, /* the step that was started meanwhile */
+    RESTARTS, /* the step that was started meanwhile begins */
     DIFFERS,
     GONE
 } stage_t;
@@ -62,22 +65,25 @@ struct baton__survival {
     const baton__survivor_t *kind;
     baton_engine_t *engine;
     baton_group_t *group;
-    baton_group_t *steps_group; /* in which the steps' schedule is: the same, or
-                                   an earlier one */
-    int size;                   /* of the application's */
-    int *ranks; /* of each rank of `group`: the one in the application's */
+    /* The group of the steps' schedule: `group`, or an earlier one. */
+    baton_group_t *steps_group;
+    int size; /* of the application's group */
+    /* By rank in `group`: the rank in the application's group. */
+    int *ranks;
 
-    baton_schedule_t *terms; /* in the application's; or NULL */
+    baton_schedule_t *terms; /* in the application's group; or NULL */
 
-    /* The second schedule's. */
-    baton_schedule_t *hand_over;  /* NULL: it is still to be built */
-    baton_schedule_t **in_motion; /* a peer may still use their vectors: destroy
-                                     has timed out; room for all of them */
+    /* Of the second schedule. */
+    baton_schedule_t *hand_over; /* NULL: not built yet */
+    /* Schedules whose destroy has timed out, since a peer may still use their
+       vectors. There is room for all of them. */
+    baton_schedule_t **in_motion;
     int in_motion_count;
-    baton_buffer_t result; /* that is handed over */
+    baton_buffer_t result; /* the result that is handed over */
     struct baton_given given;
-    uint64_t ends[2]; /* the newest epoch of all with its count of active ranks;
-                         and ~ the oldest newest epoch */
+    /* ends[0]: the newest epoch of any rank, with its number of active ranks.
+       ends[1]: ~ the oldest of all ranks' newest epochs. */
+    uint64_t ends[2];
 
     pthread_t thread;
     bool threaded;
@@ -88,7 +94,7 @@ struct baton__survival {
                        motion */
     uint32_t users; /* calls that use the schedules */
     baton_status_t status;
-    char why[WHY_BYTES]; /* it is gone; or what the last timeout said */
+    char why[WHY_BYTES]; /* the last error: why it is GONE, or of a time-out */
 };
 
 typedef baton__survival_t survival_t;
@@ -111,8 +117,9 @@ static stage_t stage_of(survival_t *self)
     return stage;
 }
 
-/* Unless a loss, or the end, has come between. The lock is held. Wakes the
-   library's thread, and the application's that wait. */
+/* Changes the stage, unless a loss or the end has already changed it. The lock
+   is held. Wakes the library's thread, and waiting threads of the application.
+ */
 static void go_to(survival_t *self, stage_t from, stage_t to)
 {
     if (self->stage == from) {
@@ -134,7 +141,7 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
     return status;
 }
 
-/* On the driver; both schedules'. */
+/* Called by the driver when one of the two schedules has failed. */
 static void note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -168,8 +175,9 @@ static bool enter(survival_t *self)
     return running;
 }
 
-/* Returns whether a call of a schedule has failed because of a loss, and is to
-   be tried again: as long as this rank has not left nobody goes on. */
+/* Ends a use of the schedules. As long as this rank uses them, no rank goes on
+   after a loss. Returns true if the call failed because of a loss, and is to be
+   repeated. */
 static bool leave(survival_t *self, baton_status_t status)
 {
     lock(self);
@@ -180,7 +188,7 @@ static bool leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* NULL once this rank has destroyed it. */
+/* Returns the steps' schedule; NULL after this rank has destroyed it. */
 static baton_schedule_t *steps_of(survival_t *self)
 {
     lock(self);
@@ -189,7 +197,7 @@ static baton_schedule_t *steps_of(survival_t *self)
     return steps;
 }
 
-/* On the driver: of the schedule that states the terms. */
+/* Called by the driver when the schedule that states the terms has failed. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -200,7 +208,7 @@ static void note_terms(void *arg, baton_status_t status)
     lock(self);
     go_to(self, self->stage == GONE ? RUNS : self->stage, DIFFERS);
     unlock(self);
-    if (running) { /* a call that waits for its epoch returns the mismatch */
+    if (running) { /* a waiting call returns the mismatch */
         (void)!baton_schedule_cancel(steps_of(self));
         (void)leave(self, BATON_OK);
     }
@@ -224,7 +232,7 @@ static void await_users(survival_t *self)
     unlock(self);
 }
 
-/* Waits for a change, with the lock. False: not until then. */
+/* Waits for a change until `until_ns`, with the lock. False: it is late. */
 static bool await_change(survival_t *self, uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / 1000000000),
@@ -244,7 +252,8 @@ static bool steps_have_ended(const void *arg)
     return ended;
 }
 
-/* Both schedules fail for a loss, one after the other. */
+/* Waits until the steps' schedule has failed and ended: after a loss the two
+   schedules fail one after the other. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status = BATON_OK;
@@ -268,8 +277,8 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
                               self->partial->name);
 }
 
-/* Steps up to this one have ended, or will do without the application. The lock
-   is held. */
+/* Returns the last step that has ended, or will end without the application's
+   calls. The lock is held. */
 static uint64_t last_ended(const survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -290,7 +299,8 @@ static bool has_ended(survival_t *self)
 
 /* ---- the second schedule ------------------------------------------------ */
 
-/* Where the ranks part there is nothing to hand over. */
+/* Offers this rank's newest result; nothing if the ranks only meet to destroy
+   the partial. */
 static baton_status_t offer(void *arg, baton_call_t *call)
 {
     survival_t *self = arg;
@@ -320,7 +330,7 @@ static baton_status_t choose(void *arg, baton_call_t *call)
                : status;
 }
 
-/* The maximum over all ranks, in place, from one node to another. */
+/* Adds a maximum over all ranks, in place, between two nodes. */
 static void add_maximum(baton_schedule_t *s, baton_buffer_t buffer,
                         baton_dtype_t dtype, struct baton_given *given,
                         baton_node_t from, baton_node_t to)
@@ -341,7 +351,7 @@ static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
     const char *step = self->partial->name;
-    char name[NAME_BYTES]; /* says what a rank waits for that waits in vain */
+    char name[NAME_BYTES]; /* named in the error of a rank that waits in vain */
     bool first = baton_group_size(self->group) == self->size;
     (void)snprintf(name, sizeof name,
                    first ? "destroy of %s" : "%s after a loss, or its destroy",
@@ -365,7 +375,7 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
-/* All ranks are its peers, so that any two that differ meet. */
+/* All ranks are its peers, so that any two ranks whose terms differ meet. */
 static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);
@@ -399,7 +409,7 @@ static baton_status_t destroy_schedule(survival_t *self,
     return status;
 }
 
-/* Of those that were in motion, which have ended. */
+/* Destroys the schedules in `in_motion` that have ended. */
 static void destroy_ended(survival_t *self)
 {
     int count = self->in_motion_count;
@@ -409,8 +419,7 @@ static void destroy_ended(survival_t *self)
     }
 }
 
-/* Destroys the steps' schedule, and the group in which it is, unless that is
-   still this rank's. */
+/* Destroys the steps' schedule, and its group, unless that is still `group`. */
 static baton_status_t leave_steps(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -427,8 +436,8 @@ static baton_status_t leave_steps(survival_t *self)
     return status;
 }
 
-/* The steps', whose epochs follow modes.base. Peers begin none here before they
-   have a limit. */
+/* Builds the steps' schedule, whose epochs follow modes.base. Peers begin no
+   epoch here before the schedule gets its limit. */
 static baton_status_t build_steps(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -452,7 +461,7 @@ static baton_status_t build_steps(survival_t *self)
     return status;
 }
 
-/* This rank leaves all. */
+/* Destroys this rank's schedules and its group. */
 static baton_status_t leave_all(survival_t *self)
 {
     destroy_ended(self);
@@ -471,7 +480,7 @@ static baton_status_t leave_all(survival_t *self)
 
 /* ---- from one group to the next ---------------------------------------- */
 
-/* The ranks that live have agreed. */
+/* The survivors have agreed: changes to their group. */
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
     forget_terms(self);
@@ -503,14 +512,15 @@ static baton_status_t hand_over(survival_t *self, int timeout_ms)
                               : status;
 }
 
-/* The survivors know the last epoch, and this rank has its result. What it has
-   started meanwhile begins: it can't start another one before. */
+/* All survivors know the last epoch, and this rank gets its result. Then a step
+   that was started meanwhile begins; the application can't start another one
+   before. */
 static baton_status_t go_on(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    bool destroys = partial->schedule == NULL; /* and asks for no result */
+    bool destroys = partial->schedule == NULL; /* and needs no result */
     if (baton__contribution_newest(c, NULL) < last && !destroys) {
         self->kind->get(partial, last,
                         (uint32_t)(self->ends[0] - (last << ACTIVE_BITS)));
@@ -527,10 +537,11 @@ static baton_status_t go_on(survival_t *self)
     }
     lock(self);
     if (baton__partial_steps(partial) > last) {
-        /* Its epoch may end at once: the next step isn't started before. */
+        /* The epoch may end at once. RESTARTS keeps the application from
+           starting the next step before this start has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
         unlock(self);
-        (void)!baton_schedule_start(partial->schedule); /* or it is lost */
+        (void)!baton_schedule_start(partial->schedule); /* a loss may fail it */
         lock(self);
         go_to(self, RESTARTS, RUNS);
     }
@@ -539,7 +550,8 @@ static baton_status_t go_on(survival_t *self)
     return BATON_OK;
 }
 
-/* Until the partial runs again. BATON_ERR_TIMEOUT: it is to be called again. */
+/* Goes on until the partial runs again. BATON_ERR_TIMEOUT: must be called
+   again. */
 static baton_status_t advance(survival_t *self, int timeout_ms)
 {
     uint64_t until = baton__deadline(timeout_ms);
@@ -562,7 +574,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
                 status = adopt(self, survivors);
             }
             break;
-        case RESTARTS: /* this thread's own */
+        case RESTARTS: /* only within go_on() */
         case HANDS_OVER:
             status = hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
@@ -573,7 +585,7 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             status = baton_schedule_failure(self->terms, &failure);
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
-                         : BATON_ERR_TIMEOUT; /* in a moment */
+                         : BATON_ERR_TIMEOUT; /* not readable yet: again */
             break;
         case GONE:
             return baton__error(self->status, "%s", self->why);
@@ -609,7 +621,8 @@ static bool has_settled(const void *arg)
     return stage == RUNS || stage == GONE;
 }
 
-/* The application waits for what the thread does, or does it. */
+/* Waits until the partial runs again: the thread sees to that or, without a
+   thread, this call does. */
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status =
@@ -672,7 +685,8 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
     if (done_out != NULL && !self->threaded && has_ended(self)) {
-        (void)baton_engine_step(self->engine); /* for the steps of others */
+        /* Makes progress for other ranks' steps. */
+        (void)baton_engine_step(self->engine);
     }
     while (status == BATON_OK && !has_ended(self)) {
         if (!enter(self)) {
@@ -702,7 +716,7 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out)
 {
-    baton__thread_patience += done_out != NULL; /* a test is no wait */
+    baton__thread_patience += done_out != NULL; /* a test is not interrupted */
     baton_status_t status = wait_or_test(partial, timeout_ms, done_out);
     baton__thread_patience -= done_out != NULL;
     return status;
@@ -762,7 +776,7 @@ static void init_changed(survival_t *self)
     (void)pthread_mutex_init(&self->lock, NULL);
 }
 
-/* In a copy of the group, with its thread. */
+/* Begins in a copy of the group, and starts the thread. */
 static baton_status_t begin(survival_t *self, baton_group_t *group)
 {
     baton_status_t status = build_terms(self, group);
@@ -797,7 +811,7 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     int size = baton_group_size(group);
     survival_t *self = baton__alloc(1, sizeof *self);
     int *ranks = baton__alloc((size_t)size, sizeof *ranks);
-    /* Two in each group, of which each has a rank fewer. */
+    /* Two schedules in each group; each group has at least one rank fewer. */
     baton_schedule_t **in_motion =
         baton__alloc(2 * (size_t)size + 2, sizeof *in_motion);
     if (self == NULL || ranks == NULL || in_motion == NULL) {
@@ -821,7 +835,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     return begin(self, group);
 }
 
-/* Peers that wait for a step which this rank never starts fail at once. */
+/* Ends and destroys the steps' schedule. So peers that wait for a step which
+   this rank never starts fail at once. */
 static void end_steps(survival_t *self, uint64_t until_ns)
 {
     baton_schedule_t *steps = steps_of(self);
@@ -832,13 +847,14 @@ static void end_steps(survival_t *self, uint64_t until_ns)
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
-    (void)!destroy_schedule(self, steps); /* leave_all tells */
+    (void)!destroy_schedule(self, steps); /* leave_all() reports an error */
     lock(self);
     self->partial->schedule = NULL;
     unlock(self);
 }
 
-/* Waits until all that live have come to this, which a loss interrupts. */
+/* Waits until all living ranks destroy the partial; after a loss, begins again.
+ */
 static void meet(survival_t *self)
 {
     uint64_t until =
@@ -852,7 +868,8 @@ static void meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            if (status == BATON_ERR_TIMEOUT) { /* and its destroy, after it */
+            /* A destroy of the running schedule would time out, too. */
+            if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }
             again = leave(self, status);
