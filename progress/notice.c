@@ -836,8 +836,8 @@ void baton__notice_depart(baton_schedule_t *schedule, bool has_failed)
 /* ---- receiving -------------------------------------------------------- */
 
 /* Notes a loss that a peer's notice mentions; lost: 1 + the rank. This rank
-   will notice the loss, too; but what fails until then, here and at its own
-   peers, should name the cause. Reports from a rank that is itself lost are
+   will notice the loss, too, but failures until then, here and at its own
+   peers, should name this cause. Reports from a rank that is itself lost are
    ignored. */
 static void hear(baton_group_t *group, int peer, uint32_t lost)
 {

@@ -128,7 +128,7 @@ static void reset(baton_schedule_t *schedule)
     schedule->notes.asked_epoch = 0; /* epochs are counted anew */
 }
 
-/* Joins with a schedule of which nothing is in motion. */
+/* Joins the recovery with a schedule of which nothing is in motion. */
 static void join(baton_schedule_t *schedule)
 {
     uint64_t retired =
@@ -272,7 +272,8 @@ static bool advance_group(baton_group_t *group)
     return moved;
 }
 
-/* Ends recoveries after a loss: the lost rank will not join. */
+/* Ends recoveries, because a rank is lost and will not join, or because the
+   group is destroyed. */
 static void give_up(baton_group_t *group)
 {
     if (baton__group_recovers(group)) {

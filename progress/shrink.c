@@ -97,9 +97,9 @@ static uint32_t version_of(const shrink_t *shrink)
     return shrink->known + 1;
 }
 
-/* True if a lost rank goes on with nobody. A partition never divides a host, so
-   that is true of a lost rank of this host, even if it is only stopped; unless
-   it has lost this rank. */
+/* True if a lost rank can't go on with others, and so counts as ended. A
+   partition never divides a host, so this is true of a lost rank of this host,
+   even if that is only stopped; unless it has lost this rank. */
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||

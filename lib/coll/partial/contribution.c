@@ -218,9 +218,9 @@ static void add_to_pending(baton__contribution_t *self,
     forget_loan(self, &self->pending);
 }
 
-/* A later epoch takes what is pending. The epochs up to the step's have ended
-   here and no longer need what they have taken, unless one has failed: recover
-   may give that back. */
+/* A later epoch takes the pending contribution, so its lent parts are copied.
+   The epochs up to the step's have ended here, and no longer need what they
+   have taken; unless one has failed: recover may give that back. */
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
 {
     if (!atomic_load_explicit(&self->lends, memory_order_relaxed)) {
@@ -331,8 +331,9 @@ static void take_pending(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* Takes what was carried over a recovery. Steps are numbered anew since then,
-   so it counts as a part of step 1, as the older part of `pending` does. */
+/* Takes the contribution that was carried over a recovery. Steps are numbered
+   anew since then, so it counts as a part of step 1, as the older part of
+   `pending` does. */
 static void take_carried(baton__contribution_t *self)
 {
     self->steps.first = 1;
@@ -343,7 +344,7 @@ static void take_carried(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* True if what is pending would be too old for the epoch after this one. Any
+/* True if `pending` would be too old for the epoch after this one. Any
    thread. */
 static bool is_due(const baton__contribution_t *self, uint64_t epoch)
 {
@@ -412,7 +413,7 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_unlock(&self->history_lock);
 }
 
-/* Adds what was taken to what is pending, in the order of steps.
+/* Adds the taken contribution to the pending one, in the order of steps.
    contribute_lock is held. */
 static void give_back(baton__contribution_t *self)
 {
@@ -420,8 +421,7 @@ static void give_back(baton__contribution_t *self)
         exchange(&self->pending, &self->taken);
         self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
-        /* `carried` is free: the epoch has taken what was in it, if anything.
-         */
+        /* `carried` is free: the epoch has taken its contribution, if any. */
         exchange_memory(&self->carried, &self->taken.memory);
         self->is_carrying = true;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
@@ -435,7 +435,8 @@ static void give_back(baton__contribution_t *self)
                           memory_order_release);
 }
 
-/* Counts what is pending, which is older than step `next`, as that step's. */
+/* Counts the pending contribution, which is older than step `next`, as that
+   step's. */
 static void renumber(baton__contribution_t *self, uint64_t next)
 {
     self->newest_taken = 0;
@@ -496,8 +497,9 @@ static uint64_t earlier(uint64_t step, uint64_t other)
     return step == 0 || (other != 0 && other < step) ? other : step;
 }
 
-/* Returns the oldest step of what no epoch up to this one has taken; it may be
-   pending, or a later epoch may have taken it by now. history_lock is held. */
+/* Returns the oldest step with a contribution that no epoch up to this one has
+   taken: it is pending, or a later epoch has taken it by now. 0: none.
+   history_lock is held. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);

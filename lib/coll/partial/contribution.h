@@ -1,5 +1,5 @@
-/* What a partial collective keeps: the pending contribution, what the running
-   epoch has taken, its result, and the last results. Nothing is copied.
+/* The data of a partial collective: the pending contribution, the one that the
+   running epoch has taken, its result, and the last results. Nothing is copied.
    Contributions are two vectors, which change places:
 
        pending --take--> taken        (recover exchanges a failed epoch's again)
@@ -24,10 +24,10 @@
 
    In device memory the host reads and adds nothing: schedules of the owner do
    that (device.c), between begin_use and end_add or end_use, and add into a
-   vector of its own, `sum`. While such a schedule adds, or copies what is
-   pending, an epoch would take nothing, so the owner makes the epoch wait. What
-   a failed epoch gives back can't be added to what is pending by then. So it is
-   carried over, and the next epoch takes nothing else.
+   vector of its own, `sum`. While such a schedule adds, or copies the pending
+   contribution, an epoch would take nothing, so the owner makes the epoch wait.
+   The contribution of a failed epoch can't be added to one that is pending by
+   then. So it is carried over, and the next epoch takes nothing else.
 
    A partial sparse all-reduce (coll/sparse/partial.c) has no identity, since
    its epochs can do without a contribution. Its results are lists, in memory of
@@ -85,11 +85,11 @@ typedef struct baton__contribution {
     baton__vector_t pending;
     _Atomic bool lends;             /* something was lent at least once */
     uint64_t first_step, last_step; /* of `pending`; first_step 0: nothing */
-    uint64_t newest_taken;          /* last step of what was taken last, or 0 */
+    uint64_t newest_taken;          /* last step that was taken, or 0 */
     /* For threads without contribute_lock: first_step, or 1 while something is
        carried over. */
     _Atomic uint64_t oldest;
-    /* The same: the first step of what the running epoch has taken. */
+    /* For the same threads: the first step that the running epoch took. */
     _Atomic uint64_t oldest_taken;
     /* Only in device memory; contribute_lock guards them. */
     bool busy;        /* `pending` is being added to, or copied */
@@ -234,8 +234,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 
 /* Epochs after `epoch`, the last one that any rank has completed, have failed.
-   What a later epoch has taken is pending again; what `epoch` has taken is in
-   its result, perhaps only on another rank. next: the number of the next step
+   A later epoch's contribution is pending again; that of `epoch` is in its
+   result, perhaps only on another rank. next: the number of the next step
    and epoch; results from that number on are dropped. 0: numbers go on, and
    this rank has the result of `epoch`. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,

@@ -20,8 +20,8 @@ enum { AHEAD = 8 }; /* steps in flight; see baton_schedule_start_on */
 
 typedef enum purpose {
     FILL,   /* copy the identity from the host to `nothing` */
-    ADD,    /* add memory to what is pending */
-    COPY,   /* copy what is pending to memory */
+    ADD,    /* add memory to the pending contribution */
+    COPY,   /* copy the pending contribution to memory */
     ARRIVE, /* this rank has arrived at a step */
     RESULT  /* copy a step's result, or with KEEP_LATEST the newest */
 } purpose_t;
@@ -355,7 +355,8 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     return status;
 }
 
-/* Adds to what is pending, or copies it, and waits until that is done. */
+/* Adds to the pending contribution, or copies it, and waits until that is done.
+ */
 static baton_status_t run(baton_partial_t *partial, purpose_t purpose,
                           void *memory, const char *function)
 {

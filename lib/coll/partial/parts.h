@@ -1,4 +1,4 @@
-/* What the files of the partial collectives share. */
+/* Declarations that the files of the partial collectives share. */
 #pragma once
 
 #include "coll/kit/wrong.h"
@@ -82,15 +82,15 @@ baton_status_t baton__partial_set_init(baton__partial_set_t *self,
 /* Also if init has failed, or was not called. */
 void baton__partial_set_fini(baton__partial_set_t *self);
 
-/* The step is about to be started: what was contributed to its tensors becomes
+/* A step is about to be started: makes the contributions to its tensors
    pending, as one contribution. */
 void baton__partial_set_close(baton_partial_t *partial);
 
-/* Copies the pending contribution, and adds what was contributed to the next
-   step. Returns whether there is anything. */
+/* Copies the pending contribution, and adds the contributions to the next step.
+   Returns whether there are any. */
 bool baton__partial_set_pending(baton_partial_t *partial, void *data);
 
-/* In a recovery: copies what was lent for the next step. */
+/* In a recovery: copies vectors that were lent for the next step. */
 void baton__partial_set_end_loan(baton_partial_t *partial);
 
 /* Returns options->inner; or, if that is NULL, the all-reduce that suits the
@@ -134,10 +134,10 @@ void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
 
-/* What the epochs of a kind of partial do. */
+/* The part of an epoch that differs between kinds of partial. */
 typedef struct baton__epoch {
-    /* The call after the take, which has set partial->epoch and
-       partial->active. It takes itself if there is no node that takes. */
+    /* The call after the node that takes, which has set partial->epoch and
+       partial->active. If there is no such node, this call takes. */
     baton_call_fn prepare;
     /* Adds the nodes that work, which run after that call. */
     void (*add)(baton_partial_t *partial);
@@ -222,8 +222,8 @@ baton_status_t baton__partial_device_create(baton_partial_t *partial,
    BATON_ERR_TIMEOUT: slots are still in use. */
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
-/* False while the device adds to what is pending, or copies it. Called by the
-   driver. */
+/* False while the device adds to the pending contribution, or copies it. Called
+   by the driver. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self);
 
 /* As baton_partial_contribute and baton_partial_pending, which block until the

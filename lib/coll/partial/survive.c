@@ -20,7 +20,7 @@
    Ranks that have the result give its bytes, which are the same on all of them,
    and others give zeros; so the maximum is the result. All ranks have the
    result of the epoch before, since no rank completes an epoch that not all
-   have begun. What was taken for a later epoch becomes pending again.
+   have begun. Contributions to a later epoch become pending again.
 
    If another rank is lost meanwhile, all begin again. Until a rank knows the
    last epoch, it has given nothing up: it still has the steps' schedule that
