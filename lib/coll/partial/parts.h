@@ -128,8 +128,8 @@ void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
 /* begin: from now on the schedule gets limits. False: no longer, as it is about
-   to be destroyed or replaced; on a device, requests in streams may still
-   change `seen` after that. */
+   to be destroyed or replaced, and on a device requests in streams may still
+   end after that, and ask for a limit. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */

@@ -23,8 +23,7 @@
                         activate -1..     |                v                 |
                                    armed recv +1..      (below)              |
                                                                              v
-                        armed recv +fan.. x fan --> [tally] ------------>
-   reached
+                        armed recv +fan.. x fan --> [tally] -----------> reached
 
    A leader has at most one message to the root in flight. Its next message also
    reports the arrivals that it learns of meanwhile, or in one turn of the
