@@ -1,20 +1,21 @@
-/* Whether the processes of other ranks run. A rank that waits for another one
-   asks it, and loses it when it has not answered for BATON_PEER_TIMEOUT_MS:
-   because it is stopped, its cable is out, or its host is gone. That is one
-   rule for all ranks, on this host or not.
+/* Finds out whether the processes of other ranks still run. A rank that waits
+   for a peer asks it, and marks it as lost when it has not answered for
+   BATON_PEER_TIMEOUT_MS: the peer is stopped, its cable is out, or its host is
+   down. The rule is the same for ranks on this host and on others.
 
-   A thread of each process answers, so that a rank is not lost that computes,
+   A thread of each process answers. So a rank is not lost because it computes,
    is in a long call node, or has no progress thread. To ask is to connect to
-   its listener; the answer says which ranks it has lost, and then they are lost
-   to the rank that asks, too: so a loss is known to all whom it keeps waiting,
-   also to those that had no messages with the lost rank. And a rank that was
-   stopped for too long learns that the others go on without it, when it waits
-   for one of them. The thread vouches for no rank whose driver has been in one
-   call of MPI for the timeout: MPI may loop there for good once a rank has
-   died. A listener that refuses tells that the process has ended.
+   the peer's listener. The answer names the ranks that the peer has lost, and
+   the asking rank then loses them, too. So a loss becomes known to all ranks
+   that wait because of it, even to those that exchanged no messages with the
+   lost rank. A rank that was stopped for too long learns that others go on
+   without it when it asks one of them. If the peer's driver has been in one
+   call of MPI for the timeout, the answer says so, and the peer is lost: MPI
+   may loop for good after a rank has died. A listener that refuses the
+   connection shows that the process has ended.
 
-   A rank asks only while it waits, and counts only time in which it looks: of
-   ranks that a batch system has stopped together nobody is lost. */
+   A rank asks only while it waits, and counts only time in which it looks for
+   answers. So if a batch system stops all ranks together, no rank is lost. */
 #pragma once
 
 #include "transport/shm/doorbell.h"
@@ -26,62 +27,72 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Where a rank answers; ranks exchange these when a group is made. */
+/* The port and key of a rank's listener. Ranks exchange them when a group is
+   made. */
 typedef struct baton__answers_place {
-    uint64_t key;  /* its answers begin with this */
-    uint32_t port; /* in network order; 0 if it does not answer */
+    uint64_t key;  /* the first bytes of its answers, which identify it */
+    uint32_t port; /* in network order; 0 if the rank does not answer */
 } baton__answers_place_t;
 
 typedef struct baton__asked {
-    int fd;             /* -1: it is not asked now */
-    uint64_t asked_ns;  /* when it was, last */
-    uint64_t looked_ns; /* and when this rank looked for its answer */
-    uint64_t silent_ns; /* for how long there was none, in all looks; 0: it is
-                           not asked, or has answered */
+    int fd;             /* connection that awaits the answer; -1: none */
+    uint64_t asked_ns;  /* when the rank was last asked */
+    uint64_t looked_ns; /* when this rank last looked for the answer */
+    /* Time without an answer, summed over all looks; 0: it was not asked, or
+       has answered. */
+    uint64_t silent_ns;
 } baton__asked_t;
 
 typedef struct baton__answers {
-    int listener; /* -1: this rank neither answers nor asks */
+    int listener;
     int rank, size;
-    uint64_t timeout_ns; /* 0: none is too long */
-    char silent[80];     /* a sentence: it has not answered for so long */
-    char inside[80];     /* a sentence: it has been in MPI for so long */
-    /* Calls of MPI that the driver has begun, and that have returned. */
+    uint64_t timeout_ns; /* 0: a silent rank is never lost */
+    char silent[80];     /* sentence: the rank has not answered for too long */
+    char inside[80];     /* sentence: the rank has been in MPI for too long */
+    /* Numbers of MPI calls that the driver has begun, and that have
+       returned. */
     _Atomic uint32_t begun, returned;
-    /* The answering thread's: how many had returned when it was asked last, and
-       when that was; for how long the same one was seen to go on since. */
+    /* Of the answering thread, to detect a long call: `returned` when it last
+       looked, the time of that, and how long the same call has been seen to go
+       on. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
-    baton__answers_place_t *places; /* of all ranks, once they were exchanged */
-    baton__asked_t *asked;          /* of all ranks */
+    baton__answers_place_t *places; /* by rank, once they were exchanged */
+    baton__asked_t *asked;          /* by rank */
     pthread_t thread;
-    pthread_mutex_t lock;  /* of the answer */
-    unsigned char *answer; /* the key, whether this rank is left out itself, or
-                              is in MPI for too long, and a bit for each rank
-                              that is lost */
-    unsigned char *told;   /* such bits, of what others have answered */
-    bool any_told;         /* since it was looked at last */
-    const baton__doorbell_t *doorbell; /* of a rank that is asked: it looks in
-                                          MPI, too; or NULL */
+    pthread_mutex_t lock; /* protects `answer` */
+    /* The key; a byte of flags: this rank may itself be the one that is cut off
+       (LEFT_OUT), or is in MPI for too long (INSIDE); and a bit for each lost
+       rank. */
+    unsigned char *answer;
+    /* A bit for each rank that others have reported as lost. */
+    unsigned char *told;
+    bool any_told; /* a bit was added that was not handled yet */
+    /* Wakes this rank when it is asked, since messages may wait in MPI; or
+       NULL. */
+    const baton__doorbell_t *doorbell;
 } baton__answers_t;
 
 typedef enum baton__reply {
-    BATON__REPLY_NONE,    /* it has answered, or there is still time */
-    BATON__REPLY_LATE,    /* it has not answered for too long */
-    BATON__REPLY_INSIDE,  /* it does not come back from MPI */
-    BATON__REPLY_REFUSED, /* nobody listens there any more, or it has no way to
-                             this rank and is left out itself */
-    BATON__REPLY_DISOWNED /* it has lost this rank */
+    BATON__REPLY_NONE,
+    BATON__REPLY_LATE,
+    /* Its driver has been in one call of MPI for too long. */
+    BATON__REPLY_INSIDE,
+    /* Nobody listens there any more; or the peer has lost this rank, but may
+       itself be cut off. */
+    BATON__REPLY_REFUSED,
+    BATON__REPLY_DISOWNED /* the peer has lost this rank */
 } baton__reply_t;
 
-/* Takes over a listener, and stores the rank's own place, but for the port.
-   BATON_ERR_NO_MEMORY, _SYSTEM: no thread. close also after an error. */
+/* Takes over a listener and starts the answering thread. Stores this rank's own
+   place, except for the port. BATON_ERR_NO_MEMORY; BATON_ERR_SYSTEM: no thread.
+   Call close() after an error, too. */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size,
                                    const baton__doorbell_t *doorbell);
 void baton__answers_close(baton__answers_t *self);
 
-/* The driver begins a call of MPI, or has returned from one. */
+/* Counts a call of MPI that the driver begins, or that has returned. */
 static inline void baton__answers_count(_Atomic uint32_t *calls)
 {
     atomic_store_explicit(calls,
@@ -89,23 +100,26 @@ static inline void baton__answers_count(_Atomic uint32_t *calls)
                           memory_order_relaxed);
 }
 
-/* Waits for no answers any more, and forgets for how long there were none. */
+/* Closes the connections that await answers, and resets the times of
+   silence. */
 void baton__answers_hang_up(baton__answers_t *self);
 
-/* From now on that rank is told so, and others are; but these do not heed it if
-   this rank has no way to others, or was lost by one. */
+/* Adds a lost peer to the answers. The peer itself learns that it is lost;
+   other ranks lose it, too, unless `left_out` was ever true: this rank may be
+   the one that is cut off. */
 void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
 
-/* The first rank from `from` on that another one has lost; -1: none. */
+/* The first rank, from `from` on, that another rank has reported as lost; -1:
+   none. */
 int baton__answers_told(const baton__answers_t *self, int from);
 
-/* Asks a rank at that address, or looks for its answer: to be called now and
-   then while it is awaited. */
+/* Asks a rank at this address, or looks for its answer. Call it repeatedly
+   while the rank is awaited. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
 
-/* Asks a rank for the first time, and waits for its answer, but not beyond the
-   deadline: true if the address is its own. */
+/* Asks a rank for the first time, and waits for its answer until the deadline.
+   True if the address leads to that rank. */
 bool baton__answers_prove(baton__answers_t *self, int peer,
                           const struct sockaddr *to, socklen_t bytes,
                           uint64_t deadline_ns);

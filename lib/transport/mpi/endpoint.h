@@ -1,58 +1,60 @@
-/* The MPI transport: ranks of one communicator.
+/* The MPI transport: it connects the ranks of one communicator.
 
-   Ranks of one host are near: they pass packets through rings in shared memory
-   (shm/), and MPI has no part in it. The others are far: packets are MPI
-   messages of a communicator of the group's own, and a rank that sleeps is
-   woken over a TCP connection (links.c).
+   Ranks of one host are called near: they pass packets through rings in shared
+   memory (shm/), without MPI. Ranks on other hosts are called far: packets to
+   them are MPI messages on a communicator of the group's own, and a sleeping
+   rank is woken over a TCP connection (links.c).
 
-       bytes          to a near rank                  to a far one
+       bytes          to a near rank                  to a far rank
        up to 256      in the packet                   in the packet
-       up to 64 KiB   in a shm buffer (12 KiB if       behind the packet,
-                      each has a processor, or 16      up to 128 KiB
-                      from patient senders)
+       up to 64 KiB   in a shm buffer (up to 12 KiB   right after the packet,
+                      if each rank has a processor,   up to 128 KiB
+                      up to 16 from patient senders)
        more           read by the receiver (CMA)      pulled: MPI messages of
                                                       60 KiB (BATON_FAR_PART)
 
-   From 16 KiB on what lies in a segment (shm/segments.h) is read there by a
-   near receiver, which can lend it, too. A sum that goes into no buffer, and is
-   more than 12 KiB, is written by the sender where a near rank has posted its
-   receive (put.c).
+   From 16 KiB on, a near receiver reads data that lies in a segment
+   (shm/segments.h) in place, and can lend it. A freshly computed sum that is
+   too long for a buffer, and longer than 12 KiB, is written by the sender if a
+   near receiver has posted its receive (put.c).
 
-   A message that finds no credit or buffer, or whose receiver may not read this
-   process's memory, is sent as in the next line; the last way, RTS (packet.h),
-   needs nothing but MPI.
+   A message that finds no credit or no buffer, or whose receiver may not read
+   this process's memory, is sent by the method of the next row. The last
+   method, RTS (packet.h), needs nothing but MPI.
 
-   Processes may read each other's memory when a group is made, and not later: a
-   process changes its user, say, or enters a sandbox. MPI may have no part in
-   the group then. So what was to be read or written goes through the rings, in
-   parts (PART, packet.h).
+   A process can lose the permission to read another's memory after the group
+   was made, for instance because one of them changes its user or enters a
+   sandbox. The group may have no communicator to fall back on. So data that can
+   no longer be read or written is sent through the rings in parts (PART,
+   packet.h).
 
-   Credits bound what a receiver has to keep: a send that has one is complete
-   when its packet is on its way; without one it is complete when the receiver
-   is done with it. So a peer that is behind costs each pair a window of short
-   messages, and each send no more than itself.
+   Credits bound the memory that a receiver needs. A send that has a credit is
+   complete when its packet is on its way. A send without one is complete when
+   the receiver has taken the data. So a late peer costs each pair of ranks one
+   window of short messages, and each further send costs its sender alone.
 
-   What finds no room in a ring, or in MPI, waits in its peer's outbox: sends in
-   order, after answers and the parts of sends that were announced. A long copy
-   is made a slice at a time, so that no poll takes long. Nothing is polled for
-   that is not awaited: with near ranks alone and no data in motion MPI is not
-   called at all.
+   A packet that finds no space in a ring or in MPI waits in its peer's outbox:
+   answers, and the parts of announced sends, come before sends, which keep
+   their order. A long copy is made a slice at a time, so that no poll takes
+   long. A poll looks only for what can arrive: with near ranks alone and no
+   data in motion, MPI is not called at all.
 
-   A peer is lost when its process has ended (shm/liveness.h), its link ends or
-   says farewell before this rank closes, it is waited for and does not answer
-   (answers.h), MPI refuses to send to it, or MPI_Finalize is called. What was
-   in flight with it ends first, with errors, over as many polls as that takes.
+   A peer is lost when its process has ended (shm/liveness.h), when its link
+   ends or says farewell before this rank closes, when this rank waits for it
+   and gets no reply (answers.h), when MPI refuses to send to it, or when
+   MPI_Finalize is called. The transfers in progress with it then end with
+   errors, over as many polls as that takes.
 
    From the bottom up, each file using those before it:
 
        endpoint.c   records, lists, peers
        far.c        packets and data through MPI; links.c
-       pool.c       room for records
-       put.c        receives that were posted, whose senders fill them
+       pool.c       pools of records
+       put.c        posted receives, which senders fill
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
-       meeting.c    what ranks tell each other while they open
+       meeting.c    the exchanges between ranks while they open
        open.c       opening and closing */
 #pragma once
 
@@ -67,43 +69,48 @@
 #include <sched.h>
 
 enum {
-    BATON__MPI_NOTICES = 4, /* in flight to one peer */
-    BATON__MPI_PULLS = 4,   /* messages pulled from one peer at a time */
-    BATON__MPI_PARTS = 8,   /* MPI messages in motion for one of them */
-    /* Sends to one peer that were announced and wait for its answer; beyond
-       these, one more is announced every BATON__MPI_PATIENCE_NS. */
+    BATON__MPI_NOTICES = 4, /* notices in flight to one peer */
+    BATON__MPI_PULLS = 4,
+    BATON__MPI_PARTS = 8, /* MPI messages in motion for each pulled message */
+    /* Announced sends that one peer has not answered yet. Beyond these, one
+       more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    /* So often an idle rank looks whether one on another host that can't wake
-       it asks over MPI whether it lives. */
+    /* Longest sleep of an idle rank that all peers can wake. A peer that has
+       lost its link unnoticed can only ask over MPI whether this rank lives. */
     BATON__MPI_ASKED_US = 500000,
-    BATON__MPI_BODIES = 8,    /* buffers kept for a peer that is behind */
-    BATON__MPI_TAGS = 512,    /* of pulled messages */
-    BATON__MPI_PACKETS = 16,  /* sends at a time */
-    BATON__MPI_POSTED = 8,    /* receives: few buffers stay in cache; */
-    BATON__MPI_RECEIVES = 64, /* at most so many behind losses */
-    /* A copy up to this long is made when the message is accepted, which may be
-       in start; of a longer one each poll makes a slice. */
+    BATON__MPI_BODIES = 8,   /* receive buffers for the bodies of one peer */
+    BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
+    BATON__MPI_PACKETS = 16, /* sends of packets in motion at a time */
+    /* Receives that are posted for packets. There are few, so that their
+       buffers stay in cache. */
+    BATON__MPI_POSTED = 8,
+    /* Most of them, after unfinished messages of lost peers have taken some. */
+    BATON__MPI_RECEIVES = 64,
+    /* A copy of up to this many bytes is made when the message is accepted,
+       possibly inside start. Of a longer copy each poll makes a slice. */
     BATON__MPI_AT_ONCE_BYTES = 64 * 1024,
     BATON__MPI_SLICE_BYTES = 4 << 20,
-    /* Shorter messages out of a segment are copied into buffers, as are those
-       of patient senders: on 4 ranks of 2 processors all-to-alls of 64 KiB take
-       14 us so, and 20 if blocks of 16 KiB are read; of 256 KiB 62, and 40. */
+    /* Shorter messages are copied into buffers even if they lie in a segment or
+       their sender is patient. On 4 ranks of 2 processors, all-to-alls of 64
+       KiB take 14 us this way, and 20 us if blocks of 16 KiB are read;
+       all-to-alls of 256 KiB take 62 us and 40 us. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024,
-    /* The longest message that is, wherever it lies, if each rank has a
-       processor: the receiver's single copy takes no longer then than its half
-       of two. On 2 of a Xeon a reduction of 16 KiB takes 2.7 us without buffers
-       and 3.9 with them, of 8 KiB 2.3 either way. Where ranks share processors
-       the sender's copy saves it a turn. */
+    /* The longest message that goes into a buffer if each rank has a processor:
+       for longer ones the receiver's single copy takes no longer than its half
+       of two copies. On 2 processors of a Xeon, a reduction of 16 KiB takes 2.7
+       us without buffers and 3.9 us with them; one of 8 KiB takes 2.3 us either
+       way. Where ranks share processors, copying into a buffer saves the sender
+       a time slice. */
     BATON__MPI_OWN_BYTES = 12 * 1024
 };
 
 /* ---- what is in flight ------------------------------------------------ */
 
-/* An entry of a peer's outbox: what could not be sent to it at once. */
+/* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
-    bool answers; /* it is part of a record; else of a send */
+    bool answers; /* embedded in a record, not in a send */
 } baton__outgoing_t;
 
 BATON__LIST(baton__outbox, baton__outgoing_t)
@@ -111,15 +118,15 @@ BATON__LIST(baton__outbox, baton__outgoing_t)
 typedef enum baton__send_state {
     BATON__SEND_FREE,
     BATON__SEND_QUEUED,    /* in the outbox */
-    BATON__SEND_ANNOUNCED, /* until its receiver answers */
-    BATON__SEND_PULLED,    /* it has, and MPI gets it in a moment */
-    BATON__SEND_MOVING,    /* MPI has it */
-    BATON__SEND_PUTTING,   /* its data go into a posted receive */
-    BATON__SEND_PARTING    /* in the outbox, until all parts are sent */
+    BATON__SEND_ANNOUNCED, /* the receiver has not answered yet */
+    BATON__SEND_PULLED,    /* the receiver has asked for the data */
+    BATON__SEND_MOVING,    /* MPI is sending the data */
+    BATON__SEND_PUTTING,   /* the data is written into a posted receive */
+    BATON__SEND_PARTING    /* in the outbox until all parts are sent */
 } baton__send_state_t;
 
 typedef struct baton__send {
-    baton__outgoing_t out; /* first, so that one can be cast to the other */
+    baton__outgoing_t out; /* first, so that an entry can be cast to its send */
     struct baton__send *next;
     baton_token_t token;
     baton_header_t header;
@@ -128,16 +135,18 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind;    /* announced as: baton__packet_kind_t */
-    bool counted;     /* among its peer's announced ones */
-    uint32_t tag;     /* while it is pulled */
-    uint32_t asked;   /* receives that the peer has posted then */
-    size_t part;      /* bytes of the MPI messages that it is pulled in, */
-    size_t moved;     /* bytes that MPI or the peer has got so far, */
-    uint32_t parts;   /* and those messages that are in motion */
-    uint32_t post;    /* PUTTING, PARTING: which of the peer's, */
-    uint32_t posted;  /* its generation, */
-    uint64_t address; /* and its target */
+    uint16_t kind;  /* baton__packet_kind_t of its announcement */
+    bool counted;   /* included in the peer's `announced` */
+    uint32_t tag;   /* PULLED, MOVING: MPI tag of the data */
+    uint32_t asked; /* PULLED: receives that the peer has posted for it */
+    size_t part;    /* PULLED, MOVING: bytes of each MPI message */
+    size_t moved;   /* bytes handed to MPI or to the peer so far */
+    uint32_t parts; /* MOVING: MPI messages in motion */
+    /* PUTTING, PARTING: index of the peer's posted receive; PARTING also
+       BATON__HOST_POSTS, for data that the peer could not read. */
+    uint32_t post;
+    uint32_t posted;  /* generation of that receive, or else of this send */
+    uint64_t address; /* PUTTING: address of that receive's target */
     baton__send_state_t state;
 } baton__send_t;
 
@@ -145,24 +154,26 @@ BATON__LIST(baton__sends, baton__send_t)
 
 /* A message that has arrived. */
 typedef struct baton__record {
-    baton__outgoing_t out;      /* first */
-    struct baton__record *next; /* in one list at a time */
+    /* First, so that an entry can be cast to its record. */
+    baton__outgoing_t out;
+    struct baton__record *next; /* a record is in at most one list */
     baton_message_t message;
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
-    uint16_t answer; /* in the outbox: FIN, CTS or COPY */
+    uint16_t answer; /* kind of the answer to send: FIN, CTS or COPY */
     uint32_t id;
     uint32_t generation;
     uint32_t place;
     uint64_t address;
-    /* Once it is accepted: */
+    /* The fields from here on are valid once the message is accepted. */
     baton_token_t token;
     char *target;
-    const char *source; /* of an offer: where it can be read; NULL: by CMA */
-    size_t copied;      /* or asked for: in MPI messages of `part` bytes, */
+    /* OFFER: where this rank can read the data; NULL: by CMA. */
+    const char *source;
+    size_t copied; /* bytes copied; or, if pulled, bytes requested from MPI */
     size_t part;
-    uint32_t parts; /* of which so many are in motion */
-    size_t arrived; /* bytes of them that have come; or of a BODY, in these: */
+    uint32_t parts; /* if pulled: MPI receives in motion */
+    size_t arrived; /* bytes that have arrived: pulled, in PARTs or as a body */
     uint32_t body_count;
     baton__far_buffer_t *bodies[BATON__BODY_BUFFERS];
     unsigned char data[BATON__SHORT_BYTES];
@@ -172,51 +183,64 @@ BATON__LIST(baton__records, baton__record_t)
 
 /* ---- peers ------------------------------------------------------------ */
 
-/* Flow control of the messages with a peer, or of the notices. All counts are
-   of the whole life of the group, and wrap. */
+/* Flow control of one class of messages with a peer: messages, notices or
+   bodies. The counts cover the group's whole life, and wrap. */
 typedef struct baton__flow {
     uint32_t sent;
-    uint32_t limit; /* how many the peer lets this rank send, as is known */
-    /* In the other direction, over MPI: */
-    uint32_t granted;  /* how many this rank lets the peer send */
-    uint32_t reported; /* and what it was told of that */
+    uint32_t limit; /* highest total that the peer is known to allow */
+    /* The other two are for far peers. Near peers read their credits in shared
+       memory. */
+    uint32_t granted;  /* total that this rank allows the peer to send */
+    uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
 
 typedef struct baton__peer {
-    int near;           /* its number among the near ranks; -1 if far */
-    baton__ring_t ring; /* to it, if it is near */
-    bool contacted;     /* something was reserved */
-    bool listed;        /* among those with an outbox */
+    int near;           /* index among this host's ranks; -1 if far */
+    baton__ring_t ring; /* near peers: the ring to it */
+    bool contacted;     /* reserve was called for it */
+    bool listed;        /* in the list of peers with a non-empty outbox */
     bool lost;
-    bool reported; /* and the engine knows */
-    bool refused; /* the system lets this rank not copy from or to its memory */
-    baton__flow_t messages, notices, bodies; /* the last only if it is far */
-    uint32_t announced;            /* sends that wait for its answer */
-    uint64_t exceeded_ns;          /* when the limit was last exceeded by one */
-    baton__outbox_t outbox;        /* answers and parts, then sends; */
-    baton__outgoing_t *last_reply; /* the last of the former, or NULL */
-    bool notice_due; /* one has found no room, which parts may have taken */
+    bool reported; /* the engine was told that it is lost */
+    /* The system does not let this rank copy from or to its memory. */
+    bool refused;
+    baton__flow_t messages, notices, bodies; /* bodies: only if it is far */
+    uint32_t announced; /* announced sends that it has not answered */
+    /* When a send was last announced beyond BATON__MPI_ANNOUNCED. */
+    uint64_t exceeded_ns;
+    baton__outbox_t outbox; /* answers and parts first, then sends */
+    /* Last answer or part in the outbox, or NULL. */
+    baton__outgoing_t *last_reply;
+    /* A notice found no space in the ring: the sender of parts skips one
+       turn. */
+    bool notice_due;
     struct baton__peer *next_listed;
-    uint32_t next_pull;      /* tags */
-    uint32_t pulling;        /* messages */
-    baton__records_t pulled; /* accepted, to be pulled; */
-    baton__records_t parted; /* or in parts, of which more are to come */
-    uint64_t lost_ns;        /* when it was lost, */
-    const char *detail;      /* why, */
-    baton_status_t status;   /* and whether it is known to have ended */
-    /* If it is on another host: */
-    uint64_t rang_ns;      /* when this rank last rang it, or it was awake */
-    uint32_t packets_sent; /* over MPI, so far */
-    uint32_t probe;        /* one of these, sent at probe_ns; 0: it is taken */
+    uint32_t next_pull;      /* pulls so far, from which the next tag follows */
+    uint32_t pulling;        /* messages that are being pulled */
+    baton__records_t pulled; /* accepted, waiting to be pulled */
+    baton__records_t parted; /* accepted, with more PARTs to come */
+    uint64_t lost_ns;
+    const char *detail; /* why it is lost */
+    /* BATON_ERR_TRANSPORT: it has ended or left; BATON_ERR_TIMEOUT: it may
+       live. */
+    baton_status_t status;
+    /* The fields from here on are for far peers. */
+    uint64_t rang_ns; /* when this rank last woke it, or knew it to be awake */
+    uint32_t packets_sent; /* packets sent to it over MPI so far */
+    /* packets_sent just after probe_ns; 0 once the peer has taken that
+       packet. */
+    uint32_t probe;
     uint64_t probe_ns;
-    baton__far_buffer_t *kept; /* its share of the buffers */
-    baton__record_t *begun;    /* a message whose tail has not come yet */
-    uint32_t packets_taken;    /* of those that it has sent */
-    bool told, has_told;       /* one the other that it sends no more */
-    bool heard;                /* something has come since it was asked */
+    baton__far_buffer_t *kept; /* its BATON__MPI_BODIES buffers */
+    baton__record_t *begun;    /* a body whose last packet has not come yet */
+    uint32_t packets_taken;    /* packets of its own that this rank has taken */
+    /* told: this rank has sent LAST. has_told: the peer has. */
+    bool told, has_told;
+    /* Something has come over MPI since it was last asked whether it lives. */
+    bool heard;
 } baton__peer_t;
 
-/* An MPI message of data: of a send or of a record. */
+/* An MPI request for data: of a send or of a record. Both are NULL if the send
+   or record has ended before MPI was done. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
@@ -225,91 +249,102 @@ typedef struct baton__transfer {
 /* ---- what goes through MPI -------------------------------------------- */
 
 typedef struct baton__far {
-    int peers;        /* on other hosts */
-    uint64_t now_ns;  /* of the last poll that found something, or send */
-    uint32_t quiet;   /* polls that have found nothing since */
-    bool credits_due; /* peers may need to know of some */
-    /* Those in motion; there is room for all parts of all messages. */
+    int peers;        /* number of far peers */
+    uint64_t now_ns;  /* time of the last send, or poll that found something */
+    uint32_t quiet;   /* polls since then that found nothing */
+    bool credits_due; /* some peer may need to be told of new credits */
+    /* Transfers in motion. There is space for all parts of all messages. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
-    size_t part_bytes; /* of the MPI messages in which data are pulled */
+    size_t part_bytes; /* bytes of each MPI message of pulled data */
     int count;
     int capacity;
-    /* Pulled by peers. What this rank answers or announces meanwhile goes
-       first: behind their data it would wait until those have been received,
-       and the data of the other direction with it. */
+    /* Sends whose data peers have asked for. MPI gets them in a poll that has
+       found nothing else, so that answers and announcements go first. If queued
+       after the data, they would wait until the data was received, and so would
+       the data in the other direction. */
     baton__sends_t pulled;
-    /* Packets: receives that are posted, in the order posted, and sends. */
+    /* Packets: the posted receives, in the order in which they were posted, and
+       the sends. */
     MPI_Request arrivals[BATON__MPI_RECEIVES];
     MPI_Request departures[BATON__MPI_PACKETS];
-    baton__far_buffer_t *buffers; /* those of both */
+    /* The memory of the buffers that both start with. */
+    baton__far_buffer_t *buffers;
     baton__far_buffer_t *arrived[BATON__MPI_RECEIVES];
-    baton__far_buffer_t *added[BATON__MPI_RECEIVES]; /* buffers of their own */
-    uint32_t receives;                               /* that there are */
+    /* Buffers that were allocated after losses. */
+    baton__far_buffer_t *added[BATON__MPI_RECEIVES];
+    uint32_t receives; /* number of posted receives */
     baton__far_buffer_t *departed[BATON__MPI_PACKETS];
-    baton__far_buffer_t *free;            /* to take a body's place */
-    baton__far_buffer_t *later;           /* that took a departed one's */
-    int destinations[BATON__MPI_PACKETS]; /* of those sends */
-    uint32_t arrival, departure; /* the oldest; the place to try first */
-    uint32_t packets_unsent;     /* sends of packets that are not complete */
-    bool rings_due; /* peers do not know of all packets; see poll.c */
+    baton__far_buffer_t *free; /* takes the place of one that a body keeps */
+    /* Replacements for buffers of sends to lost peers. */
+    baton__far_buffer_t *later;
+    int destinations[BATON__MPI_PACKETS]; /* peers of the sends */
+    /* Oldest receive; first slot to try for a send. */
+    uint32_t arrival, departure;
+    uint32_t packets_unsent;
+    bool rings_due; /* some peer was not told of all packets; see poll.c */
     bool closing;   /* the endpoint is being closed */
-    bool cut;       /* this rank has lost all other hosts, by itself */
+    bool cut; /* all far peers are lost: MPI failed or was finalized here */
     baton__links_t links;
-    /* Of each rank: its address has been found to lead to its host. It is asked
-       of one of each host while the group is made, since one that dies later,
-       before it has a link with anybody, could not be told from one whose
-       address leads elsewhere. */
+    /* By rank: its address was found to lead to its host. While the group is
+       made, one rank of each other host is tried. Otherwise a rank that dies
+       before it has a link with anybody would look like a wrong address. */
     unsigned char *reached;
-    /* MPI_Finalize may be called while there is a group. */
-    _Atomic int inside;     /* calls that are in MPI */
-    _Atomic bool finalized; /* MPI must not be called any more */
+    /* These detect that MPI_Finalize is called while there is a group. */
+    _Atomic int inside; /* threads between enter and leave */
+    _Atomic bool finalized;
     int keyval;
     char detail[MPI_MAX_ERROR_STRING];
 } baton__far_t;
 
-/* A rank's, for messages. */
+/* A rank's process, for messages. */
 typedef struct baton__process {
     int number;
     char host[36];
-    uint64_t pids; /* its PID namespace; 0: unknown */
+    uint64_t pids; /* PID namespace; 0: unknown */
 } baton__process_t;
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    MPI_Comm comm;     /* MPI_COMM_NULL if this rank keeps off MPI */
-    MPI_Group members; /* the ranks */
+    MPI_Comm comm; /* MPI_COMM_NULL if the group does without MPI */
+    MPI_Group members;
     int rank;
     int size;
-    uint32_t window; /* credits of a peer */
+    uint32_t window; /* credits for messages that each peer gets */
     baton__peer_t *peers;
-    int *host_of;                /* of each rank: its number */
-    baton__process_t *processes; /* of each rank */
-    cpu_set_t processors;  /* where this rank could run when it was opened */
-    bool reads;            /* near ranks can read each other's memory */
-    bool asks;             /* and write into it, and each has a processor */
-    bool keeps_off;        /* MPI carries nothing, and needs no communicator */
-    size_t put_above;      /* longer messages are written, */
-    size_t put_bytes;      /* up to this many bytes; 0: none */
-    size_t buffered_bytes; /* the longest message that goes into a buffer */
-    baton__host_t host; /* what near ranks share; at least this one is near */
+    int *host_of;                /* by rank */
+    baton__process_t *processes; /* by rank */
+    /* Where this rank could run when the endpoint was opened. */
+    cpu_set_t processors;
+    bool reads; /* ranks of this host can read each other's memory */
+    /* They can also write there, and each has a processor: a receiver may ask
+       the sender of an offer to write. */
+    bool asks;
+    /* MPI carries no messages, and the group has no communicator. */
+    bool keeps_off;
+    size_t put_above; /* only longer messages are written by their sender */
+    size_t put_bytes; /* longest message that is written; 0: none is */
+    size_t buffered_bytes;
+    /* Shared by the ranks of this host: at least by this one. */
+    baton__host_t host;
 
-    baton__peer_t *listed; /* peers with an outbox */
+    baton__peer_t *listed; /* peers with a non-empty outbox */
     baton__records_t copying;
     baton__sends_t putting;
     struct {
         baton_event_t *out;
         size_t count, max;
-    } events; /* that the running poll returns */
+    } events; /* events that the running poll returns */
     uint32_t polls;
-    uint32_t unreported; /* lost peers that the engine does not know of */
-    uint32_t first_lost; /* 1 + this rank; 0: none was lost so far */
-    char closed[64];     /* of a peer that has lost that, and left for it */
-    bool alone;          /* this rank leaves before others */
+    uint32_t unreported; /* lost peers that the engine was not told of */
+    uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
+    /* Why a peer is lost that left the group after that loss. */
+    char closed[64];
+    bool alone; /* this rank leaves while others may wait for it */
 
-    /* Pools, whose records do not move in memory; see pool.c. */
+    /* Pools, see pool.c. Their records never move in memory. */
     struct baton__slab *slabs;
-    baton__send_t **sends; /* by id */
+    baton__send_t **sends;
     uint32_t send_count, record_count, in_use;
     baton__send_t *free_sends;
     baton__record_t *free_records;
@@ -321,7 +356,8 @@ typedef struct baton__mpi {
 
 /* ---- endpoint.c: records, lists, peers --------------------------------- */
 
-/* Take a record from its pool, NULL if all are in use; and give it back. */
+/* take(): takes a record from its pool; NULL if all are in use. give(): puts it
+   back. */
 baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi);
 void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
@@ -332,7 +368,7 @@ static inline void baton__events_add(baton__mpi_t *mpi, baton_event_t event)
     mpi->events.out[mpi->events.count++] = event;
 }
 
-/* A receive has ended. */
+/* Reports that a receive has ended. */
 static inline void baton__events_received(baton__mpi_t *mpi,
                                           baton_token_t token,
                                           baton_status_t status,
@@ -349,8 +385,8 @@ static inline bool baton__events_are_full(const baton__mpi_t *mpi)
     return mpi->events.count == mpi->events.max;
 }
 
-/* A part of a message was moved, and more follow. Without room it is not told:
-   others are. */
+/* Reports that a part of a message was moved and more follow. Dropped if there
+   is no space: the other events then show that something moves. */
 static inline void baton__events_moved(baton__mpi_t *mpi, baton_token_t token)
 {
     if (!baton__events_are_full(mpi)) {
@@ -359,119 +395,122 @@ static inline void baton__events_moved(baton__mpi_t *mpi, baton_token_t token)
     }
 }
 
-/* A send has ended: reports that, and gives its record back. */
+/* Reports that a send has ended, and frees its record. */
 void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
                          baton_status_t status, const char *detail);
 
-/* Puts the packet into the ring to a peer on this host, and rings its doorbell;
-   false if there is no room. */
+/* Puts a packet with `count` bytes of data into the ring to a peer on this
+   host, and wakes the peer; false if the ring is full. */
 bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count);
 
-/* Nothing comes from the peer any more. BATON_ERR_TRANSPORT: its process has
-   ended, or it has left. BATON_ERR_TIMEOUT: it may live, as far as is known. */
+/* Marks a peer as lost: nothing comes from it any more. BATON_ERR_TRANSPORT:
+   its process has ended, or it has left. BATON_ERR_TIMEOUT: it may still
+   live. */
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail);
 
-/* The error of a message with a peer: that is lost, or `wrong`. */
+/* Sets the error of a message with a peer: that the peer is lost, or else
+   `wrong`. */
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong);
 
-/* Whether a copy from or to the peer's memory has failed with this error as the
-   system refuses it; this is remembered. */
+/* True if a copy from or to the peer's memory failed with this error because
+   the system refuses it. The peer is then marked as refused. */
 bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
 
-/* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with what MPI says. */
+/* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with MPI's text. */
 baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- far.c: through MPI ------------------------------------------------ */
 
-/* The port's: whether MPI takes the message out of device memory, and into it
-   (MPIX_Query_cuda_support, BATON_GPU_AWARE_MPI). */
+/* The port's function: true if MPI can send this message out of device memory,
+   and receive it there (MPIX_Query_cuda_support, BATON_GPU_AWARE_MPI). */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
-/* True if MPI may be called: not after MPI_Finalize has begun, which is the end
-   of all far peers. Each true is followed by a leave. */
+/* enter(): true if MPI may be called, and then leave() must follow. Once
+   MPI_Finalize has begun it is false, and marks all far peers as lost. */
 bool baton__far_enter(baton__mpi_t *mpi);
 void baton__far_leave(baton__mpi_t *mpi);
 
-/* What MPI says about a code; and a peer is lost for that reason. */
+/* text(): MPI's text for an error code. fail(): a peer is lost for that
+   reason. */
 const char *baton__far_text(baton__mpi_t *mpi, int code);
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
-/* Sends a packet, with `count` bytes of data in it; false if there is no room.
- */
+/* Sends a packet with `count` bytes of data; false if there is no free slot. */
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
-/* Whether the peer may need to know how many credits it has; tells those. */
+/* owes(): true if the peer has so many new credits that it should be told.
+   report(): tells all those peers. */
 bool baton__far_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 void baton__far_report_credits(baton__mpi_t *mpi);
 
-/* Asks a peer over MPI whether it lives, unless MPI still has the last packet
-   to it; and answers one. */
+/* ask(): asks a far peer over MPI whether it lives, unless MPI still has a
+   packet to it. answer(): replies to that. */
 void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Sends the next parts of a send's data; false if all is complete. */
+/* Hands MPI the next parts of a send's data; false if all are complete. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Receives the next parts of a record's data. */
+/* Posts receives for the next parts of a record's data. */
 void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* The record keeps what the oldest packet has brought of its body; copies the
-   body; and gives its buffers back. */
+/* keep(): the record keeps the buffer of the oldest packet, a piece of its
+   body. copy(): copies the whole body. give(): frees the buffers, and credits
+   the peer. */
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__far_copy_body(const baton__record_t *record, char *target);
 void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Sends nothing to a peer that pulls what was withdrawn, and has posted so many
-   receives for it. */
+/* Sends `parts` empty messages to a peer that pulls a withdrawn send: it has
+   posted that many receives. */
 void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
                              uint32_t parts);
 
-/* Tests the sends of packets that MPI could not complete at once. */
 void baton__far_test_packets(baton__mpi_t *mpi);
 
-/* Posts a receive for a packet; returns MPI's code. */
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
 
-/* Posts one more if a packet waits in MPI, as all are taken by what lost peers
-   have not sent to the end. In MPI. */
+/* Posts one more receive if a packet waits in MPI: messages that lost peers
+   have not finished may occupy all the others. In MPI. */
 void baton__far_add_arrival(baton__mpi_t *mpi);
 
-/* The peer has taken so many of this rank's packets. */
+/* Notes that the peer has taken this many of this rank's packets. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
-/* Rings each peer that does not know of all packets, but none too often. */
+/* Wakes each peer that was not told of all packets, unless it was woken
+   lately. */
 void baton__far_ring_due(baton__mpi_t *mpi);
 
-/* Rings the peers whose MPI may have to be called, so that what this rank waits
-   for comes. True if there is such a peer. */
+/* Wakes the peers whose MPI may have to be called before data or packets reach
+   this rank. True if there is such a peer. */
 bool baton__far_ask(baton__mpi_t *mpi);
 
-/* Whether receives go on after such an error. In MPI. */
+/* True if receives go on after this error. In MPI. */
 bool baton__far_goes_on(const baton__mpi_t *mpi, int code);
 
-/* All peers on other hosts are lost. */
+/* Marks all far peers as lost. */
 void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 
-/* No transfer is this send's or record's any more, which has ended: its end in
-   MPI is reported to nobody. */
+/* Detaches the transfers of a send or record that has ended: their completion
+   in MPI is reported to nobody. */
 void baton__far_forget(baton__far_t *far, const void *ended);
 
-/* Ends what is in motion with a peer that is lost; false if there was no room
-   for all events. */
+/* Ends the transfers with a lost peer; false if not all events had space. */
 bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Makes room for the transfers of so many messages. */
+/* Allocates space for the transfers of this many messages. */
 baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages);
 
-/* Called when something is reserved for the peer for the first time: before
-   that, makes room for its bodies; and after it. */
+/* Called at the first reservation for a peer. reserve_bodies(): allocates
+   buffers for its bodies. contact(): afterwards, connects to the peer and tells
+   it its credits. */
 baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
@@ -479,52 +518,53 @@ void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
 baton_status_t baton__far_open(baton__mpi_t *mpi);
 void baton__far_close(baton__mpi_t *mpi);
 
-/* ---- pool.c: room for records ------------------------------------------ */
+/* ---- pool.c: pools of records ------------------------------------------ */
 
 baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
                                   int64_t receives);
 
-/* Makes room for the notices of all peers. */
+/* Allocates records for the notices of all peers. */
 baton_status_t baton__mpi_reserve_notices(baton__mpi_t *mpi);
 void baton__mpi_free_pools(baton__mpi_t *mpi);
 
-/* ---- put.c: receives that were posted, whose senders fill them ---------- */
+/* ---- put.c: posted receives, which senders fill ------------------------- */
 
 bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
                              const baton_header_t *header, void *target,
                              size_t bytes);
 bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 
-/* A message has come for a receive: false if that was not posted. If it was, it
-   is no more; but the sender can be asked to write there as if it were. Returns
-   false where this rank had better read itself. */
+/* end_post(): a message has arrived for a receive. Withdraws the receive's
+   post; false if it was not posted, or the sender has taken it. ask_put():
+   posts it again for this message, so that the sender can be asked to write;
+   false if this rank should read instead. */
 bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token);
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 
-/* The answer to an offer: begins to write. */
+/* Handles the answer CTS to an offer: begins to write. */
 void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet);
 
-/* Takes the receive that a peer on this host has posted for the send, if there
-   is one, and lists the send among those that polls go on with. */
+/* Takes the receive that a peer on this host has posted for the send, and adds
+   the send to those that polls write; false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Writes the next slice of the data there. True: all are written, the peer
-   knows, and the send, which is to be ended, is in no list any more. */
+/* Writes the next slice of the send's data. True: all of it is written, the
+   peer was told, and the send is in no list; the caller ends it. */
 bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Whether a poll would write data. */
+/* True if the next poll would write data. */
 bool baton__mpi_has_put(const baton__mpi_t *mpi);
 
-/* A peer has filled a receive. */
+/* Handles PUT: a peer has filled a posted receive. */
 void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 
-/* A peer that can't fill a receive has sent a part of the data. */
+/* Handles PART for a posted receive, from a peer that can't write there. */
 void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
 
-/* Ends those that a lost peer may have been filling; false if there was no room
-   for all events. */
+/* Ends the posted receives that a lost peer may have been filling; false if not
+   all events had space. */
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- send.c: a message on its way to a peer ---------------------------- */
@@ -537,32 +577,33 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 
-/* Answers a message, now or when there is room: by FIN, which then frees its
-   record; or by CTS or COPY. */
+/* Answers a message, now or when there is space: by FIN, which then frees the
+   record, or by CTS or COPY. */
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
-/* A peer has answered: by FIN, it is done with a send; by CTS, it pulls it; by
-   COPY, it may not read it. */
+/* Handle answers of a peer. FIN: it is done with a send. CTS: it asks for the
+   data. COPY: it could not read the data. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
-/* Sends the data in parts, into a posted receive or BATON__HOST_POSTS. */
+/* Begins to send the data in parts, for a posted receive, or for an accepted
+   message if `post` is BATON__HOST_POSTS. */
 void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post);
 
-/* Hands MPI what peers pull. */
+/* Hands MPI the sends whose data peers have asked for. */
 void baton__mpi_send_pulled(baton__mpi_t *mpi);
 
-/* Sends what is in outboxes, as far as there is room for it and its events. */
+/* Sends what is in the outboxes, as far as there is space for packets and
+   events. */
 void baton__mpi_flush(baton__mpi_t *mpi);
 
-/* Ends the sends to a peer that is lost; false if there was no room for all
-   events. */
+/* Ends the sends to a lost peer; false if not all events had space. */
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- receive.c: a message from a peer ---------------------------------- */
 
-/* A packet has come; false if there is no record free for it. */
+/* Handles one packet; false if no record is free for its message. */
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
@@ -574,14 +615,15 @@ void *baton__mpi_allocate(void *endpoint, size_t bytes);
 void baton__mpi_deallocate(void *endpoint, void *memory);
 void baton__mpi_drop(void *endpoint, baton_message_t *message);
 
-/* Copies a slice of the first long message of this host. */
+/* Copies a slice of the first long message that this rank reads from a peer on
+   this host. */
 void baton__mpi_copy(baton__mpi_t *mpi);
 
-/* MPI has received what it will of a record's data. */
+/* Ends a pulled message, for which MPI has no receives in motion any more. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Ends what is to come from a peer that is lost; false if there was no
-   room for all events. */
+/* Ends the accepted messages whose data a lost peer was to send; false if not
+   all events had space. */
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- poll.c: polling and sleeping -------------------------------------- */
@@ -594,84 +636,90 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_ask(void *endpoint, int peer);
 
-/* Where the peer answers; false if it does not. */
+/* Stores the address where the peer answers; false if there is none. */
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
 
-/* ---- meeting.c: what ranks tell each other while they open -------------- */
+/* ---- meeting.c: the exchanges between ranks while they open -------------- */
 
-/* All ranks of a communicator call each of these. The first error is kept: that
-   MPI fails, that ranks run several versions of Baton, that a rank of this host
-   has ended, or that one which had come does not answer for
-   BATON_PEER_TIMEOUT_MS. From then on they do nothing, and data is NULL. No
-   call blocks in MPI, where a rank that ends or never comes would keep the
-   others for good. */
+/* The bootstrap exchange. All ranks of a communicator call each of these
+   functions. The first error is kept: MPI fails, the ranks run different
+   versions of Baton, a rank of this host has ended, or a rank that took part
+   before does not answer for BATON_PEER_TIMEOUT_MS. After an error the
+   functions do nothing, and `data` is NULL. No call blocks in MPI: a rank that
+   has ended or never comes would keep the others there for good. */
 typedef struct baton__meeting {
-    MPI_Comm comm; /* the application's */
+    MPI_Comm comm; /* the application's communicator */
     MPI_Errhandler handler;
     int rank, size;
     baton_status_t status;
-    unsigned char *data;           /* what was exchanged last */
-    struct baton__member *members; /* of all ranks, once they were exchanged */
+    unsigned char *data;           /* result of the last exchange */
+    struct baton__member *members; /* by rank, once they were exchanged */
     uint64_t secret;
-    int listener; /* where this rank is told of one that has ended; or -1 */
-    const baton__mpi_t *kept; /* a former endpoint, which watches; or NULL */
-    bool met;                 /* all have come */
-    bool reported;            /* that this rank has waited for long */
+    int listener; /* a socket where peers report a rank that has ended; or -1 */
+    /* A kept endpoint, which watches this host's processes; or NULL. */
+    const baton__mpi_t *kept;
+    bool met;      /* an exchange has ended: all ranks have called */
+    bool reported; /* the long wait was logged */
 } baton__meeting_t;
 
-enum { BATON__MEETING_BYTES = 256 }; /* of each rank; or one for each rank */
+/* Most bytes that a rank contributes, unless it is one byte for each rank. */
+enum { BATON__MEETING_BYTES = 256 };
 
-/* After an error there is nothing to end. BATON_ERR_STATE, _INVALID,
-   _TRANSPORT. */
+/* end() must only be called after begin() has returned BATON_OK. begin() may
+   return BATON_ERR_STATE, BATON_ERR_INVALID or BATON_ERR_TRANSPORT. */
 baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm);
 void baton__meeting_end(baton__meeting_t *self);
 
-/* Where this process is. */
+/* The place where this process runs. */
 typedef struct baton__location {
-    uint64_t host; /* tells hosts apart: by what MPI calls it, and the run of
-                      its kernel, as names may be the same */
-    uint64_t pids, network; /* its namespaces; 0: unknown */
+    /* Hash of MPI's name for the host and of its kernel's boot id, as names may
+       be equal. */
+    uint64_t host;
+    uint64_t pids, network; /* namespaces; 0: unknown */
 } baton__location_t;
 
 const baton__location_t *baton__meeting_location(void);
 
-/* The first of all: true if all ranks have kept the endpoint of the same group,
-   which may be NULL here. From then on it is known which processes they are. */
+/* The first exchange. True if all ranks have kept the same group's endpoint;
+   `kept` is NULL on a rank that has none. From then on the ranks know each
+   other's processes. */
 bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
 
-/* What each rank tells, by rank. Good until the next exchange; NULL after an
-   error. */
+/* Gathers `own` of all ranks, in the order of ranks. The result is valid until
+   the next exchange; NULL after an error. */
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes);
 
-/* One outcome on all ranks: `local` if that is an error, else the worst of the
-   others'. */
+/* Agrees on one outcome: `local` if it is an error, else the worst of all
+   ranks. */
 baton_status_t baton__meeting_agree(baton__meeting_t *self,
                                     baton_status_t local);
 
-/* The same, as the last of all. A rank that ends in it is missed by some of the
-   others alone: on a host they have one outcome all the same, and it is an
-   error, or a loss that the group tells of. */
+/* Agrees like baton__meeting_agree, as the last exchange. If a rank ends during
+   it, some ranks may notice and others not. On each host all ranks still have
+   the same outcome: either an error, or a group that later reports the loss. */
 baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local);
 
-/* A communicator of the same ranks; none after an error. No other function of
-   MPI that makes one returns while a rank is missing; this one runs those by
-   which the application copies its attributes. */
+/* Makes a communicator of the same ranks, without waiting in MPI; none after an
+   error. Other functions of MPI that make a communicator do not return while a
+   rank is missing. This one (MPI_Comm_idup) also calls the application's
+   functions that copy its attributes. */
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
 /* ---- open.c: opening and closing --------------------------------------- */
 
-/* Not collective: makes an endpoint of `comm` that has not met its peers, and
-   frees one with all that it has opened. */
+/* make(): allocates an endpoint of `comm` that has not met its peers. free():
+   frees an endpoint with all that it has opened. Not collective. */
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
 void baton__mpi_free(baton__mpi_t *mpi);
 
-/* Collective; `local` is this rank's own status so far. When any rank fails,
-   all do: the others with a message that says so. On success the endpoint's
-   close() is collective too; before any rank sends, all agree once more. */
+/* Opens an endpoint. Collective; `local` is this rank's own status so far. If
+   any rank fails, all do, and the others' message says so. On success the
+   endpoint's close() is collective, too; before any rank sends, all ranks agree
+   once more (baton__meeting_conclude). */
 baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out);

@@ -1,27 +1,28 @@
-/* What ranks send each other: through a ring in shared memory, or as an MPI
+/* Packets between ranks, sent through a ring in shared memory or as an MPI
    message. A packet announces a message, with its data if that is short; or it
    answers one.
 
-       SHORT   data in the packet       the receiver needs nothing more
-       BUFFER  data in a shm buffer     it reads the buffer, and clears it
-       OFFER   data to be read, in a    it takes the offer, reads, answers FIN;
-               segment or by CMA        or answers CTS, and they are PUT (or
-                                        pulls it, as if it were RTS); or COPY,
-                                        and they come in PARTs
-       BODY    data behind the packet,  it keeps all that, and gives it back
-               the rest in TAILs
-       RTS     data with the sender     it answers CTS, and they come as an MPI
-                                        message; or FIN
-       PUT     data in the target of a  nothing; no bytes: they can't be written
-               posted receive, `place`
-       PART    the next of the data     nothing
-               that the system refuses
-               to copy from process to
-               process
+       kind    data                      action of the receiver
+       SHORT   in the packet             answers FIN, if it was not credited
+       BUFFER  in a shm buffer           reads the buffer, and frees it
+       OFFER   in the sender's memory,   takes the offer, reads, answers FIN; or
+               a segment or by CMA       answers CTS, and gets PUT (or pulls as
+                                         with RTS); or answers COPY, and gets
+                                         PARTs
+       BODY    after the packet, the     keeps the buffers, frees them later
+               rest in TAILs
+       RTS     with the sender           answers CTS, and gets the data as MPI
+                                         messages; or answers FIN
+       PUT     in the target of posted   none; `bytes` is 0 if the sender could
+               receive `place`           not write there
+       PART    in the packet: the next   none
+               part of data that the
+               system refuses to copy
+               between processes
 
-   A credited message is its receiver's alone once it was sent. Of the others
-   the sender keeps a record, `id`, until FIN, or until it has sent what was
-   pulled by CTS. `generation` tells uses of one record apart. */
+   After it was sent, a credited message belongs to the receiver alone. Of other
+   messages the sender keeps a record, `id`, until it gets FIN, or has sent what
+   CTS asked for. `generation` distinguishes successive uses of a record. */
 #pragma once
 
 #include <assert.h>
@@ -39,48 +40,55 @@ typedef enum baton__packet_kind {
     BATON__PACKET_CTS,
     BATON__PACKET_COPY,
     BATON__PACKET_PART,
-    BATON__PACKET_CREDIT, /* the counts that every packet over MPI carries */
-    BATON__PACKET_ASK,    /* is answered by a CREDIT */
-    BATON__PACKET_LAST    /* its sender closes its group */
+    /* Only the counts that every packet over MPI carries. */
+    BATON__PACKET_CREDIT,
+    BATON__PACKET_ASK, /* requests a CREDIT as a reply */
+    BATON__PACKET_LAST /* the sender closes its group */
 } baton__packet_kind_t;
 
 enum {
     BATON__PACKET_CREDITED = 1,
-    BATON__PACKET_NOTICE = 2, /* credited, too, from the notices' credits */
-    BATON__PACKET_MADE = 4,   /* OFFER: token.made */
-    BATON__PACKET_DISOWNS = 8 /* CREDIT: its receiver is lost to its sender */
+    BATON__PACKET_NOTICE = 2, /* uses a credit for notices */
+    BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
+    /* CREDIT: the sender has marked the receiver as lost. */
+    BATON__PACKET_DISOWNS = 8
 };
 
 enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    uint32_t word; /* the ring's; over MPI how many the sender sent before */
+    /* Used by the ring itself. Over MPI: the number of packets that the sender
+       sent before. */
+    uint32_t word;
     uint16_t kind;
     uint16_t flags;
-    uint32_t source; /* rank */
+    uint32_t source; /* the sender's rank */
     uint32_t id;
-    uint64_t bytes; /* of the message */
+    uint64_t bytes; /* bytes of the message */
     baton_header_t header;
-    uint32_t place; /* BUFFER: its number. CTS: the tag; `bytes` are those of
-                       each MPI message, and `flags` so many are awaited; to an
-                       OFFER: the post, `bytes` its generation. OFFER: the id of
-                       the segment, or 0. PART: the post, or BATON__HOST_POSTS
-                       for an OFFER; `bytes` are the part's */
+    /* BUFFER: the buffer's index. OFFER: the id of the segment, or 0. CTS: the
+       tag; `bytes` is the size of each MPI message, and `flags` the number of
+       receives posted. CTS to an OFFER that is to be PUT: the post's index;
+       `bytes` is the post's generation, and `flags` 0. PART: the post's index,
+       or BATON__HOST_POSTS for an OFFER; `bytes` is the size of the part. */
+    uint32_t place;
     uint32_t generation;
     union {
-        uint64_t address; /* OFFER, and CTS to one */
+        /* OFFER: of the data. CTS to an OFFER: of the target. */
+        uint64_t address;
         unsigned char data[BATON__SHORT_BYTES];
     };
 } baton__packet_t;
 
-/* Eight bytes of data, and all else, are one cell of a ring. */
+/* A packet with eight bytes of data fills one cell of a ring. */
 #define BATON__PACKET_HEAD offsetof(baton__packet_t, data)
 static_assert(BATON__PACKET_HEAD == 56, "a packet's head");
 
-/* Over MPI a packet carries how many messages, notices and bodies its receiver
-   may have sent in all, and how many of its packets were taken. A body goes on
-   behind `packet.data`. */
+/* A packet over MPI also carries the total numbers of messages, notices and
+   bodies that its receiver may have sent, and the number of the receiver's
+   packets that the sender has taken. The data of a body continues after
+   `packet.data`. */
 typedef struct baton__far_packet {
     uint32_t messages, notices, bodies, taken;
     baton__packet_t packet;
@@ -88,18 +96,20 @@ typedef struct baton__far_packet {
 
 #define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
 
-/* Open MPI 4.1.4 sends up to 64 KiB eagerly over TCP, less some 200 bytes for
-   its headers. For more it asks the receiver, as for a pull, which takes as
-   long as a second packet twice. So a body has what does not fit into the first
-   packet in others, each in a buffer of its own. But a buffer is for 64 KiB,
-   and what each lacks of that, 600 bytes, is behind the data of the last.
+/* Open MPI 4.1.4 sends up to 64 KiB, less some 200 bytes for its headers,
+   eagerly over TCP. For more it first asks the receiver, as a pull does, which
+   takes as long as two more packets. So a body longer than the first packet
+   continues in further packets, each in a buffer of its own. Buffers are
+   counted as 64 KiB each, however. The 600 bytes by which each packet falls
+   short of that come in one more packet, and are appended to the last buffer.
 
-   Longer messages are pulled: that saves two copies, but waits for an answer.
-   Between two hosts on 2 cores of an AMD EPYC exchanges of 128 KiB take 0.65 to
-   0.9 of the time as bodies in most runs; of 256 KiB they were often slower. */
+   Longer messages are pulled, which saves two copies but waits for an answer.
+   Between two hosts on 2 cores of an AMD EPYC, exchanges of 128 KiB as bodies
+   took 0.65 to 0.9 of the time in most runs; exchanges of 256 KiB were often
+   slower. */
 enum {
     BATON__BODY_BYTES = 64 * 1024,
-    BATON__BODY_BUFFERS = 2, /* of a message */
+    BATON__BODY_BUFFERS = 2, /* buffers of a message */
     BATON__BODY_LONGEST = BATON__BODY_BUFFERS * BATON__BODY_BYTES,
     BATON__FIRST_BYTES = 64 * 1024 - 512 - BATON__FAR_PACKET_HEAD
 };
@@ -109,7 +119,7 @@ static inline uint32_t baton__body_buffers(uint64_t bytes)
     return (uint32_t)((bytes + BATON__BODY_BYTES - 1) / BATON__BODY_BYTES);
 }
 
-/* Room for any packet. */
+/* Space for any packet. */
 typedef struct baton__far_buffer {
     union {
         baton__far_packet_t head;
