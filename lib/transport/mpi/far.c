@@ -1,21 +1,23 @@
-/* What goes through MPI: packets to ranks on other hosts, and the data of
+/* Communication through MPI: packets to ranks on other hosts, and the data of
    messages that are too long for a packet. poll.c tests what is in motion.
 
-   Packets come into receives that are posted for any source. MPI matches what
-   one rank sends in the order in which it was sent, with receives in the order
-   in which they were posted; so only the oldest receive is tested. Once a peer
-   is lost all are: MPI may have begun to receive what that had sent, and never
-   end it. Others may be complete sooner then, so packets have numbers.
+   Packets come into receives that are posted for any source. MPI matches the
+   messages of one rank in the order in which they were sent, with receives in
+   the order in which they were posted. So only the oldest receive is tested.
+   Once a peer is lost, all receives are tested: MPI may have begun to receive a
+   message of that peer, and never complete it. Later receives may then be
+   complete first, so packets are numbered.
 
-   A message that is not too long lies behind its packet: two MPI messages take
-   two system calls on either side, and up to twice as long. What has arrived
-   stays where MPI has put it until the engine is done with it, and another
-   buffer takes its place; a peer sends no more bodies than there are buffers.
+   A message that is not too long follows its packet in the same MPI message,
+   because two MPI messages take two system calls on each side, and up to twice
+   as long. The data stays in the buffer where MPI has put it until the engine
+   is done with it, and another buffer takes that buffer's place. A peer sends
+   no more bodies than there are buffers.
 
-   Sends are tested as they are posted: Open MPI has nearly always copied short
-   ones by then, and they are complete.
+   A send is tested as soon as it is posted: Open MPI has nearly always copied a
+   short message by then, and the send is complete.
 
-   Functions marked "In MPI" are called between enter and leave. */
+   Functions marked "In MPI" must be called between enter and leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -25,7 +27,7 @@
 
 #include <string.h>
 
-/* MPIX_Query_cuda_support, _Comm_failure_ack. */
+/* MPIX_Query_cuda_support, MPIX_Comm_failure_ack. */
 #if defined(OPEN_MPI) && defined(__has_include)
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -34,9 +36,11 @@
 
 enum {
     PACKET_TAG = 0,
-    /* A peer that was rung so lately looks for more by itself: see poll.c. */
+    /* A peer that was woken more recently than this still polls by itself: see
+       poll.c. */
     RANG_NS = 400000,
-    /* How often one is rung from which something is awaited. */
+    /* Interval between wake-ups of a peer that data or packets are awaited
+       from. */
     ASK_NS = 1000000
 };
 
@@ -49,7 +53,7 @@ static size_t part_of(size_t part, size_t left)
 
 static bool is_gpu_aware(void)
 {
-    enum { NO, YES, AUTO }; /* the words of BATON_GPU_AWARE_MPI */
+    enum { NO, YES, AUTO }; /* the values of BATON_GPU_AWARE_MPI */
     int64_t word = baton__config_number(BATON__CONFIG_GPU_AWARE_MPI);
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
     return word == AUTO ? MPIX_Query_cuda_support() == 1 : word == YES;
@@ -58,8 +62,9 @@ static bool is_gpu_aware(void)
 #endif
 }
 
-/* Data that are pulled go from the sender's memory to the receiver's through
-   MPI alone. Shorter ones are copied by this transport, too. */
+/* Pulled data goes from the sender's memory to the receiver's through MPI
+   alone. This transport copies shorter messages on the CPU, so they can't be in
+   device memory. */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
@@ -82,8 +87,8 @@ void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
 bool baton__far_enter(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
-    /* Pairs with the store and the load in on_finalize(), open.c: one of the
-       two sees the other. */
+    /* Pairs with the store and the load in on_finalize(), open.c: at least one
+       of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
     atomic_fetch_add_explicit(&far->inside, 1, memory_order_seq_cst);
     if (!atomic_load_explicit(&far->finalized, memory_order_seq_cst)) {
@@ -115,8 +120,9 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
                     baton__far_text(mpi, code));
 }
 
-/* With --with-ft ulfm of Open MPI 5 a receive from any rank reports each death
-   until that is acknowledged, and goes on. The links tell whose it is. */
+/* With --with-ft ulfm of Open MPI 5, a receive from any source reports each
+   death until that is acknowledged, and then goes on. Which rank has died is
+   learnt from the links. */
 bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 {
 #if defined(MPIX_ERR_PROC_FAILED_PENDING)
@@ -130,7 +136,7 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 
 /* ---- packets out ------------------------------------------------------- */
 
-/* Whether the peer has a link, and does not know of all packets. */
+/* True if the peer has a link, and was not told of all packets. */
 static bool is_behind(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
@@ -138,7 +144,7 @@ static bool is_behind(const baton__mpi_t *mpi, int peer)
            links->at[peer].reported != mpi->peers[peer].packets_sent;
 }
 
-/* Rings the peer, unless it was rung less than `since_ns` ago. */
+/* Wakes the peer, unless it was woken less than `since_ns` ago. */
 static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
                        uint64_t since_ns)
 {
@@ -150,7 +156,7 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
     mpi->far.rings_due |= is_behind(mpi, rank);
 }
 
-/* Something goes to the peer: wakes it, if it may be asleep. */
+/* Wakes the peer that something was sent to, if it may be asleep. */
 static void ring(baton__mpi_t *mpi, int rank)
 {
     mpi->far.now_ns = baton__clock_ns();
@@ -158,9 +164,10 @@ static void ring(baton__mpi_t *mpi, int rank)
     ring_after(mpi, rank, mpi->far.now_ns, RANG_NS);
 }
 
-/* A peer that has taken a packet was awake after that was sent: as if it had
-   been rung then. So ranks that answer each other ring no bells, each of which
-   would wake the peer's progress thread beside the thread that waits. */
+/* A peer that has taken a packet was awake after the packet was sent. That
+   counts as a wake-up at that time. So ranks that answer each other need no
+   wake-ups. Each of these would also wake the peer's progress thread while
+   another thread of the peer waits. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
 {
     int rank = (int)(peer - mpi->peers);
@@ -187,7 +194,7 @@ void baton__far_ring_due(baton__mpi_t *mpi)
     }
 }
 
-/* Has it announced packets that have not come? */
+/* True if the peer has announced packets that have not come. */
 static bool owes_packets(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
@@ -196,8 +203,8 @@ static bool owes_packets(const baton__mpi_t *mpi, int peer)
                      mpi->peers[peer].packets_taken) > 0;
 }
 
-/* Open MPI 4.1.4 calls short sends complete that it has only queued: to write
-   them it needs to be called on the sender, which may be asleep. */
+/* Open MPI 4.1.4 reports short sends as complete that it has only queued. It
+   writes them when it is next called on the sender, which may be asleep. */
 bool baton__far_ask(baton__mpi_t *mpi)
 {
     const baton__far_t *far = &mpi->far;
@@ -219,7 +226,7 @@ bool baton__far_ask(baton__mpi_t *mpi)
     return any;
 }
 
-/* Tests the send of a packet; true when its memory is free. In MPI. */
+/* Tests the send in a slot; true if the slot is free. In MPI. */
 static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__far_t *far = &mpi->far;
@@ -235,8 +242,9 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
-/* Finds room for so many packets, of which the first is returned: a peer that
-   MPI can't send to keeps what it has, and no more. In MPI. */
+/* Looks for that many free slots, because a body's packets are sent all or
+   none, and stores the first slot. Slots are freed in any order: sends that MPI
+   can't complete occupy only their own. In MPI. */
 static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
     size_t room = 0;
@@ -249,7 +257,7 @@ static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
     return room == packets;
 }
 
-/* Sends a packet out of a slot, which is free. In MPI. */
+/* Sends a packet from a free slot. In MPI. */
 static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
                         const baton__packet_t *packet, const void *data,
                         size_t count)
@@ -277,7 +285,8 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     } else {
         bool unsent = !is_sent(mpi, slot);
         far->packets_unsent += unsent;
-        far->departure = slot + unsent; /* else it is in cache */
+        /* Reuse a free slot, which is in cache. */
+        far->departure = slot + unsent;
     }
     peer->packets_sent++;
 }
@@ -291,7 +300,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     uint32_t slot;
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
     if (!baton__far_enter(mpi)) {
-        return true; /* as sent: the peer is lost */
+        return true; /* counts as sent: the peer is lost */
     }
     bool room = find_room(mpi, packets, &slot);
     if (room) {
@@ -311,8 +320,8 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     return room;
 }
 
-/* Tests the sends that MPI could not complete at once, and rings for those that
-   are complete. In MPI. */
+/* Tests the sends that MPI could not complete at once, and wakes the peers of
+   those that are complete now. In MPI. */
 void baton__far_test_packets(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
@@ -371,7 +380,8 @@ void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
                                         peer->lost ? BATON__PACKET_DISOWNS : 0,
                                     .source = (uint32_t)mpi->rank};
     if (!peer->told) {
-        (void)baton__far_push(mpi, peer, &packet, NULL, 0); /* or it asks */
+        /* If there is no slot, the peer asks again. */
+        (void)baton__far_push(mpi, peer, &packet, NULL, 0);
     }
 }
 
@@ -480,17 +490,18 @@ baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages)
     return BATON_OK;
 }
 
-/* The data go in parts of one size, but for the last, and of one tag; MPI keeps
-   their order. The receiver says which size. Of each message several are in
-   motion, so that MPI always has some to move, in both directions. Of Open MPI
-   4.1.4 over TCP between two hosts an exchange of 1 MiB takes 700 us as one
-   message, which it sends by a protocol of its own, and 270 in eager ones. */
+/* The data goes in MPI messages of one size, which the receiver has chosen;
+   only the last may be shorter. They have one tag, and MPI keeps their order.
+   Several are in motion at a time, so that MPI always has data to move, in both
+   directions. With Open MPI 4.1.4 over TCP between two hosts, an exchange of 1
+   MiB takes 700 us as one message, for which MPI uses another protocol, and 270
+   us as eager messages. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
 {
     int code = MPI_SUCCESS;
     send->state = BATON__SEND_MOVING;
     if (!baton__far_enter(mpi)) {
-        return true; /* it ends with its peer */
+        return true; /* the send ends when its peer is reported lost */
     }
     for (int i = 0; i <= BATON__MPI_PARTS && send->parts < BATON__MPI_PARTS &&
                     send->moved < send->bytes && code == MPI_SUCCESS;
@@ -501,7 +512,8 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
         code =
             PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
                        send->peer, (int)send->tag, mpi->comm, &request);
-        /* The last one is left to the next poll. */
+        /* The last send of a call is not tested. It counts as in motion, so
+           that the next poll goes on. */
         if (code == MPI_SUCCESS && i < BATON__MPI_PARTS) {
             code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
         }
@@ -530,7 +542,7 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
         code =
             PMPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
         if (code == MPI_SUCCESS) {
-            code = PMPI_Request_free(&request); /* it completes by itself */
+            code = PMPI_Request_free(&request); /* MPI completes it */
         }
     }
     if (code != MPI_SUCCESS) {
@@ -572,8 +584,8 @@ void baton__far_forget(baton__far_t *far, const void *ended)
     }
 }
 
-/* Packets that MPI may never send to a lost peer are its own: other memory
-   takes their place, if there is some. */
+/* MPI may never complete the sends of packets to a lost peer, so their buffers
+   stay with MPI. Other buffers take their place, if there is memory. */
 static void abandon_packets(baton__mpi_t *mpi, int peer)
 {
     baton__far_t *far = &mpi->far;
@@ -593,7 +605,8 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
     }
 }
 
-/* What is in motion stays so for MPI, but its end is no longer reported. */
+/* Transfers with the peer stay in motion in MPI, but their completion is no
+   longer reported. */
 bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__far_t *far = &mpi->far;

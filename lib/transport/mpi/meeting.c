@@ -1,5 +1,6 @@
-/* How ranks exchange data while they make a group. No call blocks in MPI: a
-   rank that ends, or never comes, would keep all others there for good. */
+/* The bootstrap exchange: how ranks exchange data while they make a group. No
+   call blocks in MPI, because a rank that has ended, or never comes, would keep
+   all others there for good. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -21,34 +22,39 @@
 
 enum {
     NS_PER_MS = 1000000,
-    YIELD_NS = 30 * NS_PER_MS, /* for so long a rank that waits only yields; */
-    LONGEST_NS = 10 * NS_PER_MS, /* the longest sleep after that */
-    WAITED_FOR_A_SLEEP = 16,     /* times as long as the next sleep */
-    MOST_NS = 1000 * NS_PER_MS,  /* that a turn counts */
-    LAST_NS = 100 * NS_PER_MS,   /* for what a rank that has ended has sent */
-    NEWS_MS = 100                /* for what comes with a connection */
+    YIELD_NS = 30 * NS_PER_MS,   /* a waiting rank only yields for this long */
+    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep after that */
+    /* A sleep lasts this fraction of the time waited so far. */
+    WAITED_FOR_A_SLEEP = 16,
+    /* Most that one look at the clock adds to the time waited. */
+    MOST_NS = 1000 * NS_PER_MS,
+    /* Wait for messages that a rank sent before it ended. */
+    LAST_NS = 100 * NS_PER_MS,
+    NEWS_MS = 100 /* wait for the message of a connection, in ms */
 };
 
-/* What a rank tells in the first exchange. The version comes first, and all
-   versions have so many bytes; the rest is looked at only where all ranks have
-   the same one. */
+/* A rank's record in the first exchange. The version comes first, and the
+   record has the same size in all versions. The rest is read only if all ranks
+   have the same version. */
 typedef struct baton__member {
     char version[16];
-    uint64_t kept; /* the endpoint that it has kept; 0: none */
+    uint64_t kept; /* identifies the endpoint that it has kept; 0: none */
     uint64_t host, pids;
-    uint64_t secret; /* which begins what it is told at the place */
+    uint64_t secret; /* messages to `place` begin with it */
     pid_t process;
     baton__link_place_t place;
 } member_t;
 static_assert(sizeof(member_t) == 136, "as in all versions");
 
-/* What it is told there. */
+/* A message to a rank's `place`. */
 typedef struct news {
     uint64_t secret;
-    int32_t ended; /* a rank */
+    int32_t ended; /* a rank whose process has ended */
 } news_t;
 
-/* Handles are pointers in Open MPI, and numbers in other libraries. */
+/* Checks that the program runs with the kind of MPI library that Baton was
+   built with: handles are pointers in Open MPI, and numbers in other
+   libraries. */
 static baton_status_t check_library(void)
 {
 #ifdef OPEN_MPI
@@ -56,7 +62,7 @@ static baton_status_t check_library(void)
 #else
     static const char built_with[] = "MPICH, or one like it";
 #endif
-    char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
+    char version[8192] = ""; /* as MPICH needs; Open MPI needs 256 bytes */
     int length;
     (void)PMPI_Get_library_version(version, &length);
     return (strncmp(version, "Open MPI", 8) == 0) == (built_with[0] == 'O')
@@ -68,7 +74,8 @@ static baton_status_t check_library(void)
                               version);
 }
 
-/* Checks what no rank can disagree about, so that no rank need be told. */
+/* Checks conditions that are the same on all ranks, so that no rank needs to be
+   told of a failure. */
 static baton_status_t check_comm(MPI_Comm comm)
 {
     int yes = 0;
@@ -135,7 +142,8 @@ void baton__meeting_end(baton__meeting_t *self)
     }
 }
 
-/* True if the process of a rank can be looked for. */
+/* True if this rank can look for the process of another one: they share a host
+   and a PID namespace. */
 static bool is_mate(const baton__meeting_t *self, int rank)
 {
     const member_t *own = &self->members[self->rank];
@@ -144,7 +152,7 @@ static bool is_mate(const baton__meeting_t *self, int rank)
            own->pids == other->pids;
 }
 
-/* A rank of this host that has ended, or -1. */
+/* Returns a rank of this host that has ended, or -1. */
 static int meeting_look_for_ended(const baton__meeting_t *self)
 {
     int found = -1;
@@ -185,15 +193,15 @@ static baton_status_t tell_failed(baton_status_t elsewhere)
                               baton_status_text(elsewhere));
 }
 
-/* What a rank says once it has waited for long; and whether that is too long:
-   those that have come once answer soon. */
+/* Logs a warning once if this rank has waited for long. True if that is too
+   long: ranks that have taken part in an exchange should answer soon. */
 static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
 {
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
     uint64_t most_ms =
         (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
-    /* Low ranks warn first, since mostly a few warnings suffice. But any may be
-       the ones that are missing, so all others warn in the end. */
+    /* Low ranks warn first, since a few warnings mostly suffice. But the low
+       ranks may be the ones that are missing, so all others warn in the end. */
     uint64_t turn = 1;
     for (int rank = self->rank; rank > 0; rank /= 2) {
         turn++;
@@ -209,8 +217,8 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
 
-/* Others wait for what a rank that has ended does not send, and do not know its
-   process; some may not know anybody yet. Those that do tell them. */
+/* Tells all other ranks that a rank has ended. Ranks on other hosts can't look
+   for its process, and wait for its data. */
 static void tell_all(const baton__meeting_t *self, int ended)
 {
     const baton__link_place_t *own = &self->members[self->rank].place;
@@ -249,7 +257,7 @@ static void tell_all(const baton__meeting_t *self, int ended)
     baton__free(all);
 }
 
-/* A rank that has ended, as another one tells; or -1. */
+/* Returns a rank that has ended, as another rank reports; or -1. */
 static int take_news(const baton__meeting_t *self)
 {
     news_t news = {.ended = -1};
@@ -270,16 +278,16 @@ static int take_news(const baton__meeting_t *self)
                : -1;
 }
 
-/* Completes a request of the MPI function `name`. If that can't be, what MPI
-   may still write to is left to it. */
+/* Completes a request of the MPI function `name`. If that fails, the memory
+   that MPI may still write to is never freed. */
 static void meeting_complete(baton__meeting_t *self, const char *name, int code,
                              MPI_Request request)
 {
     uint64_t seen_ns = baton__clock_ns();
-    uint64_t waited_ns = 0; /* not while the whole job is stopped */
-    uint64_t ended_ns = 0;  /* how long it had waited when it knew that, */
-    int ended = -1;         /* of a rank */
-    bool told = false;      /* by another rank */
+    uint64_t waited_ns = 0; /* not counting time in which the job is stopped */
+    uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
+    int ended = -1;         /* a rank that has ended */
+    bool told = false;      /* another rank has reported it */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -318,7 +326,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     }
     self->data = NULL;
     ended = ended < 0 ? meeting_look_for_ended(self)
-                      : ended; /* MPI may know before */
+                      : ended; /* MPI may notice first */
     if (ended >= 0 && !told) {
         tell_all(self, ended);
     }
@@ -348,7 +356,8 @@ void *baton__meeting_gather(baton__meeting_t *self, const void *own,
 {
     const size_t all = (size_t)self->size * bytes;
     if (self->data != NULL) {
-        /* Not MPI_Iallgather: there Open MPI sends from each rank to each. */
+        /* MPI_Iallgather is not used: with it, Open MPI sends from each rank to
+           each. */
         memset(self->data, 0, all);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
         meeting_reduce(self, (int)all, MPI_BYTE, MPI_BOR);
@@ -385,7 +394,8 @@ const baton__location_t *baton__meeting_location(void)
     return &here;
 }
 
-/* All ranks find the same. */
+/* True if all ranks have one version of Baton; else ends the exchange. All
+   ranks come to the same result. */
 static bool have_one_version(baton__meeting_t *self, const member_t *all)
 {
     const char *own = all[self->rank].version;
@@ -455,7 +465,8 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
 {
     baton_status_t all = baton__meeting_agree(self, local);
     bool missed = self->data == NULL;
-    /* All decide, or those that keep the host would not count alike. */
+    /* Every rank decides, even after an error. Otherwise ranks that keep the
+       host would count its decisions differently. */
     if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
         local != BATON_OK) {
         return all;

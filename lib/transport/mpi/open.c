@@ -1,7 +1,7 @@
-/* How an MPI endpoint is opened and closed: collectively, with one outcome on
-   all ranks. Opening finds out which ranks share a host, what they share there,
-   and how ranks on other hosts can be woken; every rank goes through all of its
-   steps. */
+/* How an MPI endpoint is opened and closed: collectively, with the same outcome
+   on all ranks. Opening finds out which ranks share a host, what they can share
+   there, and how ranks on other hosts can be woken. Every rank goes through all
+   of its steps. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -21,37 +21,42 @@
 #include <unistd.h>
 
 enum {
-    PROOF_NS = 1000000000, /* what has not answered by then can't be reached */
-    ASK_NS = 250000000 /* how often one is asked that keeps a close waiting */
+    PROOF_NS = 1000000000, /* longest wait for other hosts to answer */
+    ASK_NS = 250000000 /* interval between probes of a rank that delays close */
 };
 
-/* What each rank tells all others first. */
+/* The bootstrap record, which each rank first sends to all others. */
 typedef struct card {
-    uint64_t host;    /* where it is */
-    uint64_t network; /* its namespace; 0: unknown */
-    int quota;        /* of processors; INT_MAX: no limit is known */
+    uint64_t host;    /* hash that identifies the host */
+    uint64_t network; /* network namespace; 0: unknown */
+    /* Whole processors that the cgroup allows; INT_MAX: no known limit. */
+    int quota;
     cpu_set_t processors;
-    uint64_t secret; /* random numbers, of which one rank's is taken: of the */
-    uint64_t nonce;  /* host, and of the group */
-    bool shares, reads, verifies; /* as BATON_* variables say */
+    uint64_t secret; /* random; a host uses that of its first rank */
+    uint64_t nonce;  /* random; the group uses that of rank 0 */
+    /* Set by BATON_SHM, BATON_CMA and BATON_VERIFY. */
+    bool shares, reads, verifies;
 } card_t;
 static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
 
-/* The ranks of this host, while the endpoint is opened. */
+/* This host, while the endpoint is opened. */
 typedef struct host {
     baton__meeting_t *meeting;
-    const int *of;      /* of each rank: its host */
-    int size, most;     /* of any host */
-    int index;          /* of this rank */
-    int first;          /* which rank of the communicator that is */
-    bool shares, reads; /* all want to, */
-    bool reaches;       /* and this rank can ring all others */
+    const int *of; /* by rank: the number of its host */
+    /* size: ranks on this host. most: ranks on the largest host. */
+    int size, most;
+    int index;          /* index of this rank on the host */
+    int first;          /* rank of the host's first rank in the communicator */
+    bool shares, reads; /* enabled by every rank of the host */
+    bool reaches;       /* this rank can wake all others of the host */
     uint64_t secret, nonce;
-    int socket; /* -1, or where this rank takes what the first one passes */
-    int error;  /* why there is no socket */
+    /* Where this rank takes the descriptor from the first one; or -1. */
+    int socket;
+    int error; /* errno if there is no socket */
 } host_t;
 
-/* Why a rank lacks something, in its words; "" if it does not, or can't say. */
+/* A rank's sentence about why it lacks something; "" if it does not, or can't
+   tell. */
 typedef char reason_t[200];
 
 static void open_say(const host_t *host, reason_t *why, const char *what)
@@ -59,8 +64,8 @@ static void open_say(const host_t *host, reason_t *why, const char *what)
     (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
 }
 
-/* The flags that all ranks of this host have set; and what the first one says
-   that says something. */
+/* Returns the flags that all ranks of this host have set. Sets `why` to the
+   reason that the lowest of these ranks gives, if any does. */
 static unsigned all_of(const host_t *host, unsigned flags, reason_t *why)
 {
     struct {
@@ -82,7 +87,7 @@ static unsigned all_of(const host_t *host, unsigned flags, reason_t *why)
 
 /* ---- shared memory ----------------------------------------------------- */
 
-/* What the ranks of a host can't do, and what is done instead. */
+/* Features that a host may lack. log_lack() tells what is done instead. */
 typedef enum lack {
     LACK_MEMORY,
     LACK_BUFFERS,
@@ -92,8 +97,8 @@ typedef enum lack {
     LACKS
 } lack_t;
 
-/* Logs it, by one rank of the host and once in its life: later groups lack the
-   same. */
+/* Logs that the host lacks a feature: one rank of the host does so, once in its
+   life, because later groups lack the same. */
 static void log_lack(const host_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
@@ -121,21 +126,22 @@ static void log_lack(const host_t *host, lack_t lack, const char *why)
     }
 }
 
-/* What the control group of this process gives it, in whole processors; INT_MAX
-   if no limit is known. */
+/* The processors that this process's control group grants it, rounded up;
+   INT_MAX if there is no known limit. */
 static int open_quota(void)
 {
     char text[64];
     char *end = text;
     (void)baton__descriptor_read("/sys/fs/cgroup/cpu.max", text, sizeof text);
-    double limit = strtod(text, &end); /* "max": 0 */
+    double limit = strtod(text, &end); /* "max" becomes 0 */
     double period = strtod(end, NULL);
     double share = period > 0 ? limit / period : 0;
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
 }
 
-/* Where this thread may run. Unknown: nowhere; the others wait for this rank
-   all the same. */
+/* The processors where this thread may run. If they are unknown the set is
+   empty. That is no error, because the other ranks wait for this one's record
+   anyhow. */
 static cpu_set_t own_processors(void)
 {
     cpu_set_t own;
@@ -145,8 +151,8 @@ static cpu_set_t own_processors(void)
     return own;
 }
 
-/* The first rank of the host creates what they share, and passes it to the
-   others. */
+/* Creates the memory that the ranks of this host share, and passes it to them.
+   Called on the host's first rank. */
 static baton_status_t create_host(const host_t *host, int *buffers_out,
                                   int *file_out)
 {
@@ -158,13 +164,14 @@ static baton_status_t create_host(const host_t *host, int *buffers_out,
     baton_status_t status =
         baton__host_create(host->size, *buffers_out, file_out);
     for (int i = 1; status == BATON_OK && i < host->size; i++) {
-        /* See what take returns. */
+        /* If this fails, the receiver's baton__share_take() reports it. */
         (void)baton__share_pass(host->socket, host->secret, i, *file_out);
     }
     return status;
 }
 
-/* All ranks of the host open it, or none does. */
+/* Opens the memory that the ranks of this host share. Either all of them open
+   it, or none does. */
 static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
 {
     int buffers = 0;
@@ -175,7 +182,8 @@ static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
                create_host(host, &buffers, &file) != BATON_OK) {
         open_say(host, why, baton_error_message());
     }
-    const int *told = /* behind what was passed */
+    /* This exchange ends after the first rank has passed the file. */
+    const int *told =
         baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
@@ -200,8 +208,8 @@ static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
     return false;
 }
 
-/* The ranks of each host watch each other, in the rounds of liveness.h. True if
-   those of this one do. */
+/* Makes the ranks of each host watch each other, in the rounds of liveness.h.
+   True if those of this host do. */
 static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open,
                              reason_t *why)
 {
@@ -233,7 +241,7 @@ static void set_near(baton__mpi_t *mpi, int rank, int near)
     mpi->peers[rank].ring = baton__host_ring(&mpi->host, near);
 }
 
-/* Numbers the host's ranks: there they have the order of the communicator. */
+/* Numbers the ranks of this host in the order of the communicator. */
 static void open_number(baton__mpi_t *mpi)
 {
     int count = 0;
@@ -251,9 +259,11 @@ static bool has_processor_each(const baton__mpi_t *mpi)
            transport->host_ranks <= transport->host_processors;
 }
 
-/* A sender writes what its cache has, which is what it has just summed: that,
-   and the two operands, are in the rank's share of a processor's second level
-   then. On 4 ranks of 2 processors with 2 MiB each, 1 MiB takes no less. */
+/* The longest message that a sender writes into a posted receive. A sender
+   should write only data that is in its cache. It has just computed a sum, so
+   the sum and its two operands are there if they fit into the rank's share of a
+   processor's second-level cache. On 4 ranks of 2 processors with 2 MiB each,
+   writing did not make 1 MiB faster. */
 static size_t most_put(const baton__mpi_t *mpi)
 {
     const baton_transport_t *transport = &mpi->transport;
@@ -266,10 +276,12 @@ static size_t most_put(const baton__mpi_t *mpi)
     return bytes / 3;
 }
 
-/* Opens what the ranks of the host share; false if that is only MPI. */
+/* Opens what the ranks of this host share; false if they share nothing and send
+   over MPI. */
 static bool share(baton__mpi_t *mpi, host_t *host)
 {
-    enum { READS = 1, WRITES = 2 }; /* each other's memory */
+    /* What ranks may do with each other's memory. */
+    enum { READS = 1, WRITES = 2 };
     reason_t unshared = "";
     reason_t unwatched = "";
     reason_t unread = "";
@@ -332,8 +344,8 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, host_t *host)
     return status;
 }
 
-/* Counts the ranks of the whole job on this host, which mpirun tells: Open
-   MPI's, or MPICH's. */
+/* The number of the whole job's ranks on this host, as Open MPI's or MPICH's
+   mpirun tells it. */
 static int count_ranks(const host_t *host)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -342,7 +354,7 @@ static int count_ranks(const host_t *host)
     return job > host->size && job < INT_MAX ? (int)job : host->size;
 }
 
-/* ---- cards ------------------------------------------------------------- */
+/* ---- bootstrap records --------------------------------------------------- */
 
 static card_t own_card(void)
 {
@@ -360,7 +372,7 @@ static card_t own_card(void)
     };
 }
 
-/* Another rank of this host, or this one. */
+/* Reads the record of a rank of this host, which may be this rank itself. */
 static void read_neighbour(baton__mpi_t *mpi, const card_t *cards, int rank,
                            host_t *host)
 {
@@ -376,7 +388,7 @@ static void read_neighbour(baton__mpi_t *mpi, const card_t *cards, int rank,
     *least = card->quota < *least ? card->quota : *least;
 }
 
-/* What the cards tell of the ranks, and of this host. */
+/* Reads the records of all ranks, and describes this host. */
 static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
 {
     int *of = mpi->host_of;
@@ -389,7 +401,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
             of[i]++;
         }
         transport->verify |= cards[i].verifies;
-        int before = 0; /* on that host */
+        int before = 0; /* ranks before rank i on its host */
         for (int k = 0; k < i; k++) {
             before += of[k] == of[i];
         }
@@ -413,7 +425,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
 
 /* ---- other hosts ------------------------------------------------------- */
 
-/* Opens where this rank can be reached: from here on it answers. */
+/* Opens this rank's listeners. From here on it answers other ranks. */
 static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
 {
     baton__links_t *links = &mpi->far.links;
@@ -439,8 +451,9 @@ static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
     return status;
 }
 
-/* Tells all ranks where this one is. All hosts agree on the least number of
-   processors: algorithms are chosen by it. */
+/* Exchanges the addresses of all ranks. All hosts then use the smallest number
+   of processors of any host: algorithms are chosen by it, and must be the same
+   on all ranks. */
 static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
 {
     struct {
@@ -471,15 +484,16 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
     }
 }
 
-/* Finds out whether the addresses of other hosts lead there: the first rank of
-   this one asks the first one of each, and tells the others. */
+/* Verifies the addresses of the other hosts: the first rank of this host asks
+   the first rank of each other one, and tells the result to the ranks of its
+   own. */
 static void prove_addresses(baton__mpi_t *mpi, const host_t *host)
 {
     const uint64_t deadline_ns = baton__clock_ns() + PROOF_NS;
     const size_t size = (size_t)mpi->size;
     struct sockaddr_storage to;
     socklen_t bytes;
-    int hosts = 0; /* whose first rank was seen */
+    int hosts = 0; /* hosts whose first rank was seen */
     for (int i = 0; i < mpi->size && host->index == 0; i++) {
         bool first = mpi->host_of[i] == hosts;
         hosts += first;
@@ -496,9 +510,9 @@ static void prove_addresses(baton__mpi_t *mpi, const host_t *host)
     }
 }
 
-/* Open MPI 4.1.4 writes to the connection of a rank that is gone as to any
-   other, which would end this process, too. An application that handles SIGPIPE
-   itself is left to that. */
+/* Ignores SIGPIPE. Open MPI 4.1.4 writes to the connection of a rank that has
+   ended without blocking that signal, which would end this process, too. If the
+   application handles SIGPIPE itself, nothing is changed. */
 static void outlive_broken_pipes(void)
 {
     struct sigaction now;
@@ -523,7 +537,9 @@ static int process(const void *endpoint, int rank, const char **host_out)
     return mpi->host_of[rank] != mpi->host_of[mpi->rank] ||
                    found->pids == mpi->processes[mpi->rank].pids
                ? found->number
-               : 0; /* here that is another process */
+               /* In another PID namespace: here the number means another
+                  process. */
+               : 0;
 }
 
 static void lose(void *endpoint, int peer, baton_status_t status,
@@ -538,13 +554,14 @@ static void lose(void *endpoint, int peer, baton_status_t status,
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
-/* The endpoint that was closed last, if its ranks share this host and have all
-   left it together. A group of the same ranks takes it over, see take_kept():
-   to close it and open another takes far longer. Exchanged by threads that
-   create or close groups of different ranks. */
+/* The endpoint that was closed last, if all its ranks are on this host and have
+   left it together. A group of the same ranks takes it over, see take_kept(),
+   because to close it and open another takes far longer. Atomic, because
+   threads may create and close groups of different ranks at the same time. */
 static _Atomic(baton__mpi_t *) kept;
 
-/* in_use: MPI may still use its communicator. */
+/* Frees an endpoint. in_use: MPI may still use its communicator, which is not
+   freed then. */
 static void open_release(baton__mpi_t *mpi, bool in_use)
 {
     MPI_Comm comm = mpi->comm;
@@ -558,8 +575,8 @@ static void open_release(baton__mpi_t *mpi, bool in_use)
     }
 }
 
-/* MPI_Finalize deletes the attributes of MPI_COMM_SELF first. From here on the
-   endpoint calls MPI no more; see baton__far_enter(). */
+/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first.
+   Afterwards the endpoint calls MPI no more; see baton__far_enter(). */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     baton__mpi_t *mpi = value;
@@ -567,7 +584,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)comm;
     (void)keyval;
     (void)extra;
-    if (mpi->far.closing) { /* the endpoint is being closed, or kept */
+    if (mpi->far.closing) { /* from free_endpoint(), or it is kept */
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {
@@ -600,7 +617,8 @@ static baton_status_t watch_finalize(baton__mpi_t *mpi)
 
 void baton__mpi_free(baton__mpi_t *mpi)
 {
-    baton__far_close(mpi); /* a child closes no descriptors from here on */
+    /* Takes the links off the list of those that forked children close. */
+    baton__far_close(mpi);
     baton__answers_close(&mpi->answers);
     baton__host_close(&mpi->host);
     baton__mpi_free_pools(mpi);
@@ -611,7 +629,7 @@ void baton__mpi_free(baton__mpi_t *mpi)
     baton__free(mpi);
 }
 
-/* Takes what comes, and drops all of it. */
+/* Polls once, and drops the messages that arrive. */
 static void drop_arrivals(baton__mpi_t *mpi)
 {
     baton_event_t events[16];
@@ -623,9 +641,9 @@ static void drop_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* Tells the ranks on other hosts that this one sends no more, as far as there
-   is room. Returns one that was not told, has not told, or has not got what was
-   sent; -1: none. */
+/* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
+   rank that this one still waits for: LAST was not sent to it, or not received
+   from it, or MPI has not completed a packet to it; -1: none. */
 static int tell_last(baton__mpi_t *mpi)
 {
     const baton__packet_t last = {.kind = BATON__PACKET_LAST,
@@ -647,10 +665,10 @@ static int tell_last(baton__mpi_t *mpi)
     return awaited;
 }
 
-/* Each takes what the others have sent, so that nothing is left of it when the
-   communicator is freed; and asks the one that it waits for, which may have
-   ended without a link between the two. False if one may still send, or MPI is
-   still at it: the communicator must not be freed then. */
+/* Drains the communicator before it is freed: takes what the other ranks have
+   sent. It also asks the rank that it waits for, which may have ended without a
+   link between the two. False if a rank may still send, or MPI still has
+   something in motion: then the communicator must not be freed. */
 static bool open_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     uint64_t now = baton__clock_ns();
@@ -674,7 +692,7 @@ static bool open_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     return awaited < 0 && mpi->far.count == 0;
 }
 
-/* NULL, too. */
+/* Frees an endpoint, or nothing if it is NULL. */
 static void free_endpoint(baton__mpi_t *mpi, bool in_use)
 {
     if (mpi == NULL) {
@@ -688,8 +706,8 @@ static void free_endpoint(baton__mpi_t *mpi, bool in_use)
     open_release(mpi, in_use);
 }
 
-/* True if all its ranks are on this host, and nothing of this one is left in
-   motion. */
+/* True if the endpoint can be kept for another group: all its ranks are on this
+   host, none was lost, and nothing of this rank is in motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
     return mpi->far.peers == 0 && mpi->host.count > 1 && mpi->first_lost == 0 &&
@@ -752,7 +770,7 @@ static const baton_transport_t mpi_transport = {
     .process = process,
 };
 
-/* As it is closed: of no ranks yet. */
+/* Initialises an endpoint without ranks, which can already be freed. */
 static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
 {
     baton__far_t *far = &mpi->far;
@@ -801,7 +819,8 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* Opens what goes through MPI, and the rest that can fail on one rank alone. */
+/* Opens the parts that can fail on one rank alone: those that use MPI, and the
+   listeners. */
 static baton_status_t open_complete(baton__mpi_t *mpi, const host_t *host)
 {
     if (!mpi->keeps_off) {
@@ -820,7 +839,8 @@ static baton_status_t open_complete(baton__mpi_t *mpi, const host_t *host)
     return status == BATON_OK ? watch_finalize(mpi) : status;
 }
 
-/* Opens what the ranks of this host share, and the ways to other hosts. */
+/* Opens what the ranks of this host share, and the connections to other
+   hosts. */
 static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
 {
     baton_status_t status =
@@ -829,7 +849,8 @@ static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
         return status;
     }
     mpi->far.peers = mpi->size - mpi->host.count;
-    mpi->transport.strangers = mpi->far.peers > 0; /* no link with it */
+    /* There is no link before a reservation. */
+    mpi->transport.strangers = mpi->far.peers > 0;
     mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
     status = baton__meeting_agree(host->meeting, open_complete(mpi, host));
     if (status == BATON_OK && mpi->size > 1) {
@@ -862,7 +883,8 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                       ? baton__share_socket(host.secret, host.index)
                       : -1;
     host.error = errno;
-    status = baton__meeting_agree(meeting, status); /* all have sockets */
+    /* After this, all ranks have their sockets. */
+    status = baton__meeting_agree(meeting, status);
     if (status == BATON_OK && *out != NULL) {
         status = open_meet(*out, &host);
     }
@@ -870,8 +892,9 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
     return status;
 }
 
-/* The endpoint that this rank has kept, if it is of a group of these ranks,
-   which may run where they did; or NULL. */
+/* Takes the endpoint that this rank has kept. Returns it if it is of a group of
+   the same ranks, and this rank may still run on the same processors; else
+   frees it, and returns NULL. */
 static baton__mpi_t *take_kept(MPI_Comm comm, baton_status_t local)
 {
     baton__mpi_t *mpi =
@@ -897,8 +920,9 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
     baton__mpi_t *mpi = take_kept(meeting->comm, local);
     baton_status_t status = BATON_OK;
     if (baton__meeting_keeps(meeting, mpi)) {
-        /* All have left the group before, and its last notices are there: they
-           are dropped before all agree that there is a new one. */
+        /* All ranks have left the previous group, so its last notices are in
+           the inbox. They are dropped before the ranks agree that there is a
+           new group. */
         while (baton__inbox_front(&mpi->host.inbox) != NULL) {
             drop_arrivals(mpi);
         }
