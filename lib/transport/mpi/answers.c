@@ -1,4 +1,4 @@
-/* Answers; see answers.h. */
+/* How a rank answers and asks others; see answers.h. */
 #include "transport/mpi/answers.h"
 
 #include "base/alloc.h"
@@ -16,15 +16,16 @@
 #include <string.h>
 #include <time.h>
 
-/* A look counts as so long at most. One that has answered is asked again after
-   an eighth of the timeout, but not sooner than this. */
+/* LOOK_NS is the most time without an answer that one look counts. A rank that
+   has answered is asked again after an eighth of the timeout, but not sooner
+   than AGAIN_NS. */
 #define LOOK_NS   UINT64_C(1000000000)
 #define AGAIN_NS  UINT64_C(300000000)
 #define PARTS     8
 #define KEY_BYTES sizeof(uint64_t)
 #define HEAD      (KEY_BYTES + 1)
 
-/* Flags behind the key. */
+/* Flags in the byte after the key. */
 enum { LEFT_OUT = 1, INSIDE = 2 };
 
 /* ---- answering --------------------------------------------------------- */
@@ -34,8 +35,9 @@ static size_t answer_bytes(const baton__answers_t *self)
     return HEAD + (size_t)(self->size + 7) / 8;
 }
 
-/* The driver is in one call of MPI for too long, as far as this thread has
-   seen: between two questions it may have been stopped. */
+/* True if the driver has been in one call of MPI for too long. Only time that
+   this thread has observed counts, because the process may have been stopped
+   between two questions. */
 static bool is_inside(baton__answers_t *self)
 {
     uint32_t returned =
@@ -48,7 +50,7 @@ static bool is_inside(baton__answers_t *self)
     bool same = returned == self->seen && begun != returned;
     self->inside_ns += since < most ? since : most;
     self->inside_ns = same ? self->inside_ns : 0;
-    self->seen = returned - (begun == returned); /* none is seen to go on */
+    self->seen = returned - (begun == returned); /* no call is in progress */
     self->seen_ns = now;
     return self->timeout_ns > 0 && self->inside_ns >= self->timeout_ns;
 }
@@ -60,7 +62,7 @@ static void *answer_all(void *arg)
     for (;;) {
         (void)poll(&listener, 1, -1);
         if ((listener.revents & POLLHUP) != 0) {
-            return NULL; /* close has shut it down */
+            return NULL; /* close() has shut it down */
         }
         int fd = baton__descriptor_move(
             accept4(self->listener, NULL, NULL, SOCK_CLOEXEC));
@@ -178,7 +180,7 @@ void baton__answers_hang_up(baton__answers_t *self)
     }
 }
 
-/* Looks for the answer, and hangs up if there is no more to come. */
+/* Looks for the answer, and closes the connection if no more will come. */
 static baton__reply_t look(baton__answers_t *self, int peer)
 {
     unsigned char in[4096] = {0};
@@ -214,7 +216,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
 static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
                           socklen_t bytes)
 {
-    asked->silent_ns += 1; /* so that what fails at once is tried again */
+    /* Not 0, so that a connection that fails at once is tried again. */
+    asked->silent_ns += 1;
     asked->fd = baton__links_begin(to, bytes);
     return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED
                                                   : BATON__REPLY_NONE;

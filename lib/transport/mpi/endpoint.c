@@ -1,5 +1,5 @@
-/* What all parts of the MPI transport use: records of sends and of messages
-   that have arrived, lists of them, and what is known of peers and of MPI. */
+/* The parts that the whole MPI transport uses: records of sends and of arrived
+   messages, and functions about peers and MPI. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -64,7 +64,7 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
     if (record == NULL) {
         return false;
     }
-    /* All but the ring's own word. */
+    /* Copies all but the word that the ring uses. */
     memcpy(record + sizeof packet->word,
            (const char *)packet + sizeof packet->word,
            BATON__PACKET_HEAD - sizeof packet->word);
@@ -96,8 +96,9 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
 {
     uint32_t rank = (uint32_t)(peer - mpi->peers);
     bool left_out = mpi->far.cut || detail == baton__disowned;
-    /* MPI may have noticed first, and says nothing of its process. After a
-       time-out it may have gone on with others before it ended. */
+    /* A loss is reported again only if more is known now. MPI may have noticed
+       it first, and can't tell whether the process has ended. After a time-out,
+       the process may have gone on with other ranks before it ended. */
     bool same = peer->status == status || peer->detail != mpi->far.detail;
     if (peer->lost && same) {
         return;
@@ -121,7 +122,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
     baton__answers_lose(&mpi->answers, (int)rank, left_out);
 }
 
-/* Freed memory and an ended process are other errors. */
+/* EFAULT (freed memory) and ESRCH (an ended process) are no refusals. */
 bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error)
 {
     if (error == 0 || error == EFAULT || error == ESRCH) {

@@ -1,4 +1,4 @@
-/* Groups of an MPI communicator's processes. */
+/* Creates groups of an MPI communicator's processes. */
 #include <baton/engine.h>
 #include <baton/mpi.h>
 #include <baton/mpi_at.h>
@@ -20,8 +20,9 @@ static baton_status_t check_engine(const baton_engine_t *engine,
                : BATON_ERR_INVALID;
 }
 
-/* An endpoint that was taken over may have lost a rank, as this one alone may
-   know. A thread of Baton's may call MPI, unless there is never a reason to. */
+/* Checks an endpoint that was opened. A kept one may have lost a rank, and only
+   this rank may know. A progress thread needs MPI_THREAD_MULTIPLE, unless MPI
+   is never called. */
 static baton_status_t check_endpoint(const baton_engine_t *engine,
                                      const baton__mpi_t *mpi)
 {

@@ -1,7 +1,7 @@
 /* Links; see links.h.
 
-   The lower rank of two connects, and sends its rank and the group's nonce
-   first. All descriptors are in one edge-triggered epoll: so any thread can
+   The lower rank of two connects, and first sends the group's nonce and both
+   ranks. All descriptors are in one edge-triggered epoll. So any thread can
    drain it, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
@@ -19,14 +19,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* The first bytes of a connection. */
+/* The first message on a connection. */
 typedef struct greeting {
     uint64_t nonce;
     uint32_t from, to;
 } greeting_t;
 
-/* What follows are words: how many packets the writer has sent, or one of
-   these; to the second `blamed` is added. */
+/* After the greeting, words are sent: the number of packets that the writer has
+   sent, or one of these farewells. `blamed` is added to the second. */
 static const uint64_t FAREWELL = UINT64_C(1) << 32;
 static const uint64_t FAREWELL_AFTER_LOSS = UINT64_C(3) << 32;
 
@@ -48,7 +48,7 @@ static size_t bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-/* The bytes in a socket address. */
+/* Returns where a socket address has its bytes. */
 static char *bytes_in(void *address, int family)
 {
     return (char *)address + (family == AF_INET
@@ -60,14 +60,16 @@ static socklen_t socket_address(const baton__link_address_t *address,
                                 uint16_t port, struct sockaddr_storage *out)
 {
     *out = (struct sockaddr_storage){.ss_family = address->family};
-    ((struct sockaddr_in *)out)->sin_port = port; /* sin6_port is there, too */
+    /* sin6_port is at the same offset. */
+    ((struct sockaddr_in *)out)->sin_port = port;
     memcpy(bytes_in(out, address->family), address->bytes,
            bytes_of(address->family));
     return address->family == AF_INET ? sizeof(struct sockaddr_in)
                                       : sizeof(struct sockaddr_in6);
 }
 
-/* True if others can reach this interface by this address. */
+/* True if other hosts can reach this interface by this address; with
+   `loopback`, if it is one of the loopback interface. */
 static bool serves(const struct ifaddrs *at, bool loopback)
 {
     if (at->ifa_addr == NULL || at->ifa_netmask == NULL ||
@@ -123,8 +125,8 @@ static bool same_network(const baton__link_address_t *a,
             (a->bytes[whole] ^ b->bytes[whole]) >> (8 - rest) == 0);
 }
 
-/* The peer's address in a network of this rank; else its first; NULL if it has
-   none. */
+/* Returns the peer's address in a network that this rank is in, too; else the
+   peer's first address; NULL if it has none. */
 static const baton__link_address_t *
 choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 {
@@ -140,9 +142,9 @@ choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 
 /* ---- processes that fork ---------------------------------------------- */
 
-/* A child that lives on, such as a data loader, would keep its parent's
-   connections open: no peer would notice that the parent has ended. So it
-   closes them at once. (One of exec does, as they are closed by that.) */
+/* A forked child that lives on, such as a data loader, would keep its parent's
+   connections open, and no peer would notice that the parent has ended. So the
+   child closes them at once. (exec closes them by itself.) */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static baton__links_t *all_open;
 
@@ -282,7 +284,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 
 /* ---- one link --------------------------------------------------------- */
 
-/* Sends each byte at once. */
+/* Makes the kernel send each word at once. */
 static void set_options(int fd)
 {
     int on = 1;
@@ -291,12 +293,13 @@ static void set_options(int fd)
 
 static void end(baton__link_t *link)
 {
-    baton__descriptor_close(&link->fd); /* and removes it from the epoll */
+    /* This also removes it from the epoll. */
+    baton__descriptor_close(&link->fd);
     link->state = BATON__LINK_ENDED;
 }
 
-/* It was reset, or could not be made: by the end of the peer, or by a firewall.
-   Another one can be made. */
+/* Closes a link that was reset, by the peer's end or by a firewall, or that
+   could not be made. Another link can be made. */
 static void be_broken(baton__link_t *link, int error)
 {
     end(link);
@@ -351,7 +354,8 @@ void baton__links_connect(baton__links_t *links, int peer)
 }
 
 /* Writes what is left of the word in `out`; false if that is not all. An error
-   that shows here does not in a read, which finds the end of the link then. */
+   that a write reports is not reported by a later read, which finds the end of
+   the link. So it is kept in `error`. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
@@ -366,7 +370,8 @@ static bool flush(baton__link_t *link)
     return link->out_bytes == 0;
 }
 
-/* True if the word was written; else it is as if it was not tried. */
+/* Writes a word. False if not all of it was written; if not even its first byte
+   was, the word is forgotten. */
 static bool write_word(baton__link_t *link, uint64_t word)
 {
     if (!flush(link)) {
@@ -392,7 +397,7 @@ void baton__links_ring(const baton__links_t *links, int peer,
 
 /* ---- what happens ----------------------------------------------------- */
 
-/* The connection is established, or has failed. */
+/* Handles a connection that is established, or has failed. */
 static void finish_connecting(const baton__links_t *links, int peer,
                               baton__link_t *link)
 {
@@ -417,7 +422,7 @@ static void finish_connecting(const baton__links_t *links, int peer,
     }
 }
 
-/* Accepts connections, which will identify themselves. */
+/* Accepts connections, whose greetings will identify them. */
 static void accept_connections(baton__links_t *links)
 {
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
@@ -438,7 +443,8 @@ static void accept_connections(baton__links_t *links)
     }
 }
 
-/* The rank that a greeting is from; -1 if it is not of this group. */
+/* Returns the rank that a greeting is from; -1 if the greeting is not of this
+   group. */
 static int sender_of(const baton__links_t *links, const greeting_t *greeting)
 {
     return greeting->nonce == links->nonce &&
@@ -448,8 +454,8 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads greetings, and counts new links. True if that made room for more
-   connections. */
+/* Reads greetings, and adds the number of new links to `made`. True if there is
+   space for more connections. */
 static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
@@ -501,9 +507,9 @@ static void take_byte(baton__link_t *link, unsigned char byte)
     }
 }
 
-/* Reads what has come, and sets *rang_out if anything has. Returns the error
-   that the link has ended with; 0 if the peer has closed it, -1 if it is still
-   open. */
+/* Reads all that has come, and sets *rang_out if anything has. Returns the
+   error that the link has ended with; 0 if the peer has closed it; -1 if it is
+   still open. */
 static int read_all(baton__link_t *link, bool *rang_out)
 {
     unsigned char bytes[32 * BATON__LINK_WORD];
@@ -524,7 +530,8 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
-/* True if it was made, or the peer has rung or is lost. */
+/* Handles one touched link. True if it was made, or if the peer has woken this
+   rank or is lost. */
 static bool look_at(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
@@ -579,7 +586,8 @@ static void leave(baton__link_t *link, uint64_t farewell)
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
         (void)write_word(link, farewell);
-        (void)read_all(link, &rang); /* unread bytes would reset it */
+        /* Closing a socket with unread bytes would reset the connection. */
+        (void)read_all(link, &rang);
     }
     if (link->state == BATON__LINK_OPEN ||
         link->state == BATON__LINK_CONNECTING) {

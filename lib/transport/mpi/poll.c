@@ -1,16 +1,16 @@
 /* How an MPI endpoint is polled, and how it sleeps.
 
-   Ranks of this host ring its doorbell, those of other hosts its link. What a
-   rank on another host has sent comes over MPI and may come after the ring: so
-   for a while after a ring this rank looks again after short sleeps. A sender
-   that has rung so lately need not ring again at once; RANG_NS in far.c is well
-   below this while.
+   Ranks of this host wake it by its doorbell, and ranks on other hosts by its
+   link. A packet from another host comes over MPI, and may come after the
+   wake-up. So for some time after a wake-up this rank looks again after short
+   sleeps. A sender that has woken it during that time need not wake it again at
+   once; RANG_NS in far.c is well below that time.
 
-   However late MPI is, nobody sleeps for good who waits for it: a ring tells
-   how many packets were sent. Until they have come, and while data are in
-   motion, this rank polls, and rings those that it waits for, whose MPI may
-   have to be called, too. A sender polls until it has told of all that it has
-   sent. */
+   However late MPI is, no waiting rank sleeps for good: a wake-up says how many
+   packets were sent. Until they have come, and while data is in motion, this
+   rank polls, and wakes the ranks that it waits for, because MPI may have to be
+   called there, too. A sender polls until it has announced all packets that it
+   has sent. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -20,29 +20,34 @@
 #include <string.h>
 
 enum {
-    /* After so many polls that find nothing only every eighth tests MPI; and
-       one in LINK_POLLS looks at the links, too, if no thread waits on them. */
+    /* After this many polls that found nothing, only every eighth poll tests
+       MPI. One poll in LINK_POLLS also drains the links, in case no thread
+       waits on them. */
     QUIET_POLLS = 64,
     LINK_POLLS = 1024,
-    /* So many before credits are reported by themselves: in an exchange this
-       rank's next message soon tells of them, too. */
+    /* Polls that found nothing before credits are reported in a packet of their
+       own: in an exchange this rank's next message soon carries them anyway. */
     CREDIT_POLLS = 8,
-    AFTER_RING_NS = 1000000, /* that while */
-    AFTER_RING_US = 50,      /* such a sleep */
-    /* The same where nothing is awaited. It is as long as the timer that a
-       start sets, so that starts and waits in turn do not set it each time. */
+    AFTER_RING_NS = 1000000, /* that time after a wake-up */
+    AFTER_RING_US = 50,      /* the short sleep during it */
+    /* The same sleep if no epoch waits for a message. It is as long as the
+       timer that a start sets, so that alternating starts and waits need not
+       set the timer each time. */
     LATER_US = 2000,
     MOVING_US = 1000, /* MPI moves data only while it is called */
-    /* So long a rank must be silent whose host refuses connections: the kernel,
-       as its process has ended, or a firewall. */
-    REFUSED_NS = 2000000000, /* or half of BATON_PEER_TIMEOUT_MS */
+    /* If a rank's host refuses connections, either the rank's process has ended
+       and the kernel refuses them, or a firewall does. So the rank must also
+       have been silent for this long, or for half of BATON_PEER_TIMEOUT_MS if
+       that is less. */
+    REFUSED_NS = 2000000000,
     LIVENESS_POLLS = 1024,
     SPREAD_POLLS = 64
 };
 
 /* ---- what comes over MPI ----------------------------------------------- */
 
-/* Completes the oldest receive, or all that can be: see far.c. In MPI. */
+/* Completes the oldest receive; after a loss all receives that can be, see
+   far.c. In MPI. */
 static void test_arrivals(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
@@ -56,8 +61,9 @@ static void test_arrivals(baton__mpi_t *mpi)
                    : PMPI_Test(&far->arrivals[at], &come, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS && come &&
             far->arrivals[at] != MPI_REQUEST_NULL) {
-            /* It went on after an error, and was complete before it was tested
-               again: Open MPI 5.0.7 would report that error for good. */
+            /* The receive went on after an error, and was complete before it
+               was tested again: Open MPI 5.0.7 would report that error for
+               good. */
             code = PMPI_Request_free(&far->arrivals[at]);
         }
     } while (mpi->first_lost > 0 && at != MPI_UNDEFINED && code == MPI_SUCCESS);
@@ -66,8 +72,8 @@ static void test_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* Whether its sender's next packet is there; or one behind what a lost sender
-   has not sent to the end. */
+/* True if the slot holds the next packet of its sender; or, with `behind`, any
+   packet of a lost sender. An earlier one of those may never be complete. */
 static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
 {
     const baton__packet_t *packet = &mpi->far.arrived[slot]->head.packet;
@@ -78,7 +84,8 @@ static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
     return behind ? peer->lost : packet->word == peer->packets_taken;
 }
 
-/* The first of so many receives that has one. */
+/* Returns the packet of the first of `count` receives for which is_next() is
+   true, or NULL. */
 static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
                                               bool behind)
 {
@@ -93,7 +100,8 @@ static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
     return NULL;
 }
 
-/* The oldest packet that has come and was not taken, or NULL. In MPI. */
+/* Returns the oldest packet that has come and was not taken, or NULL. In
+   MPI. */
 static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
@@ -122,7 +130,7 @@ static bool take_far_packet(baton__mpi_t *mpi)
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
     peer->heard = true;
-    if (come->packet.word == peer->packets_taken) { /* else it is dropped */
+    if (come->packet.word == peer->packets_taken) { /* else dropped */
         if (!baton__mpi_take_packet(mpi, &come->packet)) {
             return false;
         }
@@ -136,8 +144,8 @@ static bool take_far_packet(baton__mpi_t *mpi)
     return true;
 }
 
-/* MPI has received a part of a record's data; or nothing, as often as it was
-   asked to: the message was withdrawn before it was pulled. */
+/* Handles a completed receive of a record's data. If the message was withdrawn
+   before it was pulled, each of its receives gets an empty MPI message. */
 static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes)
 {
     record->arrived += bytes;
@@ -169,7 +177,8 @@ static bool complete_transfer(baton__mpi_t *mpi)
     const baton__transfer_t transfer = far->transfers[at];
     if (code != MPI_SUCCESS &&
         (transfer.send != NULL || transfer.record != NULL)) {
-        far->requests[at] = MPI_REQUEST_NULL; /* until the peer is ended */
+        /* The transfer stays listed until the peer's transfers are ended. */
+        far->requests[at] = MPI_REQUEST_NULL;
         baton__far_fail(mpi,
                         transfer.send != NULL ? transfer.send->peer
                                               : transfer.record->message.peer,
@@ -186,7 +195,7 @@ static bool complete_transfer(baton__mpi_t *mpi)
         } else {
             baton__events_moved(mpi, transfer.send->token);
         }
-    } else if (transfer.record != NULL) { /* else it ended with its peer */
+    } else if (transfer.record != NULL) { /* else ended with its peer */
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
         take_part(mpi, transfer.record, (size_t)bytes);
@@ -194,8 +203,9 @@ static bool complete_transfer(baton__mpi_t *mpi)
     return true;
 }
 
-/* The peer has said farewell before this rank has. After a loss it waits for no
-   one, and its last packets, which tell of that, may not come. */
+/* Handles a farewell that comes before this rank closes: the peer is lost.
+   After a loss the peer waits for nobody, and the last packets, in which it
+   reports that loss, may not come. So its farewell names the lost rank, too. */
 static void lose_closed(baton__mpi_t *mpi, int peer)
 {
     const uint32_t blamed = mpi->far.links.at[peer].blamed;
@@ -223,7 +233,8 @@ static void poll_links(baton__mpi_t *mpi)
     }
     far->now_ns = baton__clock_ns();
     far->quiet = 0;
-    baton__far_ring_due(mpi); /* what was sent before there was a link */
+    /* Wakes peers that were sent packets before they had a link. */
+    baton__far_ring_due(mpi);
     for (int i = 0; i < mpi->size; i++) {
         const baton__link_t *link = &far->links.at[i];
         if (link->lost != NULL) {
@@ -252,8 +263,9 @@ static void poll_far(baton__mpi_t *mpi)
     }
     while (far->peers > 0 && take_far_packet(mpi)) {
         packets = true;
-        if (mpi->events.count > 0) { /* to find none costs as much as to find
-                                    one, and the caller polls again */
+        /* A further test that finds nothing costs as much as one that finds a
+           packet, and the caller polls again anyway. */
+        if (mpi->events.count > 0) {
             break;
         }
     }
@@ -274,9 +286,9 @@ static void poll_far(baton__mpi_t *mpi)
     }
 }
 
-/* Looks in MPI, but takes nothing: true if a packet has come, or a link rang.
-   later: need not look, for what comes behind this look comes without a ring,
-   too. */
+/* True if a packet has come, which is not taken, or a link was touched. With
+   `later`, MPI is not tested: this rank polls again soon, because a packet may
+   come without a wake-up even after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
     if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed)) {
@@ -301,7 +313,8 @@ static void poll_near(baton__mpi_t *mpi)
     while (!baton__events_are_full(mpi)) {
         const baton__packet_t *packet = baton__inbox_front(inbox);
         if (packet == NULL && mpi->host.reserved > 0) {
-            /* The next send looks there, behind what its reader wrote. */
+            /* The next send reads this flag, which the buffer's reader has
+               written last. */
             __builtin_prefetch(
                 &baton__host_buffer(&mpi->host, mpi->host.index, 0)->full);
         }
@@ -324,7 +337,7 @@ static void report_lost(baton__mpi_t *mpi)
             !baton__mpi_end_pulled(mpi, peer) ||
             !baton__mpi_end_posted(mpi, peer) || !baton__far_end(mpi, peer) ||
             baton__events_are_full(mpi)) {
-            return; /* the next poll goes on */
+            return; /* the next poll continues */
         }
         bool own = peer->near < 0 && mpi->far.cut;
         baton__events_add(
@@ -337,7 +350,7 @@ static void report_lost(baton__mpi_t *mpi)
     }
 }
 
-/* Rings the bells that are due. */
+/* Rings the doorbells that are due. */
 static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
     if (mpi->host.doorbell.due_count > 0) {
@@ -345,8 +358,8 @@ static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
     }
 }
 
-/* Now and then it looks itself whether processes live, in case no thread sleeps
-   on the descriptors. */
+/* Marks peers on this host as lost whose processes have ended. From time to
+   time it drains the descriptors itself, in case no thread sleeps on them. */
 static void look_for_ended(baton__mpi_t *mpi)
 {
     int ended;
@@ -379,7 +392,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     mpi->events.max = max;
     look_for_ended(mpi);
     const bool lost = mpi->unreported > 0;
-    poll_near(mpi); /* what was sent before a loss comes before it */
+    poll_near(mpi); /* messages sent before a loss are delivered before it */
     ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
@@ -422,7 +435,7 @@ bool baton__mpi_is_copying(const void *endpoint)
 
 /* ---- asking ------------------------------------------------------------ */
 
-/* True if the peer's address is known to lead to its host. */
+/* True if the address of some rank on the peer's host was found to be right. */
 static bool is_reached(const baton__mpi_t *mpi, int peer)
 {
     bool reached = mpi->host_of[peer] == mpi->host_of[mpi->rank];
@@ -453,7 +466,7 @@ bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                                 bytes_out);
 }
 
-/* Ranks that the one which was asked has lost are lost. */
+/* Marks the ranks as lost that other ranks have reported as lost. */
 static void heed_answer(baton__mpi_t *mpi)
 {
     int rank = -1;
@@ -464,9 +477,9 @@ static void heed_answer(baton__mpi_t *mpi)
     }
 }
 
-/* Whether the host of a silent rank refuses connections as its process has
-   ended, and no firewall does: its link was reset, or that of another rank
-   there, or one has ended lately. */
+/* True if the host of a silent rank must be refusing connections because the
+   rank's process has ended, and not because of a firewall: the link of a rank
+   there was reset, or a rank there has ended lately. */
 static bool has_ended(const baton__mpi_t *mpi, int peer)
 {
     const uint64_t now = baton__clock_ns();
@@ -481,8 +494,8 @@ static bool has_ended(const baton__mpi_t *mpi, int peer)
     return found;
 }
 
-/* What MPI brings counts as an answer, too. A rank is asked there if it
-   does not answer at once. */
+/* Asks a rank on another host. Whatever comes from it over MPI counts as an
+   answer, too. If it does not answer at once, it is also asked over MPI. */
 static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
                               const struct sockaddr *to, socklen_t bytes)
 {
@@ -493,7 +506,7 @@ static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
     }
     far->heard = false;
     if (!baton__links_is_open(&mpi->far.links, peer)) {
-        asked->asked_ns = 0; /* asked at once, which wakes it */
+        asked->asked_ns = 0; /* ask it at once, which wakes it */
         baton__links_connect(&mpi->far.links, peer);
     }
     baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);
@@ -524,7 +537,7 @@ void baton__mpi_ask(void *endpoint, int peer)
         !baton__mpi_answers_at(mpi, peer, &to, &bytes)) {
         return;
     }
-    /* No firewall is between ranks of one host. */
+    /* There is no firewall between ranks of one host. */
     const bool far = mpi->host_of[peer] != mpi->host_of[mpi->rank];
     const struct sockaddr *at = (const struct sockaddr *)&to;
     baton__reply_t reply =
@@ -565,14 +578,16 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    if (!baton__doorbell_drain(&mpi->host.doorbell)) { /* else the next time */
+    /* If there was a ring, `liveness` is drained at the next call. */
+    if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }
     baton__links_drain(&mpi->far.links);
 }
 
-/* True if every rank on another host that may send something can wake this one,
-   unless a firewall has reset the link, and only the other one has noticed. */
+/* True if every rank on another host that may send something can wake this one.
+   (It can't if a firewall has reset the link, and only the other rank has
+   noticed.) */
 static bool is_linked(const baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
@@ -585,7 +600,8 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-/* recent: so lately has something come that more may come without a ring. */
+/* Returns how long this rank may sleep because of other hosts. recent: a
+   message arrived so recently that the next one may come without a wake-up. */
 static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__far_t *far = &mpi->far;
@@ -602,7 +618,7 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
                : (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
 }
 
-/* Wakes peers on this host that have not taken what was sent to them. */
+/* Wakes peers on this host that have not taken all packets from their rings. */
 static void insist(baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
@@ -641,7 +657,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     }
     uint32_t us = far_sleep_us(mpi, how, recent);
     if (mpi->listed != NULL || mpi->putting.head != NULL ||
-        mpi->far.credits_due) { /* nothing tells of room */
+        mpi->far.credits_due) { /* no event reports free space */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }

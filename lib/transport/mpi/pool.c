@@ -1,12 +1,12 @@
 /* The MPI transport's pools: records of sends, and of messages that have
    arrived.
 
-   There is a record for each send that was reserved. Of messages there is one
-   for each receive that was reserved, which is what a peer may send without a
-   credit; one for each credit that was granted to a peer; and one for each
-   notice that a peer may send. So one is always free for what arrives, but for
-   a moment in which a peer still sends to a schedule that was destroyed here:
-   that waits until the engine has dropped a message. */
+   There is one record for each reserved send. Of messages there is one record
+   for each reserved receive, because a peer may send that many without a
+   credit; one for each credit granted to a peer; and one for each notice that a
+   peer may send. So a record is always free for a message that arrives. The
+   exception is short: a peer may still send to a schedule that was destroyed
+   here, and that message waits until the engine has dropped another one. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -23,8 +23,8 @@ typedef struct baton__slab {
 
 enum { LEAST = 16 };
 
-/* How many records to add to `count`, to have `wanted`: at least as many as
-   there are. */
+/* The number of records to add to `count` so that there are `wanted`: 0, or at
+   least `count`. */
 static uint32_t growth(uint32_t count, int64_t wanted)
 {
     if (wanted <= count) {
@@ -57,7 +57,8 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     slab->sends = new_sends;
     slab->next = mpi->slabs;
     mpi->slabs = slab;
-    /* Behind those that are free: only low numbers are among the offers. */
+    /* The new sends go after those that are free, because only sends with low
+       ids have offers. */
     baton__send_t **end = &mpi->free_sends;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -77,7 +78,7 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     return BATON_OK;
 }
 
-/* Lets the peer send a window of messages that this rank need not answer. */
+/* Grants the peer a window of messages that this rank need not answer. */
 static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     peer->contacted = true;

@@ -1,39 +1,40 @@
-/* Receives that were posted, whose senders write the data where they go.
+/* Posted receives, into which senders write the data.
 
-   A receive is posted in shared memory, at a place that follows from its
-   message, so that the sender looks at one cache line. If it is there when the
-   message is sent, the sender copies (process_vm_writev), and there is no offer
-   and no answer:
+   A receive is posted in shared memory. Its place there follows from its
+   message's header, so that the sender looks at one cache line. If the receive
+   is posted when the message is sent, the sender copies the data
+   (process_vm_writev), and there is neither an offer nor an answer:
 
        receiver                              sender
-       post: fills the post,
-       word = POSTED        release -> acquire  finds its message
+       fills the post
+       word = POSTED        release -> acquire  finds the post of its message
                                              word = TAKEN
                                              writes the data
        takes the packet     <--------------  PUT
        word = NONE
 
-   What a processor has just summed (token.made) it writes from its cache, and
-   need not read the target's lines first. A receiver that copies waits for each
-   line to come out of the other cache: on 2 cores of a Xeon 512 KiB that were
-   just written take 38 to 49 us to read, and 15 to 20 to write. All else is
-   read, by all receivers at once, where a sender that comes last would fill its
-   peers' receives and then wait for its own: all-to-alls of 128 KiB a rank take
-   9 us, and 18 written.
+   Only data that the sender has just reduced (token.made) is written. The
+   sender writes it from its cache, and need not read the target's cache lines
+   first. A receiver that copies instead waits for each line to come out of the
+   sender's cache: on 2 cores of a Xeon, 512 KiB that were just written take 38
+   to 49 us to read, and 15 to 20 us to write. Other data is read, which all
+   receivers do at the same time. If it were written, a sender that comes last
+   would fill its peers' receives, and then wait for its own: all-to-alls of 128
+   KiB a rank take 9 us, and 18 us when written.
 
-   Where ranks share processors, what a buffer takes goes into one: its sender
-   goes on with its turn, and the receiver copies in its own. On 8 ranks of 2
-   processors all-reduces of 32 to 64 KiB took 1.1 to 1.4 times as long when it
-   was written.
+   Where ranks share processors, a message that fits into a buffer goes through
+   one: its sender continues in its time slice, and the receiver copies in its
+   own. On 8 ranks of 2 processors, all-reduces of 32 to 64 KiB took 1.1 to 1.4
+   times as long when the data was written.
 
-   An offer that came before the receive was posted is answered by CTS, with the
-   target's address, if its sender polls; else the receiver reads.
+   An offer that came before the receive was posted is answered by CTS with the
+   target's address, if the sender polls. Otherwise the receiver reads.
 
-   A receiver that withdraws changes POSTED to NONE, or waits for the PUT. If
-   its sender is lost it waits no longer: a process that has ended writes
-   nothing. (One that was stopped and taken for dead would, once it is
-   continued, if it was stopped between taking the receive and its system
-   call.)
+   A receiver that withdraws changes POSTED to NONE; if the word is already
+   TAKEN, it waits for the PUT. It waits no longer once the sender is lost,
+   because a process that has ended writes nothing. (But a sender that was
+   stopped, and taken for dead, may write when it is continued, if it was
+   stopped between taking the receive and its system call.)
 
    A sender that may not write there any more sends PARTs instead, which the
    receiver copies. */
@@ -44,7 +45,8 @@
 
 enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES };
 
-/* Changes a post's state, within its generation; false if it is in another. */
+/* Changes a post's state within one generation; false if the post is in another
+   state or generation. */
 static bool change(baton__host_post_t *post, uint32_t generation, uint32_t from,
                    uint32_t to)
 {
@@ -60,7 +62,8 @@ static uint32_t generation_of(const baton__host_post_t *post)
            POST_STATES;
 }
 
-/* Messages of one schedule that follow each other have places of their own. */
+/* The index of a message's post. Consecutive messages of a schedule have
+   different indices. */
 static uint32_t place_of(const baton_header_t *header)
 {
     return (header->tag + (uint32_t)header->schedule) % BATON__HOST_POSTS;
@@ -115,7 +118,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
     return true;
 }
 
-/* The place of a receive that is posted; BATON__HOST_POSTS if it is not. */
+/* The index of a posted receive; BATON__HOST_POSTS if it is not posted. */
 static uint32_t find(const baton__mpi_t *mpi, const baton__peer_t *peer,
                      baton_token_t token)
 {
@@ -152,7 +155,7 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
-/* Not where it takes the sender a turn of its processor, or a wake-up. */
+/* Does not ask a sender that would need a time slice, or must be woken. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -180,7 +183,7 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || !change(post_from(mpi, peer, packet->place),
                                  packet->generation, POST_TAKEN, POST_NONE)) {
-        return; /* it has ended with its peer */
+        return; /* the receive ended with its peer */
     }
     posted->used = false;
     baton__events_received(
@@ -196,7 +199,7 @@ void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || generation_of(post_from(mpi, peer, packet->place)) !=
                              packet->generation) {
-        return; /* it has ended with its peer */
+        return; /* the receive ended with its peer */
     }
     memcpy(posted->target, packet->data, packet->bytes);
     posted->target += packet->bytes;
@@ -263,7 +266,8 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
         !is_same(&post->header, &send->header) || post->bytes != send->bytes) {
         return false;
     }
-    /* Else it was withdrawn meanwhile, and what was read may be another's. */
+    /* If this fails, the receive was withdrawn meanwhile, and the fields that
+       were read may be those of another one. */
     uint64_t address = post->address;
     bool taken = change(post, word / POST_STATES, POST_MADE, POST_TAKEN);
     if (taken) {

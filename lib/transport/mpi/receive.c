@@ -1,5 +1,5 @@
-/* Receiving in MPI groups: what arrives in a packet, where its data go, and how
-   its sender is answered. */
+/* Receiving in MPI groups: how an arrived packet is handled, where a message's
+   data goes, and how its sender is answered. */
 #include "transport/mpi/endpoint.h"
 
 #include "transport/group.h"
@@ -7,16 +7,17 @@
 #include <errno.h>
 #include <string.h>
 
-/* The states of an offer, see send.c. One that was taken has to be answered. */
+/* The states of an offer, see send.c. An offer that was taken must be
+   answered. */
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
-/* What lies in a buffer is fetched from its sender's cache while its message is
-   matched: as many lines as a processor has under way at a time. */
+/* How much of a buffer's data is prefetched from the sender's cache while the
+   message is matched: as many cache lines as a processor loads at a time. */
 enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* The data, if they can be read already; else NULL. */
+/* The message's data if it can already be read, else NULL. */
 static const void *data_of(const baton__mpi_t *mpi,
                            const baton__record_t *record)
 {
@@ -72,13 +73,13 @@ static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
     return true;
 }
 
-/* More of a body, behind its packet. */
+/* Handles TAIL: more data of a body. */
 static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__peer_t *peer = &mpi->peers[packet->source];
     baton__record_t *record = peer->begun;
     if (record == NULL) {
-        return; /* it has ended with its peer */
+        return; /* the message ended with its peer */
     }
     baton__far_keep(mpi, record);
     if (record->arrived == record->message.bytes) {
@@ -88,7 +89,7 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
     }
 }
 
-/* The next part of the data of an offer. */
+/* Handles PART: the next data of an offer that this rank could not read. */
 static void take_part(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__records_t *parted = &mpi->peers[packet->source].parted;
@@ -98,7 +99,7 @@ static void take_part(baton__mpi_t *mpi, const baton__packet_t *packet)
         record = record->next;
     }
     if (record == NULL) {
-        return; /* it has ended with its peer */
+        return; /* the message ended with its peer */
     }
     memcpy(record->target + record->arrived, packet->data, packet->bytes);
     record->arrived += packet->bytes;
@@ -162,8 +163,8 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
             baton__host_credit(&mpi->host, mpi->host.index, peer->near);
         _Atomic uint32_t *count = notice ? &credit->notices : &credit->messages;
         uint32_t given = atomic_load_explicit(count, memory_order_relaxed);
-        /* This rank alone writes it. Pairs with the load in has_credit(),
-           send.c: the record is free again. */
+        /* Only this rank writes the count. Pairs with the acquire load in
+           has_credit(), send.c: the record is free again. */
         atomic_store_explicit(count, given + 1, memory_order_release);
         return;
     }
@@ -171,12 +172,13 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
     mpi->far.credits_due |= baton__far_owes_credits(mpi, peer);
 }
 
-/* This rank is done with a message: its sender gets a credit, or FIN. */
+/* Finishes a message: frees its buffers, and gives its sender a credit, or
+   FIN. */
 static void release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
-        /* Pairs with the load in fill_buffer(), send.c. */
+        /* Pairs with the acquire load in fill_buffer(), send.c. */
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
@@ -205,7 +207,8 @@ static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
         memory_order_relaxed);
 }
 
-/* Where the data of an offer can be read here; NULL if only by CMA, or not. */
+/* Returns where this rank can read the data of an offer in place; NULL if only
+   by CMA, or not at all. */
 static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
 {
     int near = mpi->peers[record->message.peer].near;
@@ -218,8 +221,8 @@ static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
                                       record->address, record->message.bytes);
 }
 
-/* Has the sender send the data of an offer that was taken, and can't be read.
- */
+/* Asks the sender to send the data of an offer in PARTs. The offer was taken,
+   but its data can't be read. */
 static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
 {
     record->arrived = 0;
@@ -227,9 +230,10 @@ static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
     baton__mpi_answer(mpi, record, BATON__PACKET_COPY);
 }
 
-/* Reads a part of a message in its sender's memory, which is lost if it has
-   ended. Returns what is wrong, or NULL. If the system refuses it, the record's
-   kind becomes COPY. */
+/* Reads a part of a message from its sender's memory by CMA. Returns NULL, or a
+   sentence that says what is wrong. If the sender's process has ended, the
+   sender is marked as lost. If the system refuses the copy, the record's kind
+   becomes COPY. */
 static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
                                size_t offset, size_t bytes, void *target)
 {
@@ -315,7 +319,8 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
 
 /* ---- data in MPI messages ------------------------------------- */
 
-/* Pulls the next messages, as many as may be in motion at a time. */
+/* Starts the next pulls from the peer, as long as fewer than BATON__MPI_PULLS
+   are in motion. */
 static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     while (peer->pulling < BATON__MPI_PULLS && peer->pulled.head != NULL) {
@@ -370,7 +375,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         baton__mpi_give_record(mpi, record);
         return baton__mpi_fail_peer(mpi, message->peer, NULL);
     }
-    if (record->kind == BATON__PACKET_COPY) { /* it was lent */
+    /* It was lent, and could not be read. */
+    if (record->kind == BATON__PACKET_COPY) {
         ask_parts(mpi, record);
         return BATON_OK;
     }
@@ -379,7 +385,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         if (record->source != NULL || mpi->reads) {
             return accept_offer(mpi, record, posted);
         }
-        record->kind = BATON__PACKET_RTS; /* its segment can't be mapped */
+        /* The segment can't be mapped, and CMA is not allowed. */
+        record->kind = BATON__PACKET_RTS;
     }
     baton__peer_t *peer = &mpi->peers[message->peer];
     baton__records_append(&peer->pulled, record);

@@ -1,5 +1,5 @@
-/* Sending in MPI groups: how a message is announced, how it waits for room, and
-   how its receiver answers. */
+/* Sending in MPI groups: how a message is announced, how it waits for space,
+   and how its receiver's answers are handled. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* The states of an offer, in the lower bits of its word; above them the
-   generation of the send. */
+/* The states of an offer, which are the lower bits of its word. The upper bits
+   are the generation of the send. See also receive.c. */
 enum { OFFER_NONE, OFFER_MADE };
 
 static uint32_t offer_word(const baton__send_t *send, uint32_t state)
@@ -23,7 +23,8 @@ static bool has_credit(baton__peer_t *peer, bool notice)
     baton__flow_t *flow = notice ? &peer->notices : &peer->messages;
     if (flow->limit == flow->sent && peer->near >= 0) {
         const baton__credit_t *credit = peer->ring.credit;
-        /* Pairs with the additions in release(), receive.c, and pool.c. */
+        /* Pairs with the release in give_credit(), receive.c, and in
+           grant_window(), pool.c. */
         flow->limit = notice ? BATON__MPI_NOTICES +
                                    atomic_load_explicit(&credit->notices,
                                                         memory_order_acquire)
@@ -36,15 +37,17 @@ static bool has_credit(baton__peer_t *peer, bool notice)
 /* ---- announcing ------------------------------------------------------- */
 
 typedef enum outcome {
-    NO_ROOM,   /* it is to be queued, or stays so */
-    ENDED,     /* it is complete */
-    ANNOUNCED, /* it completes later */
-    PUTTING    /* likewise; its peer need not answer */
+    NO_ROOM,   /* the send must be queued, or stays queued */
+    ENDED,     /* the send is complete */
+    ANNOUNCED, /* the send completes when the peer has answered */
+    /* The send completes when its data is written; the peer need not answer. */
+    PUTTING
 } outcome_t;
 
-/* True if the peer should first answer some of what was announced to it: that
-   keeps what is in flight in caches and buffers. It may need a later message
-   before it answers, so this only delays sends. */
+/* True if the peer should first answer some of the sends that were announced to
+   it, so that the data in flight stays in caches and buffers. The peer may need
+   a later message before it can answer. So this only delays sends: one more is
+   let through every BATON__MPI_PATIENCE_NS. */
 static bool is_behind(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
@@ -56,8 +59,7 @@ static bool is_behind(baton__peer_t *peer)
     return behind;
 }
 
-/* Sends a packet, with `count` bytes of data in it; false if there is no room.
- */
+/* Sends a packet with `count` bytes of data; false if there is no space. */
 static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
                  const baton__packet_t *packet, const void *data, size_t count)
 {
@@ -66,7 +68,7 @@ static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
                : baton__far_push(mpi, peer, packet, data, count);
 }
 
-/* Sends the data with their packet. */
+/* Sends the data in the packet, or in the same MPI message. */
 static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
                             const baton__send_t *send, baton__packet_t *packet,
                             bool credited)
@@ -80,14 +82,15 @@ static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
     return credited ? ENDED : ANNOUNCED;
 }
 
-/* Copies the data into a free buffer and returns its number, or -1. */
+/* Copies the data into a free shm buffer. Returns the buffer's index, or -1. */
 static int fill_buffer(baton__mpi_t *mpi, const void *data, size_t bytes)
 {
     baton__host_t *host = &mpi->host;
     for (int i = 0; baton__host_reserve(host, i); i++) {
         baton__host_buffer_t *buffer =
             baton__host_buffer(host, host->index, (uint32_t)i);
-        /* Pairs with the store in release(), receive.c: it has been read. */
+        /* Pairs with the release store in release(), receive.c: the buffer was
+           read. */
         if (atomic_load_explicit(&buffer->full, memory_order_acquire) == 0) {
             atomic_store_explicit(&buffer->full, 1, memory_order_relaxed);
             memcpy(buffer->data, data, bytes);
@@ -122,7 +125,8 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
     packet->kind = BATON__PACKET_OFFER;
     packet->flags = send->token.made ? BATON__PACKET_MADE : 0;
     packet->place = segment;
-    /* The receiver of the packet reads this, and so after this store. */
+    /* The receiver reads this word after it has taken the packet, and so after
+       this store: relaxed order suffices. */
     atomic_store_explicit(
         baton__host_offer(&mpi->host, mpi->host.index, send->id),
         offer_word(send, OFFER_MADE), memory_order_relaxed);
@@ -130,8 +134,8 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
                                                              : NO_ROOM;
 }
 
-/* The segment that the peer can read the data in; 0 if there is none, or a copy
-   costs less than an answer. */
+/* The id of the segment in which the peer can read the data. 0 if there is
+   none, or if a copy costs less than an answer. */
 static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                            const void *data, size_t bytes)
 {
@@ -141,8 +145,8 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                                        bytes);
 }
 
-/* Gives the send a number that has an offer: that of a free one, which takes
-   its own, with its generation. False: all are in use. */
+/* Exchanges the ids and generations of this send and a free one, so that this
+   send's id has an offer. False: all ids with offers are in use. */
 static bool renumber(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__send_t *other = mpi->free_sends;
@@ -234,8 +238,8 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
 
 /* ---- outboxes --------------------------------------------------------- */
 
-/* Whether sends wait to be announced, which nothing that is sent later may
-   overtake. */
+/* True if sends wait to be announced. No message that is sent later may
+   overtake them. */
 static bool has_queued(const baton__peer_t *peer)
 {
     return (peer->last_reply != NULL ? peer->last_reply->next
@@ -259,8 +263,8 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
     list(mpi, peer);
 }
 
-/* An answer, or parts. Before sends: these may wait for what the peer does with
-   it. */
+/* Queues an answer, or the parts of a send, before all sends, which may wait
+   for the peer to act on it. */
 static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__outgoing_t *out)
 {
@@ -281,7 +285,7 @@ static bool lets_put(const baton__record_t *record)
            record->kind == BATON__PACKET_OFFER;
 }
 
-/* Nothing else refers to the record once this answer has been sent. */
+/* True if nothing else refers to the record once its answer has been sent. */
 static bool is_last(const baton__record_t *record)
 {
     return record->answer == BATON__PACKET_FIN || lets_put(record);
@@ -337,9 +341,10 @@ void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
     queue_reply(mpi, &mpi->peers[send->peer], &send->out);
 }
 
-/* As many as there is room for, but none for long; once none, so that a notice
-   finds room. Not in buffers: a part that waits for one could wait for a peer
-   that waits for this rank. */
+/* Sends as many parts as there is space for, up to a slice. It sends none if a
+   notice waits, so that the notice finds space. Parts do not use shm buffers: a
+   part that waits for a buffer might wait for a peer that waits for this
+   rank. */
 static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                             baton__send_t *send)
 {
@@ -369,7 +374,7 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
     return send->moved < send->bytes ? NO_ROOM : ENDED;
 }
 
-/* Sends the first entry of the outbox; false if there is no room for it. */
+/* Sends the first entry of the outbox; false if there is no space for it. */
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__outgoing_t *out = peer->outbox.head;
@@ -472,7 +477,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     bool may = !has_queued(other) && has_credit(other, true);
     if (!may || !push(mpi, other, &packet, data, bytes)) {
         other->notice_due |= may;
-        if (other->near >= 0) { /* it may have to make room */
+        if (other->near >= 0) { /* the peer may have to make space */
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
         }
         return BATON_AGAIN;
@@ -481,7 +486,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     return BATON_DONE;
 }
 
-/* Takes back an announced send; false if its data are being read already. */
+/* Takes back an announced send; false if the receiver has taken its offer. */
 static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
 {
     uint32_t made = offer_word(send, OFFER_MADE);
@@ -491,7 +496,8 @@ static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
                OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Looks at every send: only failures and cancels withdraw. */
+/* Looks at every send, which is slow, but only failures and cancels withdraw
+   sends. */
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;
@@ -521,7 +527,7 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 
 /* ---- completion -------------------------------------------------- */
 
-/* The send that a peer answers; NULL if it was withdrawn. */
+/* Returns the send that a peer answers; NULL if it was withdrawn. */
 static baton__send_t *find(const baton__mpi_t *mpi,
                            const baton__packet_t *packet)
 {
@@ -548,7 +554,7 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         send->posted = send->generation;
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);
     } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
-               packet->flags == 0) { /* else it is pulled after all */
+               packet->flags == 0) { /* else it is a pull */
         baton__mpi_take_ask(mpi, send, packet);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
