@@ -1,7 +1,7 @@
 #include "transport/around.h"
 
-/* The functions: type, how it returns, name, parameters, and what the inner one
-   is called with. */
+/* The functions that are passed on: return type, how the result is returned,
+   name, parameters, and the arguments for the inner function. */
 #define FUNCTIONS(X)                                                           \
     X(baton_status_t, return, notify,                                          \
       (void *endpoint, int peer, const baton_header_t *header,                 \

@@ -1,5 +1,5 @@
-/* Transports around another one, whose calls they pass on: staged/ and subset.
-   Their endpoints begin with this. */
+/* Transports that wrap another one and pass calls on to it: staged/ and subset.
+   Their endpoints begin with baton__around_t. */
 #pragma once
 
 #include <baton/transport.h>
@@ -7,11 +7,12 @@
 typedef struct baton__around {
     baton_transport_t transport;
     const baton_transport_t *inner;
-    void *endpoint; /* the inner one */
+    void *endpoint; /* the inner endpoint */
 } baton__around_t;
 
-/* A table with those of the inner transport's functions that may be passed on
-   as they are called. What looks at headers, or reports events, is the outer
-   transport's own: reserve, send, poll, accept, drop, arm, close, and of what
-   is optional lend, post_receive, withdraw_receive and takes_device. */
+/* Returns a table with the inner transport's functions that can be passed on
+   unchanged. The outer transport must provide the functions that look at
+   headers or report events: reserve, send, poll, accept, drop, arm and close,
+   and of the optional ones lend, post_receive, withdraw_receive and
+   takes_device. */
 baton_transport_t baton__around(const baton_transport_t *inner);

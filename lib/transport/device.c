@@ -3,7 +3,8 @@
 
 #include "base/alloc.h"
 
-enum { LINE = 64, FLAGS = 64 }; /* bytes between two words; flags in a piece */
+/* LINE: bytes between two words. FLAGS: flags in a piece. */
+enum { LINE = 64, FLAGS = 64 };
 
 typedef struct baton__flags {
     struct baton__flags *next;
@@ -14,7 +15,7 @@ typedef struct baton__flags {
 _Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t),
                "streams write the word as a plain integer");
 
-/* Under the lock. */
+/* Must be called with the device's lock held. */
 static void add_piece(baton__device_t *device)
 {
     void *memory = NULL;
@@ -62,7 +63,8 @@ void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-/* Release: a stream that sees the value sees what the host wrote before. */
+/* Release order: a stream that sees the value also sees what the host wrote
+   before. */
 void baton__flag_raise(const baton__flag_t *flag, uint64_t value)
 {
     _Atomic uint64_t *word = (_Atomic uint64_t *)flag->word;
@@ -77,7 +79,8 @@ void baton__flags_free(baton__device_t *device)
         piece_t *piece = device->all;
         device->all = piece->next;
         for (int i = 0; i < FLAGS; i++) {
-            /* Streams compare the difference as a signed number. */
+            /* Wakes all waiting streams. They compare the difference as a
+               signed number, so a larger value would not. */
             baton__flag_raise(&piece->of[i], INT64_MAX);
         }
         device->port.release(device->device, BATON_MEMORY_HOST, piece->memory);

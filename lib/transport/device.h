@@ -1,17 +1,17 @@
-/* The device of an engine, as its groups and schedules see it: the port, and
-   flags, which are words in pinned memory that streams wait for. */
+/* An engine's device, as its groups and schedules use it: the port, and flags.
+   A flag is a word in pinned memory; streams wait until it reaches a value. */
 #pragma once
 
 #include <baton/device.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A flag that was some schedule's goes on with the next one's: streams may
-   still wait for what the flag has long passed. */
+/* A flag whose schedule has ended is used again by another one. Its value only
+   grows, because streams may still wait for values that it has long passed. */
 typedef struct baton__flag {
-    struct baton__flag *next; /* of those that no schedule has */
+    struct baton__flag *next; /* in the list of unused flags */
     uint64_t *word;
-    uint64_t value; /* that it has reached then */
+    uint64_t value; /* the value that it had reached when it was given back */
 } baton__flag_t;
 
 struct baton__flags;
@@ -20,23 +20,24 @@ typedef struct baton__device {
     baton_device_port_t port;
     void *device;
 
-    pthread_mutex_t lock;     /* of what follows */
-    baton__flag_t *unused;    /* flags that no schedule has */
-    struct baton__flags *all; /* in pieces of pinned memory */
+    pthread_mutex_t lock; /* protects the fields that follow */
+    baton__flag_t *unused;
+    struct baton__flags *all; /* all pieces of pinned memory with flags */
 } baton__device_t;
 
-/* Takes a flag that no schedule has; NULL without memory. Allocates only when
-   more are in use than ever before, in pieces. */
+/* Takes an unused flag; NULL without memory. Allocates a piece of flags only if
+   more are in use than ever before. */
 baton__flag_t *baton__flag_take(baton__device_t *device);
 
-/* Gives it back. No epoch will raise it: it gets the value that it is to have
-   reached, and whoever waits for it goes on. */
+/* Gives a flag back, which no epoch will raise any more. Raises it to `value`,
+   so that all streams that wait for it go on. */
 void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
                       uint64_t value);
 
-/* The host raises the flag. */
+/* Raises the flag on the host, unless it already has this value or a higher
+   one. */
 void baton__flag_raise(const baton__flag_t *flag, uint64_t value);
 
-/* Frees all flags. Nothing that raises one is in a stream; streams of users
-   that wait for one go on. */
+/* Frees all flags. No stream may contain anything that raises a flag. Streams
+   of users that wait for one go on. */
 void baton__flags_free(baton__device_t *device);

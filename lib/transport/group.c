@@ -66,7 +66,7 @@ unsigned baton_group_recoveries(const baton_group_t *group)
 
 static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock. */
+/* Must be called with attributes_lock held. */
 static void *attribute(baton_group_t *group, const void *key, void *value,
                        baton_attribute_destroy_fn destroy)
 {
@@ -100,7 +100,8 @@ void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
 
 /* ---- identities ------------------------------------------------------- */
 
-/* The upper bits are the name's, the lower ones the attempt's. */
+/* The upper bits of an identity are the name's hash, and the lower ones the
+   attempt. */
 enum { ATTEMPT_BITS = 24 };
 #define ATTEMPT_MASK ((UINT64_C(1) << ATTEMPT_BITS) - 1)
 
@@ -121,7 +122,8 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
 
 /* ---- tables ----------------------------------------------------------- */
 
-/* The place of a key, or where it would be put. There is a table. */
+/* Returns the entry of a key, or the entry where it would be put. The table
+   must not be empty. */
 static baton__place_t *place_of(const baton__table_t *table, uint64_t key)
 {
     uint32_t at = (uint32_t)baton__mix(key) & (table->size - 1);
@@ -175,7 +177,8 @@ void baton__table_remove(baton__table_t *table, uint64_t key)
     uint32_t at = (uint32_t)(place_of(table, key) - table->places);
     table->places[at].key = 0;
     table->count--;
-    /* Entries that were displaced past this place are put again. */
+    /* Entries after the freed one may have been displaced past it, so they are
+       put in again. */
     for (at = (at + 1) & mask; table->places[at].key != 0;
          at = (at + 1) & mask) {
         baton__place_t place = table->places[at];
@@ -369,7 +372,8 @@ const char *baton__group_rank_text(const baton_group_t *group, int rank)
     return text;
 }
 
-/* After the name of the program, which is in parentheses, stands its state. */
+/* In /proc/PID/stat the state follows the program's name, which is in
+   parentheses. */
 bool baton__group_is_stopped(const baton_group_t *group, int rank)
 {
     char path[32];
@@ -450,7 +454,7 @@ void baton__group_drop_attributes(baton_group_t *group)
 void baton__group_fini(baton_group_t *group)
 {
     baton__group_drop_attributes(group);
-    while (group->memory != NULL) { /* a simulated group's, with the rest */
+    while (group->memory != NULL) { /* left only in a simulated group */
         baton__memory_t *block = group->memory;
         group->memory = block->next;
         baton__free(block->address);

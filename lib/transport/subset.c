@@ -10,14 +10,14 @@ typedef struct subset {
     baton__around_t around; /* the root's */
     uint64_t channel;
     int size;
-    int *root_ranks; /* of each rank, */
-    int *hosts;      /* and the number of its host in the subset */
-    int *ranks;      /* of each rank of the root: the one here, or -1 */
+    int *root_ranks; /* by rank */
+    int *hosts;      /* by rank, the number of its host in the subset */
+    int *ranks;      /* by rank of the root, the rank in the subset; or -1 */
 } subset_t;
 
 /* ---- channels ---------------------------------------------------------- */
 
-/* The bits of a number from one on. */
+/* Returns `count` bits of a number, from bit `from` on. */
 static uint64_t bits(uint64_t number, int from, int count)
 {
     return number >> from & ((UINT64_C(1) << count) - 1);
@@ -63,8 +63,8 @@ void baton__subset_take(const void *endpoint, baton_message_t *message)
     message->peer = self->ranks[message->peer];
 }
 
-/* Makes a message what the root's poll has found, if it is not yet: what is
-   lent is dropped later. */
+/* Undoes baton__subset_take(), unless that was done before: a lent message
+   comes back a second time, to be dropped. */
 static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
@@ -118,7 +118,8 @@ static void subset_drop(void *endpoint, baton_message_t *message)
     self->around.inner->drop(self->around.endpoint, restored(self, message));
 }
 
-/* What is lent is not looked at any more, but read and dropped. */
+/* The message stays restored: the engine does not look at the header of a
+   message that it has tried to borrow. */
 static baton_status_t subset_lend(void *endpoint, baton_message_t *message)
 {
     const subset_t *self = endpoint;
@@ -227,9 +228,10 @@ static baton_transport_t table_around(const baton_transport_t *inner)
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.process = inner->process != NULL ? subset_process : NULL;
-    table.flush = NULL; /* the root's are called */
+    table.flush = NULL; /* only the root's functions are called */
     table.is_copying = NULL;
-    table.takes_device = NULL; /* messages of devices are staged at the root */
+    /* Messages of device memory are staged at the root. */
+    table.takes_device = NULL;
     return table;
 }
 
