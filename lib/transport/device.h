@@ -11,7 +11,7 @@
 typedef struct baton__flag {
     struct baton__flag *next; /* in the list of unused flags */
     uint64_t *word;
-    uint64_t value; /* the value that it had reached when it was given back */
+    uint64_t value; /* the value that the flag had when it was given back */
 } baton__flag_t;
 
 struct baton__flags;

@@ -65,7 +65,8 @@ typedef struct baton__loss {
     int peer;
     /* The rank that tells other hosts of the loss; -1: not chosen yet. */
     int teller;
-    bool ended; /* its end is known; otherwise it may live, out of reach */
+    /* The peer is known to have ended; otherwise it may live, out of reach. */
+    bool ended;
     const char *detail; /* the transport's sentence about the cause */
 } baton__loss_t;
 
@@ -152,8 +153,8 @@ typedef enum baton__recovery_state {
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    struct baton__stepper *stepper;       /* drives its schedules */
-    const struct baton__kind_info *kinds; /* functions of its node kinds */
+    struct baton__stepper *stepper;       /* drives the group's schedules */
+    const struct baton__kind_info *kinds; /* functions of the node kinds */
     /* For parts of lent messages, if the transport copies them by `read`. */
     char *parts;
     baton__device_t *device; /* the engine's, or NULL */
@@ -177,7 +178,7 @@ struct baton_group {
     int size;
     bool cost_only;  /* a simulation in which buffers have no memory */
     bool borrowed;   /* owned by a simulator */
-    bool collective; /* all its ranks destroy it together */
+    bool collective; /* all ranks destroy the group together */
     /* Sends wait until the peer is known to have committed the schedule. If
        false, all peers are known to have done so. */
     bool introduces;
@@ -213,10 +214,10 @@ struct baton_group {
     /* Hellos for schedules that are not committed here, one for each peer that
        has committed the schedule. */
     baton__table_t early;
-    /* The last inquiry about a schedule that is not here: it tells which
-       schedule and epoch that was about. */
+    /* The last inquiry about a schedule that is not here: its header names the
+       schedule and the epoch. */
     baton_header_t asked;
-    int asked_by;     /* the rank that was first to ask about that epoch */
+    int asked_by;     /* the rank that first asked about the epoch of `asked` */
     uint32_t leaving; /* destroyed schedules that have notices due */
     /* Destroyed schedules that peers may still ask about. */
     baton__table_t departed;
@@ -224,7 +225,7 @@ struct baton_group {
        joins the recovery. */
     baton__kept_t *deferred;
     uint32_t unrecovered; /* number of schedules that can't be recovered */
-    /* 1 + the peer that it waited for when the watchdog last looked. */
+    /* 1 + the peer that the group waited for when the watchdog last looked */
     int awaited;
     baton__recovery_state_t recovery;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
@@ -232,17 +233,17 @@ struct baton_group {
 
     /* The group whose survivors form this one; or NULL. */
     baton_group_t *parent;
-    uint32_t children; /* existing groups of its survivors */
-    /* By rank, its rank in the group that this one was made of; or NULL. */
+    uint32_t children; /* existing groups of this group's survivors */
+    /* By rank, the rank in the group that this one was made of; or NULL. */
     int *origins;
-    char *name;       /* the name that it was created by; or NULL */
-    uint64_t channel; /* identifies its messages; 0 for a root */
+    char *name;       /* the name that the group was created by; or NULL */
+    uint64_t channel; /* identifies the group's messages; 0 for a root */
     /* The next three fields are used in roots. */
-    baton_group_t *subsets;  /* the groups that use its endpoint */
+    baton_group_t *subsets;  /* the groups that use the root's endpoint */
     baton__table_t channels; /* the same groups by channel */
     /* Messages for subsets that are not created here yet. */
     baton__kept_t *strays;
-    /* NULL until it is shrunk; see progress/shrink.c. */
+    /* NULL until the group is shrunk; see progress/shrink.c */
     struct baton__shrink *shrink;
 
     /* For error messages: the last peer that has committed a schedule unknown

@@ -30,7 +30,7 @@
 /* The port and key of a rank's listener. Ranks exchange them when a group is
    made. */
 typedef struct baton__answers_place {
-    uint64_t key;  /* the first bytes of its answers, which identify it */
+    uint64_t key; /* the first bytes of the rank's answers, which identify it */
     uint32_t port; /* in network order; 0 if the rank does not answer */
 } baton__answers_place_t;
 
@@ -38,8 +38,8 @@ typedef struct baton__asked {
     int fd;             /* connection that awaits the answer; -1: none */
     uint64_t asked_ns;  /* when the rank was last asked */
     uint64_t looked_ns; /* when this rank last looked for the answer */
-    /* Time without an answer, summed over all looks; 0: it was not asked, or
-       has answered. */
+    /* Time without an answer, summed over all looks; 0: the rank was not asked,
+       or has answered. */
     uint64_t silent_ns;
 } baton__asked_t;
 
@@ -57,8 +57,9 @@ typedef struct baton__answers {
        on. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
-    baton__answers_place_t *places; /* by rank, once they were exchanged */
-    baton__asked_t *asked;          /* by rank */
+    /* By rank, once the places were exchanged. */
+    baton__answers_place_t *places;
+    baton__asked_t *asked; /* by rank */
     pthread_t thread;
     pthread_mutex_t lock; /* protects `answer` */
     /* The key; a byte of flags: this rank may itself be the one that is cut off
@@ -68,15 +69,15 @@ typedef struct baton__answers {
     /* A bit for each rank that others have reported as lost. */
     unsigned char *told;
     bool any_told; /* a bit was added that was not handled yet */
-    /* Wakes this rank when it is asked, since messages may wait in MPI; or
-       NULL. */
+    /* Wakes this rank's driver when the rank is asked, since messages may wait
+       in MPI; or NULL. */
     const baton__doorbell_t *doorbell;
 } baton__answers_t;
 
 typedef enum baton__reply {
     BATON__REPLY_NONE,
     BATON__REPLY_LATE,
-    /* Its driver has been in one call of MPI for too long. */
+    /* The peer's driver has been in one call of MPI for too long. */
     BATON__REPLY_INSIDE,
     /* Nobody listens there any more; or the peer has lost this rank, but may
        itself be cut off. */
@@ -92,7 +93,8 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    const baton__doorbell_t *doorbell);
 void baton__answers_close(baton__answers_t *self);
 
-/* Counts a call of MPI that the driver begins, or that has returned. */
+/* Counts one more call of MPI that the driver has begun, or that has
+   returned. */
 static inline void baton__answers_count(_Atomic uint32_t *calls)
 {
     atomic_store_explicit(calls,

@@ -1,9 +1,9 @@
 /* The MPI transport: it connects the ranks of one communicator.
 
-   Ranks of one host are called near: they pass packets through rings in shared
-   memory (shm/), without MPI. Ranks on other hosts are called far: packets to
-   them are MPI messages on a communicator of the group's own, and a sleeping
-   rank is woken over a TCP connection (links.c).
+   Ranks of one host are called near: intra-node packets go through rings in
+   shared memory (shm/), without MPI. Ranks on other hosts are called far:
+   inter-node packets are MPI messages on a communicator of the group's own, and
+   a sleeping rank is woken over a TCP connection (links.c).
 
        bytes          to a near rank                  to a far rank
        up to 256      in the packet                   in the packet
@@ -76,8 +76,9 @@ enum {
        more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    /* Longest sleep of an idle rank that all peers can wake. A peer that has
-       lost its link unnoticed can only ask over MPI whether this rank lives. */
+    /* Longest sleep of an idle rank that all peers can wake. A peer whose link
+       broke without this rank noticing can only ask over MPI whether this rank
+       lives. */
     BATON__MPI_ASKED_US = 500000,
     BATON__MPI_BODIES = 8,   /* receive buffers for the bodies of one peer */
     BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
@@ -85,7 +86,8 @@ enum {
     /* Receives that are posted for packets. There are few, so that their
        buffers stay in cache. */
     BATON__MPI_POSTED = 8,
-    /* Most of them, after unfinished messages of lost peers have taken some. */
+    /* The most receives that are posted after unfinished messages of lost peers
+       have occupied some. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
        possibly inside start. Of a longer copy each poll makes a slice. */
@@ -105,7 +107,7 @@ enum {
     BATON__MPI_OWN_BYTES = 12 * 1024
 };
 
-/* ---- what is in flight ------------------------------------------------ */
+/* ---- sends and messages in flight --------------------------------------- */
 
 /* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
@@ -135,10 +137,10 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind;  /* baton__packet_kind_t of its announcement */
+    uint16_t kind;  /* baton__packet_kind_t of the announcement */
     bool counted;   /* included in the peer's `announced` */
     uint32_t tag;   /* PULLED, MOVING: MPI tag of the data */
-    uint32_t asked; /* PULLED: receives that the peer has posted for it */
+    uint32_t asked; /* PULLED: receives that the peer has posted for the data */
     size_t part;    /* PULLED, MOVING: bytes of each MPI message */
     size_t moved;   /* bytes handed to MPI or to the peer so far */
     uint32_t parts; /* MOVING: MPI messages in motion */
@@ -188,23 +190,23 @@ BATON__LIST(baton__records, baton__record_t)
 typedef struct baton__flow {
     uint32_t sent;
     uint32_t limit; /* highest total that the peer is known to allow */
-    /* The other two are for far peers. Near peers read their credits in shared
-       memory. */
+    /* `granted` and `reported` are for far peers. Near peers read their credits
+       in shared memory. */
     uint32_t granted;  /* total that this rank allows the peer to send */
     uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
 
 typedef struct baton__peer {
     int near;           /* index among this host's ranks; -1 if far */
-    baton__ring_t ring; /* near peers: the ring to it */
-    bool contacted;     /* reserve was called for it */
+    baton__ring_t ring; /* near peers: the ring to the peer */
+    bool contacted;     /* reserve was called for this peer */
     bool listed;        /* in the list of peers with a non-empty outbox */
     bool lost;
-    bool reported; /* the engine was told that it is lost */
-    /* The system does not let this rank copy from or to its memory. */
+    bool reported; /* the engine was told of the loss */
+    /* The system refuses copies from and to the peer's memory. */
     bool refused;
-    baton__flow_t messages, notices, bodies; /* bodies: only if it is far */
-    uint32_t announced; /* announced sends that it has not answered */
+    baton__flow_t messages, notices, bodies; /* bodies: far peers only */
+    uint32_t announced; /* announced sends that the peer has not answered */
     /* When a send was last announced beyond BATON__MPI_ANNOUNCED. */
     uint64_t exceeded_ns;
     baton__outbox_t outbox; /* answers and parts first, then sends */
@@ -219,23 +221,26 @@ typedef struct baton__peer {
     baton__records_t pulled; /* accepted, waiting to be pulled */
     baton__records_t parted; /* accepted, with more PARTs to come */
     uint64_t lost_ns;
-    const char *detail; /* why it is lost */
-    /* BATON_ERR_TRANSPORT: it has ended or left; BATON_ERR_TIMEOUT: it may
-       live. */
+    const char *detail; /* why the peer is lost */
+    /* If lost, BATON_ERR_TRANSPORT: the peer has ended or left;
+       BATON_ERR_TIMEOUT: the peer may live. */
     baton_status_t status;
     /* The fields from here on are for far peers. */
-    uint64_t rang_ns; /* when this rank last woke it, or knew it to be awake */
-    uint32_t packets_sent; /* packets sent to it over MPI so far */
+    /* When this rank last woke the peer, or knew that the peer was awake. */
+    uint64_t rang_ns;
+    uint32_t packets_sent; /* packets sent to the peer over MPI so far */
     /* packets_sent just after probe_ns; 0 once the peer has taken that
        packet. */
     uint32_t probe;
     uint64_t probe_ns;
-    baton__far_buffer_t *kept; /* its BATON__MPI_BODIES buffers */
-    baton__record_t *begun;    /* a body whose last packet has not come yet */
-    uint32_t packets_taken;    /* packets of its own that this rank has taken */
+    /* BATON__MPI_BODIES buffers for the peer's bodies. */
+    baton__far_buffer_t *kept;
+    baton__record_t *begun; /* a body whose last packet has not come yet */
+    uint32_t packets_taken; /* packets of the peer that this rank has taken */
     /* told: this rank has sent LAST. has_told: the peer has. */
     bool told, has_told;
-    /* Something has come over MPI since it was last asked whether it lives. */
+    /* Something has come from the peer over MPI since this rank last asked
+       whether the peer lives. */
     bool heard;
 } baton__peer_t;
 
@@ -246,12 +251,13 @@ typedef struct baton__transfer {
     baton__record_t *record;
 } baton__transfer_t;
 
-/* ---- what goes through MPI -------------------------------------------- */
+/* ---- communication through MPI ------------------------------------------ */
 
 typedef struct baton__far {
-    int peers;        /* number of far peers */
-    uint64_t now_ns;  /* time of the last send, or poll that found something */
-    uint32_t quiet;   /* polls since then that found nothing */
+    int peers; /* number of far peers */
+    /* Time of the last send, or of the last poll that found something. */
+    uint64_t now_ns;
+    uint32_t quiet;   /* polls since now_ns that found nothing */
     bool credits_due; /* some peer may need to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
     MPI_Request *requests;
@@ -268,18 +274,20 @@ typedef struct baton__far {
        the sends. */
     MPI_Request arrivals[BATON__MPI_RECEIVES];
     MPI_Request departures[BATON__MPI_PACKETS];
-    /* The memory of the buffers that both start with. */
+    /* The buffers that `arrived` and `departed` have at first. */
     baton__far_buffer_t *buffers;
     baton__far_buffer_t *arrived[BATON__MPI_RECEIVES];
     /* Buffers that were allocated after losses. */
     baton__far_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
     baton__far_buffer_t *departed[BATON__MPI_PACKETS];
-    baton__far_buffer_t *free; /* takes the place of one that a body keeps */
+    /* Free buffers, each to replace one that a body keeps. */
+    baton__far_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
     baton__far_buffer_t *later;
     int destinations[BATON__MPI_PACKETS]; /* peers of the sends */
-    /* Oldest receive; first slot to try for a send. */
+    /* arrival: the oldest receive. departure: the first slot to try for a
+       send. */
     uint32_t arrival, departure;
     uint32_t packets_unsent;
     bool rings_due; /* some peer was not told of all packets; see poll.c */
@@ -291,13 +299,13 @@ typedef struct baton__far {
        before it has a link with anybody would look like a wrong address. */
     unsigned char *reached;
     /* These detect that MPI_Finalize is called while there is a group. */
-    _Atomic int inside; /* threads between enter and leave */
+    _Atomic int inside; /* calls of enter() that leave() has not ended */
     _Atomic bool finalized;
     int keyval;
     char detail[MPI_MAX_ERROR_STRING];
 } baton__far_t;
 
-/* A rank's process, for messages. */
+/* A rank's process, for error messages. */
 typedef struct baton__process {
     int number;
     char host[36];
@@ -317,15 +325,15 @@ typedef struct baton__mpi {
     /* Where this rank could run when the endpoint was opened. */
     cpu_set_t processors;
     bool reads; /* ranks of this host can read each other's memory */
-    /* They can also write there, and each has a processor: a receiver may ask
-       the sender of an offer to write. */
+    /* Ranks of this host can also write into each other's memory, and each has
+       a processor. So a receiver may ask the sender of an offer to write. */
     bool asks;
     /* MPI carries no messages, and the group has no communicator. */
     bool keeps_off;
     size_t put_above; /* only longer messages are written by their sender */
     size_t put_bytes; /* longest message that is written; 0: none is */
-    size_t buffered_bytes;
-    /* Shared by the ranks of this host: at least by this one. */
+    size_t buffered_bytes; /* longest message in a shm buffer; 0: none is */
+    /* Shared by the ranks of this host, of which there is at least this one. */
     baton__host_t host;
 
     baton__peer_t *listed; /* peers with a non-empty outbox */
@@ -338,7 +346,7 @@ typedef struct baton__mpi {
     uint32_t polls;
     uint32_t unreported; /* lost peers that the engine was not told of */
     uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
-    /* Why a peer is lost that left the group after that loss. */
+    /* Why peers are lost that left the group after first_lost was lost. */
     char closed[64];
     bool alone; /* this rank leaves while others may wait for it */
 
@@ -356,8 +364,8 @@ typedef struct baton__mpi {
 
 /* ---- endpoint.c: records, lists, peers --------------------------------- */
 
-/* take(): takes a record from its pool; NULL if all are in use. give(): puts it
-   back. */
+/* take(): takes a record from its pool; NULL if all are in use. give(): puts a
+   record back. */
 baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi);
 void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
@@ -468,8 +476,8 @@ void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__far_copy_body(const baton__record_t *record, char *target);
 void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Sends `parts` empty messages to a peer that pulls a withdrawn send: it has
-   posted that many receives. */
+/* Sends `parts` empty messages to a peer that pulls a withdrawn send, because
+   the peer has posted that many receives. */
 void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
                              uint32_t parts);
 
@@ -484,7 +492,7 @@ void baton__far_add_arrival(baton__mpi_t *mpi);
 /* Notes that the peer has taken this many of this rank's packets. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
-/* Wakes each peer that was not told of all packets, unless it was woken
+/* Wakes each peer that was not told of all packets, unless this rank woke it
    lately. */
 void baton__far_ring_due(baton__mpi_t *mpi);
 
@@ -582,8 +590,8 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
-/* Handle answers of a peer. FIN: it is done with a send. CTS: it asks for the
-   data. COPY: it could not read the data. */
+/* Handle answers of a peer. FIN: the peer is done with a send. CTS: it asks for
+   the data. COPY: it could not read the data. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
@@ -654,17 +662,19 @@ typedef struct baton__meeting {
     MPI_Errhandler handler;
     int rank, size;
     baton_status_t status;
-    unsigned char *data;           /* result of the last exchange */
-    struct baton__member *members; /* by rank, once they were exchanged */
+    unsigned char *data; /* result of the last exchange */
+    /* By rank, once the records were exchanged. */
+    struct baton__member *members;
     uint64_t secret;
     int listener; /* a socket where peers report a rank that has ended; or -1 */
-    /* A kept endpoint, which watches this host's processes; or NULL. */
+    /* A kept endpoint, which watches the processes of this host; or NULL. */
     const baton__mpi_t *kept;
     bool met;      /* an exchange has ended: all ranks have called */
     bool reported; /* the long wait was logged */
 } baton__meeting_t;
 
-/* Most bytes that a rank contributes, unless it is one byte for each rank. */
+/* The most bytes that a rank contributes to an exchange, unless it contributes
+   one byte for each rank. */
 enum { BATON__MEETING_BYTES = 256 };
 
 /* end() must only be called after begin() has returned BATON_OK. begin() may

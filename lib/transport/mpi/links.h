@@ -37,17 +37,17 @@ enum {
 typedef struct baton__link {
     int fd;
     baton__link_state_t state;
-    bool opened; /* it was open once, so the peer's address is right */
-    /* It was reset since it was last open: by the peer's death, or by a
+    bool opened; /* the link was open once, so the peer's address is right */
+    /* The link was reset since it was last open: by the peer's death or by a
        firewall. */
     bool reset;
     int error;     /* errno of a failed write; 0: none */
     bool farewell; /* the peer has announced that it closes its group */
-    bool gave_up;  /* it does so after a loss, and waits for nobody */
-    /* 1 + the rank that the peer lost first; 0: it named none. */
+    bool gave_up;  /* the peer closes after a loss, and waits for nobody */
+    /* 1 + the rank that the peer lost first; 0: the peer named none */
     uint32_t blamed;
     const char *lost; /* why the peer is lost; NULL if it is not */
-    /* Packets sent to the peer that it was told of, or has taken. */
+    /* Packets sent to the peer that the peer was told of, or has taken. */
     uint32_t reported;
     uint32_t announced; /* packets that the peer has announced */
     /* in: the first bytes of a word that is being received. out: the last bytes
@@ -83,7 +83,7 @@ typedef struct baton__links {
     /* Listener of answers.h, which forked children close; -1: none. */
     int answers;
     baton__link_t *at;           /* by rank */
-    baton__link_place_t *places; /* by rank, once they were exchanged */
+    baton__link_place_t *places; /* by rank, once the places were exchanged */
     int pending[BATON__LINK_PENDING];
     _Atomic bool rang;         /* some link was touched; stored with release */
     struct baton__links *next; /* in the list of all open links */

@@ -23,7 +23,7 @@
 enum {
     NS_PER_MS = 1000000,
     YIELD_NS = 30 * NS_PER_MS,   /* a waiting rank only yields for this long */
-    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep after that */
+    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep after YIELD_NS */
     /* A sleep lasts this fraction of the time waited so far. */
     WAITED_FOR_A_SLEEP = 16,
     /* Most that one look at the clock adds to the time waited. */
@@ -38,9 +38,9 @@ enum {
    have the same version. */
 typedef struct baton__member {
     char version[16];
-    uint64_t kept; /* identifies the endpoint that it has kept; 0: none */
+    uint64_t kept; /* identifies the endpoint that the rank has kept; 0: none */
     uint64_t host, pids;
-    uint64_t secret; /* messages to `place` begin with it */
+    uint64_t secret; /* messages to `place` begin with this */
     pid_t process;
     baton__link_place_t place;
 } member_t;
@@ -287,7 +287,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     uint64_t waited_ns = 0; /* not counting time in which the job is stopped */
     uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
     int ended = -1;         /* a rank that has ended */
-    bool told = false;      /* another rank has reported it */
+    bool told = false;      /* another rank has reported that end */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);

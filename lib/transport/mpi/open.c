@@ -42,7 +42,7 @@ static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
 /* This host, while the endpoint is opened. */
 typedef struct host {
     baton__meeting_t *meeting;
-    const int *of; /* by rank: the number of its host */
+    const int *of; /* by rank: the number of the rank's host */
     /* size: ranks on this host. most: ranks on the largest host. */
     int size, most;
     int index;          /* index of this rank on the host */
@@ -209,7 +209,7 @@ static bool open_host(baton__mpi_t *mpi, host_t *host, reason_t *why)
 }
 
 /* Makes the ranks of each host watch each other, in the rounds of liveness.h.
-   True if those of this host do. */
+   True if all ranks of this host are watched. */
 static bool watch_each_other(baton__mpi_t *mpi, const host_t *host, bool open,
                              reason_t *why)
 {
@@ -584,7 +584,8 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)comm;
     (void)keyval;
     (void)extra;
-    if (mpi->far.closing) { /* from free_endpoint(), or it is kept */
+    /* Called by free_endpoint(), or the endpoint is kept. */
+    if (mpi->far.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {

@@ -28,11 +28,12 @@ enum {
     /* Polls that found nothing before credits are reported in a packet of their
        own: in an exchange this rank's next message soon carries them anyway. */
     CREDIT_POLLS = 8,
-    AFTER_RING_NS = 1000000, /* that time after a wake-up */
-    AFTER_RING_US = 50,      /* the short sleep during it */
-    /* The same sleep if no epoch waits for a message. It is as long as the
-       timer that a start sets, so that alternating starts and waits need not
-       set the timer each time. */
+    /* How long this rank looks again after a wake-up. */
+    AFTER_RING_NS = 1000000,
+    AFTER_RING_US = 50, /* sleep between those looks */
+    /* The sleep between looks if no epoch waits for a message. It is as long as
+       the timer that a start sets, so that alternating starts and waits need
+       not set the timer each time. */
     LATER_US = 2000,
     MOVING_US = 1000, /* MPI moves data only while it is called */
     /* If a rank's host refuses connections, either the rank's process has ended
@@ -195,7 +196,8 @@ static bool complete_transfer(baton__mpi_t *mpi)
         } else {
             baton__events_moved(mpi, transfer.send->token);
         }
-    } else if (transfer.record != NULL) { /* else ended with its peer */
+        /* Else the record ended with its peer. */
+    } else if (transfer.record != NULL) {
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
         take_part(mpi, transfer.record, (size_t)bytes);
@@ -350,7 +352,6 @@ static void report_lost(baton__mpi_t *mpi)
     }
 }
 
-/* Rings the doorbells that are due. */
 static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
 {
     if (mpi->host.doorbell.due_count > 0) {
@@ -506,7 +507,7 @@ static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
     }
     far->heard = false;
     if (!baton__links_is_open(&mpi->far.links, peer)) {
-        asked->asked_ns = 0; /* ask it at once, which wakes it */
+        asked->asked_ns = 0; /* ask the peer at once, which wakes it */
         baton__links_connect(&mpi->far.links, peer);
     }
     baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);
@@ -578,7 +579,7 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    /* If there was a ring, `liveness` is drained at the next call. */
+    /* If a wake-up was taken, `liveness` is drained at the next call. */
     if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }
