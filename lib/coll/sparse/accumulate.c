@@ -1,7 +1,7 @@
-/* What a step adds to the residual: the gradient, clipped, with momentum
+/* Accumulation: adds the gradient, clipped and with momentum, to the residual
    (Fang et al. 2019, section 2.5: momentum correction). One pass
    (baton/select.h) reads gradient, residual and velocity, writes `work` and the
-   next velocity, and finds what is large. The two velocities change places when
+   next velocity, and finds large elements. The two velocities are swapped after
    the step has been completed. */
 #include "coll/sparse/sparse.h"
 
@@ -11,8 +11,9 @@
 #include <string.h>
 
 enum {
-    STREAM_BYTES = 8 << 20, /* of a vector that caches do not hold */
-    MASK_AHEAD = 16         /* lines on their way to be masked */
+    STREAM_BYTES = 8 << 20, /* vectors this long do not fit into caches */
+    /* Cache lines to prefetch before they are cleared. */
+    MASK_AHEAD = 16
 };
 
 double baton__clip_factor(double clip, int ranks, double square_sum)
@@ -45,8 +46,8 @@ void baton__sparse_begin(baton_sparse_t *sparse)
             : 1;
 }
 
-/* `work` of these elements, which is computed where it is selected from, unless
-   there is nothing to compute. */
+/* How to compute these elements of `work`; the selection does it in its pass.
+   If `right` is NULL, they are computed already. */
 static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
                                          size_t count, baton_side_t side)
 {

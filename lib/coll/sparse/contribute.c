@@ -1,12 +1,12 @@
 /* A gradient that is contributed in parts, each as the backward pass yields it.
 
-       contribute --> what the step begins with, of these elements --+
-       contribute --> the same of others                           --+
-       start --------------------------------------------------------+--> step
+       contribute --> accumulate, or copy, these elements --+
+       contribute --> the same for others                 --+
+       start -----------------------------------------------+--> step
 
-   Nothing of the residual, or of what is pending, changes before the start. So
-   parts can be forgotten, as they are when the residual changes, of which they
-   are made. */
+   Neither the residual nor the pending gradients change before the start. So
+   parts can be discarded. They must be when the residual changes, from which
+   they were computed. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"

@@ -1,18 +1,19 @@
-/* Steps of gradients in device memory: they may begin and end in the order of
-   the user's streams, several in flight. What a step takes and leaves is then
-   the driver's work:
+/* The device backend: steps of gradients in device memory. They may begin and
+   end in the order of the user's streams, with several in flight. So the driver
+   feeds and completes them:
 
        ready: async --> load: call --> the algorithm's nodes
 
-   ready waits until the results of earlier steps have been copied to the device
-   that were to be, since the step overwrites them. load completes the step
-   before, if the application has not asked for it: so it has ended well.
+   ready waits until the results of earlier steps have been copied to the
+   device, if that was requested, since the step overwrites them. load completes
+   the step before, if that has ended well and the application has not asked for
+   it.
 
-   Results go back by requests of the stream (stream/requests.h), behind the
-   step: a call finds out what is to be copied, and a device call copies it. Of
-   a sparse result that is the entries, which are written out there. Vectors are
-   copied between steps by requests as well. What a step does on the device is
-   in device_work.h. */
+   Results are copied by requests of the stream (stream/requests.h), after the
+   step: a call finds out what to copy, and a device call copies it. Of a sparse
+   result it copies the entries, which the device then writes to a vector.
+   Between steps, vectors are copied by requests as well. device_work.h
+   describes what a step does on the device. */
 #include "coll/sparse/device_work.h"
 
 #include "base/config.h"
@@ -26,29 +27,30 @@
 
 enum { IN_FLIGHT = BATON__REQUESTS };
 
-/* What a step is given. */
+/* The input of a step. */
 typedef struct feed {
     const void *gradient; /* NULL: a flush */
-    uint64_t results;     /* copies that had been asked for before */
-    uint64_t behind; /* the other schedule's epoch that it comes after, or 0 */
+    uint64_t results;     /* requests for copies that came before */
+    /* The epoch of the other schedule after which this step comes, or 0. */
+    uint64_t behind;
 } feed_t;
 
 /* One of the two schedules: the dense one, or the sparse one. */
 typedef struct side {
     baton_sparse_t *sparse;
     bool dense;
-    uint64_t started;        /* epochs, since the last recovery */
+    uint64_t started;        /* epochs started since the last recovery */
     feed_t feeds[IN_FLIGHT]; /* epoch e's is at e % IN_FLIGHT */
 } side_t;
 
-/* A result to be copied: of which step, and where to. */
+/* A request to copy the result of a step. */
 typedef struct result_request {
     const side_t *side;
     uint64_t epoch;
     void *target; /* n elements of device memory */
 } result_request_t;
 
-/* What is copied: the step may have failed, and have no result. */
+/* What a request copies: nothing, if the step has failed. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
 /* A vector to be copied between steps, from or to device memory. */
@@ -59,21 +61,21 @@ typedef struct vector_request {
 
 typedef struct backend {
     baton__sparse_device_t device; /* first: sparse->device is this */
-    char *staged; /* n elements that the device copies at full speed, which
-                     dense steps work in */
+    /* Pinned memory of n elements, in which dense steps work. */
+    char *staged;
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* Under the lock: the last step that has begun, until it is completed. */
+    /* The last step that has begun, until it is completed; under the lock. */
     const side_t *begun; /* or NULL */
     uint64_t begun_epoch;
-    uint64_t awaited_results; /* before the step that is ready */
+    uint64_t awaited_results; /* copies that `ready` waits for */
 
-    baton_group_t *self;       /* of this rank alone */
-    baton__requests_t results; /* its schedule is written under the lock */
-    bool closing;              /* that is being destroyed */
-    result_form_t form;        /* of the one that is served */
-    baton__mirror_t entries;   /* from which the target is written */
+    baton_group_t *self;       /* a group of this rank alone */
+    baton__requests_t results; /* its schedule is guarded by the lock */
+    bool closing;              /* `results` is being destroyed */
+    result_form_t form;        /* of the request that is being served */
+    baton__mirror_t entries;   /* of the result, to be written to the target */
     size_t entry_count;
     uint64_t reported; /* the last result whose failure has been reported */
 
@@ -97,7 +99,7 @@ static size_t vector_bytes(const baton_sparse_t *sparse)
 
 /* ---- a step that has been completed ------------------------------------ */
 
-/* `work`, which is zeros after a dense step, becomes the residual. */
+/* Makes `work` the residual. After a dense step it is zeros. */
 static void complete_step(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_device_t *device = sparse->device;
@@ -108,9 +110,9 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* Completes the step that has begun, if it has ended well. A recovery numbers
-   epochs anew, so a step that began before it is never found to have. The lock
-   is held. */
+/* Completes the step that has begun, if it has ended well. A step that began
+   before a recovery is not found to have ended, since the recovery numbers
+   epochs anew. The lock is held. */
 static void complete_begun(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
@@ -124,7 +126,7 @@ static void complete_begun(baton_sparse_t *sparse)
 
 /* ---- a step, on the driver --------------------------------------------- */
 
-/* The first results, so many, need not be waited for any more. */
+/* Whether the first `results` copies have ended. */
 static bool are_copied(backend_t *self, uint64_t results)
 {
     (void)pthread_mutex_lock(&self->lock);
@@ -153,8 +155,9 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 
 static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
-/* The stream has waited for a step of the other schedule: it has failed if it
-   has not retired, and nobody may have been told. */
+/* Fails this step if the step of the other schedule before it has failed. The
+   stream has waited for that step, so a step that has not retired has failed.
+   The application may not have been told. */
 static baton_status_t check_before(const side_t *side, baton_call_t *call,
                                    const feed_t *feed)
 {
@@ -162,7 +165,7 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* It may be gone where there was none. */
+    /* If there was none, the other schedule may be destroyed. */
     if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
         return BATON_OK;
     }
@@ -174,7 +177,7 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
                : status;
 }
 
-/* The dense schedule works on vectors that change places. */
+/* Binds the dense schedule to vectors that steps swap. */
 static baton_status_t bind_dense(const baton_sparse_t *sparse)
 {
     const baton__sparse_device_t *device = sparse->device;
@@ -209,7 +212,7 @@ static baton_status_t load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-/* The lock is held. */
+/* Prepares the last result for copying. The lock is held. */
 static result_form_t prepare_result(const baton_sparse_t *sparse,
                                     backend_t *self)
 {
@@ -223,8 +226,9 @@ static result_form_t prepare_result(const baton_sparse_t *sparse,
     return ENTRIES;
 }
 
-/* A step that failed, or that began before a recovery, has no result: later
-   steps wait for this request, so none of them has got to its epoch. */
+/* Finds out what to copy. A step that failed, or that began before a recovery,
+   has no result. Later steps wait for this request, so none of them can have
+   brought the schedule to its epoch. */
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;
@@ -239,7 +243,7 @@ static void begin_result(void *arg, const void *of)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Writes the entries of a sparse result out as a dense vector. */
+/* Writes the entries of a sparse result to a dense vector. */
 static void write_out(baton__enqueue_t *queue, void *target)
 {
     const backend_t *self = backend_of(queue->sparse);
@@ -309,7 +313,7 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
                         sparse->name, baton_error_message());
 }
 
-/* The device's memory may have any bytes at first. */
+/* Clears residual and velocity, since device memory is not initialised. */
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
@@ -332,7 +336,7 @@ static void add_dense_nodes(baton_sparse_t *sparse)
                             baton__sparse_device_add_dense(sparse, work));
 }
 
-/* The driver completes no step meanwhile. */
+/* The lock keeps the driver from completing a step meanwhile. */
 static bool recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
@@ -344,7 +348,7 @@ static bool recover(void *arg, uint64_t epoch)
     return true;
 }
 
-/* Adds nodes behind the load of one of the schedules. */
+/* Builds one of the schedules: ready, load, and then the nodes of `add`. */
 static void add_side(baton_sparse_t *sparse, bool dense,
                      void (*add)(baton_sparse_t *sparse))
 {
@@ -423,8 +427,8 @@ static baton_status_t build(baton_sparse_t *sparse)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* Steps in flight wait for results, and results for steps: so the last of them
-   are waited for before anything is taken away. */
+/* Waits for the last copy before anything is destroyed: steps in flight wait
+   for copies, and copies for steps. */
 static void await_results(const backend_t *self)
 {
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
@@ -474,7 +478,7 @@ static void free_backend(baton_sparse_t *sparse)
 
 /* ---- steps, by the application ----------------------------------------- */
 
-/* That n elements are memory of this device. */
+/* Checks that `vector` is n elements of this device's memory. */
 static baton_status_t check_vector(const baton_sparse_t *sparse,
                                    const char *doing, const char *what,
                                    const void *vector)
@@ -489,13 +493,13 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
                         baton_error_message());
 }
 
-/* on: NULL means at once, not on a stream. */
+/* `on` is a stream, or NULL to start at once. */
 static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
                                  const void *gradient, const baton_stream_t *on)
 {
     backend_t *self = backend_of(sparse);
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
-    /* Completed, when all that were started are. */
+    /* The number of completed steps, once all started ones are completed. */
     uint64_t steps = sparse->sparse_base + sparse->dense_base +
                      self->sides[false].started + self->sides[true].started;
     bool dense = baton__sparse_is_dense(sparse, flush, steps);
@@ -506,7 +510,8 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     baton_status_t status =
         flush ? BATON_OK : check_vector(sparse, "start", "gradient", gradient);
     if (status == BATON_OK && follows && on != NULL) {
-        /* It ends on the host: so it has retired when the stream goes on. */
+        /* The step ends on the host, so it has retired when the stream
+           continues. */
         status = baton_schedule_wait_on(sparse->latest, *on);
     }
     if (status != BATON_OK) {
@@ -529,7 +534,7 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 static baton_status_t start(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor)
 {
-    (void)factor; /* 1: sets of tensors are on the host */
+    (void)factor; /* 1: sets of tensors are in main memory */
     return start_step(sparse, flush, gradient, NULL);
 }
 
@@ -539,7 +544,7 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
         complete_begun(sparse);                 /* an earlier one, if any */
-        self->reported = self->results.started; /* those that failed with it */
+        self->reported = self->results.started; /* copies that failed with it */
     } else if (self->begun != NULL) {
         self->begun = NULL;
         complete_step(sparse, dense);
@@ -547,14 +552,14 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Of results that were not copied, the last one's failure is reported once. */
+/* Returns the failure of the last copy, once. */
 static baton_status_t check_result(baton_sparse_t *sparse)
 {
     backend_t *self = backend_of(sparse);
     baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
     bool done;
-    (void)!baton_schedule_test(schedule, &done); /* lets it come to its end */
+    (void)!baton_schedule_test(schedule, &done); /* may let it end */
     if (baton_schedule_failure(schedule, &failure) != BATON_OK ||
         failure.epoch <= self->reported) {
         return BATON_OK;
@@ -617,7 +622,8 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
     const result_request_t request = {
         .side = side,
-        /* A group that was recovered before anybody asked has lost it. */
+        /* UINT64_MAX: a recovery, before the step's end was asked for, has lost
+           the result. */
         .epoch = asked ? side->started : UINT64_MAX,
         .target = vector,
     };

@@ -1,9 +1,9 @@
-/* A sparse all-reduce in device memory; see device_work.h. */
+/* The work of a sparse all-reduce in device memory; see device_work.h. */
 #include "coll/sparse/device_work.h"
 
 #include <string.h>
 
-/* All elements of the gradient's type. */
+/* Bytes of n elements of the gradient's type. */
 static size_t vector_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.count * sparse->element_bytes;
@@ -30,7 +30,7 @@ void baton__device_allocate(baton_sparse_t *sparse)
     self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
 }
 
-/* Entries of a result, or of a selection. */
+/* Room for the entries of a result, or of a selection that is masked. */
 void baton__device_allocate_kept(baton_sparse_t *sparse)
 {
     size_t result = sparse->result_capacity, k = sparse->options.max_k;
@@ -150,8 +150,8 @@ void baton__enqueue_transfer(baton__enqueue_t *queue,
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* new_velocity = m u + g, or m (u + g); returns what is accumulated then. The
-   additions are those of accumulate.c. */
+/* new_velocity = m u + g, or with nesterov m (u + g). Returns what is to be
+   accumulated. The additions have the order of those in accumulate.c. */
 static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
 {
     const baton__sparse_device_t *self = queue->sparse->device;
@@ -293,7 +293,8 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                             self->work, factor);
 }
 
-/* What velocity was there goes where the residual's entries were. */
+/* The values that are cleared go to `kept`, whose entries are not needed any
+   more. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count)
 {
@@ -308,7 +309,7 @@ void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
     }
 }
 
-/* Changes are undone the latest first. */
+/* Undoes the changes, the latest first. */
 void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count)
 {

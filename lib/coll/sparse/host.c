@@ -1,4 +1,5 @@
-/* Steps of gradients on the host, which wait for every rank. */
+/* The host backend: steps of gradients in main memory, which wait for every
+   rank. */
 #include "coll/sparse/sparse.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ void baton__sparse_host_vectors(baton_sparse_t *sparse)
 
 /* ---- dense steps ------------------------------------------------------- */
 
-/* Where gradients are accumulated in place it has two vectors, for results. */
+/* Allocates `spare`, once. With in_place it has two vectors: the last result
+   stays in one while a step writes into the other. */
 static bool make_spare(baton_sparse_t *sparse)
 {
     if (sparse->spare == NULL) {
@@ -41,7 +43,8 @@ static bool make_spare(baton_sparse_t *sparse)
     return sparse->spare != NULL || !sparse->payload;
 }
 
-/* Peers that fail may still need the last result. */
+/* Returns the vector that does not have the last result, which peers that fail
+   may still need. */
 static char *other_than_last(const baton_sparse_t *sparse)
 {
     return sparse->last.values != sparse->spare
@@ -49,9 +52,9 @@ static char *other_than_last(const baton_sparse_t *sparse)
                : sparse->spare + sparse->options.count * sparse->element_bytes;
 }
 
-/* Sums a gradient, or the residual, where it is, if it is all that this rank
-   has; else what is accumulated in `spare`. The sums come in `work`, which is
-   in `spare` where gradients are accumulated in place. */
+/* The operand of a dense step is the gradient or the residual itself, if that
+   is all that this rank contributes. Otherwise it is accumulated in `spare`.
+   The result goes to `work`, which with in_place is in `spare`. */
 static baton_status_t bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
@@ -92,9 +95,9 @@ static baton_status_t begin_dense(void *arg, baton_call_t *call)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Parts are accumulated where the step would do it. They are only copied there
-   where their sum is not known yet, because the gradient is clipped by its
-   norm, or not needed, because the step is dense and may sum the gradient. */
+/* Accumulates a part as the step would do it. The part is only copied if the
+   gradient is clipped, since the norm is not known yet, or if the step is
+   dense, since that may sum the gradient itself. */
 static baton_status_t contribute(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part)
 {
@@ -136,7 +139,8 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
     }
     if (status != BATON_OK) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* also behind a recovery */
+        /* The last result is gone, even one that a recovery has left. */
+        sparse->phase = BATON__SPARSE_NO_RESULT;
         return status;
     }
     sparse->recovered = false;
@@ -145,8 +149,8 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     return BATON_OK;
 }
 
-/* The residual is changed where it is, now that the step stands: a failed one
-   has left nothing to be undone. */
+/* Updates the residual where it is, now that the step is complete: a step that
+   fails has nothing to undo. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
     if (!sparse->payload) {
@@ -160,8 +164,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* A dense step leaves no residual, and its result in the other vector: there
-   the next step leaves it, in which peers may fail that still need it. */
+/* A dense step leaves no residual, and swaps its result into the residual's
+   memory. The result stays there during the next step: peers that fail in that
+   step may still need it. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
     if (status != BATON_OK) {
@@ -180,8 +185,8 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* The result of the last step, if that was dense; `lacks`: where it is to come.
-   NULL: it was sparse, and has a room. */
+/* The vector with the last step's dense result or, if this rank lacks that, the
+   vector to receive it. NULL: the result is sparse, and in a room. */
 static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
 {
     bool vector = lacks                      ? dense
@@ -197,8 +202,8 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
                : sparse->spare;
 }
 
-/* Hands over the result of a step, and completes it where it lacked: so each
-   step has been completed on all ranks, or on none. */
+/* Hands over the result of a step, and completes the step on ranks that lacked
+   it. True once the step is complete on all ranks, or on none. */
 static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     bool dense = sparse->is_dense;
@@ -240,7 +245,8 @@ static bool mend(baton_sparse_t *sparse)
     return true;
 }
 
-/* Steps that a recovery has counted which did not end may not stand. */
+/* Sets `steps` anew: a recovery that was cut short may have counted a step that
+   no survivor has completed. */
 static bool survive(baton_sparse_t *sparse)
 {
     bool lacks = sparse->open != 0;
@@ -254,9 +260,11 @@ static bool survive(baton_sparse_t *sparse)
     return true;
 }
 
-/* The application is in baton_group_recover. All ranks are told the same
-   epochs, so they agree on which steps stand. Neither schedule is set back
-   before that is so of both, so no rank begins alone. */
+/* The callback of both schedules' recoveries, while the application is in
+   baton_group_recover. All ranks are given the same epochs, so they agree on
+   the steps that are complete. It returns false until both schedules have been
+   reported and the last step is mended. So neither schedule is reset before,
+   and no rank begins an epoch alone. */
 static bool recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;

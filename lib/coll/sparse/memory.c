@@ -7,7 +7,7 @@
 struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
-    bool of_device; /* by baton_device_alloc */
+    bool of_device; /* allocated by baton_device_alloc */
     bool lasts;     /* sparse->lasting was set */
     baton_memory_t kind;
 };
@@ -83,8 +83,8 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
     }
 }
 
-/* There is one team where those that were asked for do not divide the ranks. So
-   it depends on this group alone, and not on those that the rank was in. */
+/* There is one team if the teams asked for do not divide the ranks. So the
+   number of teams depends on this group alone, and not on the groups before. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
 {
     baton__sparse_free_memory(sparse, false);

@@ -95,7 +95,7 @@ size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
                              size_t count)
 {
     baton_dtype_t dtype = sparse->options.dtype;
-    /* An index below the first one is a large number. */
+    /* An index below `first` wraps around to a large number. */
     if (likely > 0 && likely <= most &&
         baton_entry_index(dtype, list, likely - 1) - first < count) {
         return likely;

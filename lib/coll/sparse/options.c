@@ -1,8 +1,8 @@
 /* Options: defaults, checks, and the comparison across ranks.
 
-   The comparison is a schedule of its own: a barrier, on which ranks agree
-   (baton_schedule_agree) only if their options are the same. On a rank whose
-   options are wrong, or that lacks memory, it fails, and so on all. */
+   The comparison is a schedule of its own: a barrier whose terms
+   (baton_schedule_agree) are the options. It fails on all ranks if options
+   differ, or if a rank's options are wrong or it lacks memory. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -36,7 +36,7 @@ const char *baton_sparse_algorithm_name(baton_sparse_algorithm_t algorithm)
                                                     : "?";
 }
 
-/* Of an enumeration's value. */
+/* Checks the value of an enumeration. */
 static bool in_range(const char *name, int value, int most,
                      baton__wrong_t *wrong)
 {
@@ -146,7 +146,7 @@ static bool check_not_partial(const baton_sparse_options_t *o,
     return true;
 }
 
-/* An algorithm that learns from what a rank has selected before would learn
+/* Algorithms that learn from earlier selections are left out: they would learn
    from empty selections, too. */
 static bool may_be_partial(baton_sparse_algorithm_t algorithm)
 {
@@ -241,14 +241,14 @@ static void fill(baton_sparse_options_t *o)
                                            : o->max_k;
 }
 
-/* Whether what messages cost decides anything. */
+/* Whether the costs of messages decide anything. */
 static bool is_chosen(const baton_sparse_options_t *o)
 {
     return o->algorithm == BATON_SPARSE_AUTO ||
            o->teams == BATON_SPARSE_TEAMS_AUTO;
 }
 
-/* What a message costs, unless the options say it. */
+/* Fills in the costs of a message, unless the options have them. */
 static void fill_link(baton_sparse_options_t *o, int hosts,
                       baton__wrong_t *wrong)
 {
@@ -284,7 +284,7 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* A size of 0 is that of a struct that was zeroed without its initializer. */
+/* A struct that was zeroed without its initializer has a size of 0. */
 static bool has_name(const baton_sparse_options_t *given)
 {
     const size_t least =
@@ -314,7 +314,7 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
 typedef struct compared {
     const char *name;
     uint64_t word;
-    bool real; /* it has the bits of a double */
+    bool real; /* `word` has the bits of a double */
 } compared_t;
 
 static compared_t real(const char *name, double value)
@@ -326,9 +326,9 @@ static compared_t real(const char *name, double value)
 
 enum { COMPARED = 25, VALUE_BYTES = 32 };
 
-/* Every option that must be the same. Those before k must be the same in a
-   state that is imported, too. Where gradients are may differ, unless the
-   choice depends on it. */
+/* Lists every option that must be equal on all ranks. The options before k must
+   also be equal in a state that is imported. Ranks may have gradients in
+   different memory, unless AUTO's choice depends on it. */
 static void list_options(const baton_sparse_options_t *o, compared_t *out)
 {
 #define COMPARE(field)                                                         \
@@ -392,7 +392,7 @@ static const char *value_of(const compared_t *option, uint64_t word, char *text)
     return text;
 }
 
-/* The causes of others come first. */
+/* Options that determine others come first: a mismatch then names the cause. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o)
 {
@@ -411,7 +411,8 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     }
 }
 
-/* A mismatch is of all ranks, and what they state says why. */
+/* A mismatch needs no failure here: all ranks have it, and the terms name
+   it. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;
@@ -431,7 +432,7 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
     baton_status_t status = baton_schedule_commit(schedule);
     baton_status_t started =
         status == BATON_OK ? baton__start_to_wait(schedule) : BATON_OK;
-    baton__wrong_keep(wrong, started); /* of a peer that came before */
+    baton__wrong_keep(wrong, started); /* a peer may have failed before */
     return status;
 }
 

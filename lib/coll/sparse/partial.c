@@ -1,23 +1,24 @@
-/* Partial sparse all-reduce: the algorithm's schedule behind the activation of
+/* Partial sparse all-reduce: the algorithm's schedule, after the activation of
    a partial collective (coll/partial/begin.h).
 
        begin --> take --> prepare --> [ the algorithm's nodes ] --> publish
 
-   What is pending, what an epoch has taken, and which results are kept, is
-   the contribution's (coll/partial/contribution.h). An epoch works in `work`,
-   which begins as the residual plus what was taken. publish makes it the
-   residual. If the epoch fails after all, recover undoes both.
+   The contribution (coll/partial/contribution.h) keeps the pending gradients,
+   what an epoch has taken of them, and the results. An epoch computes in
+   `work`, which begins as the residual plus what was taken. publish makes it
+   the residual. If the epoch fails after that, recover swaps the two back; what
+   the epoch had taken is pending again.
 
-   A rank of which an epoch takes nothing works from zeros: what `work` is at
-   the end is then what the residual gains, and publish adds the two up.
+   If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
+   `work` is what the residual gains, and publish adds the two.
 
-   The contribute lock is held by the application while it adds a gradient, or
-   uses the residual, for which no epoch may be working. The driver only tries
-   it, in take, which is polled until the application has done.
+   The application holds the contribute lock while it adds a gradient, or uses
+   the residual, for which no epoch may be working. The driver only tries the
+   lock, in take, which is polled until the application has released it.
 
-   With on_loss the epochs are in the groups of coll/partial/survive.c, which is
-   given `epochs`: from connect on, when options were compared. The result that
-   it hands over is packed: count, indices, values. */
+   With on_loss the epochs run in the groups of coll/partial/survive.c, which is
+   given `epochs` in connect, after options were compared. The result that it
+   hands over is packed: count, indices, values. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
@@ -29,13 +30,15 @@
 #include <string.h>
 
 typedef struct sparse_partial {
-    baton_partial_t epochs; /* first: it is found by its address. Its numbers
-                               go on behind a recovery and a shrink */
+    /* First, since of_epochs casts its address. Its numbers of steps and epochs
+       continue after a recovery or a shrink. */
+    baton_partial_t epochs;
     baton_sparse_t *sparse;
-    char *velocity;            /* of momentum, or NULL; the application's */
-    char *parts;               /* memory for parts of a gradient, or NULL */
-    uint64_t pending_steps[2]; /* of a state: of which steps its pending
-                                  gradients are, from the first to the last */
+    char *velocity; /* u of momentum, for starts alone; or NULL */
+    char *parts;    /* memory for parts of a gradient, or NULL */
+    /* Part of an exported state: the first and the last step whose gradients
+       are pending. */
+    uint64_t pending_steps[2];
 } sparse_partial_t;
 
 static sparse_partial_t *of_epochs(baton_partial_t *epochs)
@@ -72,7 +75,7 @@ static baton_status_t prepare(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* The epoch has its result, and ends. */
+/* Ends an epoch that has its result: updates the residual, and publishes. */
 static void end_epoch(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -98,7 +101,7 @@ static baton_status_t publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Pins the result of a step, which becomes `last`, until the next one is. */
+/* Makes the result of a step `last`, and pins it until the next call. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -141,8 +144,9 @@ static bool agree(sparse_partial_t *self, bool lacks, uint64_t epoch)
     return true;
 }
 
-/* True once this rank has completed `last`, as some rank has. All have
-   completed it where one has taken for a later one. */
+/* Completes epoch `last` if this rank lacks it; false while the result is being
+   handed over. Some rank has completed this epoch. All ranks have, if one has
+   taken gradients for a later epoch. */
 static bool mend(sparse_partial_t *self, uint64_t last)
 {
     baton__contribution_t *c = &self->epochs.contribution;
@@ -150,22 +154,23 @@ static bool mend(sparse_partial_t *self, uint64_t last)
     return agree(self, lacks, last);
 }
 
-/* Epochs after the last one that any rank has completed are begun again. */
+/* Continues after `last`, the last epoch that any rank has completed: later
+   epochs begin again. */
 static void go_on(sparse_partial_t *self, uint64_t last)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_recover(&epochs->contribution, last, last + 1);
-    sparse->phase = BATON__SPARSE_NO_RESULT; /* that is not to be asked for */
+    sparse->phase = BATON__SPARSE_NO_RESULT; /* waits return the missed ones */
     sparse->missed = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
     atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
 }
 
-/* The application is in baton_group_recover, and gets the results that it has
-   not got yet behind it. What an epoch has taken that no rank has completed is
-   pending again. */
+/* Called while the application is in baton_group_recover. Later waits return
+   the results that it has missed. What an epoch has taken is pending again,
+   unless some rank has completed the epoch. */
 static bool recover(void *arg, uint64_t epoch)
 {
     sparse_partial_t *self = arg;
@@ -184,7 +189,7 @@ static bool recover(void *arg, uint64_t epoch)
     return baton__sparse_recover(sparse, false, epoch);
 }
 
-/* The schedule has failed, so nothing begins or ends meanwhile. */
+/* The schedule has failed, so no epoch begins or ends meanwhile. */
 static bool survive(baton_sparse_t *sparse)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
@@ -252,13 +257,13 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     (void)pthread_mutex_init(&self->epochs.limit_lock, NULL);
     baton__sparse_host_vectors(sparse);
     self->velocity = sparse->velocity;
-    sparse->velocity = NULL; /* no epoch accumulates with it */
+    sparse->velocity = NULL; /* epochs do not apply momentum */
     sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
     self->epochs.contribution = contribution_of(sparse);
     return baton__contribution_init(&self->epochs.contribution);
 }
 
-/* Once more in another group. */
+/* Called again for each new group. */
 static baton_status_t build(baton_sparse_t *sparse)
 {
     baton_status_t status =
@@ -293,7 +298,8 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* ---- ranks are lost ----------------------------------------------------- */
 
-/* The application may be clipping a gradient. */
+/* Sets the number of ranks under the lock, since the application may be
+   clipping a gradient by it. */
 static baton_status_t commit(baton_partial_t *epochs)
 {
     sparse_partial_t *self = of_epochs(epochs);
@@ -303,7 +309,8 @@ static baton_status_t commit(baton_partial_t *epochs)
     baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
     (void)pthread_mutex_unlock(lock_of(self));
     sparse->schedule = s;
-    /* A loss may have come before the comparison. */
+    /* A rank may be lost before the comparison: so terms are compared here,
+       too. */
     if (sparse->agree != NULL) {
         sparse->agree(sparse->agree_arg, s);
     }
@@ -317,7 +324,8 @@ static baton_status_t commit(baton_partial_t *epochs)
     return status;
 }
 
-/* In the room of the result that is made. */
+/* Returns the room of the result that is being made, packed, with a copy of the
+   last result, or with zeros unless `has`. */
 static char *give(baton_partial_t *epochs, bool has)
 {
     const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
@@ -340,13 +348,13 @@ static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &epochs->contribution;
     bool begun = c->taken_for == epoch; /* and no state imported since */
-    const uint32_t slot = c->result;    /* of give */
+    const uint32_t slot = c->result;    /* begun by give */
     baton__sparse_room_t *to = &sparse->rooms[slot];
     uint64_t count;
     (void)active;
     memcpy(&count, to->packed, sizeof count);
     to->count = count;
-    if (!begun) { /* the residual is the state's */
+    if (!begun) { /* the residual is the imported state's */
         sparse->shown = slot;
         baton__contribution_publish(c, epoch, 0);
         return;
@@ -386,8 +394,8 @@ bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The results up to this step's have been seen, or are not asked for any more:
-   their places are free, and one more epoch may run. */
+/* The application has seen the results up to this step's, or will not ask for
+   them: their slots may be reused, so one more epoch may run. */
 static void see(sparse_partial_t *self, uint64_t step)
 {
     if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
@@ -395,7 +403,7 @@ static void see(sparse_partial_t *self, uint64_t step)
     }
 }
 
-/* No epoch takes from `staged`, where parts come. */
+/* Collects parts in `staged`, from which no epoch takes. */
 static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
                                       size_t count, const void *part)
 {
@@ -412,7 +420,7 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
     return BATON_OK;
 }
 
-/* Adds the gradient of a step. The lock is held. */
+/* Adds the gradient of a step. The contribute lock is held. */
 static void contribute(sparse_partial_t *self, const void *gradient,
                        uint64_t step)
 {
@@ -431,18 +439,18 @@ static void contribute(sparse_partial_t *self, const void *gradient,
     baton__contribution_added(c, step);
 }
 
-/* The gradient is added once the start cannot be refused any more. The lock
-   keeps the epoch, which may begin at once, from taking anything before that. A
-   limit that is raised has this thread go on with the epoch: without the lock,
-   so that it may take what was added. */
+/* Adds the gradient after the last check that can refuse the start. The epoch
+   may begin at once, and the lock keeps it from taking anything before. Raising
+   a limit lets this thread continue the epoch. That is done without the lock,
+   so that the epoch may take what was added. */
 static baton_status_t start(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    (void)flush;  /* is refused */
-    (void)factor; /* 1: of sets of tensors, too */
+    (void)flush;  /* baton_sparse_flush refuses it */
+    (void)factor; /* 1, also for sets of tensors */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {
@@ -465,12 +473,12 @@ static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
     return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
 }
 
-/* Shows the last step's result, or the next that was missed. */
+/* Shows the last step's result, or the next one that was missed. */
 static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
-    (void)dense; /* it is not */
+    (void)dense; /* partial steps are sparse */
     if (status == BATON_OK) {
         show_result(self, steps - sparse->missed);
         sparse->steps = steps;
@@ -480,8 +488,8 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* The driver takes nothing that is pending meanwhile, so no epoch begins to
-   work. */
+/* While the lock is held, the driver takes nothing that is pending, so no epoch
+   begins to work. */
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
@@ -506,7 +514,7 @@ static void release(baton_sparse_t *sparse)
     (void)pthread_mutex_unlock(lock_of(of_epochs(sparse->epochs)));
 }
 
-/* The residual, and what is pending. */
+/* Copies the velocity, or the sum of the residual and the pending gradients. */
 static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
                                   void *to)
 {
@@ -552,7 +560,8 @@ static void save(baton_sparse_t *sparse, char *residual, char *pending)
     }
 }
 
-/* The schedule counts on: its next epoch is the one behind these steps. */
+/* The schedule's own epoch numbers continue, so modes.base changes: the next
+   epoch has the number `steps` + 1. */
 static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
@@ -576,7 +585,7 @@ static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
 }
 
 const baton__sparse_backend_t baton__sparse_partial = {
-    .accumulates = false, /* start does */
+    .accumulates = false, /* start clips */
     .build = build,
     .connect = connect_epochs,
     .close = close_epochs,

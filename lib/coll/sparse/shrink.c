@@ -1,22 +1,24 @@
-/* A sparse all-reduce goes on in the group of those that live
-   (baton_sparse_shrink):
+/* baton_sparse_shrink: a sparse all-reduce continues in the group of the
+   survivors.
 
-       the running step ends --> news --> hand-over --> confirm --> built anew
+       the running step ends --> news --> hand-over --> confirmation --> rebuild
 
    A step that any survivor has completed is completed on all of them, as in a
    recovery (step.c). `news` has a byte for each rank of the old group, so that
-   ranks that died meanwhile have told nothing.
+   of a rank that has died meanwhile stays 0.
 
-   Another rank may die at any moment. Then those that live shrink the group
-   again, and call this again, though it may have succeeded on some. So what a
-   rank has completed stays so, and a rank is ready only when all others have
-   all that they lacked: each takes part in the confirmation after that. */
+   Another rank may die at any moment. Then the survivors shrink the group
+   again, and make this call again, though it may have succeeded on some of
+   them. So a step that a rank has completed stays completed, and a rank takes
+   part in the confirmation only when it has all results that it lacked. So no
+   rank is ready before all have their results. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "coll/sparse/sparse.h"
 
-/* Nothing of the schedules is in progress after this. Of a partial one, peers
-   may have begun an epoch: what is started on top of it fails with it. */
+/* Afterwards nothing of the schedules is in progress. With options.partial a
+   peer may have begun an epoch, so epochs are started and cancelled until the
+   schedule has failed. */
 static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
 {
     baton_status_t status = BATON_OK;
@@ -36,7 +38,7 @@ static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
     return baton__goes_on(status) ? status : BATON_OK;
 }
 
-/* A schedule for the hand-over, in the survivors' group. */
+/* Replaces the hand-over's schedule by one in the survivors' group. */
 static baton_status_t open_handover(baton_sparse_t *sparse)
 {
     (void)!baton_schedule_cancel(sparse->handover); /* destroy would wait */
@@ -57,7 +59,7 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
     return status;
 }
 
-/* The cause, where the hand-over has failed before this rank started its next
+/* Returns the cause if the hand-over failed before this rank started its next
    epoch. A peer that has destroyed the schedule knew of a loss before this
    rank, and has left for another group. */
 static baton_status_t find_cause(const baton_sparse_t *sparse,
@@ -152,8 +154,9 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
         return status;
     }
     if (survivors == sparse->group) {
-        /* A rank whose schedules failed can't make them again here: its peers
-           would not find them, as they count schedules of a name. */
+        /* A rank that failed to build its schedules can't build them again in
+           this group: peers count schedules of a name, so they would not find
+           the new ones. */
         return sparse->survivors == NULL
                    ? BATON_OK
                    : baton__error_forward(sparse->wrong.status,

@@ -5,10 +5,10 @@
    Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i a rank sends the
    bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,
    as one message to p + gap; it receives blocks p to p + s - 1 from p - gap and
-   adds them. A block is selected from when it is sent, and not before, so m
-   selections are all. To blocks of the first bag nothing is added before they
-   are selected from, so they are accumulated in the same pass. Three members, l
-   = 2, gaps 2 and 1, at p = 0:
+   adds them. A block is selected from only when it is sent, so there are m
+   selections in all. Nothing is added to the blocks of the first bag before
+   they are selected from, so they are accumulated in the same pass. Three
+   members, l = 2, gaps 2 and 1, at p = 0:
 
        begin --> accumulate and select 2 --> send (block 2, to 2)
                                      |
@@ -26,20 +26,21 @@
                                  |
                           all-gather in the team --> finish
 
-   A block is not summed as a vector. While it is accumulated, which is the one
-   pass over it, its candidates are written down: the elements from a magnitude
-   on that more than a quota of them reach. Its sums are then those of a few
-   lists, candidates and what has come, in which an entry that is no candidate
-   begins with its element of `work`. All elements from that magnitude on are
-   among the sums, so their largest are the block's, as long as a quota of them
-   reaches it still. Where the candidates are too many (ties), or the sums too
-   small (they cancel), the lists are added to `work` for the selection.
+   A block is not summed as a vector. The pass that accumulates it also lists
+   its candidates: all elements from a magnitude up that more than a quota of
+   elements reach. Its sums are then those of a few lists: the candidates and
+   the received ones. A received entry that is no candidate is added to its
+   element of `work`. All elements from that magnitude up are among the sums. So
+   the largest sums are the block's largest elements, as long as a quota of sums
+   still reaches the magnitude. If there are too many candidates (ties), or the
+   sums are too small (they cancel), the lists are added to `work` for the
+   selection.
 
    Global residual collection. `work` stays gradient plus residual (G in the
-   paper). xi, what this rank holds and has not passed on, differs from it where
-   entries came or were sent. At the indices of the result the new residual is
-   xi; elsewhere nothing of what ranks passed on is in the result, and the new
-   residual is G. So `finish` writes xi at the indices that the result shares
+   paper). xi, what this rank holds and has not passed on, differs from G where
+   entries were received or sent. At the indices of the result the new residual
+   is xi. Elsewhere nothing that ranks passed on is in the result, and the new
+   residual is G. So keep_xi writes xi at the indices that the result shares
    with those lists, and nothing else.
 
    With the residual on a device, spardl_device.c does all this. */
@@ -65,8 +66,8 @@ static baton_status_t accumulate(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* The lists that have come for a block, in the order of steps, behind a first
-   one; returns how many there are. */
+/* Sets `terms` to `first` and the lists received for a block, in the order of
+   steps. Returns their number. */
 static size_t terms_of(const spardl_block_t *self, baton_entries_t first)
 {
     spardl_t *spardl = self->spardl;
@@ -82,8 +83,8 @@ static size_t terms_of(const spardl_block_t *self, baton_entries_t first)
     return count;
 }
 
-/* The largest of all of a block's elements, with what has come added to `work`
-   meanwhile. */
+/* Selects from all elements of a block. The received entries are added to
+   `work` for the selection, and taken out again. */
 static size_t select_dense(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -111,7 +112,8 @@ static size_t select_dense(spardl_block_t *self, size_t k, char *out)
     return count;
 }
 
-/* The largest of the candidates, and of what has come. */
+/* Selects from the candidates and the received entries. SIZE_MAX: they may lack
+   some of the largest elements. */
 static size_t select_sparse(spardl_block_t *self,
                             const baton_candidates_t *candidates, size_t k,
                             char *out)
@@ -132,7 +134,7 @@ static size_t select_sparse(spardl_block_t *self,
                                  out, spardl->scratch);
 }
 
-/* Selects from a block, which is accumulated now if no step came before. */
+/* Selects from a block. If no step comes before, this accumulates it, too. */
 static size_t take(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -180,8 +182,8 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Writes what a list has at the result's indices of a block into `work`, or
-   zeros. */
+/* Writes the list's entries at the result's indices of a block to `work`, or
+   zeros there. */
 static void keep(spardl_t *spardl, const spardl_list_t *list,
                  const uint32_t *indices, size_t count, bool zeros)
 {
@@ -192,7 +194,7 @@ static void keep(spardl_t *spardl, const spardl_list_t *list,
     baton_entries_put(dtype, spardl->common, common, sparse->work);
 }
 
-/* Block by block `work` becomes the new residual. */
+/* Turns `work` into the new residual, block by block. */
 static void keep_xi(void *state, size_t left)
 {
     spardl_t *spardl = state;
@@ -215,8 +217,8 @@ static void keep_xi(void *state, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Accumulations of the first blocks from this rank's own on, behind `before`.
- */
+/* Adds accumulations of the first `blocks` blocks from this rank's own on,
+   after the node `before`. */
 static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
 {
     for (int j = 0; j < blocks; j++) {
@@ -227,9 +229,9 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
     }
 }
 
-/* Selects the bag's blocks, one after the other, and sends it. The steps before
-   this one have added to some of its blocks; to the others they have not, so
-   these do not wait for them. Returns the last selection. */
+/* Adds selections from the bag's blocks, one after the other, and the send. A
+   selection waits for those earlier steps that add to its block, but not for
+   the others. Returns the last selection. */
 static baton_node_t add_bag(spardl_t *spardl, int index, baton_node_t before)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
@@ -256,7 +258,8 @@ static baton_node_t add_bag(spardl_t *spardl, int index, baton_node_t before)
     return last;
 }
 
-/* Spar-Reduce-Scatter. Returns the selection from this rank's own block. */
+/* Adds Spar-Reduce-Scatter. Returns the selection from this rank's own
+   block. */
 static baton_node_t add_reduce_scatter(spardl_t *spardl)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
@@ -264,7 +267,7 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl)
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = add_bag(spardl, 0, last);
-        /* The first bag lies behind these. */
+        /* The blocks of the first bag come after these. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {
@@ -284,7 +287,7 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl)
     return own;
 }
 
-/* The largest quotas that a block ever has. */
+/* The largest quota that a block ever has. */
 static size_t largest_quota_of(const spardl_t *spardl, int block)
 {
     return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);
@@ -300,7 +303,7 @@ static void allocate_candidates(const spardl_t *spardl, int block,
         spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
 }
 
-/* Returns how many entries the block's sums may have. */
+/* Returns how many entries the block's sums may have; 0: there are none. */
 static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {
@@ -319,7 +322,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Selections from a block, from sums and in exchanges use the same scratch. */
+/* Selections from a block, selections from sums, and exchanges share the
+   scratch memory. */
 static void allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;

@@ -1,10 +1,12 @@
-/* What SparDL has with residuals on the host and on a device: blocks and steps,
-   the bags, which are messages of a few blocks' entries, and the all-gather. */
+/* Parts of SparDL that serve residuals in main memory and on a device: blocks
+   and steps, bags, which are messages of a few blocks' entries, and the
+   all-gather. */
 #include "coll/sparse/spardl.h"
 
 /* ---- blocks and steps -------------------------------------------------- */
 
-/* The steps before the one that sends a block; all before this rank's own. */
+/* The number of steps before the one that sends a block. All steps are before
+   the selection from this rank's own block. */
 static int steps_before(const spardl_t *spardl, int distance)
 {
     int steps = 0;

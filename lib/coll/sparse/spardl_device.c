@@ -1,10 +1,10 @@
-/* SparDL within a team with the residual on a device: Spar-Reduce-Scatter
-   there, and only entries on the host.
+/* SparDL within a team with the residual on a device. Spar-Reduce-Scatter runs
+   on the device, and only entries are in main memory.
 
-   Blocks are summed in the device's `work`, as the paper has it: a bag is added
-   when it has come, and a block's largest elements are taken out of it when it
-   is sent. So each of these follows the one before it, on one stream. Three
-   members, l = 2, at p = 0:
+   Blocks are summed in the device's `work`, as in the paper: a received bag is
+   added to it, and a block's largest elements are taken out of it when the
+   block is sent. So each of these operations follows the one before it, on one
+   stream. Three members, l = 2, at p = 0:
 
        begin --> accumulate --> select 2 --> pack --> send (to 2)
                                    |
@@ -20,10 +20,10 @@
                        |
                        +--> add what R-SAG has dropped, keep (device_work.h)
 
-   A device call copies what it has selected to the host, and what it adds to
-   the device, in the same stream.
+   A device call copies the entries that it selects to main memory, and the
+   entries that it adds to the device, in the same stream.
 
-   A bag's selections lie one behind the other in device memory, each as long as
+   A bag's selections lie one after the other in device memory, each as long as
    its quota, and are copied together. */
 #include "coll/sparse/spardl.h"
 
@@ -43,7 +43,7 @@ static size_t selected_bytes(const spardl_t *spardl, int block, size_t k)
                                  baton__spardl_quota(spardl, k, block));
 }
 
-/* Of all of a bag's selections. */
+/* Bytes of all selections of a bag. */
 static size_t bag_bytes(const spardl_step_t *step, size_t k)
 {
     size_t bytes = 0;
@@ -92,7 +92,7 @@ static baton_status_t pack_bag(void *arg, baton_call_t *call)
     return baton__message_end(&step->send, call, (size_t)(to - begin));
 }
 
-/* The blocks of a bag have no index in common. */
+/* One addition is enough, since the blocks of a bag have no index in common. */
 static void add_bag(void *arg, baton__enqueue_t *queue)
 {
     spardl_step_t *step = arg;
@@ -146,7 +146,7 @@ static void keep_result(void *arg, baton__enqueue_t *queue)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Selects a bag and sends it; returns the selection. */
+/* Adds the selection and the send of a bag; returns the selection. */
 static baton_node_t add_sending(spardl_t *spardl, int index,
                                 baton_node_t before)
 {
@@ -162,7 +162,8 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
     return select;
 }
 
-/* Receives a bag and adds it, behind `before`; returns the addition. */
+/* Adds the receive of a bag and its addition, after `before`; returns the
+   addition. */
 static baton_node_t add_receiving(spardl_t *spardl, int index,
                                   baton_node_t before)
 {
@@ -176,7 +177,7 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     return add;
 }
 
-/* Spar-Reduce-Scatter; behind the node returned, `own` is there. */
+/* Adds Spar-Reduce-Scatter. After the node that is returned, `own` is set. */
 static baton_node_t add_reduce_scatter(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;

@@ -1,5 +1,5 @@
-/* What SparDL's teams exchange: the ranks of one position sum their selections
-   of their block.
+/* The exchange between SparDL's teams: the ranks of one position sum their
+   selections from their block.
 
    R-SAG, d a power of two: recursive doubling, top-L after each addition.
 
@@ -9,16 +9,17 @@
                                   |
        recv ----------------------+--> merge --> sum
 
-   After step t all of 2^(t+1) teams have the same sum, and drop the same
-   entries: each keeps its share of them, 2^-(t+1), in the residual.
+   After step t, 2^(t+1) teams have the same sum, and have dropped the same
+   entries. Each of these teams keeps its share of them, 2^-(t+1), in the
+   residual.
 
-   B-SAG, any d: all teams gather each other's top-h (gather.c), and each sums
-   them in the order of teams; where there are more than L entries it keeps the
-   top-L. What is dropped here is in no rank's result, so it comes back with the
-   residual as a whole. h is adjusted by how many entries the sum had (algorithm
-   2 of the paper).
+   B-SAG, any d: each team gathers the top-h of all teams (gather.c), and sums
+   them in the order of teams. If the sum has more than L entries, the team
+   keeps the top-L. The entries that it drops are in no rank's result, so they
+   come back with the residual as a whole. h is adjusted by the number of
+   entries of the sum (algorithm 2 of the paper).
 
-   With one team there is no exchange, and no `sum`: it is `own`. */
+   With one team there is no exchange, and `own` takes the place of `sum`. */
 #include "coll/sparse/spardl.h"
 
 #include <string.h>
@@ -136,9 +137,9 @@ static baton_entries_t entries_of(const baton__message_t *message)
     return (baton_entries_t){message->data, baton__message_entries(message)};
 }
 
-/* other = sum of the message that was sent and the one that came; its top-L
-   becomes the new sum. Both ranks add the lower team's entries first: of two
-   NaNs the sum has the bits of the first one. */
+/* `other` = the sum of the sent and the received message; its top-L becomes the
+   new sum. Both ranks add the lower team's entries first: of two NaNs the sum
+   has the bits of the first one. */
 static baton_status_t merge(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;
@@ -201,7 +202,8 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
     return baton__count_below(indices, count, of.first + of.count);
 }
 
-/* At indices of the result, of this rank's block. */
+/* Adds a share of the dropped entries at these indices: the result's in this
+   rank's block. */
 static void add_dropped(spardl_t *spardl, const spardl_exchange_t *exchange,
                         const uint32_t *indices, size_t count, double share)
 {
@@ -223,9 +225,9 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* The shares of what ranks would have dropped that failed before: the first
-   rank that has dropped it keeps them. Those of a lost rank are lost with its
-   residual. */
+/* Adds the shares of ranks that failed before they dropped the entries. Of the
+   ranks that have dropped them, the first adds all these shares. The share of a
+   lost rank is lost with its residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
@@ -271,8 +273,8 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- B-SAG ------------------------------------------------------------- */
 
-/* All teams have the same h for a block, so sets have one length, and need no
-   word that tells it. */
+/* All teams have the same h for a block. So sets have one length, and messages
+   need not state it. */
 static size_t set_bytes(void *arg, int team)
 {
     const spardl_t *spardl = arg;
@@ -345,7 +347,7 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- both -------------------------------------------------------------- */
 
-/* The largest union of the lists of one addition. */
+/* The most entries that the sum of one addition can have. */
 static size_t union_room(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;

@@ -1,5 +1,5 @@
-/* A sparse all-reduce, as its users see it: life, steps, and what is between
-   them. */
+/* The public functions of a sparse all-reduce: its life, its steps, and the
+   calls between steps. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
@@ -36,8 +36,8 @@ backend_of(const baton_sparse_options_t *options)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* All four on every rank, whatever its options: a schedule's peers are found
-   by its name and how many of that name were made before. */
+/* All ranks create all four, whatever their options: peers find each other's
+   schedules by the name and by the number of schedules of that name. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
@@ -50,9 +50,9 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-/* What fails here fails on this rank alone; so it is kept, and told to the
-   others by the comparison. All are committed in any case: where commits are
-   verified, all ranks take part in each. */
+/* An error here is this rank's alone. It is kept in `wrong`, and the comparison
+   tells the other ranks. All schedules are committed in any case: where commits
+   are verified, all ranks take part in each. */
 static void build(baton_sparse_t *sparse)
 {
     if (sparse->wrong.status == BATON_OK) {
@@ -142,7 +142,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                                 ? algorithm_of(sparse->options.algorithm)
                                 : NULL;
         sparse->backend = backend_of(&sparse->options);
-        /* A rank that failed may need the result before the running step's. */
+        /* While a step writes into one room, the other keeps the last result,
+           which a rank that failed may need. */
         sparse->room_count =
             sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
         sparse->shown = 1;
@@ -267,7 +268,7 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
     return baton__sparse_start_scaled(sparse, gradient, 1);
 }
 
-/* As check_idle, and BATON_ERR_UNSUPPORTED where it is partial. */
+/* As check_idle; BATON_ERR_UNSUPPORTED for a partial one. */
 static baton_status_t check_full(const baton_sparse_t *sparse,
                                  const char *doing)
 {
@@ -318,7 +319,7 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     }
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     if (!running && !baton__sparse_goes_on(&sparse->options)) {
-        /* Of a step that has ended: for those of others. */
+        /* The step has ended: this only makes progress, for peers. */
         (void)!baton_schedule_test(sparse->schedule, done_out);
         *done_out = true;
         return BATON_OK;
@@ -339,13 +340,13 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        return status; /* this thread is told once */
+        return status; /* a second wait would not return it again */
     }
     if (status != BATON_OK) {
         bool done = false;
         baton_status_t ended = await(sparse, 0, &done);
         if (ended == BATON_OK && !done) {
-            return status; /* a timeout: it goes on */
+            return status; /* a timeout: the step goes on */
         }
         status = ended;
     }
@@ -353,7 +354,7 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
     return status;
 }
 
-/* How the last step has failed, told again; or that there was none. */
+/* The error of the last step, once more; BATON_ERR_STATE if there was none. */
 static baton_status_t no_result(const baton_sparse_t *sparse)
 {
     bool done = false;
@@ -389,7 +390,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         sparse->missed--;
         complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* all were returned */
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* no more missed results */
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
         return no_result(sparse);
@@ -467,7 +468,7 @@ void *baton_sparse_accumulator(const baton_sparse_t *sparse)
     return sparse->residual;
 }
 
-/* The elements of a range. */
+/* Writes these elements of the last result to a dense vector. */
 static void write_dense(const baton_sparse_t *sparse, size_t first,
                         size_t count, char *to)
 {
@@ -519,8 +520,8 @@ baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* For the application's use of vectors: no epoch begins to work until they are
-   released. */
+/* Lets the application use the vectors: no epoch begins to work until the
+   release. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even)
 {
@@ -662,7 +663,8 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
     baton__sparse_release(sparse);
-    out->not_finite = count_not_finite(sparse); /* the caller's until its next
-                                                   call, and may be long */
+    /* Counted after the release, since it may take long: the result is the
+       caller's until its next call. */
+    out->not_finite = count_not_finite(sparse);
     return BATON_OK;
 }

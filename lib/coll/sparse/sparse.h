@@ -1,37 +1,37 @@
-/* The sparse all-reduce, inside: what its files and the algorithms share.
+/* Internals of the sparse all-reduce: what its files and the algorithms share.
 
-       shrink.c      what becomes of it when its group has shrunk
-       sparse.c      the object, as its users see it
-       contribute.c  gradients in parts
+       shrink.c      moves a sparse all-reduce to a group of survivors
+       sparse.c      the object and its public functions
+       contribute.c  gradients contributed in parts
        options.c     defaults, checks, comparison across ranks
        cost.c        closed forms, and the choice by them
-       state.c       export and import of what it has learned
-       state_file.c  the same as a file
+       state.c       export and import of a rank's state
+       state_file.c  the state in a file
 
-   How a step is fed and completed is a backend's:
+   A backend starts and completes the steps:
 
-       host.c        gradients on the host
-       device.c      gradients on a device, in the order of streams
-       partial.c     gradients on the host, without waiting for every rank
+       host.c        gradients in main memory
+       device.c      gradients in device memory, in the order of streams
+       partial.c     gradients in main memory, without waiting for every rank
 
-   Algorithms, spardl.c and others, are built of:
+   Algorithms, spardl.c and others, use:
 
        accumulate.c  gradient, momentum, clipping
        gather.c      Bruck all-gather of parts of any length
        message.c     messages of entries
        device_work.c selections and lists in device memory
-       step.c        call nodes, results, the dense schedule
-       memory.c      what is freed with the sparse all-reduce, or its schedules
+       step.c        call nodes, results, the dense schedule, recovery
+       memory.c      memory freed with the sparse all-reduce, or its schedules
 
-   A file calls those below it here, and backends and algorithms are called
-   through their tables.
+   A file calls only files below it in this list. Backends and algorithms are
+   called through their tables.
 
-   A step works in `work`, which begins as gradient plus residual. `residual` is
-   not touched: when the step has been completed on this rank the two change
-   places, and until then a failed step has left nothing behind. What else an
-   algorithm learns in a step waits in its `next` for the same moment. Where
-   gradients are accumulated in place the two are one, which a step only reads;
-   what changes in it is settled when the step has been completed. */
+   A step computes in `work`, which begins as gradient plus residual, and does
+   not change `residual`. When the step completes on this rank, the two vectors
+   are swapped. So a failed step leaves the residual as it was. `next`, the
+   state that an algorithm learns from the step, takes effect at the same time.
+   With in_place both names mean the same vector. A step then only reads it, and
+   the residual is updated after the step has completed. */
 #pragma once
 
 #include "coll/kit/wrong.h"
@@ -43,201 +43,228 @@ typedef struct baton__sparse_backend baton__sparse_backend_t;
 typedef struct baton__sparse_device baton__sparse_device_t;
 typedef struct baton__sparse_memory baton__sparse_memory_t;
 
-/* Room for a sparse result. */
+/* A buffer for one sparse result. */
 typedef struct baton__sparse_room {
-    char *packed; /* as survivors hand it over: the count, indices and values */
+    char *packed; /* [count | indices | values], as handed to other ranks */
     uint32_t *indices;
     char *values;
     size_t count;
-    baton_sparse_stats_t stats; /* of the step */
+    /* Partial steps: of the step that wrote the result. */
+    baton_sparse_stats_t stats;
 } baton__sparse_room_t;
 
-/* Elements from `first` on, those before `end`. */
+/* The elements from `first` up to, but not including, `end`. */
 typedef struct baton__range {
     size_t first, end;
 } baton__range_t;
 
-/* What an algorithm has learned from earlier steps; saved and loaded. Equal on
-   all ranks, or on those that must agree on it. */
+/* State that an algorithm has learned from earlier steps; exported and
+   imported. local_threshold is this rank's own. h is equal on the ranks of one
+   position in their teams, the other fields on all ranks. */
 typedef struct baton__learned {
     int64_t h, h_step, h_flag; /* SPARDL with B-SAG */
-    uint64_t k;                /* that h was made for; 0 means none */
-    uint64_t steps;            /* sparse steps since thresholds began */
-    uint64_t local_threshold;  /* a baton_magnitude_t */
+    /* The k for which h was initialised; 0: h is not set. */
+    uint64_t k;
+    uint64_t steps;           /* sparse steps since this state was reset */
+    uint64_t local_threshold; /* a baton_magnitude_t */
     uint64_t global_threshold;
 } baton__learned_t;
 
-/* Of the step that was started last. */
+/* State of the step that was started last. */
 typedef enum baton__sparse_phase {
-    BATON__SPARSE_NO_RESULT, /* there is none, or it has failed */
-    BATON__SPARSE_RUNNING,   /* until a wait or test has found its end */
-    BATON__SPARSE_RESULT,    /* in `last` */
+    /* None was started, it failed, or its result is stale. */
+    BATON__SPARSE_NO_RESULT,
+    BATON__SPARSE_RUNNING, /* until a wait or test observes its end */
+    BATON__SPARSE_RESULT,  /* the result is in `last` */
 } baton__sparse_phase_t;
 
-/* How far a baton_sparse_shrink has come. */
+/* Stages of baton_sparse_shrink. */
 typedef enum baton__sparse_move {
-    BATON__SPARSE_ENDS_STEP,  /* in the old group */
-    BATON__SPARSE_HANDS_OVER, /* the result of the last step */
-    BATON__SPARSE_CONFIRMS,   /* that all survivors have got it */
+    BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
+    BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
+    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have that result */
     BATON__SPARSE_REBUILDS
 } baton__sparse_move_t;
 
 struct baton_sparse {
     baton_group_t *group;
     char *name;
-    baton_sparse_options_t asked;   /* defaults filled in; compared */
-    baton_sparse_options_t options; /* and what is chosen by cost */
+    /* The user's, with defaults filled in; compared. */
+    baton_sparse_options_t asked;
+    /* `asked`, with AUTO replaced by a choice. */
+    baton_sparse_options_t options;
     int rank, size;
-    int most_ranks; /* `size` before ranks were lost */
-    int teams;      /* of options, likewise */
+    int most_ranks; /* size of the group at creation */
+    int teams;      /* options.teams at creation */
     bool payload;
-    bool out_of_memory; /* once */
-    bool lasting;       /* what is allocated outlasts the schedules */
-    bool is_dense;      /* the step that was started last */
+    bool out_of_memory; /* an allocation has failed */
+    bool lasting;       /* allocations made now outlive the schedules */
+    bool is_dense;      /* of the step that was started last */
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
-    /* States what else the steps' schedule compares; or NULL. */
+    /* Adds the terms of the set of tensors to a rebuilt schedule; or NULL. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
-    baton__wrong_t wrong; /* with this rank's options, or memory */
+    baton__wrong_t wrong; /* error of this rank's options or of building */
     bool connected;
 
-    const baton__sparse_algorithm_t *algorithm; /* NULL: dense alone */
+    const baton__sparse_algorithm_t *algorithm; /* NULL: dense steps only */
     baton_schedule_t *schedule;                 /* of sparse steps */
     baton_schedule_t *dense;
-    baton_buffer_t dense_buffer, dense_source; /* the latter on the host */
-    baton_end_fn on_end;                       /* of the user; or NULL */
+    /* dense_buffer is bound to `work`; dense_source, on the host only, to the
+       operand. */
+    baton_buffer_t dense_buffer, dense_source;
+    baton_end_fn on_end; /* the user's, or NULL */
     void *on_end_arg;
-    uint64_t ended;           /* calls of it so far */
-    baton_schedule_t *latest; /* of the step that was started last, or NULL */
+    uint64_t ended;           /* calls of on_end so far */
+    baton_schedule_t *latest; /* schedule of the last started step, or NULL */
     baton__sparse_phase_t phase;
-    baton__sparse_move_t move; /* of baton_sparse_shrink */
+    baton__sparse_move_t move; /* stage of baton_sparse_shrink */
     const baton__sparse_backend_t *backend;
-    baton_partial_t *epochs;        /* the partial backend's */
-    baton__sparse_device_t *device; /* that backend's */
+    baton_partial_t *epochs;        /* of the partial backend */
+    baton__sparse_device_t *device; /* of the device backend */
 
-    /* n elements each, without payload NULL. On a device residual and velocity
-       are there and not here, and `work` is that of dense steps. */
+    /* n elements each; NULL without payload. With the device backend, residual
+       and velocity are in `device`, and `work` is the buffer of dense steps. */
     char *residual, *work;
-    char *spare; /* what a dense step sums that is neither of the two: its
-                    gradient, changed, or zeros; or NULL */
-    /* u of momentum, and behind the running step; or NULL */
+    /* Operand of a dense step that can't use the gradient or the residual where
+       it is. With in_place instead two vectors for results of dense steps. May
+       be NULL. */
+    char *spare;
+    /* u of momentum, before and after the running step; or NULL. */
     char *velocity, *new_velocity;
-    const char *gradient;  /* of the running step, or NULL */
-    baton__range_t *parts; /* of the next gradient, which were contributed */
+    const char *gradient; /* of the running step, or NULL */
+    /* Ranges of the next gradient that were contributed. */
+    baton__range_t *parts;
     size_t part_count, part_room;
-    bool summed; /* the running step's gradient is part of `work` already */
-    double given_factor; /* by which the running step's gradient is scaled, */
-    double clip_factor;  /* and with clipping */
+    bool summed; /* `work` already includes the gradient: it came in parts */
+    /* The caller's factor for the running step's gradient. */
+    double given_factor;
+    /* The factor that scales it: given_factor times clipping's. */
+    double clip_factor;
     size_t k;
-    baton_magnitude_t guess; /* from which on a selection looks first */
+    /* The threshold that the next selection tries first. */
+    baton_magnitude_t guess;
     baton__learned_t learned, next;
-    uint64_t *extra; /* more that it has learned; saved and loaded, or NULL */
+    /* Further words of state, exported and imported; NULL: none. */
+    uint64_t *extra;
     size_t extra_count;
-    uint64_t steps;                   /* completed */
-    uint64_t sparse_base, dense_base; /* of steps, at the last recovery */
+    uint64_t steps;                   /* completed steps */
+    uint64_t sparse_base, dense_base; /* sum to `steps` at the last recovery */
 
-    uint64_t open;    /* on the host: the step that was started and not
-                         completed, or 0 */
-    bool recovered;   /* the group was, since the last step began */
-    bool absent;      /* the running epoch takes nothing of this rank */
-    bool settled;     /* the running step is; */
-    uint8_t merged;   /* and in R-SAG, additions of teams that it has made */
-    bool no_residual; /* it is zero: its memory has the dense result */
-    bool sums_spare;  /* the running dense step does */
-    /* In a recovery. */
-    bool lacks;       /* this rank: the result of the last step */
-    bool mended;      /* all steps are completed on all ranks, or on none */
-    uint8_t told;     /* the schedules of which this rank was: their bits */
-    uint8_t *news;    /* what ranks tell each other, see step.c */
+    /* Host backend: the step that was started and not completed, or 0. */
+    uint64_t open;
+    bool recovered; /* the group was recovered after the last start */
+    bool absent;    /* partial: the running epoch takes no gradient here */
+    bool settled;   /* `settle` is done for the running step */
+    uint8_t merged; /* R-SAG: additions made in the running step */
+    /* The residual is zero: its memory has the last dense result. */
+    bool no_residual;
+    bool sums_spare; /* the running dense step sums `spare` */
+    bool lacks;      /* in a recovery: no result of the last step here */
+    /* In a recovery: each step is completed on all ranks or none. */
+    bool mended;
+    /* In a recovery: the schedules that have been reported so far, as bits. */
+    uint8_t told;
+    uint8_t *news;    /* what ranks tell each other in a recovery; see step.c */
     uint64_t lacked;  /* the last step whose result was handed to this rank */
-    uint64_t made_up; /* the last step of which this rank has added what other
-                         ranks had not dropped */
+    uint64_t made_up; /* the last step for which make_up has run */
     baton_schedule_t *handover;
-    char *piece;              /* that is handed over */
-    uint64_t handed;          /* so many, or 0 */
-    baton_group_t *survivors; /* the group to which it moves; or NULL */
+    char *piece;              /* the piece that is being handed over */
+    uint64_t handed;          /* pieces started in this hand-over; 0: none */
+    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
 
-    baton_sparse_result_t last; /* where there is one */
-    uint64_t missed; /* results that waits return behind a recovery */
-    /* What the running step writes, in one of the rooms. */
+    baton_sparse_result_t last; /* in phase RESULT */
+    /* Partial: results that wait still returns after a recovery. */
+    uint64_t missed;
+    /* The room that the running step writes. */
     size_t result_count, result_capacity;
     uint32_t *result_indices;
     char *result_values;
     baton__sparse_room_t *rooms;
     size_t room_count;
-    size_t room, shown; /* the running step's; of the last completed one */
-    /* The algorithm's. settle: `work` is as this rank's selections have left
-       it, and becomes the new residual, by a result of so many entries; that
-       may have been handed over, since no rank has one before all have
-       selected. make_up: adds to `work` what ranks have not dropped that
-       failed. */
+    /* Indices of the running step's room and of the last result's. */
+    size_t room, shown;
+    /* Functions of the algorithm. settle turns `work`, as this rank's
+       selections have left it, into the new residual, for a result of `count`
+       entries. The result may have been handed over, since no rank has a result
+       before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
-    void (*make_up)(void *algorithm, size_t count); /* or NULL */
+    /* Adds to `work` the shares of dropped entries that failed ranks did not
+       keep. May be NULL. */
+    void (*make_up)(void *algorithm, size_t count);
     void *settling;
-    /* The entries to which momentum masking applies, by index: this rank's
-       selection where the algorithm has it here, else those of the result. */
-    const uint32_t *selected; /* or NULL */
+    /* The indices at which momentum masking clears the velocity: `selected`,
+       this rank's selection, if the algorithm sets it, else those of the
+       result. */
+    const uint32_t *selected; /* by this rank; or NULL */
     size_t selected_count;
     const uint32_t *masked;
     size_t masked_count;
 
-    baton_sparse_stats_t stats, counting; /* last step's; running step's */
-    uint32_t rounds;                      /* of the sparse schedule */
+    /* Of the last step, and of the running one. */
+    baton_sparse_stats_t stats, counting;
+    uint32_t rounds; /* of messages, in a sparse step */
     baton__sparse_memory_t *memory;
 };
 
 /* ---- backends ---------------------------------------------------------- */
 
-/* Those from close on may be NULL, which means that there is nothing to do. */
+/* Functions from `close` on may be NULL: there is nothing to do. */
 struct baton__sparse_backend {
-    /* baton__sparse_begin clips the gradient, and accumulation adds momentum;
-       else that has been done before, or is done elsewhere. */
+    /* True: baton__sparse_begin clips the gradient. False: the backend has
+       clipped it before the step, or clips it on the device. */
     bool accumulates;
-    /* Allocates vectors, and adds the nodes of the schedules, the algorithm's
-       among them. */
+    /* Allocates vectors, and adds the nodes of the schedules, including the
+       algorithm's. */
     baton_status_t (*build)(baton_sparse_t *sparse);
-    /* Starts a step of a gradient times a factor, or a flush; ends in
-       baton__sparse_started. complete: the application has found its end, or
-       gets a result that it had missed. */
+    /* Starts a step whose gradient is scaled by `factor`, or a flush. Calls
+       baton__sparse_started on success. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
                             const void *gradient, double factor);
+    /* Called when the application has observed the end of a step, or takes a
+       result that it had missed. */
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
     /* With payload: takes a part of the gradient of the next step, which is
-       started without one. NULL: it can't. */
+       started without a gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part);
-    /* With payload; on an error the state is as it was. Copies the residual, or
-       velocity; replaces both, velocity where it is not NULL. */
+    /* With payload: copies the residual, or the velocity. */
     baton_status_t (*read)(baton_sparse_t *sparse, bool velocity, void *to);
+    /* With payload: replaces the residual, and the velocity unless it is NULL.
+       After an error both are unchanged. */
     baton_status_t (*write)(baton_sparse_t *sparse, const void *residual,
                             const void *velocity);
 
-    /* With on_loss: options have been compared, and the schedules destroyed for
-       others. await: as baton_schedule_wait for the last step, or, where
-       `done_out` is not NULL, as baton_schedule_test. */
+    /* With on_loss: makes schedules that survive losses. The options have been
+       compared, and the first schedules destroyed. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
+    /* With on_loss: as baton_schedule_wait for the last step or, unless
+       `done_out` is NULL, as baton_schedule_test. */
     baton_status_t (*await)(const baton_sparse_t *sparse, int timeout_ms,
                             bool *done_out);
-    /* As baton_schedule_destroy, of its own schedules and before the others;
-       and behind all, also where build has failed or was not called. */
+    /* Destroys the backend's own schedules, before the others; returns as
+       baton_schedule_destroy. */
     baton_status_t (*close)(baton_sparse_t *sparse);
+    /* Runs last, even if build has failed or was not called. */
     void (*free)(baton_sparse_t *sparse);
-    /* Completes the last step on all ranks of `survivors`, or on none; false
-       while baton__sparse_hand_over is. NULL: it can't. */
+    /* In a shrink: completes the last step on all ranks of `survivors`, or on
+       none. False while baton__sparse_hand_over returns false. NULL: shrink is
+       not supported. */
     bool (*survive)(baton_sparse_t *sparse);
-    /* The error of results that were to be copied. */
+    /* Returns the error of a result that should have been copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
-    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: one
-       does, or, where `even`, one has ended whose step this rank has not
-       started. save: what is pending, and the residual without it. load: that
-       is pending behind so many steps, and nothing else; not between the two.
-     */
+    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: an
+       epoch is working or, if `even`, an epoch has ended whose step this rank
+       has not started. */
     baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing,
                            bool even);
     void (*release)(baton_sparse_t *sparse);
+    /* Copies the pending gradients, and the residual without them. */
     void (*save)(baton_sparse_t *sparse, char *residual, char *pending);
+    /* Replaces the pending gradients, and continues after step `steps`. Not
+       between hold and release. */
     void (*load)(baton_sparse_t *sparse, uint64_t steps, const char *pending);
 };
 
@@ -245,13 +272,13 @@ extern const baton__sparse_backend_t baton__sparse_host;
 extern const baton__sparse_backend_t baton__sparse_on_device;
 extern const baton__sparse_backend_t baton__sparse_partial;
 
-/* Vectors of the host's, which the partial one has, too. */
+/* Allocates the vectors of the host and partial backends, once. */
 void baton__sparse_host_vectors(baton_sparse_t *sparse);
 
 /* ---- algorithms -------------------------------------------------------- */
 
-/* Adds nodes to `schedule`, for gradients on the host or on a device; NULL
-   where it is not for these. */
+/* Adds nodes to sparse->schedule, for gradients in main memory or on a device.
+   NULL: not supported. */
 struct baton__sparse_algorithm {
     void (*build)(baton_sparse_t *sparse);
     void (*build_on_device)(baton_sparse_t *sparse);
@@ -265,63 +292,70 @@ void baton__topkdsa_build(baton_sparse_t *sparse);
 void baton__gtopk_build(baton_sparse_t *sparse);
 void baton__oktopk_build(baton_sparse_t *sparse);
 
-/* A call node whose processor time the statistics count, of one of the sparse
-   all-reduce's schedules; call_after: of the sparse one, behind a node. */
+/* Adds a call node to one of the schedules. The statistics count its processor
+   time. */
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
+/* Adds such a call to sparse->schedule, after the node `before`. */
 baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Memory, zeroed, until the sparse all-reduce is destroyed, or, if it was
-   allocated while sparse->lasting was false, until its schedules are built
-   anew. Without memory out_of_memory is set, and builders that can continue do;
-   their result is discarded. room: NULL in groups without payload. copied:
-   memory that a device copies at full speed, if gradients are on one. */
+/* Zeroed memory. It is freed with the sparse all-reduce or, if sparse->lasting
+   is false now, before the schedules are rebuilt. If there is no memory,
+   out_of_memory is set and NULL returned. Builders that can continue do so;
+   their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
+/* The same; NULL in groups without payload. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
+/* The same; pinned and not zeroed if gradients are on a device. */
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                                 size_t bytes);
+/* Memory of baton_device_alloc, not zeroed, with the same lifetime. */
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
+/* Frees the memory of the schedules, or all. */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
-/* Allocates rooms for results of up to so many entries. bytes: of one. use: the
-   step that begins writes into one. */
+/* Allocates the rooms, for results of up to `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
+/* Bytes of `packed` in one room. */
 size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
+/* The step that begins writes its result into this room. */
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
-/* The result's entries from `at` on become those of a list. */
+/* Copies a list to the result's entries from `at` on. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
-/* Behind the last of them: how many there are. Averages, and settles. */
+/* Ends a result of `count` entries: removes zeros, averages, and settles. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
-/* The dense schedule:
-
-       accumulated --> all-reduce, of source to work
-
-   Binds `work`; and adds what is behind the node that accumulates. */
+/* Binds dense_buffer to `work`. */
 baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse);
+/* Adds the all-reduce of a dense step, from source to work, and the end of the
+   schedule:
+
+       accumulated --> all-reduce --> end */
 void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                              baton_view_t work, baton_node_t accumulated);
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* As baton_sparse_start, of a gradient times a factor. Not for partial ones. */
+/* As baton_sparse_start, with a gradient scaled by `factor`. The device and
+   partial backends ignore the factor. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
 
-/* Whether the step behind so many is dense; and it was started. */
+/* Whether the step after `steps` completed ones is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
                             uint64_t steps);
+/* Records that a step was started. */
 void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 
-/* A step has ended well: `last`, the statistics and what was learned are its.
-   The vectors change behind that. */
+/* Publishes the result, the statistics and what was learned. The caller swaps
+   the vectors afterwards. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
 
 /* Bytes of an element of the velocity. */
@@ -331,7 +365,7 @@ static inline size_t baton__velocity_bytes(const baton_sparse_t *sparse)
                                           : sparse->element_bytes;
 }
 
-/* The vectors change places. */
+/* Swaps two vectors. */
 static inline void baton__sparse_exchange(char **left, char **right)
 {
     char *other = *left;
@@ -339,39 +373,46 @@ static inline void baton__sparse_exchange(char **left, char **right)
     *right = other;
 }
 
-/* The group was recovered; `epoch`: as baton_schedule_on_recover tells it. */
+/* Counts the steps that a recovery has confirmed. `epoch` is that of the
+   baton_schedule_on_recover callback. Returns true. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
-/* In a recovery or a shrink. tell: by a schedule ranks tell each other the last
-   step that they have completed, or the one that they have begun and lack; true
-   once all have. Then is_had says whether any rank has completed the step.
-   hand_over: hands a step's result to the ranks that lack it, if any does,
-   piece by piece; true once all have it. It is in `dense`, or, if that is NULL,
-   in the running step's room where it was lacked, else in the one that is
-   shown. settle: completes a step whose result was handed over. make_up:
-   adds to the residual what failed ranks have not dropped of a step's result;
-   is_lost: whether the rank has not told anything; lacks_addition: whether it
-   has told that it has not made this addition of teams. */
+/* Builds the schedule by which ranks hand over results in a recovery or a
+   shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
+/* Exchanges which step each rank has completed last or, with `lacks`, has
+   started and not completed. True once the words of all ranks are here. */
 bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
+/* After tell: whether any rank has completed the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
+/* Hands the result of a step, piece by piece, to the ranks that lack it; true
+   once all have it. `dense` is the vector of a dense result. NULL: the result
+   is sparse, and goes into the running step's room on ranks that get it, and
+   comes from the last result's room on the others. */
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
                              char *dense);
+/* Completes the residual of a step whose result was handed over. */
 void baton__sparse_settle(baton_sparse_t *sparse);
+/* Adds to the residual the shares of dropped entries that failed ranks did not
+   keep in this step. */
 void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
+/* After tell: whether nothing came from this rank. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
+/* After tell: whether this rank is there, but has not made addition `index` of
+   teams. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
-/* Waits until the running step has ended, and completes it. An error: it has
-   not ended, or nothing runs. */
+/* Waits for the running step and completes it. Returns the step's error, or, if
+   the step is still running, BATON_ERR_TIMEOUT or BATON_ERR_INTERRUPTED. */
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
 
-/* Destroys the schedules; forgets what was theirs, before others are built, for
-   a rank of so many; builds all in this group. The first error of build is the
-   caller's. */
+/* Destroys the schedules. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
+/* Drops what belonged to the old schedules, before new ones are built for this
+   rank of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
+/* Builds all schedules in this group. Returns the first error of building. */
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group);
 
@@ -379,14 +420,15 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 
-/* False, with this thread's error, where the sparse is NULL or destroyed. */
+/* False, with this thread's error, if `sparse` is NULL or destroyed. */
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing);
 
-/* BATON_ERR_STATE before connect. */
+/* BATON_ERR_STATE before connect, and until a shrink that has begun
+   succeeds. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing);
 
-/* The same, and BATON_ERR_BUSY while a step runs. */
+/* As check_connected, and BATON_ERR_BUSY while a step runs. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
@@ -395,31 +437,33 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
 
-/* As check_idle; then the backend's hold, if it has one, and its release. */
+/* As check_idle, and then the backend's hold and release, if it has them. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
 void baton__sparse_release(baton_sparse_t *sparse);
 
-/* Whether the step may start: all parts are there, or none is. */
+/* BATON_ERR_STATE if parts were contributed, and one is missing. */
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
 
 /* ---- options ----------------------------------------------------------- */
 
-/* Reads the caller's struct. Where that is impossible `out` has size 0, and
-   nothing else but a name, if that can be read. */
+/* Reads the caller's options. On an error out->size is 0, and at most the name
+   is set. */
 baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
                                   baton_sparse_options_t *out);
 
-/* Checks, and fills in defaults, for `size` ranks on so many hosts.
-   take_choice then replaces what is to be chosen by cost. */
+/* Checks the options and fills in defaults, for `size` ranks on `hosts` hosts.
+   AUTO may remain, for take_choice. */
 baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
 
 typedef struct baton__sparse_place {
-    int ranks, hosts, processors; /* of a host; 0: one for each rank */
-    bool measured;                /* the options do not say what links cost */
+    /* processors: of a host; 0: one for each rank. */
+    int ranks, hosts, processors;
+    bool measured; /* the options have no link costs */
 } baton__sparse_place_t;
+/* Replaces AUTO by the cheapest choice. */
 void baton__sparse_take_choice(baton_sparse_options_t *o,
                                const baton__sparse_place_t *place);
 static inline bool baton__sparse_goes_on(const baton_sparse_options_t *o)
@@ -431,90 +475,97 @@ static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
 }
 
-/* k, of a density. */
+/* The k of a density. */
 static inline size_t baton__entries_of(size_t count, double density)
 {
     double k = (double)count * density;
     return k < 1 ? 1 : (size_t)k;
 }
 
-/* Whether what the algorithm does with `work` is no more than to take lists out
-   of it and to add some, which devices do. */
+/* Whether the algorithm can run on a device: it changes `work` only by taking
+   lists of entries out of it, and by adding such lists. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* Those that decide what a state means, as words; and whether a state's are
-   those of this sparse all-reduce, or an error that names what differs. */
+/* The options that decide what a state means, as words. */
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
+/* BATON_ERR_INVALID, which names the option, if a state's options differ from
+   those of `sparse`. */
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
 
-/* BATON_ERR_BUSY while a step runs; BATON_ERR_UNSUPPORTED where there is no
-   state to export or import. */
+/* BATON_ERR_BUSY while a step runs; BATON_ERR_UNSUPPORTED if there is no state
+   to export or import. */
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing);
 
-/* States what must be the same; that, and commits and starts the comparison;
-   the same of a schedule that has stated it; and waits for it: what is wrong on
-   any rank, or differs. goes_on: it is no error that another rank is lost. */
+/* Adds the options that must be equal on all ranks to a schedule's terms. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
+/* Does this for sparse->comparison, and starts the comparison. */
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
+/* Commits and starts a comparison whose terms were added. If something is wrong
+   on this rank, it fails on all ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
+/* Waits for the comparison. Returns the error of any rank, or
+   BATON_ERR_MISMATCH. With goes_on the loss of another rank is no error. */
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
                                       const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms);
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* The first call node of a step: measures the gradient, for clipping. */
+/* Called first in a step: resets the step's state, and finds the clipping
+   factor. */
 void baton__sparse_begin(baton_sparse_t *sparse);
 
-/* What the gradients of one rank are clipped by, whose squares have this sum.
- */
+/* The factor that clips a rank's gradient whose squares have this sum. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + what the gradient contributes, for these elements; zeros,
-   where an epoch takes nothing. */
+/* work = residual + the gradient's contribution, for these elements. Zeros if
+   the epoch takes no gradient of this rank. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* target = the gradient, clipped, with momentum where there is a velocity, or
-   (not `first`) target + that: for partial ones, before the step. */
+/* For partial ones, before the step: target = clipped gradient, with momentum
+   if there is a velocity; unless `first`, the old target is added. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *velocity, char *target, bool first);
 
-/* Copies a velocity from elements of the gradient's type, or to such. */
+/* Copies a velocity to elements of the gradient's type. */
 void baton__sparse_read_velocity(const baton_sparse_t *sparse,
                                  const char *velocity, void *to);
+/* Copies elements of the gradient's type to a velocity. */
 void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
                                   const void *from);
 
-/* Zeros at these indices of a velocity. */
+/* Clears a velocity at these indices. */
 void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
                         const uint32_t *indices, size_t count);
 
-/* After a step: velocity advances, and is zero at masked elements. */
+/* After a step: makes the new velocity current, and clears it at masked
+   elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
 
-/* Accumulates all elements, and returns the indices of the k largest of one
-   side, the least magnitude of which goes to *threshold, if that is not NULL;
-   or how many there are that reach a threshold, the indices of up to `room`
-   of these. */
+/* Accumulates all elements and writes the indices of the k largest of one side.
+   Returns their number. *threshold gets the least magnitude among them, unless
+   it is NULL. */
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold);
+/* Accumulates all elements and writes the indices of those that reach the
+   threshold, up to `room` of them. Returns how many reach it. */
 size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
                                          uint32_t *indices, size_t room);
-/* All of work's elements, to select from. */
+/* All elements of `work`, to select from. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
                                           baton_side_t side);
 
-/* Accumulates them, and finds candidates for the k largest. */
+/* Accumulates these elements, and finds candidates for their k largest. */
 void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
                               size_t count, size_t k,
                               baton_candidates_t *candidates,
@@ -522,14 +573,14 @@ void baton__sparse_candidates(baton_sparse_t *sparse, size_t first,
 
 /* ---- messages ---------------------------------------------------------- */
 
-/* A send or a receive of up to `capacity` bytes of scratch memory, with a
-   length of its own. */
+/* A send or a receive of up to `capacity` bytes of scratch memory, whose length
+   is set in each step. */
 typedef struct baton__message {
     baton_sparse_t *sparse;
     baton_node_t node;
     baton_view_t view;
     baton_length_t length;
-    char *data;   /* once a call has asked for it; NULL without payload */
+    char *data;   /* set by begin and take; NULL without payload */
     size_t bytes; /* of this step */
 } baton__message_t;
 
@@ -538,12 +589,13 @@ void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity);
 
-/* In a call before the send: where to write; and how much was written. */
+/* In a call before the send: returns where to write. */
 char *baton__message_begin(baton__message_t *message, baton_call_t *call);
+/* In a call before the send: `bytes` were written. */
 baton_status_t baton__message_end(baton__message_t *message, baton_call_t *call,
                                   size_t bytes);
 
-/* In a call behind the receive: sets data and bytes. */
+/* In a call after the receive: sets data and bytes. */
 void baton__message_take(baton__message_t *message, baton_call_t *call);
 
 static inline size_t baton__message_entries(const baton__message_t *message)
@@ -551,71 +603,75 @@ static inline size_t baton__message_entries(const baton__message_t *message)
     return message->bytes / message->sparse->entry_bytes;
 }
 
-/* The same of a list, which is copied. */
+/* Begin and end in one, for a list that is copied. */
 baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
                                   baton_entries_t list);
 
-/* Fills up a list of `count` entries to `all` of them, with entries that no
-   vector has; and a list of `all` without these. */
+/* Fills a list of `count` entries up to `all` with padding: entries whose index
+   no vector has. */
 void baton__entries_pad(const baton_sparse_t *sparse, char *list, size_t count,
                         size_t all);
+/* The list without its padding. */
 baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
                                         const char *list, size_t all);
 
-/* How many entries at the beginning of a list, of up to `most`, are of a block;
-   those of one block lie together. `likely` is tried first. */
+/* Returns how many entries at the beginning of a list, of up to `most`, have
+   indices in the block [first, first + count). The entries of a block lie
+   together in the list. `likely` is a guess, which is tried first. */
 size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
                              size_t most, size_t likely, size_t first,
                              size_t count);
 
-/* Entries of indices and values that need not be aligned; with a value_step of
-   0 all have one value. */
+/* Writes entries from indices and values that need not be aligned. With a
+   value_step of 0 all entries get the same value. */
 void baton__entries_join(const baton_sparse_t *sparse, char *to,
                          const void *indices, const void *values,
                          size_t value_step, size_t count);
 
-/* Counts a message that another node sends. */
+/* Counts a message that a node without a baton__message_t sends. */
 void baton__message_count(baton_sparse_t *sparse, size_t bytes);
 
 /* ---- Bruck all-gather -------------------------------------------------- */
 
 typedef struct baton__gather baton__gather_t;
 
-/* Parts of `size` members in a ring, whose ranks are base + stride * index; of
-   all ranks where `size` is 0. */
+/* An all-gather of the parts of `size` members, whose ranks are base + stride *
+   index. With a size of 0 all ranks are members. */
 typedef struct baton__gather_plan {
     baton_sparse_t *sparse;
     void *arg;
     int size, index;
     int base, stride;
-    /* Bytes of a member's part: at most, `most_bytes` where `most` is NULL; of
-       this step, when all blocks are full; and really, of the part that begins
-       at `data`, of which at most `left` bytes are there: NULL, as many as
-       nominal. */
+    /* The most bytes that a member's part may have; NULL: most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
+    /* Bytes of the part in this step, if its blocks are full. */
     size_t (*nominal)(void *arg, int member);
+    /* Bytes of the part that begins at `data`, where `left` bytes are present.
+       NULL: the nominal ones. */
     size_t (*extent)(void *arg, int member, const char *data, size_t left);
 } baton__gather_plan_t;
 
-/* Adds the rounds behind `ready`, a call that begins and ends this member's own
-   part, and behind them the call of then(plan->arg), which finds all parts
-   there: that node is returned. *out is NULL: no memory, of this or before. */
+/* Adds the rounds after `ready`, a call that begins and ends this member's
+   part. After them it adds a call of then(plan->arg), in which all parts are
+   present, and returns its node. *out is NULL if there was no memory. */
 baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
                                  baton_node_t ready, baton_call_fn then,
                                  baton__gather_t **out);
 
-/* In the call `ready`: where to write this member's part; and its bytes. */
+/* In the call `ready`: returns where to write this member's part. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
+/* In the call `ready`: the part has `bytes` bytes. */
 baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
                                  size_t bytes);
-/* The same of a part that is copied. */
+/* Begin and end in one, for a part that is copied. */
 baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
-/* In the call `then`: a member's part, NULL without payload, and its bytes. */
+/* In the call `then`: returns a member's part, and its bytes. NULL without
+   payload. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
-/* Where parts are lists of entries: these become the result's, in the order of
-   members. Returns how many there are. */
+/* If the parts are lists of entries: writes them to the result, in the order of
+   members. Returns the number of entries. */
 size_t baton__gather_put_result(const baton__gather_t *gather);

@@ -4,11 +4,11 @@
        extra words of the algorithm
        residual, n elements
        velocity, n elements, with momentum
-       what is pending, n elements, with options.partial
-       checksum of all before
+       pending gradients, n elements, with options.partial
+       checksum of the bytes before
 
-   Numbers are in the processor's byte order; the magic tells another one. All
-   of a state is checked before any of it is used. */
+   Numbers are in the processor's byte order; with another order the magic
+   differs. All of a state is checked before any of it is used. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -43,7 +43,8 @@ static header_t header_of(const baton_sparse_t *sparse)
     return header;
 }
 
-/* Where the parts begin; `sum` is also the size of all that it is about. */
+/* Offsets of the parts. `sum` is also the number of bytes that the checksum
+   covers. */
 typedef struct layout {
     size_t extra, residual, velocity, pending, sum, all;
 } layout_t;
@@ -60,7 +61,8 @@ static layout_t layout_of(const baton_sparse_t *sparse)
     return at;
 }
 
-/* Of words, the last one filled up with zeros. */
+/* The checksum of the bytes as words, the last of which is padded with
+   zeros. */
 static uint64_t checksum(const char *at, size_t bytes)
 {
     uint64_t sum = 0;

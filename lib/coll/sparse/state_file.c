@@ -1,5 +1,5 @@
-/* A state (state.c) in a file of its own, as a crash leaves it: the old one or
-   the new one. */
+/* A state (state.c) in a file of its own. A crash leaves either the old state
+   or the new one. */
 #include "coll/sparse/sparse.h"
 
 #include "base/alloc.h"
@@ -45,7 +45,7 @@ static bool transfer(int file, bool writes, char *data, size_t bytes)
     return true;
 }
 
-/* A name is durable only once its folder is. */
+/* Syncs the folder of `path`, without which the file's name is not durable. */
 static bool sync_folder(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -55,8 +55,8 @@ static bool sync_folder(char *path)
     return folder >= 0 && closed(folder, fsync(folder) == 0);
 }
 
-/* What else has one of the names, a link or a device, is the user's: it is
-   neither replaced nor followed. */
+/* Whether the name is unused, or a regular file. A link or a device is the
+   user's: it is neither replaced nor followed. */
 static bool is_free(const char *path)
 {
     struct stat found;
@@ -65,7 +65,7 @@ static bool is_free(const char *path)
 
 static bool replace(const char *path, char *other, char *data, size_t bytes)
 {
-    (void)unlink(other); /* of a save that did not end */
+    (void)unlink(other); /* left by a save that did not end */
     int file = baton__descriptor_move(
         open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return file >= 0 &&
@@ -74,7 +74,8 @@ static bool replace(const char *path, char *other, char *data, size_t bytes)
            rename(other, path) == 0 && sync_folder(other);
 }
 
-/* As long as a state, and a byte more, which tells that a file is longer. */
+/* Allocates memory for a state, and one byte more, which tells that a file is
+   too long. */
 static baton_status_t make_room(const baton_sparse_t *sparse, const char *doing,
                                 const char *path, char **data_out)
 {

@@ -1,5 +1,5 @@
-/* What all steps share: call nodes, results, the dense schedule, and what is
-   known behind a step that has been completed. */
+/* Parts of all steps: call nodes, results, the dense schedule, the hand-over of
+   results in a recovery, and the state after a completed step. */
 #include "coll/sparse/sparse.h"
 
 #include "base/clock.h"
@@ -72,7 +72,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                                    .op = sparse->options.average ? BATON_AVG
                                                                  : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
-    /* One rank a host: as baton_sparse_cost has it. */
+    /* With one rank per host: the algorithm that baton_sparse_cost assumes. */
     (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
      : work.bytes <= BATON_PARTIAL_TREE_BYTES
          ? baton_add_allreduce_binomial
@@ -88,9 +88,9 @@ size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
            sparse->result_capacity * (sizeof(uint32_t) + sparse->element_bytes);
 }
 
-/* Rooms last: the application may still read the last result, and the
-   schedules of fewer ranks need no larger ones, if each block of the fewest
-   entries has room from the beginning. */
+/* Rooms outlive the schedules, since the application may still read the last
+   result. Schedules of fewer ranks need no larger rooms, because the capacity
+   is at least the number of ranks: each block has one entry or more. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
     if (sparse->rooms != NULL && capacity <= sparse->result_capacity) {
@@ -149,7 +149,8 @@ static void settle(baton_sparse_t *sparse, size_t count)
     }
 }
 
-/* The result without sums of zero, which some algorithms leave out before. */
+/* Removes sums of zero from the result, unless the algorithm has left them out.
+   Returns the number of entries that are left. */
 static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
 {
     const size_t size = sparse->element_bytes;
@@ -183,12 +184,12 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* What ranks tell each other. Flags by steps, modulo 4: whether a rank lacks
-   the result, and whether a rank has it. And a byte for each rank of the step's
-   group: the step that it tells of, modulo 4, and 1 + the additions of teams
-   that it has made in that; 0 if the rank is lost. Steps that ranks tell of
-   differ by one at most; and so may their groups, but not where one lacks what
-   another one has. */
+/* The bytes that ranks exchange in a recovery. LACKS and HAS are flags by step,
+   modulo 4: some rank lacks the result of the step, or has it. Then there is a
+   byte for each rank of the step's group: the step that it reports, modulo 4,
+   and 1 + the additions of teams that it has made in that step; 0 if the rank
+   is lost. The steps that ranks report differ by one at most. So may their
+   groups, but not if one rank lacks a result that another has. */
 enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
 static const uint8_t made_all = (1 << MADE_BITS) - 1;
 
@@ -197,7 +198,7 @@ static size_t news_bytes(const baton_sparse_t *sparse)
     return FLAGS + (size_t)sparse->most_ranks;
 }
 
-/* Bytes of a piece: no more than the longest part has. */
+/* Bytes of a piece: MOST_PIECE, or the longest part if that is shorter. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t vector = sparse->options.count * sparse->element_bytes;
@@ -207,7 +208,8 @@ static size_t piece_bytes(const baton_sparse_t *sparse)
     return bytes < MOST_PIECE ? bytes : MOST_PIECE;
 }
 
-/* An all-reduce of a piece that ranks have, and zeros of the others. */
+/* An all-reduce by maximum: ranks that have the piece contribute it, the others
+   zeros. */
 void baton__sparse_build_handover(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->handover;
@@ -256,7 +258,7 @@ static uint64_t pieces_of(const baton_sparse_t *sparse, size_t bytes)
     return (bytes + piece - 1) / piece;
 }
 
-/* After the last piece of the parts its data is NULL. */
+/* The piece of the parts with this index. After the last one, data is NULL. */
 static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
                         int count, uint64_t index)
 {
@@ -273,8 +275,9 @@ static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
     return (piece_t){NULL, 0};
 }
 
-/* Sends the parts, after `begin` pieces of others: starts the next piece,
-   unless one is on its way. True when all have arrived. */
+/* Hands over the parts, whose first piece has the number `begin` in this
+   hand-over: stores the piece that has arrived, and starts the next one unless
+   one is on its way. True once all pieces have arrived. */
 static bool pass_on(baton_sparse_t *sparse, uint64_t begin,
                     const piece_t *parts, int count, bool gives, bool gets)
 {
@@ -282,7 +285,7 @@ static bool pass_on(baton_sparse_t *sparse, uint64_t begin,
     if (sparse->handed > begin) {
         piece_t to = piece_at(sparse, parts, count, sparse->handed - 1 - begin);
         if (to.data == NULL) {
-            return true; /* others are on their way */
+            return true; /* pieces of later parts are on their way */
         }
         if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
             return false;
@@ -299,7 +302,7 @@ static bool pass_on(baton_sparse_t *sparse, uint64_t begin,
         memcpy(sparse->piece, from.data, from.bytes);
     }
     sparse->handed++;
-    (void)!baton_schedule_start(sparse->handover); /* it is idle */
+    (void)!baton_schedule_start(sparse->handover); /* the schedule is idle */
     return false;
 }
 
@@ -388,14 +391,16 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
-    if (!baton__sparse_goes_on(&sparse->options)) { /* its schedule changes */
+    /* With on_loss `latest` stays NULL: the schedule is replaced after a
+       loss. */
+    if (!baton__sparse_goes_on(&sparse->options)) {
         sparse->latest = dense ? sparse->dense : sparse->schedule;
     }
     sparse->is_dense = dense;
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
-/* `work` is the result, and nothing is left out. */
+/* `work` is the result, and nothing is left for the residual. */
 static void complete_dense(baton_sparse_t *sparse)
 {
     sparse->counting.algorithm = BATON_SPARSE_DENSE;
@@ -421,8 +426,9 @@ static void complete_sparse(baton_sparse_t *sparse)
     };
 }
 
-/* A recovery has counted the step, if it has been completed on some rank, and
-   has forgotten what ranks learned: they would differ in both. */
+/* After a recovery neither the number of steps nor what was learned changes.
+   The recovery has counted the step if some rank has completed it, and has
+   reset what was learned. Otherwise ranks would differ in both. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
     if (dense) {
