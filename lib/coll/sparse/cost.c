@@ -1,17 +1,18 @@
-/* What a step of each sparse all-reduce costs, and the choice of the cheapest.
+/* The cost of a step of each sparse all-reduce, and the choice of the cheapest.
 
-   The model is that of cost.h, alpha a message and beta a byte, and blocks are
-   full, as messages are in a cost-only simulation: every selection has as many
-   entries as it may have. Messages and bytes are those of blocks of one length.
-   Three costs depend on the data beyond that, and are those of the best case.
-   TopkDSA and Ok-Topk: all ranks select the same indices, so no sum is longer
-   than its addends. B-SAG: h is what it begins with.
-   tests/sim/test_sparse_costs.c compares all with the simulator.
+   The model is that of cost.h: alpha for a message and beta for a byte. Blocks
+   are full, as in a cost-only simulation: every selection has as many entries
+   as it may have. Messages and bytes are those of blocks of one length. Three
+   costs also depend on the data, and are those of the best case. TopkDSA and
+   Ok-Topk: all ranks select the same indices, so no sum is longer than its
+   addends. B-SAG: h has its initial value. tests/sim/test_sparse_costs.c
+   compares all with the simulator.
 
-   On the machine itself the choice also counts what processors do: work, by
-   constants that were measured, for the ranks that share a processor, which on
-   one host makes the copies of messages, too; on several the ranks that share a
-   port; and sums in the worst case, no two ranks selecting the same. */
+   If the costs of links are this machine's, the choice also counts the work of
+   its processors, by measured constants, for all ranks that share a processor.
+   On one host these ranks also share the copies of messages, and on several
+   hosts ranks share a port. Sums are then those of the worst case: no two ranks
+   select the same index. */
 #include "coll/sparse/sparse.h"
 
 #include "base/error.h"
@@ -53,8 +54,8 @@ static cost_case_t case_of(const baton_sparse_options_t *options,
 
 /* ---- closed forms ------------------------------------------------------ */
 
-/* Every rank sends a message in each round, and they take turns in nothing:
-   the path of a step is what a rank sends. */
+/* Sets the cost of rounds in which every rank sends a message and none waits
+   for a port: the longest path is what one rank sends. */
 static void set_rounds(const cost_case_t *of, double rounds, double bytes,
                        baton_sparse_cost_t *out)
 {
@@ -64,12 +65,13 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
     out->us = rounds * of->alpha_us + bytes * of->beta_us;
 }
 
-/* Where k is no multiple of the number of blocks the first ones have an entry
-   more than the others, and the longest path leads through those. How many
-   entries it has more than if all blocks had k / blocks: */
+/* If k is no multiple of the number of blocks, the first blocks have an entry
+   more than the others, and the longest path leads through these blocks. The
+   next two functions return how many entries this path has more than with k /
+   blocks in each block. */
 
-/* Of a Bruck all-gather, or a reduce-scatter by bags: a message of so many
-   blocks has all of the longer ones, or consists of these. */
+/* For a Bruck all-gather, or a reduce-scatter by bags: a message of some blocks
+   includes all of the longer blocks, or consists of longer blocks. */
 static double gather_longer(double blocks, double k)
 {
     double longer = fmod(k, blocks), sum = 0;
@@ -80,10 +82,10 @@ static double gather_longer(double blocks, double k)
     return sum - (blocks - 1) * longer / blocks;
 }
 
-/* Of direct sends to a block's owner, by ranks that keep step. These sends do
-   not wait for each other's rounds; a rank that gets ahead may occupy a port
-   before its turn, and what waits behind that takes longer. There is no closed
-   form of it. */
+/* For direct sends to the owners of blocks, by ranks that keep in step. In
+   truth the sends do not wait for each other's rounds: a rank that is ahead may
+   occupy a port before its turn, and messages after that take longer. There is
+   no closed form of this. */
 static double direct_longest(double blocks, double k)
 {
     double block = k / blocks;
@@ -132,7 +134,8 @@ static void cost_redsync(const cost_case_t *of, baton_sparse_cost_t *out)
     set_rounds(of, of->rounds, (of->ranks - 1) * bytes, out);
 }
 
-/* Direct sends, the lengths of sums, and the sums: as entries or dense. */
+/* Direct sends, all-gather of the sums' lengths, all-gather of the sums, as
+   entries or dense. */
 static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
@@ -146,7 +149,7 @@ static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
     out->us += path * of->entry * of->beta_us;
 }
 
-/* Without the bounds of regions, which move in one step of 64. */
+/* Leaves out the bounds of regions, which move in one step of 64. */
 static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
@@ -157,7 +160,7 @@ static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
         of->entry * of->beta_us;
 }
 
-/* Up and down a tree: rank 0 receives in all rounds, and sends in all. */
+/* Up and down a tree: rank 0 receives in all rounds, and then sends in all. */
 static void cost_gtopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double bytes = of->k * of->entry;
@@ -195,10 +198,11 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
 
 /* ---- work -------------------------------------------------------------- */
 
-/* Of f32 in vectors that caches do not hold, on an Intel Xeon with AVX-512
-   (docs/sparse.md), in ns: a byte of the pass that accumulates and selects, an
-   entry of k in all that it goes through, once and for each other rank or round
-   of messages, and a block that is selected from. */
+/* Processor times in ns of f32 in vectors that caches do not hold, on an Intel
+   Xeon with AVX-512 (docs/sparse.md). byte: of a vector, in the pass that
+   accumulates and selects. entry, other and round: for each of k entries, once,
+   for each other rank, and for each round of messages. block: for each block
+   that is selected from. */
 static const struct {
     double byte, entry, other, round, block;
 } works[BATON_SPARSE_COUNT] = {
@@ -212,8 +216,8 @@ static const struct {
     [BATON_SPARSE_OKTOPK] = {.byte = 0.32, .entry = 40, .other = 7.7},
     [BATON_SPARSE_REDSYNC] = {.byte = 0.19, .entry = 22, .other = 10},
 };
-/* And a byte that an all-reduce finds in no cache, beyond its estimate, and
-   what a processor's own cache holds. */
+/* The time that an all-reduce takes, beyond its estimate, for a byte that is in
+   no cache; and what a processor's own cache holds. */
 #define COLD_NS    0.22
 #define WARM_BYTES (2 << 20)
 
@@ -228,14 +232,14 @@ static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
            1e3;
 }
 
-/* Ranks of a host that a processor works for. */
+/* The ranks of a host that share a processor. */
 static double share_of(const baton__sparse_place_t *place)
 {
     double each = ceil((double)place->ranks / place->hosts);
     return place->processors > 0 ? fmax(each / place->processors, 1) : 1;
 }
 
-/* Ranks that a port, or on one host a processor, sends for. */
+/* The ranks whose messages a port sends or, on one host, a processor. */
 static double sharers_of(const baton__sparse_place_t *place)
 {
     double ranks = place->ranks, each = ceil(ranks / place->hosts);
@@ -243,8 +247,8 @@ static double sharers_of(const baton__sparse_place_t *place)
                             : share_of(place);
 }
 
-/* Of the all-reduce that ranks on shared hosts take; its estimate lets each
-   rank have a port, of which a host has one. 0: there is none. */
+/* The time of the all-reduce that ranks on shared hosts use; 0: there is none.
+   Its estimate assumes a port for each rank, but a host has only one. */
 static double shared_dense_us(const cost_case_t *of, double sharers)
 {
     const double bytes = of->n * of->element, hosts = of->place->hosts;
@@ -262,7 +266,8 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
                : 0;
 }
 
-/* What is compared: the formula, where the link is the caller's. */
+/* What is minimised: the formula alone if the costs of links are the
+   caller's. */
 static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
     const baton__sparse_place_t *place = of->place;
@@ -310,7 +315,7 @@ typedef struct best {
     double weight;
 } best_t;
 
-/* Of those that cost the same the first is taken. */
+/* Of algorithms with equal costs the first is taken. */
 static void weigh(const cost_case_t *of, baton_sparse_algorithm_t algorithm,
                   int teams, best_t *best)
 {
@@ -395,7 +400,7 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
                                              !baton__sparse_has_link(&options)};
     choose(&resolved, &place, out);
     if (out->algorithm != BATON_SPARSE_SPARDL) {
-        out->exchange = BATON_EXCHANGE_AUTO; /* as options must have it */
+        out->exchange = BATON_EXCHANGE_AUTO; /* only SPARDL has another */
     }
     return BATON_OK;
 }

@@ -1,4 +1,4 @@
-/* Bruck all-gather of parts whose lengths are known in the step only. After
+/* Bruck all-gather of parts whose lengths are known only in the step. After
    round t member i has the parts of i to i + 2^(t+1) - 1 (mod size). Five
    members, at member 0:
 
@@ -10,9 +10,9 @@
                             +--> append 2 <-- recv from 4: part 4
                                     +--> done
 
-   Parts lie one after the other in one buffer, which sends read from its
-   beginning; so nothing is packed. Receives have buffers of their own, since
-   where their parts belong depends on the lengths before. */
+   Parts lie one after the other in one buffer. Sends read from its beginning,
+   so nothing is packed. Receives have buffers of their own, since the place of
+   a part depends on the lengths of the parts before it. */
 #include "coll/sparse/sparse.h"
 
 #include "coll/kit/pattern.h"
@@ -21,8 +21,8 @@
 
 typedef struct gather_round {
     baton__gather_t *gather;
-    int parts; /* that are sent and received */
-    int have;  /* parts before it */
+    int parts; /* parts that are sent, and that are received */
+    int have;  /* parts present before the round */
     baton_length_t sent;
     baton__message_t received;
 } gather_round_t;
@@ -46,7 +46,8 @@ static int rank_at(const baton__gather_t *gather, int distance)
     return gather->plan.base + gather->plan.stride * member(gather, distance);
 }
 
-/* Room for parts [from, from + count) of the ring that begins here. */
+/* Room for parts [from, from + count) of the ring that begins at this
+   member. */
 static size_t room(const baton__gather_t *gather, int from, int count)
 {
     const baton__gather_plan_t *plan = &gather->plan;
@@ -72,7 +73,7 @@ static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
     return baton_call_set_length(call, round->sent, bytes);
 }
 
-/* Finds where each of the parts in `data` ends. */
+/* Finds where each of the parts in `data` ends. False: they don't fit. */
 static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
 {
     baton__gather_t *gather = round->gather;

@@ -15,10 +15,10 @@
                                           recv of the result --> sends -->
    finish
 
-   A rank that merges keeps what it drops: it adds it to its `work`. At the
-   indices of the result the new residual is what `work` has then, and elsewhere
-   it is gradient plus old residual, as in spardl.c. The published code loses
-   what is dropped on the way. */
+   A rank that merges adds the entries that it drops to its `work`, and so keeps
+   them. At the indices of the result the new residual is what `work` has then.
+   Elsewhere it is gradient plus old residual, as in spardl.c. The published
+   code loses the dropped entries. */
 #include "coll/kit/pattern.h"
 #include "coll/sparse/sparse.h"
 
@@ -39,16 +39,16 @@ struct gtopk {
     baton_sparse_t *sparse;
     uint32_t *indices;
     void *scratch;
-    char *own; /* what was selected here */
+    char *own; /* this rank's selection */
     size_t own_count;
-    char *sum, *other; /* room for a union */
+    char *sum, *other; /* each has room for a union */
     size_t sum_count;
-    char *kept; /* what the residual has at the result's indices */
+    char *kept; /* the new residual's entries at the result's indices */
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
     baton__message_t up;     /* to the parent; at rank 0 the result */
-    baton__message_t result; /* from the parent */
-    int sends;               /* of the result */
+    baton__message_t result; /* the result, from the parent */
+    int sends;               /* sends of the result */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -127,7 +127,7 @@ static void undo(gtopk_t *gtopk)
                       sparse->work);
 }
 
-/* `work` becomes the new residual. */
+/* Turns `work` into the new residual. */
 static void keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
@@ -181,7 +181,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
     return last;
 }
 
-/* The result, in the memory of a message, to the children; highest first. */
+/* Adds sends of the result, in the memory of a message, to the children, the
+   highest first. */
 static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
                       baton_node_t ready)
 {

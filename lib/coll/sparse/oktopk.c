@@ -1,5 +1,5 @@
-/* Ok-Topk (Li, Hoefler 2022): thresholds that are searched now and then and
-   used again in between, and regions whose bounds follow the data.
+/* Ok-Topk (Li, Hoefler 2022): thresholds are searched in some steps and used
+   again in the steps between, and the bounds of regions follow the data.
 
        accumulate --> select --> all-gather of proposed bounds --> split
                                                                     |
@@ -10,19 +10,20 @@
                                      +--> all-gather of what is large --> finish
 
    Every 32 steps the local threshold is that of the exact top-k, and the global
-   one that of the exact top-k of all sums. In between entries are taken by
-   threshold, and thresholds follow their number slowly. So that no buffer
-   overflows whatever data do, a rank that would select more than 2k entries, or
-   an owner that would publish more than k, takes the k largest. Where more than
-   2k are published together, as long as residuals grow fast, the next global
-   threshold is that of the k largest of them, which all ranks have: the paper's
-   way would take hundreds of steps to get there. Every 64 steps
-   the bounds become the mean of what all ranks propose: the positions that part
-   their own selection evenly; in other steps that all-gather is empty.
+   one that of the exact top-k of all sums. In other steps entries are selected
+   by these thresholds, which slowly follow the number of entries. So that no
+   buffer overflows whatever the data, a rank that would select more than 2k
+   entries, or an owner that would publish more than k, takes the k largest. If
+   residuals grow fast, owners may publish more than 2k entries together. Then
+   the next global threshold is that of the k largest of them, which all ranks
+   have: the paper's way would take hundreds of steps to get there. Every 64
+   steps the bounds become the mean of all ranks' proposals: the positions that
+   divide their own selection evenly. In other steps that all-gather is empty.
 
-   What was selected here and is in the result has been sent; all else is the
-   residual. The paper's data balancing before the last all-gather is left out:
-   it moves entries once more, and all ranks get all of them anyway. */
+   Entries that were selected here and are in the result have been sent; the
+   residual keeps all else. The paper's data balancing before the last
+   all-gather is left out: it moves entries once more, and all ranks get all of
+   them anyway. */
 #include "coll/sparse/regions.h"
 
 #include <string.h>
@@ -38,7 +39,7 @@ typedef struct oktopk {
     baton__regions_t regions;
     void *scratch;
     char *sum; /* of this rank's region */
-    char *all; /* what all owners publish */
+    char *all; /* the entries that all owners publish */
     baton__gather_t *proposals, *sums;
 } oktopk_t;
 
@@ -106,7 +107,7 @@ static void select_from_work(oktopk_t *self)
                        sparse->work);
 }
 
-/* Where this rank's own selection would be parted evenly. */
+/* Proposes bounds that divide this rank's own selection evenly. */
 static void propose(const oktopk_t *self, char *to)
 {
     size_t size = (size_t)self->sparse->size;
@@ -178,7 +179,8 @@ static baton_status_t split(void *arg, baton_call_t *call)
     return baton__regions_send(&self->regions, call);
 }
 
-/* The values of a list, in scratch memory; *positions_out: room behind them. */
+/* Copies the values of a list to the scratch memory. *positions_out is the
+   memory after them. */
 static baton_selection_t values_of(const oktopk_t *self, const char *list,
                                    size_t count, uint32_t **positions_out)
 {
@@ -190,7 +192,8 @@ static baton_selection_t values_of(const oktopk_t *self, const char *list,
         .dtype = dtype, .values = values, .count = count};
 }
 
-/* Keeps what reaches the global threshold, of a list in place. */
+/* Keeps the entries of a list that reach the global threshold, in place.
+   Returns their number. */
 static size_t filter(oktopk_t *self, char *list, size_t count)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -234,7 +237,8 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
 
 /* ---- finish ------------------------------------------------------------ */
 
-/* All owners' entries, in the order of owners. */
+/* Collects all owners' entries, in the order of owners. Returns their
+   number. */
 static size_t collect(oktopk_t *self)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -247,8 +251,8 @@ static size_t collect(oktopk_t *self)
     return end / sparse->entry_bytes;
 }
 
-/* The magnitude of the k-th largest of all sums, which the scratch memory has
-   room for, becomes the threshold. */
+/* Sets the threshold to the magnitude of the k-th largest of all sums. The
+   scratch memory has room for the values and positions. */
 static void set_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -273,7 +277,8 @@ static void follow_global(oktopk_t *self, size_t count)
     }
 }
 
-/* The k largest of all sums, whose smallest magnitude is the new threshold. */
+/* Keeps the k largest of all sums, whose smallest magnitude is the new
+   threshold. */
 static size_t search_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -285,8 +290,8 @@ static size_t search_global(oktopk_t *self, size_t count)
     return count;
 }
 
-/* Entries of this rank that are not in the result come back; of the others the
-   indices are kept, for masking. */
+/* Puts this rank's entries that are not in the result back into `work`. The
+   indices of the others are kept, for masking. */
 static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;

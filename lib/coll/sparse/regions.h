@@ -1,5 +1,5 @@
-/* Split and reduce: each rank owns a region of the indices, and gets from each
-   other rank what that has selected there. What TopkDSA and Ok-Topk share. */
+/* Split and reduce, for TopkDSA and Ok-Topk: each rank owns a region of the
+   indices, and receives the entries that each other rank has selected there. */
 #pragma once
 
 #include "coll/kit/pattern.h"
@@ -9,26 +9,27 @@ typedef struct baton__regions {
     baton_sparse_t *sparse;
     size_t room; /* entries of a rank's selection, at most */
     bool fixed;  /* bounds never change */
-    /* Region r is [bounds[r], bounds[r + 1]). They are the sparse all-reduce's
-       `extra`: which rank sums an element decides on the order of additions. A
-       partial one's never change, and its `extra` is its own. */
+    /* Region r is [bounds[r], bounds[r + 1]). The bounds are the sparse
+       all-reduce's `extra`, since the rank that sums an element determines the
+       order of additions. With options.partial they never change, and `extra`
+       is the backend's. */
     uint64_t *bounds;
     uint32_t *indices; /* of this rank's selection */
     size_t count;
-    char *own;                       /* its entries */
+    char *own;                       /* the entries of the selection */
     baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
-    baton_entries_t *lists;          /* of this rank's region */
+    baton_entries_t *lists;          /* in this rank's region, one per rank */
 } baton__regions_t;
 
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
-/* Adds P - 1 sends behind `ready`, a call that sends; P - 1 receives before
-   `sum`, a call that takes. Fixed bounds are set before. */
+/* Adds P - 1 sends after `ready`, which calls regions_send, and P - 1 receives
+   before `sum`, which calls regions_take. Fixed bounds must be set before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
 
-/* A region's indices. */
+/* The block of a region's indices. */
 static inline baton__block_t
 baton__regions_block(const baton__regions_t *regions, int owner)
 {
@@ -37,8 +38,8 @@ baton__regions_block(const baton__regions_t *regions, int owner)
                             (size_t)(bounds[owner + 1] - bounds[owner])};
 }
 
-/* This rank's entries in a region; as many as full blocks have, without
-   payload. */
+/* This rank's entries in a region. Without payload data is NULL, and there are
+   as many as full blocks have. */
 baton_entries_t baton__regions_entries(const baton__regions_t *regions,
                                        int owner);
 

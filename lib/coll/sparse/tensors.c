@@ -1,15 +1,15 @@
 /* A set of tensors: its life and its steps.
 
-   Each unit, a tensor or all packed ones, has a sparse all-reduce, whose
-   schedule is one of its own: so units start in any order, different ones on
-   different ranks, and run beside each other. With clipping a unit whose
+   Each unit, which is a tensor or all packed ones, has a sparse all-reduce with
+   schedules of its own. So units may start in any order, which may differ
+   between ranks, and run beside each other. With clipping, a unit whose
    gradients are ready waits for the other units, since the norm is that of all
    gradients.
 
    With options.partial there is one unit, a partial sparse all-reduce of all
-   tensors: it has one activation, and its clipping is the set's. Each wait gets
-   its tensor's entries of one result; the next result is asked for when a
-   tensor is that has got them. */
+   tensors: it has one activation, and clips by the norm of all gradients. Each
+   wait returns the tensor's entries of one result. The next result is taken
+   when a tensor is waited for whose entries of this one were returned. */
 #include "coll/sparse/tensors.h"
 
 #include "base/alloc.h"
@@ -345,7 +345,7 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
     return status;
 }
 
-/* Decisions stay. */
+/* The tensors' plans stay. */
 baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                     baton_group_t *survivors, int timeout_ms)
 {
@@ -385,7 +385,7 @@ static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
                               doing, set->name, tensor, set->count - 1);
 }
 
-/* The next gradients may come. */
+/* Prepares the unit for the next gradients. */
 static void reset(baton_tensors_t *set, baton__unit_t *unit)
 {
     for (size_t i = 0; unit->ready > 0 && i < set->count; i++) {
@@ -440,7 +440,7 @@ static bool waits_to_clip(const baton_tensors_t *set)
     return set->options.clip > 0 && !set->options.partial;
 }
 
-/* Local clipping, by the norm of all gradients. */
+/* The factor of local clipping, by the norm of all gradients. */
 static double clip_factor(const baton_tensors_t *set)
 {
     double square_sum = 0;
@@ -567,8 +567,8 @@ static baton_sparse_result_t part_of(const baton_tensors_t *set,
     return result;
 }
 
-/* Partial: the result of which this tensor has not got its part, or the next.
- */
+/* Partial: gets the next result, unless this tensor's part of the current one
+   has not been returned. */
 static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
                                   baton__member_t *member, int timeout_ms)
 {

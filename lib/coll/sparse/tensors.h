@@ -1,6 +1,6 @@
-/* Sets of tensors, inside: tensors.c has their life and steps,
-   tensors_plan.c what becomes of each tensor, tensors_options.c defaults,
-   checks and the comparison across ranks. */
+/* Internals of sets of tensors. tensors.c has their life and steps,
+   tensors_plan.c decides how each tensor is reduced, and tensors_options.c has
+   defaults, checks and the comparison across ranks. */
 #pragma once
 
 #include "coll/sparse/sparse.h"
@@ -10,28 +10,29 @@
 
 /* A tensor of a set. */
 typedef struct baton__member {
-    baton_tensor_t tensor; /* with a name of its own */
+    baton_tensor_t tensor; /* its name is a copy */
     baton_tensor_plan_t plan;
     size_t unit;
-    size_t offset; /* in the unit, elements */
-    bool ready;    /* in this step, which nobody has waited for */
+    size_t offset; /* in the unit, in elements */
+    bool ready;    /* its gradient is here, and no wait has returned since */
     bool shown;    /* partial: its part of the unit's result was returned */
 } baton__member_t;
 
-/* An all-reduce: of one tensor, or of all that are packed; partial: of all. */
+/* A sparse all-reduce of one tensor, or of all that are packed; with
+   options.partial of all tensors. */
 typedef struct baton__unit {
     baton_sparse_t *sparse;
     size_t count;   /* elements */
     size_t members; /* tensors */
-    size_t ready;   /* of these, in this step */
+    size_t ready;   /* tensors whose gradients are here for this step */
     const char *gradient;
-    char *pack;     /* where that is a copy; or NULL */
-    bool started;   /* with the gradients that came last */
-    double density; /* in force; 0: of the options */
-    /* Partial: the last result, while `has_result`, and its indices in their
-       tensors. */
+    char *pack;     /* memory of a gradient that is a copy; or NULL */
+    bool started;   /* the step of the last gradients was started */
+    double density; /* the last one set; 0: none yet */
+    /* Partial: the result of which waits return parts. */
     baton_sparse_result_t result;
     bool has_result;
+    /* Partial: the result's indices, relative to their tensors. */
     uint32_t *indices;
 } baton__unit_t;
 
@@ -39,33 +40,34 @@ struct baton_tensors {
     baton_group_t *group;
     char *name;
     baton_tensors_options_t options; /* defaults filled in */
-    double *densities;               /* the options' */
+    double *densities;               /* memory of options.densities */
     int ranks;
     bool payload;
     size_t element_bytes;
     baton_costs_t costs;
-    baton_link_cost_t link; /* of the costs, that counts here */
+    baton_link_cost_t link; /* costs of messages between these ranks */
     baton__member_t *members;
     size_t count;
     baton__unit_t *units;
     size_t unit_count;
-    size_t ready_units; /* with clipping: whose gradients are all ready */
+    size_t ready_units; /* with clipping: units whose gradients are all here */
 
     baton_schedule_t *comparison;
-    baton__wrong_t wrong; /* with this rank's options */
+    baton__wrong_t wrong; /* error of this rank's options */
     bool agreed, connected;
 };
 
-/* Fills in defaults, checks options and tensors; what is wrong goes to
-   set->wrong. Options and tensors are copied before. */
+/* Fills in defaults, and checks options and tensors, which are copies by then.
+   An error goes to set->wrong. */
 void baton__tensors_resolve(baton_tensors_t *set);
 
-/* States what must be the same of a set; that, and begins the comparison. */
+/* Adds what must be equal on all ranks to a schedule's terms. */
 void baton__tensors_state(const void *set, baton_schedule_t *schedule);
+/* Does this for the comparison, and starts it. */
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
-/* The options of an all-reduce of the set, but for those of its tensors. */
+/* The options of the set's all-reduces that do not depend on the tensors. */
 baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set);
 
-/* Decides about all tensors, and divides them into units. */
+/* Decides how each tensor is reduced, and divides the tensors into units. */
 void baton__tensors_decide(baton_tensors_t *set);

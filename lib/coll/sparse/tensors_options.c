@@ -39,7 +39,7 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
                                     .on_loss = o->on_loss};
 }
 
-/* What every all-reduce of the set has is checked as sparse.h's options. */
+/* Checks the options that all all-reduces of the set share, as sparse.h's. */
 static bool check_training(baton_tensors_t *set)
 {
     baton_sparse_options_t resolved, given = baton__tensors_common(set);
@@ -54,7 +54,7 @@ static bool check_training(baton_tensors_t *set)
     return set->wrong.status == BATON_OK;
 }
 
-/* Whether costs decide what becomes of a tensor. */
+/* Whether costs decide how a tensor is reduced. */
 static bool costs_decide(const baton_tensors_options_t *o)
 {
     return !o->partial &&
@@ -151,7 +151,7 @@ void baton__tensors_resolve(baton_tensors_t *set)
 
 /* ---- comparison -------------------------------------------------------- */
 
-/* The causes of others come first. */
+/* Options that determine others come first: a mismatch then names the cause. */
 void baton__tensors_state(const void *arg, baton_schedule_t *s)
 {
     const baton_tensors_t *set = arg;

@@ -1,5 +1,6 @@
-/* What becomes of each tensor of a set: by its role and size, and then by the
-   cost model (Fang et al. 2019, see baton/tensors.h; sections 2.1 and 2.3). */
+/* Decides how each tensor of a set is reduced: by its role and size, and then
+   by the cost model (Fang et al. 2019, see baton/tensors.h; sections 2.1 and
+   2.3). */
 #include "coll/sparse/tensors.h"
 
 #include "coll/kit/pattern.h"
@@ -7,11 +8,11 @@
 
 /* ---- the cost model ---------------------------------------------------- */
 
-/* An element that is selected from costs what a reduction of it does, and an
-   entry that is added to a vector as much as so many. */
+/* To select from an element costs as much as a reduction of it. To add an entry
+   to a vector costs as much as ENTRY_REDUCTIONS of these. */
 enum { ENTRY_REDUCTIONS = 16 };
 
-/* Equation 1. */
+/* Equation 1 of the paper. */
 static double sparse_us(const baton_tensors_t *set,
                         const baton_tensor_plan_t *plan, size_t count)
 {
@@ -31,7 +32,7 @@ static double sparse_us(const baton_tensors_t *set,
     return rounds * set->link.alpha_us + (select_ns + data_ns) / 1000;
 }
 
-/* Equation 2. */
+/* Equation 2 of the paper. */
 static double dense_us(const baton_tensors_t *set, size_t count)
 {
     const double ranks = set->ranks;
@@ -55,7 +56,7 @@ static baton_redsync_t selection_of(const baton_tensors_options_t *o,
     return quantise ? BATON_REDSYNC_SEARCH : BATON_REDSYNC_SAMPLED;
 }
 
-/* As if the tensor were sparse. */
+/* Plans a tensor as a sparse one. */
 static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
                         baton_tensor_plan_t *plan)
 {
@@ -100,7 +101,7 @@ static void decide(const baton_tensors_t *set, baton__member_t *member)
     }
 }
 
-/* One unit of all tensors. */
+/* Makes one unit of all tensors. */
 static void decide_partial(baton_tensors_t *set)
 {
     baton_tensor_t all = {.role = BATON_ROLE_DENSE};
@@ -117,7 +118,7 @@ static void decide_partial(baton_tensors_t *set)
     set->units[0] = (baton__unit_t){.count = all.count, .members = set->count};
 }
 
-/* The packed ones are the last unit. */
+/* The packed tensors are the last unit. */
 void baton__tensors_decide(baton_tensors_t *set)
 {
     if (set->options.partial) {

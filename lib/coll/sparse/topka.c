@@ -1,18 +1,19 @@
-/* Sparse all-gather: each rank's selection goes to all, and each rank adds them
-   up in the order of ranks. What was not selected is the residual.
+/* Sparse all-gather: each rank sends its selection to all ranks, and sums all
+   selections in the order of ranks. Elements that were not selected are the
+   residual.
 
        accumulate, select --> Bruck all-gather (gather.c) --> sum
 
-   TopkA sends the k largest, as entries; where fewer are not zero the list is
-   filled up, so all have one length.
+   TopkA sends the k largest, as entries. If fewer are not zero, the list is
+   padded, so that all lists have one length.
 
    RedSync (Fang et al. 2019, see baton/sparse.h) has selections of its own, and
    messages [count | indices | values]. Quantised (ASQ), even steps select from
    the positive elements, odd ones from the negative, and values are replaced by
    their mean: [count | indices | mean].
 
-   With the residual on a device the selection is made there, and copied to the
-   host (device_work.h). */
+   With the residual on a device, the selection is made there, and copied to
+   main memory (device_work.h). */
 #include "coll/sparse/device_work.h"
 
 #include <string.h>
@@ -25,11 +26,12 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    char *entries; /* REDSYNC: what is selected, then all parts as entries */
+    /* RedSync: this rank's selection, and later all parts, as entries. */
+    char *entries;
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
-    /* On a device. */
+    /* Only on a device. */
     baton__selecting_t selecting;
     baton__mirror_t selected;
     baton__change_t change;
@@ -56,8 +58,9 @@ static bool reuses(const baton_sparse_t *sparse)
            sparse->next.steps % SAMPLED_PERIOD != 0;
 }
 
-/* Those of a threshold that is searched, or was in an earlier step; exactly k
-   where there is none. Accumulates them. */
+/* Accumulates, and selects by a threshold, which is searched for or from an
+   earlier step. Selects exactly k if that finds none, or would select more than
+   2k. */
 static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from)
 {
     baton_sparse_t *sparse = topka->sparse;
@@ -81,7 +84,7 @@ static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from)
                                    threshold);
 }
 
-/* Accumulates and selects. */
+/* Accumulates, and selects as options.redsync says. */
 static size_t select_redsync(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
@@ -113,7 +116,7 @@ static bool by_threshold(const baton_sparse_t *sparse)
 
 /* ---- this rank's part -------------------------------------------------- */
 
-/* Of so many entries. */
+/* The bytes of a part with `count` entries. */
 static size_t part_bytes(const baton_sparse_t *sparse, size_t count)
 {
     size_t values = sparse->options.quantise ? 1 : count;
@@ -122,7 +125,7 @@ static size_t part_bytes(const baton_sparse_t *sparse, size_t count)
                            : count * sparse->entry_bytes;
 }
 
-/* The mean, as an element; through a list's sum of magnitudes, all of which
+/* Writes the mean as an element. It is that of the magnitudes, since all values
    have one sign. */
 static void mean_of(const baton_sparse_t *sparse, const void *values,
                     size_t count, void *mean)
@@ -141,8 +144,8 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     baton_elements_scale(dtype, mean, 1, sign);
 }
 
-/* [count | indices | values or mean] of the entries that were selected, which
-   are no longer in `work`; their indices are in `indices`. */
+/* Writes [count | indices | values or mean] of the selected entries, which were
+   taken out of `work`; their indices are in `indices`. */
 static void write_redsync(const topka_t *topka, const void *taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
@@ -159,7 +162,8 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     }
 }
 
-/* TopkA's part, where it is, filled up to k entries; or RedSync's. */
+/* Ends this rank's part: pads TopkA's to k entries where it is, or writes
+   RedSync's. */
 static baton_status_t end_part(topka_t *topka, baton_call_t *call,
                                const void *taken, char *to)
 {
@@ -201,7 +205,7 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 
 /* ---- this rank's part, on a device ------------------------------------- */
 
-/* Trimming is left out: the result is exact. */
+/* TRIMMED selects as EXACT here, since it selects the same elements. */
 static baton_status_t begin_on_device(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
@@ -220,7 +224,8 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* An earlier threshold goes ahead of the selection, in the same stream. */
+/* An earlier threshold is copied to the device before the selection, in the
+   same stream. */
 static void select_on_device(void *arg, baton__enqueue_t *queue)
 {
     topka_t *topka = arg;
@@ -238,8 +243,8 @@ static void select_on_device(void *arg, baton__enqueue_t *queue)
                         list->count);
 }
 
-/* The device has taken the entries out of `work`. Their threshold goes where a
-   host's selection leaves it. */
+/* Writes this rank's part from the entries that the device has taken out of
+   `work`. Stores their threshold as a selection in main memory does. */
 static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
@@ -286,7 +291,7 @@ static size_t redsync_extent(void *arg, int member, const char *data,
                               : part_bytes(topka->sparse, count_in(data));
 }
 
-/* [count | indices | values or mean], as entries at `to`. */
+/* Writes a part [count | indices | values or mean] as entries to `to`. */
 static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
                                        char *to)
 {
@@ -336,7 +341,7 @@ static void allocate(topka_t *topka)
     topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
     size_t all = topka->room * (size_t)sparse->size;
     size_t distinct = all < n ? all : n;
-    /* baton_select_at_least is told 2k, also where n is less. */
+    /* The capacity for baton_select_at_least is 2k, even if n is less. */
     topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
                                         sizeof *topka->indices);
     topka->scratch =
@@ -350,7 +355,7 @@ static void allocate(topka_t *topka)
     baton__sparse_result_room(sparse, distinct);
 }
 
-/* Behind `write`, a call that writes this rank's part. */
+/* Adds the all-gather after `write`, a call that writes this rank's part. */
 static void add_gather(topka_t *topka, baton_node_t write)
 {
     baton_sparse_t *sparse = topka->sparse;

@@ -9,10 +9,10 @@
                                             |
                                             +--> all-gather of the sums
 
-   Region r is [r q, (r + 1) q), q = n / P; the last one takes the rest. The
-   lengths tell all ranks whether the sums go as entries or as dense regions:
-   these, once entries would be a third of the elements or more. What was not
-   selected is the residual. */
+   Region r is [r q, (r + 1) q), q = n / P; the last one takes the rest. From
+   the lengths all ranks know whether the sums are sent as entries, or as dense
+   regions: dense if the entries would be a third of the elements or more.
+   Elements that were not selected are the residual. */
 #include "coll/sparse/regions.h"
 
 #include <string.h>
@@ -23,11 +23,11 @@ typedef struct topkdsa {
     void *scratch;
     char *sum; /* of this rank's region, as entries */
     size_t sum_count;
-    bool dense; /* the sums go as dense regions */
+    bool dense; /* the sums are sent as dense regions */
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 
-/* Entries of the sum of a region, at most. */
+/* The most entries that the sum of a region may have. */
 static size_t sum_room(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -79,7 +79,7 @@ static size_t length_bytes(void *arg, int member)
     return sizeof(uint32_t);
 }
 
-/* The length of a region's sum. */
+/* The number of entries in a region's sum. */
 static size_t length_of(const topkdsa_t *self, int member)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -113,7 +113,8 @@ static size_t part_most(void *arg, int member)
     return dense > entries ? dense : entries;
 }
 
-/* As entries, or as a dense region; `to` has room for either. */
+/* Writes this rank's sum to `to`, as entries or as a dense region; there is
+   room for either. */
 static void write_part(const topkdsa_t *self, char *to)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -148,7 +149,8 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
     return baton__gather_end(self->sums, call, part_bytes(self, sparse->rank));
 }
 
-/* What is not zero of the dense regions becomes the result. */
+/* Writes the nonzero elements of the dense regions to the result. Returns their
+   number. */
 static size_t put_regions(const topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
