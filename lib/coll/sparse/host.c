@@ -139,8 +139,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
     }
     if (status != BATON_OK) {
-        /* The last result is gone, even one that a recovery has left. */
-        sparse->phase = BATON__SPARSE_NO_RESULT;
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* also behind a recovery */
         return status;
     }
     sparse->recovered = false;
