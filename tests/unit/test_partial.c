@@ -1,8 +1,8 @@
-/* Partial all-reduces, an example of each sentence of partial.h: slow ranks and
-   the results that are kept for them, a thread that is just contributing,
+/* Partial all-reduces: an example for each sentence of partial.h, about slow
+   ranks and the results kept for them, a thread that is just contributing,
    counts of many ranks, statistics, simulations without payload, and wrong use.
-   One thread decides when each rank starts. What holds for all is in
-   sim/test_properties.c. */
+   One thread decides when each rank starts. Properties that hold for all
+   partials are in sim/test_properties.c. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/sim.h"
@@ -132,7 +132,7 @@ typedef struct slow {
     atomic_bool inside, released;
 } slow_t;
 
-static _Thread_local slow_t *adding; /* in that thread */
+static _Thread_local slow_t *adding; /* set in the contributing thread */
 
 static void slow_sum(void *arg, void *target, const void *left,
                      const void *right, size_t count, baton_dtype_t dtype)
@@ -172,8 +172,8 @@ static support_thread_t *begin_to_contribute(slow_t *slow)
     return thread;
 }
 
-/* An epoch in which what is pending is as old as may be waits for a thread that
-   is just adding to it: it would be too old for the next. */
+/* If what is pending is as old as it may be, an epoch waits for a thread that
+   is just adding to it: it would be too old for the next epoch. */
 TEST(test_bound_holds_while_contributing)
 {
     for (int keep = 0; keep < 2; keep++) {
@@ -207,8 +207,8 @@ TEST(test_bound_holds_while_contributing)
     }
 }
 
-/* Without a bound an epoch does not wait for it, and takes nothing of what is
-   pending there. */
+/* Without a bound an epoch does not wait for a thread that is just adding, and
+   takes nothing from its rank. */
 TEST(test_contribution_in_the_making_is_not_taken)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
@@ -289,7 +289,7 @@ TEST(test_tensors_of_a_step_are_in_one_epoch)
     }
     expect_pending(both[0], true, (int64_t[]){10, 10, 11, 12});
     support_ok(baton_partial_start(both[0]));
-    contribute_tensor(both[0], 0, 100); /* to step 2 */
+    contribute_tensor(both[0], 0, 100); /* for step 2 */
     expect_result(both[0], 1, false, (int64_t[]){0, 1, 2, 3});
     expect_pending(both[0], true, (int64_t[]){110, 10, 11, 12});
     support_ok(baton_partial_start(both[1]));
@@ -304,8 +304,8 @@ TEST(test_tensors_of_a_step_are_in_one_epoch)
     close_two();
 }
 
-/* What is contributed twice is reduced, and what is not is neutral, also where
-   an older step is pending. */
+/* Two contributions of a tensor are reduced. A tensor without one is neutral,
+   even if an older step is pending. */
 TEST(test_tensors_that_are_missing_are_neutral)
 {
     const baton_partial_options_t options = solo_of_tensors(BATON_MAX);
@@ -331,8 +331,8 @@ TEST(test_tensors_that_are_missing_are_neutral)
     close_two();
 }
 
-/* When all ranks have ended the last step, what is pending goes to a partial of
-   other tensors. */
+/* After all ranks have ended the last step, what is pending is contributed to a
+   partial of other tensors. */
 TEST(test_tensors_are_cut_anew)
 {
     static const size_t other_cut[] = {3, 1};
@@ -347,7 +347,7 @@ TEST(test_tensors_are_cut_anew)
     contribute_tensor(both[0], 2, 10);
     support_ok(baton_partial_start(both[0])); /* too late */
     expect_result(both[0], 0, false, (int64_t[]){0, 0, 0, 0});
-    contribute_tensor(both[0], 0, 7); /* to a step that is not started */
+    contribute_tensor(both[0], 0, 7); /* for a step that is not started */
     options.counts = other_cut;
     options.tensors = 2;
     open_partials(two, others, &options);
@@ -371,7 +371,7 @@ enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(int64_t) + 1 };
 static const size_t long_cut[TENSORS] = {LONG, 0, 2};
 static int64_t lent[LONG], shorts[2];
 
-/* Rank 0 is late for epoch 1. */
+/* Opens two ranks. Rank 0 is late for epoch 1, and lends its tensors. */
 static void lend_late(int64_t first)
 {
     baton_partial_options_t options = solo_of_tensors(NULL);
@@ -404,7 +404,8 @@ static void expect_epoch_2(int64_t last, int64_t of_shorts)
     assert_int_equal(data[LONG + 1], of_shorts);
 }
 
-/* Results go to the memory that was lent, behind a copy of what is pending. */
+/* Results are written to the lent memory, after the pending contributions there
+   have been copied. */
 TEST(test_lent_tensors_get_the_result)
 {
     void *const targets[TENSORS] = {lent, NULL, shorts};
@@ -419,8 +420,8 @@ TEST(test_lent_tensors_get_the_result)
     close_two();
 }
 
-/* A short tensor is copied at once; a second contribution is added to a long
-   one, whose loan that ends. */
+/* A short tensor is copied at once. A second contribution is added to a long
+   tensor, which ends its loan. */
 TEST(test_lent_tensors_are_added)
 {
     lend_late(5);
@@ -433,8 +434,8 @@ TEST(test_lent_tensors_are_added)
     close_two();
 }
 
-/* A recovery ends the loan of a step that was not started, too, and destroy
-   ends any. A wait that timed out does not. */
+/* A recovery ends loans, also those of a step that was not started, and so does
+   destroy. A wait that timed out does not. */
 TEST(test_lent_tensors_outlast_no_recovery)
 {
     baton_partial_result_t seen;
@@ -463,8 +464,8 @@ TEST(test_lent_tensors_outlast_no_recovery)
     close_two();
 }
 
-/* The application may have freed what it lent for a step that has ended when
-   the next one fails before it has taken anything. */
+/* When a step has ended, the application may free the memory that it lent for
+   it. It is not read if the next step fails before it has taken anything. */
 TEST(test_lent_tensors_are_not_read_after_their_step)
 {
     baton_partial_result_t seen;
@@ -488,7 +489,8 @@ TEST(test_lent_tensors_are_not_read_after_their_step)
     close_two();
 }
 
-/* Also of an operation whose short vectors do not ride on the activation. */
+/* Short vectors are copied, also with an operation that does not let them ride
+   on the activation. */
 TEST(test_lent_vectors_that_are_short_are_copied)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
@@ -504,8 +506,9 @@ TEST(test_lent_vectors_that_are_short_are_copied)
     close_two();
 }
 
-/* Results and what is left over are all that was lent, in place, of each type,
-   in each mode, on some numbers of ranks. The first rank of a step is alone. */
+/* Results and pending contributions add up to all that was lent, in place, for
+   each type, in each mode, on some numbers of ranks. The first rank of each
+   step starts alone. */
 static void conserve_type(int size, baton_dtype_t dtype)
 {
     enum { STEPS = 2 };
@@ -616,7 +619,8 @@ TEST(test_tensors_that_are_wrong_are_refused)
 
 /* ---- how many are counted ---------------------------------------------- */
 
-/* Types that can't count this many ranks, and types that just can. */
+/* Ranks are counted with types that can't hold their number, and with types
+   that just can. */
 TEST(test_partial_counts_more_ranks_than_i8_can)
 {
     static const int sizes[] = {127, 130};
@@ -649,7 +653,8 @@ TEST(test_partial_counts_more_ranks_than_i8_can)
 
 enum { RANKS = 4 };
 
-/* One step, of TiB vectors, if there is no memory for them. */
+/* Simulates one step. A cost-only simulation has no memory for vectors, so they
+   may have a TiB. */
 static baton_sim_totals_t simulate(bool cost_only,
                                    const baton_partial_options_t *options)
 {
@@ -684,7 +689,7 @@ static baton_sim_totals_t simulate(bool cost_only,
     return totals;
 }
 
-/* With a maximum the count of active ranks is reduced by itself. */
+/* With a maximum the count of active ranks is reduced separately. */
 TEST(test_partial_costs_the_same_without_payload)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);

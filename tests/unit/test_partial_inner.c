@@ -1,6 +1,6 @@
-/* What an epoch of a partial collective reduces: of the ranks that give
-   something, in the order of the full collective, whatever the type; ranks with
-   nothing to give send no payload. */
+/* What an epoch of a partial collective reduces: the contributions of the
+   active ranks, in the order of the full collective, for every type. Ranks that
+   have contributed nothing send no payload. */
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/reference.h"
@@ -24,8 +24,8 @@ typedef struct world {
     baton_partial_result_t results[LARGEST];
 } world_t;
 
-/* Contributions are there before the first start, so they are all in the epoch.
-   Without an inner builder all ranks are on one host, and SOLO takes the flat
+/* Contributions are made before the first start, so they are all in the epoch.
+   Without an inner builder all ranks are on one host, and SOLO uses the flat
    tree there. */
 static baton_partial_options_t options_of(baton_allreduce_fn inner,
                                           size_t count, baton_dtype_t dtype)
@@ -63,7 +63,7 @@ static void close_world(world_t *world)
     support_ok(baton_sim_destroy(world->sim));
 }
 
-/* All start, those that are in the set have contributed. */
+/* All ranks start; the active ones contribute before. */
 static void run_epoch(world_t *world, const bool *active, const void *data,
                       size_t stride)
 {
@@ -82,7 +82,8 @@ static void run_epoch(world_t *world, const bool *active, const void *data,
     }
 }
 
-/* Numbers below `size`: that rank alone. Then none, all, at random. */
+/* For i below `size` rank i alone is active; after that none, all, and random
+   ones. */
 static void choose_active(bool *active, int size, int i,
                           support_random_t *random)
 {
@@ -95,8 +96,8 @@ static void choose_active(bool *active, int size, int i,
 
 /* ---- every type and reduction ------------------------------------------ */
 
-/* What one rank alone contributes comes back bit for bit, a -0 among it, also
-   where the inner all-reduce adds the neutral elements of the others. */
+/* What one rank alone contributes comes back bit for bit, including a -0, even
+   if the inner all-reduce adds the neutral elements of the others. */
 static void check_set(world_t *world, support_op_t op, support_random_t *random,
                       const bool *active, bool alone)
 {
@@ -153,7 +154,8 @@ static void run_types(int size, baton_allreduce_fn inner)
     }
 }
 
-/* Most algorithms know nothing of this, and reduce neutral elements. */
+/* Most inner algorithms know nothing of inactive ranks, and reduce neutral
+   elements. */
 TEST(test_every_type_and_reduction)
 {
     baton_algorithm_t inner;
@@ -176,8 +178,8 @@ static void take_right(void *arg, void *target, const void *left,
     memmove(target, right, count * baton_dtype_size(dtype));
 }
 
-/* Beyond a MiB a ring is taken, unless the reduction does not commute: the last
-   rank's vector is the result then. */
+/* Beyond a MiB a ring is used, unless the reduction does not commute. Then the
+   result of taking the right operand is the last rank's vector. */
 TEST(test_the_order_of_operands_is_kept)
 {
     enum { SIZE = 5, COUNT = (int)(BATON_PARTIAL_TREE_BYTES / 4) + 1 };
@@ -206,7 +208,7 @@ TEST(test_the_order_of_operands_is_kept)
 
 /* ---- bytes ------------------------------------------------------------- */
 
-/* With all ranks active, or one alone. */
+/* Returns the bytes sent with all ranks active (one < 0), or with one alone. */
 static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
 {
     const baton_partial_options_t options = options_of(inner, count, BATON_F32);
@@ -228,9 +230,9 @@ static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
     return bytes;
 }
 
-/* Seven messages bring what one rank gives to the others, and it goes up the
-   way to rank 0. On one host, where one active rank is expected, that is the
-   flat tree, up to a MiB. */
+/* One rank's contribution goes up the tree to rank 0, and then in seven
+   messages to the others. On one host, where one active rank is expected, the
+   tree is the flat one, up to a MiB. */
 TEST(test_null_contributions_save_bytes)
 {
     static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */

@@ -1,6 +1,6 @@
-/* The modes of partial all-reduces in the simulator: when an epoch begins, whom
-   it waits for, and what that costs. Ranks arrive in orders
-   that the test knows, on one host, on two, or each on its own. */
+/* The modes of partial all-reduces in the simulator: when an epoch begins,
+   which ranks it waits for, and what that costs. Ranks arrive in orders that
+   the test knows, on one host, on two, or each on its own. */
 #include "coll/partial/rule.h"
 #include "sched/schedule.h"
 #include "support/cmocka.h"
@@ -127,7 +127,8 @@ static void expect_conserved(void)
 
 /* ---- how many are included --------------------------------------------- */
 
-/* At least so many, and at most where they arrive far apart. */
+/* Expects at least `least` ranks in each epoch, and at most `most` where they
+   arrive far apart. */
 static void run_mode(int size, int host_ranks, baton__choice_t mode,
                      uint32_t least, uint32_t most)
 {
@@ -173,9 +174,9 @@ TEST(test_modes_on_any_hosts)
     }
 }
 
-/* Every quorum at every size, and at sizes where the last group is short: 31;
-   170 = 12 * 14 + 2. Of 196 = 14 * 14 ranks one may be the root and a leader of
-   the same peer. */
+/* Tests every quorum at every small size, and sizes at which the last group is
+   short: 31; 170 = 12 * 14 + 2. With 196 = 14 * 14 ranks a rank may be the root
+   and a leader of the same peer. */
 TEST(test_quorums_are_exact)
 {
     static const int sizes[] = {31, 144, 145, 170, 196};
@@ -194,9 +195,9 @@ TEST(test_quorums_are_exact)
     }
 }
 
-/* Over whole blocks of elections every rank is a candidate as often as the
-   others, so ranks in a fixed order have an exact mean where m = 1; elsewhere
-   the standard error is about 1 % of P here. */
+/* Over whole blocks of elections all ranks are candidates equally often. So
+   ranks in a fixed order have an exact mean if m = 1. Otherwise the standard
+   error is about 1 % of P here. */
 static void expect_mean(baton_partial_mode_t mode, int size, uint32_t m,
                         double expected)
 {
@@ -248,9 +249,10 @@ static bool has_given(int rank)
     return !any;
 }
 
-/* Ranks arrive in this order, until the epoch ends. It ends with the last of
-   `count`, or, where that is 0, with the first candidate. Ranks that arrive
-   contribute at once, or when the epoch is activated. */
+/* Ranks arrive in order from `first` on, until the epoch ends. It ends with
+   the last of `count` ranks or, if that is 0, with the first candidate. Ranks
+   contribute when they arrive or, if `count` is 0, when the epoch is
+   activated. */
 static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
 {
     enum { RANKS = 4 };
@@ -258,7 +260,8 @@ static void begin(baton_partial_mode_t mode, uint32_t m, int first, int count)
     bool done = false;
     int arrived = 0;
     open_world(RANKS, 1, &options);
-    /* Until then the simulator does not wonder for whom ranks wait. */
+    /* Until this event the simulator does not report that ranks wait in
+       vain. */
     support_ok(baton_sim_at(world.sim, 1e6, do_nothing, NULL));
     while (!done) {
         assert_true(arrived < RANKS);
@@ -294,8 +297,8 @@ TEST(test_started_ranks_contribute_before_the_epoch_begins)
     begin(BATON_CANDIDATES_ANY, 2, 0, 0);
 }
 
-/* What a failed epoch has counted does not count in the epoch of its number
-   after a recovery. */
+/* After a recovery, the epoch of the failed one's number does not count what
+   the failed one has counted. */
 TEST(test_quorum_counts_anew_after_a_recovery)
 {
     enum { RANKS = 5, QUORUM = 4 };
@@ -333,10 +336,10 @@ static uint64_t messages(void)
     return baton_sim_totals(world.sim).messages;
 }
 
-/* Two of 400 ranks arrive in each microsecond, and the root takes one message
-   a microsecond. All 400 would be included where each arrival is a message. For
-   the inner all-reduce and the activation 3 P messages are sent; less than 2 P,
-   and here less than 3 P / 2, for counting. */
+/* Two of 400 ranks arrive in each microsecond, and the root takes one message a
+   microsecond. If each arrival were a message, all 400 would be included. The
+   inner all-reduce and the activation take 3 P messages; counting takes less
+   than 2 P, and here less than 3 P / 2. */
 TEST(test_quorum_of_a_burst)
 {
     enum { RANKS = 400, QUORUM = 200, EPOCHS = 2 };
@@ -354,9 +357,10 @@ TEST(test_quorum_of_a_burst)
     close_world();
 }
 
-/* Counting, activating, and the inner all-reduce's. Of 16 ranks a leader may
-   hold back what cannot reach the quorum: a member's arrival, and one or two
-   reports of each other group. */
+/* The messages are those of counting, of the activation, and of the inner
+   all-reduce. With 16 ranks a leader may hold back reports that cannot reach
+   the quorum: a member's arrival, and one or two reports of each other
+   group. */
 TEST(test_quorum_takes_few_messages)
 {
     static const int sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 16};
@@ -390,9 +394,9 @@ static uint64_t messages_counted(void)
     return sum;
 }
 
-/* On one host: P - 1 activations, P - 1 contributions or null ones, and P - 1
-   results, whoever comes first. A rank that comes when a peer has begun the
-   epoch activates nobody. */
+/* On one host there are P - 1 activations, P - 1 contributions, some of them
+   null, and P - 1 results, whichever rank comes first. A rank that arrives
+   after a peer has begun the epoch activates no other. */
 TEST(test_solo_takes_three_messages_a_rank)
 {
     static const int sizes[] = {1, 2, 3, 8, 9, 16, 32, 65};
@@ -404,7 +408,7 @@ TEST(test_solo_takes_three_messages_a_rank)
             step(SHUFFLED);
             assert_int_equal(messages_counted(), epoch * 3 * others);
         }
-        world.apart_us = 2; /* they come while the epoch runs */
+        world.apart_us = 2; /* ranks arrive while the epoch runs */
         uint64_t before = messages_counted();
         step(IN_TURN);
         assert_in_range(messages_counted() - before, 3 * others,
@@ -413,8 +417,8 @@ TEST(test_solo_takes_three_messages_a_rank)
     }
 }
 
-/* What a rank sends up the tree is read where it lies: each of its parent's
-   receives is a loan. (Simulated messages are not lent.) */
+/* What a rank sends up the tree is read in place: each of its parent's receives
+   is a loan. (Simulated messages are not lent.) */
 TEST_MANUALLY(test_contributions_are_lent, 5)
 {
     enum { SIZE = 5 };

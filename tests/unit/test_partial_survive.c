@@ -1,8 +1,8 @@
-/* Partials with on_loss BATON_ON_LOSS_CONTINUE, and sparse all-reduces that go
-   on in a group that was shrunk, whose ranks die at any moment: between calls,
-   or after any message. All ranks take turns in one thread.
-   Every contribution has a bit of its own in its rank's element, so each result
-   tells what is in it. Over MPI: mpi/mpi_survivors.c. */
+/* Ranks that die at any moment, between calls or after any message. Partials
+   with on_loss BATON_ON_LOSS_CONTINUE go on by themselves, and sparse
+   all-reduces go on in a group that was shrunk. All ranks take turns in one
+   thread. Every contribution has a bit of its own in its rank's element, so
+   each result tells what is in it. Over MPI: mpi/mpi_survivors.c. */
 #include "base/alloc.h"
 #include "coll/partial/parts.h"
 #include "coll/sparse/sparse.h"
@@ -35,19 +35,19 @@ typedef struct outcome {
 typedef struct rank {
     baton_engine_t *engine;
     baton_group_t *group;
-    baton_transport_t port; /* the group's; silent once the rank is dead */
+    baton_transport_t port; /* the group's, but silent once the rank is dead */
     const baton_transport_t *given;
     baton_partial_t *partial;
     _Atomic bool dead;
-    bool idle;            /* makes no calls but the engine's */
-    _Atomic int messages; /* that it still sends before it dies; -1: it lives */
+    bool idle;            /* makes no calls but engine steps */
+    _Atomic int messages; /* messages until it dies; -1: it lives */
     uint64_t step;
     bool started;
     uint64_t seen[MOST]; /* bits of each rank's contributions, in results */
     uint64_t given_bits, living;
     outcome_t outcomes[STEPS + 1]; /* by epoch */
 
-    /* Of the sparse ones. */
+    /* For sparse all-reduces. */
     baton_sparse_t *sparse;
     baton_group_t *groups[MOST]; /* the latest is the last */
     int shrunk;
@@ -61,7 +61,7 @@ typedef struct rank {
 static rank_t ranks[MOST];
 static baton_inproc_t *medium;
 static baton_partial_options_t options;
-static size_t counts[2]; /* of its tensors, if it has some */
+static size_t counts[2]; /* of its tensors, if it has any */
 static int size;
 static baton_op_t own_sum;
 static support_random_t dice;
@@ -83,7 +83,7 @@ static rank_t *rank_of(const void *endpoint)
     return &ranks[r];
 }
 
-/* False if it is dead. It dies behind one of its messages. */
+/* False if the rank is dead. It dies after one of its messages. */
 static bool may_send(rank_t *rank)
 {
     bool may = !rank->dead;
@@ -118,7 +118,7 @@ static void learn(const rank_t *rank, int victim)
                       "it is dead");
 }
 
-/* While its progress thread does nothing. */
+/* Keeps the progress thread from doing anything until leave. */
 static void enter(const rank_t *rank)
 {
     rank->engine->driver->enter(rank->engine);
@@ -136,7 +136,7 @@ static void learn_outside(const rank_t *rank, int victim)
     leave(rank);
 }
 
-/* Of all others, or of the dead. */
+/* The rank learns that all others are dead, or only those that are. */
 static void learn_all(const rank_t *rank, bool dead_alone)
 {
     for (int peer = 0; peer < size; peer++) {
@@ -205,8 +205,8 @@ static void close_groups(void)
     support_ok(baton_inproc_destroy(medium));
 }
 
-/* Those that live destroy theirs together; then each dead one, which comes to
-   think that all others are. */
+/* The living ranks destroy theirs together. Then each dead one does, after it
+   has learned that all others are dead. */
 static void close_ranks(void)
 {
     support_thread_t *threads[MOST] = {NULL};
@@ -266,7 +266,8 @@ static void check_outcome(const outcome_t *outcome, uint64_t epoch)
     assert_true(outcome->living >= active);
 }
 
-/* Each contribution is in one result, and what is said of this rank's is so. */
+/* Each contribution is in one result, and what a result says about this rank's
+   contribution is true. */
 static void check_result(rank_t *rank, const baton_partial_result_t *result)
 {
     const uint64_t *data = result->data;
@@ -296,7 +297,7 @@ static void check_result(rank_t *rank, const baton_partial_result_t *result)
     }
 }
 
-/* True if a wait goes on; some are interrupted. */
+/* True if the wait is repeated: it has timed out, or was interrupted. */
 static bool is_awaited(baton_status_t status)
 {
     return status == BATON_ERR_TIMEOUT || status == BATON_ERR_INTERRUPTED;
@@ -309,7 +310,7 @@ static void interrupt_sometimes(const rank_t *rank)
     }
 }
 
-/* Goes on with its step; false when it has done all. */
+/* Continues this rank's step, or starts the next; false when all are done. */
 static bool go_on(rank_t *rank)
 {
     baton_partial_result_t result;
@@ -349,7 +350,7 @@ static bool go_on(rank_t *rank)
     return true;
 }
 
-/* One that lives and has not noticed it learns of a death, at last. */
+/* A living rank learns of a death that it may not have noticed. */
 static void spread_losses(void)
 {
     int victim = below(size), r = below(size);
@@ -392,7 +393,7 @@ static void take_turns(void)
     fail_msg("the ranks that live have not ended: %s", baton_error_message());
 }
 
-/* All that live have got the same results. */
+/* All living ranks have got the same results. */
 static void check_same(void)
 {
     for (int epoch = 1; epoch <= STEPS; epoch++) {
@@ -407,7 +408,7 @@ static void check_same(void)
     }
 }
 
-/* What a living rank contributed is in one result, or pending. */
+/* Each contribution of a living rank is in one result, or pending. */
 static void check_conserved(void)
 {
     for (int r = 0; r < size && options.keep == BATON_KEEP_ALL; r++) {
@@ -420,7 +421,7 @@ static void check_conserved(void)
     }
 }
 
-/* After any number of losses. */
+/* baton_partial_lives is right after any number of losses. */
 static void check_lives(void)
 {
     for (int r = 0; r < size; r++) {
@@ -453,7 +454,8 @@ static void choose_options(void)
     counts[1] = options.count - counts[0];
     options.tensors = below(2) == 0 ? 2 : 0;
     options.counts = options.tensors > 0 ? counts : NULL;
-    /* The count of active ranks has an element of the vector, or none. */
+    /* With BATON_SUM itself, the count of active ranks has an element of the
+       vector; with another operation it has none. */
     own_sum = *BATON_SUM;
     options.op = below(3) == 0 ? &own_sum : BATON_SUM;
     options.inner = below(4) == 0 ? baton_add_allreduce_ring : NULL;
@@ -515,7 +517,8 @@ static void interrupt(void *engine)
     baton_engine_interrupt(engine);
 }
 
-/* Its wait for a step is one for those that live, then. */
+/* Starts a step, whose wait comes to be one for the survivors, and interrupts
+   that. */
 static void interrupt_while_it_waits_for_peers(rank_t *rank)
 {
     baton_partial_result_t result;
@@ -565,7 +568,7 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     close_ranks();
 }
 
-/* Rank 0 has a step more than the others, which wait for it in destroy. */
+/* Rank 0 starts a step more than the others, which wait for it in destroy. */
 TEST(test_partial_says_that_peers_do_no_more_steps)
 {
     baton_partial_result_t result;
@@ -589,9 +592,9 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
     options.mode = BATON_SOLO;
 }
 
-/* Rank 0 destroys in the middle of a step whose long messages rank 1 takes part
-   by part. Returns whether a message was in motion: then what it reads and
-   writes is still there when rank 1 goes on. */
+/* Rank 0 destroys its partial in a step whose long messages rank 1 takes part
+   by part. Returns whether a message was in transfer: then the memory that it
+   uses is still there when rank 1 goes on. */
 static bool destroy_in_motion(const uint64_t *data, int turns)
 {
     open_ranks(2, BATON_PROGRESS_MANUAL);
@@ -605,7 +608,7 @@ static bool destroy_in_motion(const uint64_t *data, int turns)
     baton_status_t status = baton_partial_destroy(ranks[0].partial);
     bool in_motion = status == BATON_ERR_TIMEOUT;
     support_expect(status, in_motion ? status : BATON_OK);
-    for (int i = 0; in_motion && i < 3; i++) { /* nor does a repetition free */
+    for (int i = 0; in_motion && i < 3; i++) { /* repeating it frees nothing */
         support_says("memory is still in use");
         support_expect(baton_partial_destroy(ranks[0].partial),
                        BATON_ERR_TIMEOUT);
@@ -667,9 +670,9 @@ static void refuse_a_wait_inside(const rank_t *rank)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* Rank 2 dies while rank 1, which then does nothing, takes rank 0's message
-   part by part. Returns whether that was in motion: rank 0 waits for its end.
- */
+/* Rank 2 dies while rank 1, which makes no more calls then, takes rank 0's
+   message part by part. Returns whether that was in transfer: rank 0 waits for
+   its end. */
 static bool wait_for_motion(const uint64_t *data, int turns)
 {
     baton_partial_result_t result;
@@ -717,7 +720,8 @@ TEST(test_partial_interrupts_a_wait_for_motion)
     options.mode = BATON_SOLO;
 }
 
-/* Rank 1 believes rank 0 dead, which lives, and finds out. */
+/* Rank 1 believes that rank 0 is dead. Rank 0 lives, and is told that the
+   others go on without it. */
 TEST(test_partial_tells_a_rank_that_is_left_out)
 {
     open_ranks(3, BATON_PROGRESS_THREAD);
@@ -756,7 +760,8 @@ TEST(test_partial_says_what_does_not_go_on)
     close_ranks();
 }
 
-/* All that this rank awaits of the dead one is optional: whether it starts. */
+/* The only message that rank 2 awaits from the dead rank is optional: that it
+   starts. The wait fails nevertheless. */
 TEST(test_partial_that_does_not_go_on_fails)
 {
     baton_partial_result_t result;
@@ -779,10 +784,11 @@ TEST(test_partial_that_does_not_go_on_fails)
 
 /* ---- sparse all-reduces in groups that were shrunk -----------------------
 
-   Element i of a gradient is rank i % size's alone, and all are positive. So
-   what a rank that lives has given is the results' sum there, and what
-   residuals have: all of it where nobody keeps what others have sent, else at
-   most. */
+   Element i of a gradient is not zero on rank i % size alone, and positive
+   there. So if that rank lives, its gradients are equal to the sum of results
+   and residuals at that element. With algorithms that keep entries of other
+   ranks they may be more, since entries may be lost with a dead rank's
+   residual. */
 
 static baton_sparse_options_t sparse_options;
 static int generation; /* shrinks that any rank has begun */
@@ -848,7 +854,8 @@ static void open_sparse(baton_progress_t progress)
     }
 }
 
-/* A gradient whose step has not ended is given again; not to a partial one. */
+/* Starts a step. A gradient whose step has not ended is given again, but not to
+   a partial one. */
 static baton_status_t start_sparse(rank_t *rank)
 {
     double *in_place =
@@ -874,7 +881,7 @@ static baton_status_t start_sparse(rank_t *rank)
     return status;
 }
 
-/* Of the next result, or the one that was missed. */
+/* Waits for the next result, or the next one that was missed. */
 static baton_status_t wait_sparse(rank_t *rank)
 {
     baton_sparse_result_t result;
@@ -899,7 +906,7 @@ static bool is_over(baton_status_t status)
            status == BATON_ERR_CANCELLED;
 }
 
-/* Goes on with its step, if it has not done all. */
+/* Continues this rank's step, or starts the next, if it has not done all. */
 static void work(rank_t *rank)
 {
     if (rank->started) {
@@ -931,7 +938,8 @@ static void work(rank_t *rank)
     }
 }
 
-/* Gets what it has missed, and starts again what nobody has completed. */
+/* Gets the results that this rank has missed, and starts a step again that no
+   rank has completed. */
 static void catch_up(rank_t *rank)
 {
     baton_status_t status = BATON_ERR_STATE;
@@ -950,7 +958,7 @@ static void catch_up(rank_t *rank)
     }
     if (sparse_options.partial) {
         rank->started = false;
-        rank->step = rank->result_count; /* the others', too */
+        rank->step = rank->result_count; /* including the others' */
     }
 }
 
@@ -1130,7 +1138,7 @@ TEST(test_partial_sparse_goes_on_whoever_dies_when)
     kill_in_sparse_steps(true, BATON_ON_LOSS_CONTINUE);
 }
 
-/* The ranks below `count` do this until each has, in turns. */
+/* The ranks below `count` call fn in turns, until it has succeeded on each. */
 static void do_all(int count, baton_status_t (*fn)(int rank))
 {
     bool done[MOST] = {false};
@@ -1164,7 +1172,7 @@ static baton_status_t move_again(int r)
 }
 
 /* Ranks 0 and 1 go on together; rank 1's n-th allocation fails in each of its
-   calls. Returns whether there are so many. */
+   calls. Returns whether a call makes so many. */
 static bool shrink_without_memory(int64_t n)
 {
     baton_status_t status[2] = {BATON_ERR_TIMEOUT, BATON_ERR_TIMEOUT};
@@ -1213,7 +1221,7 @@ TEST(test_sparse_shrinks_after_a_lack_of_memory)
     sparse_options.algorithm = BATON_SPARSE_SPARDL;
     sparse_options.teams = 1;
     int64_t last = 0;
-    /* It goes on without what it only remembers for peers that may ask. */
+    /* Some allocations may fail: their memory only serves to answer peers. */
     for (int64_t n = 1; n < last + 5; n++) {
         last = shrink_without_memory(n) ? n : last;
     }
@@ -1277,8 +1285,8 @@ TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
     close_ranks();
 }
 
-/* The library's thread that starts rank 0's step after a loss is kept in that
-   call: the linker leads calls of baton_schedule_start here. */
+/* Holds the library's thread, which starts rank 0's step after a loss, in that
+   call. The linker redirects calls of baton_schedule_start to this wrapper. */
 static atomic_bool holds_start;
 static pthread_t application;
 
@@ -1297,7 +1305,7 @@ baton_status_t __wrap_baton_schedule_start(baton_schedule_t *schedule)
 }
 
 /* The step that a loss interrupted ends before the thread that has started it
-   again is back: rank 0 does not start the next one meanwhile. */
+   again returns. Rank 0 does not start the next step meanwhile. */
 TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
 {
     dice = support_random(support_seed(), 15);
@@ -1327,7 +1335,7 @@ TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
     close_ranks();
 }
 
-/* Ranks 0 and 1. */
+/* Ranks 0 and 1 do a step. */
 static void do_a_sparse_step(void)
 {
     for (int r = 0; r < 2; r++) {
@@ -1336,7 +1344,7 @@ static void do_a_sparse_step(void)
     do_all(2, wait_for_step);
 }
 
-/* The results behind that are those of its own steps. */
+/* After the import of a state, results are those of the steps that follow. */
 TEST(test_partial_sparse_goes_back_to_a_state)
 {
     dice = support_random(support_seed(), 14);
@@ -1389,7 +1397,8 @@ static baton_status_t import_kept(int r)
     return BATON_OK;
 }
 
-/* Rank 0 has imported a state of before, and rank 1 has not. */
+/* A rank dies after rank 0 has imported an earlier state, and rank 1 has
+   not. */
 TEST(test_partial_sparse_loses_a_rank_between_imports)
 {
     dice = support_random(support_seed(), 15);
@@ -1419,7 +1428,7 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
     }
     support_fails(baton_sparse_state_import(ranks[0].sparse, kept, kept_bytes),
                   BATON_ERR_BUSY, "it goes on after a loss");
-    do_all(2, import_kept); /* that is of three ranks */
+    do_all(2, import_kept); /* refused: a state of three ranks */
     support_ok(baton_sparse_residual(ranks[0].sparse, after));
     assert_memory_equal(before, after, sizeof before);
     free(kept);
@@ -1455,7 +1464,8 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     close_ranks();
 }
 
-/* The same of sets of tensors, which have other names. */
+/* A rank is lost before the comparison. Names of the tensors differ on the
+   others, and the error says so. */
 TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
 {
     static const char *const names[] = {"weight", "bias"};
@@ -1505,7 +1515,8 @@ TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
     close_groups();
 }
 
-/* Rank 1 has nothing to wait for, and its test alone has rank 0's steps end. */
+/* Rank 1 has nothing to wait for. Its calls of test alone let rank 0's steps
+   end. */
 static void end_steps_by_test_alone(bool sparse)
 {
     open_groups(2, BATON_PROGRESS_MANUAL);
@@ -1547,7 +1558,8 @@ TEST(test_partial_test_alone_makes_progress)
     }
 }
 
-/* The same, and those that are left differ. */
+/* A rank is lost before the comparison, and the options of the others
+   differ. */
 TEST(test_partial_sparse_compares_without_a_rank_that_is_lost)
 {
     solo_sparse_options();
@@ -1642,7 +1654,7 @@ static void ready_all(int count, const float *gradient)
     }
 }
 
-/* One is packed, and one is sparse. */
+/* One tensor is packed, and one is sparse. */
 TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
 {
     static const float gradient[4] = {1, 2, 3, 4};
@@ -1697,7 +1709,8 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
     support_ok(baton_inproc_destroy(medium));
 }
 
-/* Rank 2 dies behind a step; its last one is started again by nobody. */
+/* Rank 2 dies in the first step. Ranks 0 and 1 do this and the next without it,
+   and without a shrink. */
 TEST(test_tensors_go_on_by_themselves)
 {
     static const float gradient[4] = {1, 2, 3, 4};

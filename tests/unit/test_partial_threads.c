@@ -1,5 +1,6 @@
-/* Collectives that do not wait, among threads that sleep at random: nothing is
-   lost or counts twice; and ranks that come and go. */
+/* Collectives that do not wait for all ranks, among threads that sleep at
+   random: no contribution is lost or counted twice. Then ranks that come and
+   go. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/conserve.h"
@@ -44,7 +45,7 @@ static void conserve(int variant, support_row_t row, baton_partial_mode_t mode,
     }
 }
 
-/* Each rank has an engine, like a process. */
+/* Each rank has an engine of its own, like a process. */
 TEST(test_partial_threads_conserve)
 {
     static const int sizes[] = {1, 2, 3, 5, 8};
@@ -78,8 +79,8 @@ static void doze(support_random_t *random)
     nanosleep(&span, NULL);
 }
 
-/* Ranks come at any time, do a step or two, and go as soon as they have ended
-   it, whether or not others have started theirs, or made their partial. */
+/* Ranks come at any time, do a few steps, and leave as soon as they have ended
+   them, whether or not others have started theirs, or made their partial. */
 static void come_and_go(support_worker_t *worker)
 {
     const uint64_t *seed = worker->arg;

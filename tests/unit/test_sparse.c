@@ -1,5 +1,5 @@
-/* The interface of the sparse all-reduce: what it takes, refuses, and leaves
-   behind when a step fails. What holds for every step is in
+/* The interface of the sparse all-reduce: options, wrong use, steps, and
+   partial steps. Properties that hold for every step are in
    sim/test_properties.c. */
 #include "base/half.h"
 #include "support/cluster.h"
@@ -110,7 +110,8 @@ static const struct {
                                        .algorithm = BATON_SPARSE_TOPKA)},
 };
 
-/* Prepares one on each rank; rank `other`, if any, gives other options. */
+/* Prepares a sparse all-reduce on each rank. Rank `other`, if any, gives the
+   options `others`. */
 static void prepare(baton_sim_t *sim, const baton_sparse_options_t *options,
                     int other, const baton_sparse_options_t *others,
                     baton_sparse_t **all)
@@ -122,8 +123,8 @@ static void prepare(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
 }
 
-/* One rank gives other options, and says why they are wrong; the other ranks
-   say it too, or `elsewhere`. */
+/* Rank `other`, if any, gives the options `others`. It gets the error `says`;
+   the other ranks get it, too, or `elsewhere`. */
 static void refuse(baton_sim_t *sim, const baton_sparse_options_t *options,
                    int other, const baton_sparse_options_t *others,
                    baton_status_t expected, const char *says,
@@ -172,8 +173,8 @@ TEST(test_options_that_differ_are_refused_on_all_ranks)
     support_ok(baton_sim_destroy(sim));
 }
 
-/* All ranks agree, and a step has its result; of a name, too, which a create
-   before it had. */
+/* All ranks agree, and a step has its result, even under a name that an earlier
+   create had. */
 static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options,
                         int other, const baton_sparse_options_t *others)
 {
@@ -193,7 +194,7 @@ static void expect_step(baton_sim_t *sim, const baton_sparse_options_t *options,
     }
 }
 
-/* As where ranks have different calibrations. */
+/* Costs of links may differ, as they do with different calibrations. */
 TEST(test_costs_may_differ_where_they_decide_nothing)
 {
     baton_sim_t *sim = open_sim();
@@ -233,13 +234,13 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
         expect_step(sim, &options, -1, NULL);
     }
     options.name = NULL;
-    other.size = 5000; /* of memory that was not initialised */
+    other.size = 5000; /* as in memory that was not initialised */
     refuse(sim, &options, 0, &other, BATON_ERR_INVALID, "size is 5000, must be",
            "rank 0 has options that cannot be read");
     refuse(sim, &options, 3, NULL, BATON_ERR_INVALID, "options is NULL",
            "rank 3 has options that cannot be read");
     other = options;
-    other.short_velocity = true; /* in which ranks may differ */
+    other.short_velocity = true; /* an option that may differ */
     refuse(sim, &options, 1, &other, BATON_ERR_INVALID, "short_velocity is",
            NULL);
     expect_step(sim, &options, -1, NULL);
@@ -316,7 +317,7 @@ static void expect_calls(baton_sparse_t *sparse, call_t first,
     }
 }
 
-/* No sparse all-reduce, one that is not connected, and one in a step. */
+/* Calls with NULL, before connect, and while a step runs. */
 TEST(test_calls_out_of_turn_are_refused)
 {
     baton_sim_t *sim = open_sim();
@@ -364,7 +365,7 @@ TEST(test_wrong_arguments_are_refused)
     support_expect(baton_sparse_set_density(sparse, -1), BATON_ERR_INVALID);
     support_expect(baton_sparse_stats(sparse, NULL), BATON_ERR_INVALID);
     support_ok(make(START, sparse));
-    for (int i = 0; i < 2; i++) { /* as often as one likes */
+    for (int i = 0; i < 2; i++) { /* a result may be asked for again */
         baton_sparse_result_t result;
         support_ok(baton_sparse_wait(sparse, -1, &result));
     }
@@ -380,7 +381,7 @@ TEST(test_wrong_arguments_are_refused)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The bits of results and residuals are those of gradients that are given. */
+/* Results and residuals have the same bits as with gradients that are given. */
 TEST(test_gradients_are_accumulated_in_place)
 {
     for (int i = 0; i < 5; i++) {
@@ -413,7 +414,7 @@ TEST(test_gradients_are_accumulated_in_place)
     }
 }
 
-/* The same of gradients that are contributed in parts. */
+/* Results and residuals have the same bits as with whole gradients. */
 TEST(test_parts_are_a_gradient)
 {
     for (int i = 0; i < 4 * BATON_SPARSE_COUNT; i++) {
@@ -481,7 +482,7 @@ TEST(test_parts_that_are_wrong_are_refused)
     support_expect(PART(0, 1), BATON_ERR_BUSY);
     support_ok(baton_sparse_wait(sparse, -1, &result));
     assert_int_equal(result.count, 1);
-    for (int i = 0; i < 4; i++) { /* what forgets parts */
+    for (int i = 0; i < 4; i++) { /* each of these forgets parts */
         support_ok(PART(0, 20));
         if (i == 3) {
             support_sparse_recover(group);
@@ -506,8 +507,8 @@ TEST(test_parts_that_are_wrong_are_refused)
 #undef PART
 }
 
-/* Residuals grow fast at first, so an old global threshold lets ever more
-   entries pass; with independent gradients up to k of each rank. */
+/* Residuals grow fast at first, so an old global threshold lets more and more
+   entries pass: with independent gradients up to k of each rank. */
 TEST(test_oktopk_publishes_about_k)
 {
     enum { SIZE = 8, SETTLED = 8, STEPS = 32, K = 50 };
@@ -527,7 +528,7 @@ TEST(test_oktopk_publishes_about_k)
     support_sparse_close(group);
 }
 
-/* Six entries reach the threshold, of which the last four still do once it is
+/* Six entries reach the threshold, and the last four still do after it was
    raised: these alone are selected. */
 TEST(test_oktopk_selects_again_what_a_raise_leaves)
 {
@@ -554,7 +555,7 @@ TEST(test_oktopk_selects_again_what_a_raise_leaves)
     support_sparse_close(group);
 }
 
-/* By 10 / sqrt(ranks) each. */
+/* Each gradient is clipped to a norm of 10 / sqrt(ranks). */
 TEST(test_gradients_are_clipped)
 {
     for (int size = 1; size <= RANKS; size += RANKS - 1) {
@@ -565,7 +566,7 @@ TEST(test_gradients_are_clipped)
         support_sparse_t *group = support_sparse_open(size, &options);
         for (int rank = 0; rank < size; rank++) {
             float *gradient = support_sparse_gradient(group, rank);
-            gradient[0] = 30; /* of norm 50 */
+            gradient[0] = 30; /* the norm is 50 */
             gradient[1] = -40;
         }
         support_sparse_step(group);
@@ -594,12 +595,13 @@ TEST(test_what_is_not_finite_surfaces)
     }
 }
 
-/* Where several ranks have a NaN or an infinity in one element, the order of
-   operands decides on the bits of the sum. */
+/* Several ranks have a NaN or an infinity in one element, where the order of
+   operands determines the bits of the sum. */
 static void fill_not_finite(support_sparse_t *group, uint64_t seed)
 {
     const bool wide = group->options.dtype == BATON_F64;
-    const uint64_t lowest = UINT64_C(1) << (wide ? 52 : 23); /* of exponents */
+    /* Lowest exponent bit. */
+    const uint64_t lowest = UINT64_C(1) << (wide ? 52 : 23);
     const uint64_t exponent = (wide ? 0x7ff : 0xff) * lowest;
     support_random_t random = support_random(support_seed(), seed);
     support_sparse_fill(group, seed);
@@ -607,7 +609,7 @@ static void fill_not_finite(support_sparse_t *group, uint64_t seed)
         uint64_t which = support_random_below(&random, 10);
         uint64_t bits = support_random_next(&random) | exponent;
         bits = which == 0 ? bits & ~(lowest - 1) : bits | lowest / 2;
-        if (which < 3) { /* an infinity, a quiet NaN */
+        if (which < 3) { /* an infinity or a quiet NaN */
             memcpy(group->gradients + i * group->element, &bits,
                    group->element);
         }
@@ -663,7 +665,7 @@ TEST(test_what_is_not_finite_has_the_same_bits_on_all_ranks)
     }
 }
 
-/* Two ranks, whose largest entries cancel. */
+/* A step of two ranks whose largest entries cancel. */
 static void step_cancels(const baton_sparse_options_t *options)
 {
     support_sparse_t *group = support_sparse_open(2, options);
@@ -706,8 +708,8 @@ TEST(test_sums_of_zero_are_left_out)
     }
 }
 
-/* A rank that does another step than the others fails with a sentence, on all
-   ranks. */
+/* If a rank does another step than the others, all ranks fail with a message
+   that says so. */
 TEST(test_steps_that_differ_are_told)
 {
     static char before[2048];
@@ -740,7 +742,7 @@ static baton_sparse_options_t partial_options(void)
     return options;
 }
 
-/* Starts a step, and lets it run as far as it goes. */
+/* Starts a step on one rank, and lets it run as far as it goes. */
 static void start_alone(support_sparse_t *group, int rank)
 {
     float *gradient = support_sparse_gradient(group, rank);
@@ -758,8 +760,8 @@ static bool take(support_sparse_t *group, int rank)
     return group->results[rank].included;
 }
 
-/* What a rank has left pending and in its residual is not taken by epochs that
-   begin to work before it has started again. */
+/* Epochs that begin before a rank has started again take nothing of its
+   residual. */
 TEST(test_partial_sends_little_for_one_rank)
 {
     for (int size = 2; size <= 9; size++) {
@@ -773,12 +775,12 @@ TEST(test_partial_sends_little_for_one_rank)
         support_sparse_start(group);
         support_ok(baton_sim_run(group->sim, -1));
         for (int rank = 0; rank < size; rank++) {
-            assert_true(take(group, rank)); /* all: residuals are not zero */
+            assert_true(take(group, rank)); /* all, so residuals are not zero */
         }
         uint64_t before = baton_sim_totals(group->sim).bytes;
         start_alone(group, 0);
         uint64_t bytes = baton_sim_totals(group->sim).bytes - before;
-        /* A quota is one entry at least. */
+        /* A quota is at least one entry. */
         size_t k = options.k + (size_t)size;
         assert_in_range(bytes, 1,
                         k * baton_entry_bytes(options.dtype) *
@@ -791,18 +793,18 @@ TEST(test_partial_sends_little_for_one_rank)
     }
 }
 
-/* Without payload the same epochs run. */
+/* Options with momentum, in four forms. */
 static baton_sparse_options_t with_momentum(int form)
 {
     baton_sparse_options_t options = some_options();
-    options.momentum = 0.5; /* sums of few steps are exact */
+    options.momentum = 0.5; /* sums of a few steps are exact */
     options.nesterov = form % 2 == 1;
     options.short_velocity = form >= 2;
     options.warmup = 2;
     return options;
 }
 
-/* Where every epoch has every rank's gradient. */
+/* If every epoch has every rank's gradient, partial steps equal plain ones. */
 TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
 {
     for (int form = 0; form < 4; form++) {
@@ -833,11 +835,11 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
     }
 }
 
-/* u is of a rank's own starts, late or not, and 0 where a result that it has
-   got has an entry; and nothing of it is lost. */
+/* What is expected: u follows a rank's own starts, late or not, and is 0 where
+   a result that the rank has got has an entry. Nothing of it is lost. */
 typedef struct momenta {
     support_sparse_t *group;
-    float u[RANKS][COUNT], left[COUNT]; /* what has not come out */
+    float u[RANKS][COUNT], left[COUNT]; /* what is in no result yet */
 } momenta_t;
 
 static void start_with_momentum(momenta_t *all, int rank)
@@ -906,6 +908,7 @@ TEST(test_partial_momentum_of_late_ranks_is_kept)
     }
 }
 
+/* Epochs run without payload, too. */
 TEST(test_partial_runs_without_payload)
 {
     baton_sparse_options_t options = partial_options();
@@ -965,7 +968,7 @@ TEST(test_teams_adjust_h)
         support_sparse_fill(group, i);
         float *gradients = support_sparse_gradient(group, 0);
         for (int j = 0; j < COUNT && i / 20 % 2 == 0; j++) {
-            gradients[COUNT + j] = gradients[j]; /* the same on both */
+            gradients[COUNT + j] = gradients[j]; /* the same on both ranks */
         }
         const float *residuals = support_sparse_residual(group, 0);
         for (int rank = 0; rank < 2; rank++) {

@@ -1,7 +1,7 @@
-/* SparDL on blocks that are long enough to be sampled, against its definition
-   in dense arithmetic: every rank's vector, from which entries are taken, and
-   to which those that come are added. Results and residuals are the same, to
-   the last bit, also where candidates are too many or sums cancel. */
+/* SparDL on blocks that are long enough to be sampled, compared with its
+   definition in dense arithmetic: every rank has a vector, takes entries out of
+   it, and adds the received entries to it. Results and residuals are equal to
+   the last bit, even if there are too many candidates, or sums cancel. */
 #include "support/cmocka.h"
 #include "support/select_cases.h"
 #include "support/sparse.h"
@@ -15,9 +15,11 @@ enum { STEPS = 2, BLOCK = 5000 };
 /* ---- gradients --------------------------------------------------------- */
 
 enum {
-    CANCELS = SELECT_KINDS, /* rank 0's nearly, which odd ranks take back */
-    WILD /* with NaNs and infinities of one sign: the bits of their sums do not
-            depend on the order of operands */
+    /* Nearly rank 0's gradient, with the other sign on odd ranks. */
+    CANCELS = SELECT_KINDS,
+    /* With NaNs, and infinities of one sign: the bits of their sums do not
+       depend on the order of operands. */
+    WILD
 };
 
 static void fill(support_sparse_t *group, int kind, support_random_t *random)
@@ -54,7 +56,7 @@ typedef struct definition {
     support_sparse_t *group;
     size_t bytes, entry;
     char **sums, **work; /* of each rank: gradient plus residual; and xi */
-    list_t *bags;        /* what each rank sends in a step */
+    list_t *bags;        /* what each rank sends in an exchange */
     uint32_t *indices;
     void *scratch;
     char *result;
@@ -65,7 +67,7 @@ static size_t share(size_t all, int parts, int part)
     return all / (size_t)parts + ((size_t)part < all % (size_t)parts ? 1 : 0);
 }
 
-/* Appends the largest of a block to a list. */
+/* Takes the largest elements out of a block, and appends them to a list. */
 static void take(definition_t *d, int rank, int block, list_t *to)
 {
     const baton_sparse_options_t *o = &d->group->options;
@@ -85,7 +87,7 @@ static void take(definition_t *d, int rank, int block, list_t *to)
     to->count += count;
 }
 
-/* All ranks send a bag, and add the one that comes. */
+/* Each rank sends a bag, and adds the one that it receives. */
 static void exchange(definition_t *d, int gap, int blocks)
 {
     int size = d->group->size;
@@ -116,7 +118,8 @@ static void keep_residuals(definition_t *d, const list_t *result)
     }
 }
 
-/* sums: gradient plus residual before, the new residual afterwards. */
+/* Does a step. `sums` has the old residuals before it, and the new ones
+   afterwards. */
 static void step(definition_t *d)
 {
     const baton_sparse_options_t *o = &d->group->options;
@@ -232,7 +235,7 @@ TEST(test_long_blocks_are_summed_as_vectors_are)
     }
 }
 
-/* Of 8 MiB, which are written past the caches. */
+/* Vectors of 8 MiB, which are written past the caches. */
 TEST(test_vectors_beyond_caches_are_summed_alike)
 {
     support_random_t random = support_random(support_seed(), 99);

@@ -1,4 +1,4 @@
-/* The state of a sparse all-reduce: export, import, and the files on top. */
+/* The state of a sparse all-reduce: export, import, and files. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "support/random.h"
@@ -30,7 +30,8 @@ static void run(support_sparse_t *group, uint64_t step)
     support_sparse_step(group);
 }
 
-/* A buffer whose first byte is unused, so that states are not aligned. */
+/* Exports to a buffer whose first byte is unused, so that the state is not
+   aligned. */
 static char *export(baton_sparse_t *sparse, size_t *bytes)
 {
     *bytes = baton_sparse_state_size(sparse);
@@ -71,8 +72,8 @@ static void expect_same(const support_sparse_t *left,
     }
 }
 
-/* A run goes on in an object that is fresh, and in one that has made `other`
-   steps with another k. */
+/* Continues a run in a new object, and in one that has done `other` steps with
+   another k. */
 static void go_on_elsewhere(const baton_sparse_options_t *options,
                             uint64_t steps, uint64_t other)
 {
@@ -131,8 +132,8 @@ TEST(test_import_goes_on_with_the_same_bits)
 
 /* ---- partial ones ------------------------------------------------------ */
 
-/* One rank starts when the others' epoch has ended, unless that waits for it;
-   so where modes allow it something is pending behind each step. */
+/* One rank starts after the others' epoch has ended, unless that waits for it.
+   So in modes that allow it, a gradient is pending after each step. */
 static void run_late(support_sparse_t *group, uint64_t step)
 {
     int late = (int)(step % (uint64_t)group->size);
@@ -141,7 +142,8 @@ static void run_late(support_sparse_t *group, uint64_t step)
         int rank = (late + i) % group->size;
         support_ok(baton_sparse_start(group->ranks[rank],
                                       support_sparse_gradient(group, rank)));
-        (void)!baton_sim_run(group->sim, -1); /* it may wait for others */
+        /* The epoch may wait for others. */
+        (void)!baton_sim_run(group->sim, -1);
     }
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(
@@ -166,8 +168,8 @@ static void expect_same_partial(const support_sparse_t *left,
     }
 }
 
-/* In objects that are fresh, or have made more or fewer steps; they are
-   recovered on the way. */
+/* Continues a run in objects that are new, or have done more or fewer steps.
+   They are recovered on the way. */
 static void go_on_late(int size, const baton_sparse_options_t *options)
 {
     support_sparse_t *left = support_sparse_open(size, options), *right[3];
@@ -240,7 +242,7 @@ TEST(test_import_keeps_the_k_of_a_partial)
     support_sparse_close(right);
 }
 
-/* Another rank has gone on: what this one has contributed is in a result that
+/* The other rank has gone on: what this one has contributed is in a result that
    it has not got. */
 TEST(test_export_between_different_steps_is_refused)
 {
@@ -267,7 +269,7 @@ TEST(test_export_between_different_steps_is_refused)
 
 /* ---- another cut ------------------------------------------------------- */
 
-/* A step without gradients that sends all: the result is the sum of the
+/* A step of zero gradients that sends everything: the result is the sum of the
    residuals. */
 static void expect_sum(support_sparse_t *part, const support_sparse_t *whole,
                        size_t begin)
@@ -286,7 +288,8 @@ static void expect_sum(support_sparse_t *part, const support_sparse_t *whole,
     }
 }
 
-/* With and without partial: residuals of one vector become those of two. */
+/* With and without partial: the residuals of one vector become those of
+   several. */
 TEST(test_residuals_move_to_another_cut)
 {
     for (int partial = 0; partial < 2; partial++) {
@@ -314,7 +317,8 @@ TEST(test_residuals_move_to_another_cut)
     }
 }
 
-/* An object that has made other steps goes on from residual and velocity. */
+/* An object that has done other steps continues from the residual and velocity
+   that are set. */
 TEST(test_residual_and_velocity_are_what_steps_begin_with)
 {
     baton_sparse_options_t options = some_options();
@@ -355,8 +359,8 @@ TEST(test_residual_and_velocity_are_what_steps_begin_with)
     support_sparse_close(right);
 }
 
-/* A state of the warm-up: what sparse steps have sent since is not masked in
-   the velocity of a dense one. */
+/* After the import of a state of the warm-up, entries that sparse steps have
+   sent since are not masked in the velocity of a dense one. */
 TEST(test_import_goes_back_to_dense_steps)
 {
     baton_sparse_options_t options = some_options();
@@ -390,7 +394,7 @@ TEST(test_import_goes_back_to_dense_steps)
 
 /* ---- recoveries -------------------------------------------------------- */
 
-/* A recovery counts on from the steps of the state. */
+/* A recovery counts on from the steps of an imported state. */
 TEST(test_import_before_a_recovery)
 {
     baton_sparse_options_t options = some_options();
@@ -539,7 +543,8 @@ TEST(test_save_and_load)
     support_fails(baton_sparse_save(sparse, folder), BATON_ERR_INVALID,
                   "is no regular file, and is not replaced");
     (void)snprintf(other, sizeof other, "%s.new", path);
-    for (int i = 0; i < 2; i++) { /* what a link leads to stays, and the link */
+    /* Neither the link nor its target is changed. */
+    for (int i = 0; i < 2; i++) {
         struct stat found;
         assert_int_equal(symlink("/dev/null", i == 0 ? path : other), 0);
         support_fails(baton_sparse_save(sparse, path), BATON_ERR_INVALID,

@@ -1,6 +1,6 @@
-/* Sets of tensors in the simulator: what is decided about each of them, and
-   every feature of the trainer's side beside a plain implementation of it.
-   Values are integers and binary fractions, so sums are exact. */
+/* Sets of tensors in the simulator: how each tensor is reduced, and every
+   feature, compared with a plain implementation. Values are integers and binary
+   fractions, so sums are exact. */
 #include "support/cmocka.h"
 #include "support/collective.h"
 #include "support/random.h"
@@ -53,7 +53,7 @@ static baton_tensors_options_t some_options(void)
 
 static const char *calibration_of_1; /* or NULL */
 
-/* Rank 1 has others. */
+/* Prepares a set on each rank. Rank 1 gives the options `others`. */
 static world_t *prepare_world(int size, const baton_tensor_t *tensors,
                               size_t count,
                               const baton_tensors_options_t *options,
@@ -99,7 +99,7 @@ static void close_world(world_t *world)
     free(world);
 }
 
-/* A rank's result of a tensor, as all of its elements. */
+/* Waits for a rank's result of a tensor, and writes all of its elements. */
 static baton_sparse_result_t wait_dense(const world_t *world, int rank,
                                         size_t t, double *vector)
 {
@@ -126,7 +126,7 @@ static void fill(world_t *world, bool ones, support_random_t *random)
     }
 }
 
-/* Each rank's tensors are ready in an order of its own. */
+/* On each rank the tensors are ready in an order of its own. */
 static void make_ready(world_t *world)
 {
     for (int r = 0; r < world->size; r++) {
@@ -166,7 +166,7 @@ static double plain_factor(const plain_t *plain, const world_t *world, int r)
     return plain->options->clip > 0 && sqrt(sum) > most ? most / sqrt(sum) : 1;
 }
 
-/* residual += what the gradient contributes; velocity advances. */
+/* residual += the gradient's contribution; the velocity advances. */
 static void plain_accumulate(plain_t *plain, const world_t *world, int r, int t,
                              double factor)
 {
@@ -189,7 +189,8 @@ static double plain_magnitude(double value, int side)
     return side == 0 ? fabs(value) : side * value;
 }
 
-/* The largest that was not taken; of equal ones the first. SIZE_MAX: none. */
+/* The index of the largest value that was not taken; of equal ones the first.
+   SIZE_MAX: there is none. */
 static size_t plain_largest(const double *values, const bool *taken,
                             size_t count, int side)
 {
@@ -205,7 +206,7 @@ static size_t plain_largest(const double *values, const bool *taken,
     return best;
 }
 
-/* Selects the largest of a rank's residual, adds them to `sum`. */
+/* Selects the largest elements of a rank's residual, and adds them to `sum`. */
 static void plain_send(plain_t *plain, int r, int t, int step, size_t k,
                        double *sum)
 {
@@ -288,8 +289,8 @@ static void expect_step(world_t *world, plain_t *plain, int step)
     }
 }
 
-/* Gradients that are clipped are of +-1, so that norms are those of 676
-   elements, 26, and factors powers of two on 1 and 4 ranks. */
+/* Gradients that are clipped have elements of +-1. So their norm is that of 676
+   elements, 26, and factors are powers of two on 1 and 4 ranks. */
 static void compare(const baton_tensors_options_t *options)
 {
     support_random_t random = support_random(support_seed(), 4);
@@ -321,7 +322,7 @@ TEST(test_tensors_are_those_of_plain_arithmetic)
     }
     static const baton_tensors_options_t all[] = {
         WITH(.density = 0.02, .small_bytes = 100),
-        /* SAMPLED and SEARCH may send more, so all are packed. */
+        /* SAMPLED and SEARCH may send more, so all tensors are packed. */
         WITH(.density = 0.02, .small_bytes = 1 << 20, .paper_selections = true),
         WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5),
         WITH(.density = 0.02, .small_bytes = 100, .momentum = 0.5,
@@ -417,7 +418,7 @@ TEST(test_tensors_choose_by_cost)
     assert_int_equal(plan.algorithm, BATON_SPARSE_REDSYNC);
     assert_int_equal(plan.k, 1000);
 
-    options.quantise = true; /* an index alone */
+    options.quantise = true; /* entries are indices alone */
     plan = plan_of(&tensor, &options, 8);
     expect_near(plan.sparse_us, sparse - 7 * 1000 * 4 * beta);
 
@@ -442,8 +443,8 @@ TEST(test_tensors_choose_by_cost)
 
 /* ---- when they start --------------------------------------------------- */
 
-/* The gradient of this tensor is ready on all ranks, which go as far as they
-   can. Returns how many messages they have sent. */
+/* The gradient of this tensor becomes ready on all ranks, which go as far as
+   they can. Returns how many messages they have sent. */
 static uint64_t run_tensor(world_t *world, size_t t)
 {
     uint64_t before = baton_sim_totals(world->sim).messages;
@@ -455,8 +456,8 @@ static uint64_t run_tensor(world_t *world, size_t t)
     return baton_sim_totals(world->sim).messages - before;
 }
 
-/* Packed ones are one all-reduce, which waits for the last of them; others
-   start at once. */
+/* The packed tensors have one all-reduce, which waits for the last of them.
+   Other tensors start at once. */
 TEST(test_tensors_start_when_they_are_ready)
 {
     enum { SIZE = 3, CONV = 0, BIAS = 1, LAST = 3 };
@@ -488,7 +489,7 @@ TEST(test_tensors_start_when_they_are_ready)
             assert_true(t == CONV || result.count == model[t].count);
         }
     }
-    assert_int_equal(run_tensor(world, BIAS), 0); /* of the next step */
+    assert_int_equal(run_tensor(world, BIAS), 0); /* for the next step */
     support_expect(baton_tensors_wait(world->sets[0], LAST, -1, &result),
                    BATON_ERR_STATE);
     close_world(world);
@@ -509,7 +510,8 @@ TEST(test_tensors_wait_for_all_gradients_to_clip)
 
 /* ---- partial ------------------------------------------------------------- */
 
-/* What a rank gets of all tensors is the sum of these ranks' gradients. */
+/* A rank's result of all tensors is the sum of these multiples of the two
+   ranks' gradients. */
 static void expect_partial(world_t *world, int rank, bool included,
                            double first_times, double second_times)
 {
@@ -561,7 +563,7 @@ TEST(test_tensors_of_a_late_rank_go_out_together)
 
 /* ---- what is refused --------------------------------------------------- */
 
-/* Rank 1's are wrong, and may differ from the others'. */
+/* Rank 1's options are wrong; the other ranks' may differ from them. */
 static void refuse(const baton_tensors_options_t *options,
                    const baton_tensors_options_t *wrong, const char *says)
 {
@@ -620,7 +622,8 @@ TEST(test_tensors_compare_the_costs_that_decide)
     (void)remove(path);
 }
 
-/* Those that share a schedule with one that was asked for before, too. */
+/* The failure is also returned for tensors that share a schedule with one that
+   was waited for before. */
 TEST(test_tensors_all_tell_of_a_failure)
 {
     baton_tensors_options_t options = some_options();
