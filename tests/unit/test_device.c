@@ -1,6 +1,6 @@
-/* Nodes that a device does, on one rank with an emulated device: what is put
-   into which stream, where scratch lies, what commit refuses, and what a
-   failure of the device does. */
+/* Nodes that run on a device, on one rank with an emulated device: what is put
+   into which stream, in which memory scratch buffers are, what commit refuses,
+   and what happens when the device fails. */
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 
@@ -71,7 +71,8 @@ static void check_doubled(int times)
     }
 }
 
-/* A chain is put into its streams at once, with a record behind each node. */
+/* A chain is put into its streams at once, with an event recorded after each
+   node. */
 TEST(test_chain_without_visits)
 {
     enum { LENGTH = 20 };
@@ -81,7 +82,7 @@ TEST(test_chain_without_visits)
     add_chain(s, LENGTH);
     support_ok(baton_schedule_commit(s));
     emulated_counters_t before = emulated_counters(device);
-    support_ok(baton_schedule_start(s)); /* steps, and asks nothing */
+    support_ok(baton_schedule_start(s)); /* makes steps, and queries no event */
     emulated_counters_t after = emulated_counters(device);
     assert_int_equal(after.reduces - before.reduces +
                              after.copies[EMULATED_HOST_TO_DEVICE] -
@@ -151,7 +152,8 @@ TEST(test_lengths)
     baton_node_t sum = behind(
         s, copy, baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, a));
     (void)behind(s, sum, baton_add_copy(s, support_view(s, out, BYTES), a));
-    baton_set_length(s, sum, lengths.length); /* 0, too: back is behind copy */
+    /* May be 0: the copy back comes after `copy`. */
+    baton_set_length(s, sum, lengths.length);
     support_ok(baton_schedule_commit(s));
     for (size_t round = 0; round < 64; round++) {
         size_t count = round % 2 * (round - 1) * (COUNT / 62);
@@ -176,9 +178,12 @@ TEST(test_scratch_follows_device_memory)
     void *memory = emulated_allocate(device, BYTES);
     baton_schedule_t *s = begin("scratch");
     baton_view_t bound = device_view(s, memory, BYTES);
-    baton_view_t near = scratch(s, BYTES);  /* by a reduce with `bound` */
-    baton_view_t far = scratch(s, BYTES);   /* by a copy from `near` */
-    baton_view_t other = scratch(s, BYTES); /* by nothing */
+    /* On the device, by a reduce with `bound`. */
+    baton_view_t near = scratch(s, BYTES);
+    /* On the device, by a copy from `near`. */
+    baton_view_t far = scratch(s, BYTES);
+    /* On the host: nothing says otherwise. */
+    baton_view_t other = scratch(s, BYTES);
     baton_view_t said = scratch(s, BYTES);
     baton_buffer_set_memory(s, said.buffer, BATON_MEMORY_HOST);
     emulated_write(device, memory, in, BYTES);
@@ -252,7 +257,7 @@ TEST(test_refuses_wrong_memory)
                          support_view(s, memory, BYTES));
     refuses_commit(s, BATON_ERR_INVALID,
                    "(copy#0 uses it) is to be host memory");
-    /* Memory of another device, and more than there is. */
+    /* Memory of another device. */
     void *foreign = emulated_allocate(manual->devices[0], BYTES);
     s = begin("wrong");
     (void)baton_add_copy(s, support_view(s, out, BYTES),
@@ -316,7 +321,8 @@ TEST(test_refuses_receiver_without_device)
     support_cluster_close(cluster);
 }
 
-/* Its blocks of 1 MiB are not cut, as those of host memory are. */
+/* The pipeline's blocks of 1 MiB are not divided, as those of host memory
+   are. */
 TEST(test_segments_are_long)
 {
     enum { LONG = 1 << 21 };
@@ -431,8 +437,9 @@ TEST_MANUALLY(test_attaching, 1)
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* Whatever fails, the epoch fails by name, and the next one is as ever: the
-   k-th piece of work, or the k-th call that puts something into a stream. */
+/* The k-th piece of work fails, or the k-th call that puts something into a
+   stream. Then the epoch fails, the message names it, and the next one is
+   right. */
 static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
                      const char *at)
 {
@@ -459,7 +466,7 @@ TEST(test_failures)
                        k == 1 || k == 12 ? "copy" : "reduce", k - 1);
         fail_kth(k, emulated_fail_work, at);
     }
-    for (int i = 0; i < 4 * 14; i++) { /* how far the work is varies */
+    for (int i = 0; i < 4 * 14; i++) { /* the progress at the failure varies */
         fail_kth(1 + i % 14, emulated_fail_submit, "");
     }
 }

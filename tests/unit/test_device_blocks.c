@@ -1,6 +1,5 @@
-/* Blocks of the pipeline between devices: the closed form is what the stages
-   take, one behind the other, and the block that is chosen is the best, but for
-   rounding. */
+/* Blocks of the pipeline between devices: the closed form gives the time of the
+   pipeline, and the block that is chosen is the best, except for rounding. */
 #include "support/cluster.h"
 #include "support/cmocka.h"
 #include "transport/staged/block.h"
@@ -8,8 +7,8 @@
 #include <baton/costs.h>
 #include <math.h>
 
-/* What the pipeline takes: a block begins in a stage when it has left the one
-   before, and the block before it has left this one. */
+/* The time of the pipeline: a block enters a stage after it has left the stage
+   before, and after the block before it has left this stage. */
 static double pipelined_us(const baton__block_model_t *model, size_t bytes,
                            size_t block)
 {
@@ -55,8 +54,8 @@ TEST(test_closed_form_is_what_the_pipeline_takes)
     }
 }
 
-/* No block that divides the message is better by more than the rounding to
-   powers of two costs. */
+/* Of the powers of two, no block is better than the chosen one by more than its
+   rounding costs. */
 TEST(test_chosen_block_is_the_best)
 {
     static const size_t sizes[] = {1 << 16, 1 << 18, 1 << 20, 1 << 22};
@@ -88,7 +87,8 @@ TEST(test_long_messages_have_long_blocks)
     }
 }
 
-/* The variable, else the costs, of messages inside a host or between hosts. */
+/* The block is that of the variable, or else of the costs of messages within a
+   host or between hosts. */
 TEST(test_block_of_the_variable_or_the_costs)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* The conformance suite of device ports over the emulated device, and what is
-   the emulated device's own. */
+/* The conformance suite of device ports on the emulated device, and tests of
+   the emulated device itself. */
 #include "support/cmocka.h"
 #include "support/device_conformance.h"
 #include "support/emulated.h"
@@ -61,8 +61,8 @@ static device_subject_t open_subject(const emulated_options_t *options)
                               .seed = support_seed()};
 }
 
-/* A device that is usually at once, one with delays, and one with one thread
-   and no handles. */
+/* A device that is usually fast, one with delays, and one with one thread and
+   no handles. */
 static void run_case(void **state)
 {
     const device_conformance_case_t *test = *state;
@@ -88,8 +88,8 @@ static void run_case(void **state)
 
 /* ---- the emulated device's own ------------------------------------------- */
 
-/* Runs fn in a child of its own: the signal that ended it. A sanitizer has a
-   handler of its own, which exits. */
+/* Runs fn in a child, and returns the signal that ended it. A sanitizer's own
+   handler would exit instead. */
 static int ends_by(void (*fn)(void))
 {
     fflush(NULL);
@@ -150,7 +150,7 @@ int main(void)
     int count_of = OWN;
     memcpy(tests, own, sizeof own);
     if (SUPPORT_SANITIZED) {
-        count_of -= 2; /* sanitizers have handlers of signals of their own */
+        count_of -= 2; /* sanitizers have signal handlers of their own */
     }
     for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
         cases[i] = device_conformance_cases[i];

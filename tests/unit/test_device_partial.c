@@ -1,7 +1,7 @@
 /* Partial all-reduces in device memory, on ranks with emulated devices of their
-   own: every type and reduction, ranks that are late because their streams are,
-   steps in flight, recovery, and wrong use. What holds on the host, too, is in
-   sim/test_properties.c. */
+   own: every type and reduction, ranks that are late because their streams are
+   late, steps in flight, recovery, and wrong use. Properties that also hold in
+   host memory are in sim/test_properties.c. */
 #include "coll/partial/parts.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
@@ -71,7 +71,7 @@ static void create(world_t *world, baton_partial_options_t options)
     }
 }
 
-/* Nothing goes on in the rank's stream from here until open_gate(). */
+/* The rank's stream stops here until open_gate(). */
 static void close_gate(world_t *world, int rank)
 {
     emulated_t *device = world->ranks->devices[rank];
@@ -88,8 +88,8 @@ static void open_gate(world_t *world, int rank)
 
 /* ---- types and reductions ---------------------------------------------- */
 
-/* All ranks contribute twice, in their streams, and get what a reference
-   reduces on the host. */
+/* All ranks contribute twice, in their streams. Their result is that of a
+   reference on the host. */
 static void reduce_twice(world_t *world, const baton_partial_options_t *options,
                          support_op_t op)
 {
@@ -186,8 +186,9 @@ static void put_step(world_t *world, int rank, const int64_t *value,
                         sizeof *out);
 }
 
-/* The last rank's stream stands while the others run epochs; what it has
-   contributed is in none of them, and in the one behind them, once. */
+/* The last rank's stream is stopped while the others run epochs. Its
+   contributions are in none of these epochs, and once in the epoch after
+   them. */
 static void run_late(int size, baton_keep_t keep)
 {
     enum { AHEAD = 3 };
@@ -217,10 +218,10 @@ static void run_late(int size, baton_keep_t keep)
     assert_int_equal(out[last][0], -1);
     open_gate(&world, last);
     device_cluster_synchronise(world.ranks,
-                               last); /* which begins the last epoch */
+                               last); /* this begins the last epoch */
     assert_int_equal(out[last][AHEAD], 1000 * 15);
     for (int k = 0; k < AHEAD; k++) {
-        /* The epochs in order, or the newest of them. */
+        /* KEEP_ALL: the epochs in order; KEEP_LATEST: the newest of them. */
         assert_int_equal(out[last][k], keep == BATON_KEEP_ALL ? 1 + k : AHEAD);
     }
     in[0][AHEAD] = 7;
@@ -252,8 +253,8 @@ TEST(test_late_stream)
 
 /* ---- bounds ------------------------------------------------------------ */
 
-/* No contribution is taken more than S epochs after its step, though the host
-   has started all steps long before the stream gets there. */
+/* No contribution is taken more than S epochs after its step, although the host
+   starts all steps long before the stream gets to them. */
 TEST(test_staleness_is_of_the_stream)
 {
     enum { AHEAD = 4 };
@@ -299,13 +300,13 @@ TEST(test_staleness_is_of_the_stream)
 
 enum { SICK = 3 };
 
-/* What no step gives. */
+/* A value that no step yields. */
 static const int64_t untouched = -7;
 
-/* A step of all ranks, in their streams, to which rank r contributes 16^r, or
-   nothing. Returns whether it has failed: the targets of those ranks are then
-   as they were, and the other ones have *sum_out. A rank that fails at once may
-   keep others from starting. */
+/* A step of all ranks, in their streams. Rank r contributes 16^r, or nothing.
+   Returns whether the step has failed on a rank above 0. On such a rank the
+   target is unchanged; on the others it has *sum_out. A rank that fails at once
+   may keep others from starting. */
 static bool step_all(world_t *world, bool gives, int64_t *sum_out)
 {
     bool started[SICK], failed = false;
@@ -338,7 +339,7 @@ static bool step_all(world_t *world, bool gives, int64_t *sum_out)
         device_cluster_synchronise(world->ranks, rank);
         emulated_read(world->ranks->devices[rank], &out, world->result[rank],
                       sizeof out);
-        if (rank != 0) { /* rank 0's may be its contribution alone */
+        if (rank != 0) { /* rank 0's may be its own contribution */
             failed |= !ok;
             assert_int_equal(out == untouched, !ok);
             *sum_out = ok ? out : *sum_out;
@@ -348,8 +349,9 @@ static bool step_all(world_t *world, bool gives, int64_t *sum_out)
 }
 
 /* The k-th piece of work of rank 0's device fails, somewhere in the second
-   step: streams go on, and after a recovery what the step had taken is in the
-   next results; or rank 0's contribution was lost before. Returns which. */
+   step. Streams go on, and after a recovery the next results have what the step
+   had taken, unless rank 0's contribution was lost before that. Returns whether
+   it was lost. */
 static bool fail_once(int k, bool *failed)
 {
     const int64_t each = 0x111;
@@ -367,7 +369,8 @@ static bool fail_once(int k, bool *failed)
     support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
     bool lost = !any && !took;
     device_cluster_recover(world.ranks);
-    for (int step = 0; step < 3; step++) { /* the first is of before alone */
+    /* Only the first gives anything new. */
+    for (int step = 0; step < 3; step++) {
         assert_false(step_all(&world, step == 0, &sum));
         total += sum;
     }
@@ -426,8 +429,8 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
                    BATON_ERR_STATE);
     device_cluster_synchronise(world.ranks, 0);
     close_gate(&world, 0);
-    /* The stream goes on a moment before the first step has ended on the host.
-     */
+    /* The stream may go on shortly before the first step has ended on the
+       host. */
     int started = 0;
     while (started < 9 && baton_partial_start_on(partial, stream) == BATON_OK) {
         started++;
@@ -440,7 +443,8 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     world_close(&world);
 }
 
-/* A device that reduces by the library's operators alone, or has no memory. */
+/* A device that reduces only with the library's operators, or has no memory
+   left. */
 TEST(test_poor_device)
 {
     const emulated_options_t given = {.seed = support_seed(),

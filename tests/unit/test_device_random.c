@@ -1,10 +1,10 @@
 /* Random programs (support/program.h) on ranks with emulated devices. They run
    side by side for some epochs, which are started directly or in the order of a
-   stream. In half of the trials something fails in the first of two lives; the
-   second one is behind a recovery, and all is right in it. The application is
-   one thread, which never blocks.
+   stream. In half of the trials something fails in the first of two lives. The
+   second life comes after a recovery, and nothing fails in it. The application
+   is one thread, which never blocks.
 
-   BATON_SEED repeats what is sampled; what the threads do differs. */
+   BATON_SEED repeats what is sampled; what the threads do may differ. */
 #include "base/config.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
@@ -30,20 +30,21 @@ enum {
 
 /* A program on a rank. */
 typedef struct run {
-    device_program_t own; /* first: its functions get it */
+    device_program_t own; /* first: callbacks get its address */
     int program;
     baton_stream_t stream;
     bool failed, cleared;
-    bool blind; /* compares nothing any more */
+    bool blind; /* compares nothing from now on */
     uint64_t started, settled;
-    /* By epoch: what is put into slot 0 before, and was found there behind. */
+    /* By epoch: what is put into slot 0 before it, and what was found there
+       after. */
     unsigned char inputs[EPOCHS + 1][SLOT_BYTES];
     unsigned char found[EPOCHS + 1][SLOT_BYTES];
     bool looks[EPOCHS + 1];
 } run_t;
 
-/* WORK: a piece of work of a device. SUBMIT: a call that puts something into a
-   stream. NODE: a call node. */
+/* What fails. WORK: a piece of work of a device. SUBMIT: a call that puts
+   something into a stream. NODE: a call node. */
 typedef enum fault {
     NO_FAULT,
     FAIL_WORK,
@@ -93,7 +94,7 @@ static bool once_in(int n)
 
 /* ---- functions of nodes ------------------------------------------------ */
 
-/* The fault is to happen there and then. */
+/* Whether the fault is to happen in this run and epoch. */
 static bool is_due(const run_t *run, uint64_t epoch)
 {
     return trial.life == 0 && trial.victim == run->own.part.rank &&
@@ -154,8 +155,9 @@ static void run_reference(int index)
     }
 }
 
-/* Behind an epoch that has failed memory is the application's again: nobody
-   writes where it writes. (Into slot 0 its own stream may.) */
+/* After an epoch has failed, its memory is the application's again, and nothing
+   writes to what the application writes. (Only its own stream may write to slot
+   0.) */
 static const unsigned char zeros[SLOT_BYTES];
 
 static void clear_memory(run_t *run)
@@ -190,8 +192,8 @@ static bool may_fail(void)
     return trial.life == 0 && trial.fault != NO_FAULT;
 }
 
-/* A call that puts something into a stream is made again where it was made to
-   fail: nothing has happened then. */
+/* Repeats a call that puts something into a stream if it was made to fail: a
+   failed call has done nothing. */
 static baton_status_t first_status;
 #define SUBMIT(call)                                                           \
     ((first_status = (call)) == BATON_ERR_SYSTEM && trial.fault == FAIL_SUBMIT \
@@ -206,8 +208,8 @@ static bool went_well(run_t *run, baton_status_t status)
     return status == BATON_OK;
 }
 
-/* Waits until what is in the stream has been done; or will not be, since the
-   stream has failed. */
+/* Waits until the work in the stream is done, or is given up because the stream
+   has failed. */
 static baton_status_t synchronise(const run_t *run)
 {
     emulated_t *device = run->own.device;
@@ -304,13 +306,13 @@ static void cause_fault(run_t *run, uint64_t epoch)
         emulated_fail_submit(device, 1 + below(40));
     } else if (trial.fault == CANCEL) {
         baton_status_t status = baton_schedule_cancel(run->own.part.schedule);
-        /* Or it has ended. */
+        /* STATE: the epoch has ended. */
         holds(status == BATON_OK || status == BATON_ERR_STATE, "cancel");
     }
 }
 
-/* A schedule without messages goes on with its next epoch when one has failed,
-   so each has to be waited for. */
+/* After a failed epoch, a schedule without messages runs its next epoch. So
+   each of its epochs is waited for. */
 static void run_epoch(run_t *run, uint64_t epoch)
 {
     if (run->failed || !start(run, epoch)) {
@@ -342,7 +344,7 @@ static void end_failed(run_t *run)
 {
     (void)synchronise(run);
     if (run->failed && !run->cleared) {
-        (void)await_end(run); /* a start may have told of the failure */
+        (void)await_end(run); /* a start may have returned the failure */
         clear_memory(run);
     }
 }

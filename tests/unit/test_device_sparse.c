@@ -1,7 +1,8 @@
 /* Sparse all-reduces of gradients in device memory, on ranks with emulated
-   devices: selections, results and residuals with the bits of the host's; what
-   is copied, the order of streams, and failures that are a device's alone. What
-   holds on the host, too, is in sim/test_properties.c. */
+   devices. Selections, results and residuals have the same bits as in host
+   memory. Other tests are about what is copied, the order of streams, and
+   failures of a device. Properties that also hold in host memory are in
+   sim/test_properties.c. */
 #include "base/alloc.h"
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
@@ -28,14 +29,14 @@ enum {
 typedef enum data {
     ANY,        /* any bits of a magnitude below 2 */
     TIES,       /* of few magnitudes */
-    NOT_FINITE, /* some NaNs and infinities among them */
+    NOT_FINITE, /* with some NaNs and infinities */
     ZEROS,      /* mostly */
     KINDS
 } data_t;
 
-/* What a step has given to a rank. */
+/* The result of a step on one rank. */
 typedef struct outcome {
-    bool in_stream; /* so there is no more than the dense vector */
+    bool in_stream; /* only the dense vector is known */
     uint64_t count;
     uint32_t indices[MOST];
     bool entries; /* it has indices */
@@ -43,7 +44,7 @@ typedef struct outcome {
     char values[BYTES];
 } outcome_t;
 
-/* Memory of a rank, on its device and as much on its host. */
+/* A rank's memory on its device, and as much on the host. */
 typedef struct rank {
     char *gradient, *sum, *other;
     baton_sparse_t *device, *host;
@@ -53,18 +54,18 @@ typedef struct rank {
 
 typedef struct world {
     device_cluster_t *ranks;
-    support_cluster_t *hosts; /* as many ranks without devices */
+    support_cluster_t *hosts; /* the same number of ranks, without devices */
     int size;
-    size_t count, bytes; /* of elements; of all of them together */
+    size_t count, bytes; /* elements, and their bytes */
     size_t element_bytes;
-    baton_sparse_options_t options; /* of the ones on devices */
+    baton_sparse_options_t options; /* of those on devices */
     outcome_t expected[STEPS];
-    rank_t rank[]; /* of size */
+    rank_t rank[]; /* `size` of them */
 } world_t;
 
-/* ---- ranks on devices beside ranks on the host -------------------------- */
+/* ---- ranks on devices and the same number on the host ------------------- */
 
-/* variant: as device_cluster_open. */
+/* `variant` is that of device_cluster_open. */
 static world_t *world_open(int size, int variant)
 {
     const emulated_options_t options = {
@@ -99,7 +100,7 @@ static void world_close(world_t *self)
     free(self);
 }
 
-/* On all ranks of a cluster. */
+/* Creates one on each rank of a cluster. */
 static void create_on(support_cluster_t *cluster,
                       const baton_sparse_options_t *options,
                       baton_sparse_t **out)
@@ -115,8 +116,8 @@ static void create_on(support_cluster_t *cluster,
 
 /* ---- gradients --------------------------------------------------------- */
 
-/* The NaN that is the sum of two infinities: which bits the sum of two
-   different NaNs has is open (lib/ops/kernels.c). */
+/* The NaN that is the sum of two infinities. Only one NaN is used, since the
+   bits of a sum of two different ones are not defined (lib/ops/kernels.c). */
 static uint64_t a_nan(baton_dtype_t dtype)
 {
     uint64_t infinities[2] = {baton_magnitude_of(dtype, INFINITY)};
@@ -127,7 +128,7 @@ static uint64_t a_nan(baton_dtype_t dtype)
     return infinities[0];
 }
 
-/* An element's bits. */
+/* Returns the bits of an element. */
 static uint64_t element_of(const world_t *self, data_t data,
                            support_random_t *random)
 {
@@ -135,7 +136,7 @@ static uint64_t element_of(const world_t *self, data_t data,
     uint64_t bits = support_random_next(random);
     uint64_t sign = (bits & 1) << (width - 1);
     uint64_t choice = support_random_below(random, 12);
-    /* Without the highest bit of the exponent it is below 2. */
+    /* Without the highest bit of the exponent the element is below 2. */
     bits &= ~(UINT64_C(1) << (width - 2));
     if (data == TIES) {
         double magnitude = 0.25 * (double)(choice % 5);
@@ -167,7 +168,7 @@ static void fill(world_t *self, data_t data)
     }
 }
 
-/* Both, and the gradients of all steps. */
+/* Creates both sets of sparse all-reduces, and the gradients of all steps. */
 static void create(world_t *self, const baton_sparse_options_t *options,
                    data_t data)
 {
@@ -249,7 +250,7 @@ static void put_step(world_t *self, int rank, int step)
     device_cluster_copy(self->ranks, rank, out->dense, mine->sum, self->bytes);
 }
 
-/* Runs a step of all ranks by the host's calls. */
+/* Runs a step of all ranks without streams. */
 static void run_step(world_t *self, int step)
 {
     for (int rank = 0; rank < self->size; rank++) {
@@ -267,7 +268,7 @@ static void run_step(world_t *self, int step)
     }
 }
 
-/* Waits for the rank's stream, and for the last step. */
+/* Waits for the rank's stream and for its last step. */
 static void wait_for(world_t *self, int rank)
 {
     baton_sparse_result_t result = {0};
@@ -288,7 +289,7 @@ static void differs(const world_t *self, int rank, int step, const char *what)
              (unsigned long long)support_seed());
 }
 
-/* A dense step adds a residual of zeros on a device alone, so -0 may be 0. */
+/* Only on a device a dense step adds a residual of zeros, so a -0 may be 0. */
 static void drop_signs_of_zeros(const world_t *self, outcome_t *of)
 {
     static const char zeros[BYTES];
@@ -296,7 +297,7 @@ static void drop_signs_of_zeros(const world_t *self, outcome_t *of)
                       self->options.dtype);
 }
 
-/* What was found out, against the host's. */
+/* Compares a rank's step with the one on the host. */
 static void check_step(world_t *self, int rank, int step)
 {
     outcome_t *right = &self->expected[step];
@@ -334,8 +335,8 @@ static void check_residuals(world_t *self)
     }
 }
 
-/* All of it, without create and destroy; in_flight: nobody waits for a step
-   before all are in the streams. */
+/* Runs and compares all steps. in_flight: no step is waited for before all are
+   in the streams. */
 static void compare(world_t *self, bool in_flight)
 {
     run_on_hosts(self);
@@ -429,7 +430,7 @@ static void close_alone(alone_t *self)
     world_close(self->world);
 }
 
-/* A step in the stream, whose result goes nowhere. */
+/* A step in the stream without a target for its result. */
 static void put_alone(const alone_t *self)
 {
     support_ok(baton_sparse_start_on(self->sparse, self->stream,
@@ -447,8 +448,8 @@ static void wait_alone(const alone_t *self, baton_status_t status)
 
 /* ---- the bits of the host ---------------------------------------------- */
 
-/* Runs some steps; what goes to the device and comes from it is a small part of
-   the gradients, and nothing is allocated. */
+/* Runs some steps. Copies to and from the device are small compared to the
+   gradients, and nothing is allocated. */
 static void expect_entries_alone(world_t *world,
                                  const baton_sparse_options_t *options)
 {
@@ -471,7 +472,7 @@ static void expect_entries_alone(world_t *world,
     destroy(world);
 }
 
-/* RedSync in each way to select, with values and quantised. */
+/* RedSync with each selection, with values and quantised. */
 TEST(test_entries_alone_are_copied)
 {
     world_t *world = world_open(2, SUPPORT_OWN_ENGINES);
@@ -520,7 +521,7 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
     return options;
 }
 
-/* A flush, which leaves velocity as it is. */
+/* A flush leaves the velocity as it is. */
 static void flush_both(world_t *world)
 {
     static char sums[2][BYTES];
@@ -563,8 +564,9 @@ TEST(test_random_options_and_data)
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* f32 elements, equal but for their signs and one in `every`, which is large:
-   so a threshold is reached by all of the others, or by none. */
+/* f32 elements that are equal except for their signs, and for one in
+   `every`, which is large. So a threshold is reached by all of the others,
+   or by none. */
 static void fill_with(world_t *world, int step, size_t every, float value)
 {
     for (int rank = 0; rank < world->size; rank++) {
@@ -583,10 +585,10 @@ static void path_of(char path[64], int rank)
     snprintf(path, 64, "/tmp/baton-selection-%d-%d", (int)getpid(), rank);
 }
 
-/* What is in a file replaces what the device has: a step later it is undone;
-   and what a device has that has made no step. Step 2 has a threshold of its
-   own, where there are thresholds: more elements reach an earlier one than
-   there is room for. */
+/* A file replaces the state on the device: a later step is undone, and a new
+   object, without steps, gets the state. Step 2 searches a threshold, if
+   there are thresholds: more elements reach the earlier one than there is
+   room for. */
 static void go_back(const baton_sparse_options_t *options)
 {
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
@@ -623,7 +625,7 @@ TEST(test_load_goes_back)
     }
 }
 
-/* A copy that fails leaves the state as it was, and the next one works. */
+/* A failed copy leaves the state as it was, and the next copy works. */
 TEST(test_failed_copy)
 {
     baton_sparse_options_t options = sized(BATON_SPARSE_TOPKA, 300, 20);
@@ -649,7 +651,8 @@ TEST(test_failed_copy)
     close_alone(&self);
 }
 
-/* The k-th piece of work of a step is refused; false: it has fewer. */
+/* The k-th piece of work of a step is refused. Returns false if the step has
+   fewer. */
 static bool refuse_work(const baton_sparse_options_t *options, int k)
 {
     static char before[BYTES], after[BYTES];
@@ -671,8 +674,8 @@ static bool refuse_work(const baton_sparse_options_t *options, int k)
     return status != BATON_OK;
 }
 
-/* Whichever piece of its work the device refuses, the step fails, and leaves
-   the residual as it was. */
+/* Whichever piece of work the device refuses, the step fails, and the residual
+   is as before. */
 TEST(test_refused_work)
 {
     for (int i = 0; i < 2; i++) { /* SparDL, TopkA */
@@ -689,8 +692,8 @@ TEST(test_refused_work)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* The first sparse step is put into the stream right behind the last one of the
-   warm-up, which is of the other schedule: it begins when that has ended. */
+/* The first sparse step is put into the stream right after the last step of the
+   warm-up, which is in the other schedule. It begins after that has ended. */
 TEST(test_warm_up_ends_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -713,8 +716,8 @@ TEST(test_warm_up_ends_in_flight)
     close_alone(&self);
 }
 
-/* Nobody steps the engine but destroy: steps that are in flight end before it
-   takes anything away, and their results are given. */
+/* Only destroy steps the engine. Steps in flight end before it frees anything,
+   and their results are right. */
 TEST(test_destroy_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -731,7 +734,8 @@ TEST(test_destroy_in_flight)
     world_close(self.world);
 }
 
-/* What a stream does not get to within BATON_DESTROY_MS is cancelled. */
+/* Steps that the stream does not get to within BATON_DESTROY_MS are
+   cancelled. */
 TEST(test_destroy_behind_gate)
 {
     support_set_variable("BATON_DESTROY_MS", "40");
@@ -756,8 +760,8 @@ TEST(test_destroy_behind_gate)
 
 /* ---- failures ---------------------------------------------------------- */
 
-/* A step fails, and the group is recovered before anybody asks: the vector for
-   its result stays as it was, after earlier steps and without any. */
+/* A step fails, and the group is recovered before the step's end was asked for.
+   The vector for its result is unchanged, with and without earlier steps. */
 static void target_after_recovery(int steps)
 {
     static char kept[BYTES], now[BYTES];
@@ -793,8 +797,8 @@ static void count_line(void *arg, baton_log_level_t level, const char *message)
     atomic_fetch_add((_Atomic int *)arg, 1);
 }
 
-/* A result that was not copied is told of, once: the last one, and one before
-   it; where all were copied nothing is logged. */
+/* The failure of a copy is returned once, whether it was the last copy or the
+   one before it. Nothing is logged if all results were copied. */
 TEST(test_failed_copy_of_a_result)
 {
     static _Atomic int lines;
@@ -823,8 +827,8 @@ TEST(test_failed_copy_of_a_result)
     baton_log_set(NULL, NULL);
 }
 
-/* The last step of the warm-up fails, and the next one is behind it in the
-   stream, of the other schedule: it fails with it. */
+/* The last step of the warm-up fails, and the next one, of the other schedule,
+   comes after it in the stream: it fails, too. */
 TEST(test_failure_ends_warm_up)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
@@ -867,7 +871,7 @@ TEST(test_wrong_use)
     wait_alone(&self, BATON_OK);
     support_ok(port->await(self.device, stream, gate, 1));
     support_ok(baton_sparse_wait_on(sparse, stream, self.memory->sum));
-    /* A step waits for the copies of the last one's result. */
+    /* A step waits until the last one's result has been copied. */
     baton_sparse_result_t result = {0};
     support_ok(baton_sparse_start(sparse, gradient));
     support_expect(baton_sparse_wait(sparse, 20, &result), BATON_ERR_TIMEOUT);
@@ -934,7 +938,7 @@ TEST(test_device_without_selection)
     device_cluster_close(ranks);
 }
 
-/* By cost gTopk would be the choice here. */
+/* The cheapest algorithm is gTopk here, which does not run on devices. */
 TEST(test_choice_is_for_devices)
 {
     enum { SIZE = 8 };

@@ -12,7 +12,7 @@
 enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
 
 /* One rank with an emulated device, as its user sees it: two streams, a gate in
-   the first, two vectors in device memory. */
+   the first one, and two vectors in device memory. */
 typedef struct user {
     device_cluster_t *ranks;
     emulated_t *device;
@@ -56,7 +56,8 @@ static void user_for_each(void (*fn)(user_t *user))
     }
 }
 
-/* Nothing goes on in the user's stream between these. */
+/* Nothing in the user's stream runs between user_close_gate and
+   user_open_gate. */
 static void user_close_gate(user_t *user)
 {
     support_ok(user->port->await(user->device, user->stream, user->gate,
@@ -124,7 +125,7 @@ static void check_gate(user_t *user)
             }
         }
         assert_int_equal(calls, round - 1);
-        if (round == 1) { /* a wait that gives up says why */
+        if (round == 1) { /* a wait that times out says why */
             support_fails(
                 baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT,
                 "the stream that it was started on has not reached it");
@@ -147,8 +148,8 @@ TEST(test_gate)
 
 /* ---- without a visit to the host --------------------------------------- */
 
-/* A manual engine that nobody steps behind the start: the epoch ends all the
-   same, as the user's stream sees, also with an optional node. */
+/* With a manual engine that makes no steps after the start, the epoch ends, as
+   the user's stream sees, even with an optional node. */
 TEST(test_ends_by_itself)
 {
     user_t user = user_open(SUPPORT_OWN_MANUAL);
@@ -184,11 +185,11 @@ TEST(test_ends_by_itself)
 
 /* ---- an end on the host ------------------------------------------------ */
 
-/* A device that does all that it has between two questions of the driver: the
-   answer to the first one is out of date by then. */
+/* A device that does all of its work between two queries of the driver, so that
+   the answer to the first one is out of date. */
 static struct {
     const baton_device_port_t *port;
-    sem_t latch; /* what holds the stream of copies to the device */
+    sem_t latch; /* holds the stream of copies to the device */
     bool answers_late;
 } late;
 
@@ -222,10 +223,10 @@ static void attach_late(void *arg, int rank, baton_engine_t *engine)
     *(emulated_t **)arg = device;
 }
 
-/* host --> a, a + a --> a, call: the driver hears of the reduction before it
-   hears of the copy, which is all that is left of the epoch when the call is
-   over. Still no stream raises the flag: what follows it relies on an epoch
-   that the driver has retired. */
+/* host --> a, a + a --> a, call. The driver learns that the reduction is done
+   before it learns the same of the copy. So the copy is all that is left of the
+   epoch when the call is over. Even so, no stream raises the flag: what follows
+   it relies on an epoch that the driver has retired. */
 TEST(test_ends_on_the_host)
 {
     static int32_t data[COUNT];
@@ -294,8 +295,9 @@ TEST(test_flight)
     user_for_each(check_flight);
 }
 
-/* The epoch does not end in time, and is cancelled: what is queued frees the
-   schedule later. Behind the gate nothing is queued. */
+/* Destroy cancels an epoch that does not end in time. If work is queued, the
+   schedule is freed only when that is done. Behind a closed gate nothing is
+   queued. */
 TEST(test_destroy_gives_up)
 {
     user_t user = user_open(SUPPORT_OWN_ENGINES);
@@ -332,9 +334,8 @@ static baton_status_t refuse_on_host(void *arg, baton_call_t *call)
     return BATON_ERR_INVALID;
 }
 
-/* A peer has begun the epoch that failed, and this rank has never started one:
-   after the recovery there is nothing that its stream would have to wait for.
- */
+/* A peer has begun an epoch, which failed, and this rank has never started one.
+   After the recovery its stream has nothing to wait for. */
 TEST(test_wait_before_start)
 {
     const emulated_options_t options = {.seed = 3};
@@ -363,7 +364,8 @@ TEST(test_wait_before_start)
     device_cluster_close(ranks);
 }
 
-/* Rank 0 begins what rank 1 has started on its stream, which stands. */
+/* Rank 0 activates an epoch that rank 1 has started on its stream, which is
+   stopped. */
 typedef struct activated {
     device_cluster_t *ranks;
     baton_schedule_t **schedules;
@@ -424,7 +426,8 @@ static void activated_open_gate(const activated_t *self, uint64_t round)
     emulated_open_gate(self->device, self->gate, round);
 }
 
-/* The same if the limit allows the epoch only after it was activated. */
+/* The epoch runs once the limit allows it, which is after it was activated, and
+   before the stream gets there. */
 TEST(test_limit_is_raised_before_stream)
 {
     activated_t world = activated_open(1);
@@ -450,7 +453,7 @@ TEST(test_limit_is_raised_before_stream)
     activated_close(&world);
 }
 
-/* All that can begin has been done on the device, but not what is behind the
+/* All nodes that can begin are done on the device, but not those after the
    message that activates. */
 TEST(test_stream_waits_for_all)
 {
@@ -479,7 +482,8 @@ TEST(test_stream_waits_for_all)
     activated_close(&world);
 }
 
-/* Memory of both kinds; how a port gives it is test_device_conformance's. */
+/* Memory of both kinds. How a port allocates it is tested by
+   test_device_conformance. */
 TEST(test_memory)
 {
     user_t user = user_open(SUPPORT_OWN_ENGINES);
