@@ -349,9 +349,9 @@ static bool step_all(world_t *world, bool gives, int64_t *sum_out)
 }
 
 /* The k-th piece of work of rank 0's device fails, somewhere in the second
-   step. Streams go on, and after a recovery the next results have what the step
-   had taken, unless rank 0's contribution was lost before that. Returns whether
-   it was lost. */
+   step. Streams go on, and after a recovery the next results include the
+   contributions that the step had taken, unless rank 0's was lost before that.
+   Returns whether it was lost. */
 static bool fail_once(int k, bool *failed)
 {
     const int64_t each = 0x111;

@@ -36,8 +36,8 @@ typedef struct run {
     bool failed, cleared;
     bool blind; /* compares nothing from now on */
     uint64_t started, settled;
-    /* By epoch: what is put into slot 0 before it, and what was found there
-       after. */
+    /* By epoch: the data put into slot 0 before it, and the data found there
+       after it. */
     unsigned char inputs[EPOCHS + 1][SLOT_BYTES];
     unsigned char found[EPOCHS + 1][SLOT_BYTES];
     bool looks[EPOCHS + 1];

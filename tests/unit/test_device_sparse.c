@@ -25,7 +25,7 @@ enum {
     BYTES = MOST * WIDEST
 };
 
-/* What gradients consist of. */
+/* Kinds of gradients. */
 typedef enum data {
     ANY,        /* any bits of a magnitude below 2 */
     TIES,       /* of few magnitudes */

@@ -225,8 +225,8 @@ static void attach_late(void *arg, int rank, baton_engine_t *engine)
 
 /* host --> a, a + a --> a, call. The driver learns that the reduction is done
    before it learns the same of the copy. So the copy is all that is left of the
-   epoch when the call is over. Even so, no stream raises the flag: what follows
-   it relies on an epoch that the driver has retired. */
+   epoch when the call is over. Even so, no stream raises the flag: later work
+   in the user's stream relies on an epoch that the driver has retired. */
 TEST(test_ends_on_the_host)
 {
     static int32_t data[COUNT];

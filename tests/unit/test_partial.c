@@ -172,8 +172,8 @@ static support_thread_t *begin_to_contribute(slow_t *slow)
     return thread;
 }
 
-/* If what is pending is as old as it may be, an epoch waits for a thread that
-   is just adding to it: it would be too old for the next epoch. */
+/* If the pending contribution is as old as it may be, an epoch waits for a
+   thread that is just adding to it: it would be too old for the next epoch. */
 TEST(test_bound_holds_while_contributing)
 {
     for (int keep = 0; keep < 2; keep++) {
@@ -331,7 +331,7 @@ TEST(test_tensors_that_are_missing_are_neutral)
     close_two();
 }
 
-/* After all ranks have ended the last step, what is pending is contributed to a
+/* After all ranks have ended the last step, pending contributions go to a
    partial of other tensors. */
 TEST(test_tensors_are_cut_anew)
 {

@@ -1,6 +1,6 @@
-/* What an epoch of a partial collective reduces: the contributions of the
-   active ranks, in the order of the full collective, for every type. Ranks that
-   have contributed nothing send no payload. */
+/* Reductions in epochs of partial collectives: of the active ranks'
+   contributions, in the order of the full collective, for every type. Ranks
+   that have contributed nothing send no payload. */
 #include "support/cmocka.h"
 #include "support/random.h"
 #include "support/reference.h"
@@ -96,7 +96,7 @@ static void choose_active(bool *active, int size, int i,
 
 /* ---- every type and reduction ------------------------------------------ */
 
-/* What one rank alone contributes comes back bit for bit, including a -0, even
+/* A contribution of one rank alone comes back bit for bit, including a -0, even
    if the inner all-reduce adds the neutral elements of the others. */
 static void check_set(world_t *world, support_op_t op, support_random_t *random,
                       const bool *active, bool alone)

@@ -127,7 +127,7 @@ static void expect_conserved(void)
 
 /* ---- how many are included --------------------------------------------- */
 
-/* Expects at least `least` ranks in each epoch, and at most `most` where they
+/* Expects at least `least` ranks in each epoch, and at most `most` if they
    arrive far apart. */
 static void run_mode(int size, int host_ranks, baton__choice_t mode,
                      uint32_t least, uint32_t most)
@@ -297,8 +297,8 @@ TEST(test_started_ranks_contribute_before_the_epoch_begins)
     begin(BATON_CANDIDATES_ANY, 2, 0, 0);
 }
 
-/* After a recovery, the epoch of the failed one's number does not count what
-   the failed one has counted. */
+/* After a recovery, an epoch does not count arrivals that the failed epoch of
+   the same number has counted. */
 TEST(test_quorum_counts_anew_after_a_recovery)
 {
     enum { RANKS = 5, QUORUM = 4 };
@@ -417,8 +417,8 @@ TEST(test_solo_takes_three_messages_a_rank)
     }
 }
 
-/* What a rank sends up the tree is read in place: each of its parent's receives
-   is a loan. (Simulated messages are not lent.) */
+/* A vector that a rank sends up the tree is read in place: each of its parent's
+   receives is a loan. (Simulated messages are not lent.) */
 TEST_MANUALLY(test_contributions_are_lent, 5)
 {
     enum { SIZE = 5 };

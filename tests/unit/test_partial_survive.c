@@ -266,8 +266,8 @@ static void check_outcome(const outcome_t *outcome, uint64_t epoch)
     assert_true(outcome->living >= active);
 }
 
-/* Each contribution is in one result, and what a result says about this rank's
-   contribution is true. */
+/* Each contribution is in one result, and a result is right about this
+   rank's. */
 static void check_result(rank_t *rank, const baton_partial_result_t *result)
 {
     const uint64_t *data = result->data;

@@ -595,8 +595,8 @@ TEST(test_what_is_not_finite_surfaces)
     }
 }
 
-/* Several ranks have a NaN or an infinity in one element, where the order of
-   operands determines the bits of the sum. */
+/* Gradients in which several ranks have a NaN or an infinity in one element:
+   there the order of operands determines the bits of the sum. */
 static void fill_not_finite(support_sparse_t *group, uint64_t seed)
 {
     const bool wide = group->options.dtype == BATON_F64;
@@ -835,11 +835,11 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
     }
 }
 
-/* What is expected: u follows a rank's own starts, late or not, and is 0 where
-   a result that the rank has got has an entry. Nothing of it is lost. */
+/* The expected velocities: u follows a rank's own starts, late or not, and is 0
+   where a result that the rank has got has an entry. Nothing of it is lost. */
 typedef struct momenta {
     support_sparse_t *group;
-    float u[RANKS][COUNT], left[COUNT]; /* what is in no result yet */
+    float u[RANKS][COUNT], left[COUNT]; /* left: in no result yet */
 } momenta_t;
 
 static void start_with_momentum(momenta_t *all, int rank)

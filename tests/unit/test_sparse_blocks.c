@@ -56,7 +56,7 @@ typedef struct definition {
     support_sparse_t *group;
     size_t bytes, entry;
     char **sums, **work; /* of each rank: gradient plus residual; and xi */
-    list_t *bags;        /* what each rank sends in an exchange */
+    list_t *bags;        /* the bag that each rank sends in an exchange */
     uint32_t *indices;
     void *scratch;
     char *result;

@@ -242,8 +242,8 @@ TEST(test_import_keeps_the_k_of_a_partial)
     support_sparse_close(right);
 }
 
-/* The other rank has gone on: what this one has contributed is in a result that
-   it has not got. */
+/* The other rank has gone on: this one's contribution is in a result that it
+   has not got. */
 TEST(test_export_between_different_steps_is_refused)
 {
     baton_sparse_options_t options = some_options();

@@ -25,7 +25,7 @@
 #include <baton/tuning.h>
 #include <math.h>
 
-/* A case, with what is derived from it. */
+/* A case, and values derived from it. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
     double ranks, rounds; /* P, ceil(log2 P) */
@@ -217,7 +217,7 @@ static const struct {
     [BATON_SPARSE_REDSYNC] = {.byte = 0.19, .entry = 22, .other = 10},
 };
 /* The time that an all-reduce takes, beyond its estimate, for a byte that is in
-   no cache; and what a processor's own cache holds. */
+   no cache; and the bytes that a processor's own cache holds. */
 #define COLD_NS    0.22
 #define WARM_BYTES (2 << 20)
 
@@ -266,7 +266,7 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
                : 0;
 }
 
-/* What is minimised: the formula alone if the costs of links are the
+/* The value that is minimised: the formula alone if the costs of links are the
    caller's. */
 static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {

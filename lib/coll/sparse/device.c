@@ -50,7 +50,7 @@ typedef struct result_request {
     void *target; /* n elements of device memory */
 } result_request_t;
 
-/* What a request copies: nothing, if the step has failed. */
+/* How a result is copied. NOTHING: the step has failed, so it has none. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
 /* A vector to be copied between steps, from or to device memory. */
@@ -227,8 +227,8 @@ static result_form_t prepare_result(const baton_sparse_t *sparse,
 }
 
 /* Finds out what to copy. A step that failed, or that began before a recovery,
-   has no result. Later steps wait for this request, so none of them can have
-   brought the schedule to its epoch. */
+   has no result. Its epoch is not reached by later steps, since these wait for
+   this request. */
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;

@@ -169,8 +169,8 @@ static void go_on(sparse_partial_t *self, uint64_t last)
 }
 
 /* Called while the application is in baton_group_recover. Later waits return
-   the results that it has missed. What an epoch has taken is pending again,
-   unless some rank has completed the epoch. */
+   the results that it has missed. Gradients that an epoch has taken are pending
+   again, unless some rank has completed the epoch. */
 static bool recover(void *arg, uint64_t epoch)
 {
     sparse_partial_t *self = arg;

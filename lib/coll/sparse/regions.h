@@ -24,8 +24,8 @@ typedef struct baton__regions {
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
-/* Adds P - 1 sends after `ready`, which calls regions_send, and P - 1 receives
-   before `sum`, which calls regions_take. Fixed bounds must be set before. */
+/* Adds P - 1 sends after `ready`, a call of regions_send, and P - 1 receives
+   before `sum`, a call of regions_take. Fixed bounds must be set before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
 

@@ -105,8 +105,8 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
    that is returned, `sum` is the sum over all teams. */
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 
-/* Returns how many of the result's indices, the first of which are in the
-   block, are in it. */
+/* Returns how many of these indices are in the block. The indices are sorted,
+   and the block's come first. */
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 

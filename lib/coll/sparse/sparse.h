@@ -30,8 +30,8 @@
    not change `residual`. When the step completes on this rank, the two vectors
    are swapped. So a failed step leaves the residual as it was. `next`, the
    state that an algorithm learns from the step, takes effect at the same time.
-   With in_place both names mean the same vector. A step then only reads it, and
-   the residual is updated after the step has completed. */
+   With in_place both names mean the same vector in sparse steps. A step then
+   only reads it, and the residual is updated after the step has completed. */
 #pragma once
 
 #include "coll/kit/wrong.h"
@@ -198,7 +198,7 @@ struct baton_sparse {
     /* The indices at which momentum masking clears the velocity: `selected`,
        this rank's selection, if the algorithm sets it, else those of the
        result. */
-    const uint32_t *selected; /* by this rank; or NULL */
+    const uint32_t *selected; /* this rank's selection, or NULL */
     size_t selected_count;
     const uint32_t *masked;
     size_t masked_count;
@@ -297,7 +297,8 @@ void baton__oktopk_build(baton_sparse_t *sparse);
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
-/* Adds such a call to sparse->schedule, after the node `before`. */
+/* As baton__sparse_add_call, in sparse->schedule and after the node
+   `before`. */
 baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
@@ -307,15 +308,16 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
    out_of_memory is set and NULL returned. Builders that can continue do so;
    their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* The same; NULL in groups without payload. */
+/* As baton__sparse_alloc; NULL in groups without payload. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* The same; pinned and not zeroed if gradients are on a device. */
+/* As baton__sparse_room, but pinned and not zeroed if gradients are on a
+   device. */
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                                 size_t bytes);
-/* Memory of baton_device_alloc, not zeroed, with the same lifetime. */
+/* As baton__sparse_alloc, but memory of baton_device_alloc, not zeroed. */
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
-/* Frees the memory of the schedules, or all. */
+/* Frees the memory of the schedules or, if `all`, the rest, too. */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the rooms, for results of up to `capacity` entries. */
@@ -381,7 +383,7 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
 /* Exchanges which step each rank has completed last or, with `lacks`, has
-   started and not completed. True once the words of all ranks are here. */
+   started and not completed. True once all ranks have reported. */
 bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
 /* After tell: whether any rank has completed the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
@@ -396,10 +398,10 @@ void baton__sparse_settle(baton_sparse_t *sparse);
 /* Adds to the residual the shares of dropped entries that failed ranks did not
    keep in this step. */
 void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
-/* After tell: whether nothing came from this rank. */
+/* After tell: whether this rank is lost, and has reported nothing. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* After tell: whether this rank is there, but has not made addition `index` of
-   teams. */
+/* After tell: whether this rank has reported that it has not made addition
+   `index` of teams. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
@@ -409,8 +411,8 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
 
 /* Destroys the schedules. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
-/* Drops what belonged to the old schedules, before new ones are built for this
-   rank of `size` ranks. */
+/* Frees the memory of the old schedules and resets their state, before new ones
+   are built for this rank of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 /* Builds all schedules in this group. Returns the first error of building. */
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
@@ -437,9 +439,10 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
 
-/* As check_idle, and then the backend's hold and release, if it has them. */
+/* As check_idle; then calls the backend's hold, if it has one. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
+/* Calls the backend's release, if it has one. */
 void baton__sparse_release(baton_sparse_t *sparse);
 
 /* BATON_ERR_STATE if parts were contributed, and one is missing. */
@@ -486,7 +489,7 @@ static inline size_t baton__entries_of(size_t count, double density)
    lists of entries out of it, and by adding such lists. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
-/* The options that decide what a state means, as words. */
+/* The options that must be equal in a state that is imported, as words. */
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
@@ -503,7 +506,7 @@ baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
 /* Adds the options that must be equal on all ranks to a schedule's terms. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
-/* Does this for sparse->comparison, and starts the comparison. */
+/* Adds the options to the terms of sparse->comparison, and starts it. */
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 /* Commits and starts a comparison whose terms were added. If something is wrong
    on this rank, it fails on all ranks. */
@@ -603,7 +606,7 @@ static inline size_t baton__message_entries(const baton__message_t *message)
     return message->bytes / message->sparse->entry_bytes;
 }
 
-/* Begin and end in one, for a list that is copied. */
+/* Begins and ends a message with a list, which is copied. */
 baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
                                   baton_entries_t list);
 
@@ -664,7 +667,7 @@ char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
 /* In the call `ready`: the part has `bytes` bytes. */
 baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
                                  size_t bytes);
-/* Begin and end in one, for a part that is copied. */
+/* Begins and ends this member's part, which is copied. */
 baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 

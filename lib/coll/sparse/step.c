@@ -426,9 +426,9 @@ static void complete_sparse(baton_sparse_t *sparse)
     };
 }
 
-/* After a recovery neither the number of steps nor what was learned changes.
-   The recovery has counted the step if some rank has completed it, and has
-   reset what was learned. Otherwise ranks would differ in both. */
+/* After a recovery `steps` and `learned` stay as they are: the recovery has
+   counted the step if some rank has completed it, and has reset what was
+   learned. Otherwise ranks would differ in both. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
     if (dense) {
@@ -443,7 +443,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* All ranks are told the same epoch, so they agree on the number of steps. */
+/* All ranks are given the same epoch, so they agree on the number of steps. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     *(dense ? &sparse->dense_base : &sparse->sparse_base) += epoch;

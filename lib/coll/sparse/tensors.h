@@ -29,7 +29,7 @@ typedef struct baton__unit {
     char *pack;     /* memory of a gradient that is a copy; or NULL */
     bool started;   /* the step of the last gradients was started */
     double density; /* the last one set; 0: none yet */
-    /* Partial: the result of which waits return parts. */
+    /* Partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
     bool has_result;
     /* Partial: the result's indices, relative to their tensors. */
@@ -61,9 +61,10 @@ struct baton_tensors {
    An error goes to set->wrong. */
 void baton__tensors_resolve(baton_tensors_t *set);
 
-/* Adds what must be equal on all ranks to a schedule's terms. */
+/* Adds the set's options and tensors, which must be equal on all ranks, to a
+   schedule's terms. */
 void baton__tensors_state(const void *set, baton_schedule_t *schedule);
-/* Does this for the comparison, and starts it. */
+/* Adds these terms to the comparison, and starts it. */
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* The options of the set's all-reduces that do not depend on the tensors. */
