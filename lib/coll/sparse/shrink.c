@@ -4,13 +4,13 @@
        the running step ends --> news --> hand-over --> confirmation --> rebuild
 
    A step that any survivor has completed is completed on all of them, as in a
-   recovery (step.c). `news` has a byte for each rank of the old group, so that
+   recovery (step.c). `news` has a byte for each rank of the old group. The byte
    of a rank that has died meanwhile stays 0.
 
    Another rank may die at any moment. Then the survivors shrink the group
    again, and make this call again, though it may have succeeded on some of
-   them. So a step that a rank has completed stays completed, and a rank takes
-   part in the confirmation only when it has all results that it lacked. So no
+   them. So a step that a rank has completed stays completed. And a rank takes
+   part in the confirmation only when it has all results that it lacked, so no
    rank is ready before all have their results. */
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Parts of SparDL that serve residuals in main memory and on a device: blocks
+/* Parts of SparDL for residuals in main memory as well as on a device: blocks
    and steps, bags, which are messages of a few blocks' entries, and the
    all-gather. */
 #include "coll/sparse/spardl.h"
