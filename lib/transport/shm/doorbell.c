@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 enum {
-    /* For which a process that may be back is not rung: it is worth far more
-       than it takes to return, and far less than a wake-up costs. */
+    /* The delay of a bell for a process that may poll again in a moment: far
+       longer than its thread needs to return, far shorter than a wake-up. */
     MOMENT_NS = 2000
 };
 
-#define BELL UINT32_C(3) /* of a process's state */
+#define BELL UINT32_C(3) /* the bits of `armed` that are a baton__bell_t */
 
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address)
@@ -81,9 +81,10 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-/* Rings if the process is armed as before. It is disarmed behind that, so that
-   one that dies or is stopped in between has woken it. Until then others may
-   ring, too; and it may have armed anew, which the counter tells. */
+/* Wakes the process if its state still is `armed`. Disarms it only after the
+   datagram was sent: a caller that dies or is stopped in between has woken the
+   process. Until it is disarmed, other peers may wake it, too. The process may
+   also have armed anew meanwhile: then the counter in `armed` differs. */
 static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
                           uint32_t armed)
 {
@@ -146,7 +147,8 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
     }
 }
 
-/* Drops those that are back: they look for themselves. */
+/* Drops the bells of processes that have disarmed: they poll, and find their
+   messages themselves. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
     int kept = 0;
@@ -181,9 +183,9 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     bool rung = atomic_load_explicit(&doorbell->rung, memory_order_relaxed);
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
-        return; /* see disarm: no ring for what is urgent was missed */
+        return; /* it has stayed armed since the last time; see disarm */
     }
-    if (rung) { /* whoever rang may still disarm what was armed then */
+    if (rung) { /* the peer may not have disarmed the last arming yet */
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);
     }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,
@@ -194,9 +196,9 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
-    /* Read first, since peers have it cached, and what is urgent is seldom: it
-       may ring all the time, so that a loop of short epochs writes nothing
-       here. A ring that comes too late is only a spurious wake-up. */
+    /* Stays armed for urgent messages: they are rare, and so a loop of short
+       epochs writes nothing to this cache line, which the peers read. A
+       datagram that comes too late only causes a spurious wake-up. */
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     if ((armed & BELL) > BATON__BELL_URGENT) {
         atomic_store_explicit(&own->armed, armed & ~BELL, memory_order_relaxed);

@@ -13,15 +13,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Buffers may take at most so much of /dev/shm, and so large a part of what is
-   left of it: others need room there, too. */
+/* Buffers may take at most MOST_BYTES of /dev/shm, and at most 1 / MOST_PART of
+   its free space: other programs need space there, too. */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
 
-/* That all rings to a process may have together, if there are not too many. */
+/* The most cells that all rings to a process have together, unless there are so
+   many rings that BATON__RING_LEAST_CELLS for each are more. */
 #define INBOX_CELLS 2048
 
-/* The least time between two looks for another processor. */
+/* The minimum interval between two searches for another processor. */
 #define SPREAD_NS UINT64_C(10000000)
 
 int baton__host_afford(int count, int wanted)
@@ -34,8 +35,8 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* The address of `count` elements of `size` bytes at the next page. Without
-   memory it only counts the bytes. */
+/* Returns the address of `count` elements of `size` bytes, which begin at the
+   next page. If `memory` is NULL, only adds up the bytes. */
 static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -43,8 +44,8 @@ static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* Cells of a ring: about as many for all rings to a process, however many there
-   are. */
+/* Returns the number of cells of a ring: the more rings lead to a process, the
+   shorter each is. */
 static uint32_t ring_cells(int count)
 {
     uint32_t cells = BATON__RING_MOST_CELLS;
@@ -55,7 +56,8 @@ static uint32_t ring_cells(int count)
     return cells;
 }
 
-/* Bytes of counts of an inbox that lie in no state: whole cache lines. */
+/* Returns the bytes of an inbox's counts, padded to whole cache lines; 0 if the
+   counts are in the process's state. */
 static size_t row_of_counts(const baton__host_t *host)
 {
     return host->count <= BATON__STATE_COUNTS
@@ -171,7 +173,7 @@ static baton_status_t map_alone(baton__host_t *host)
     return BATON_OK;
 }
 
-/* Opens what belongs to this process. */
+/* Opens the parts that belong to this process. */
 static baton_status_t open_own(baton__host_t *host)
 {
     int index = host->index;
@@ -248,7 +250,8 @@ void baton__host_close(baton__host_t *host)
 
 /* ---- processors -------------------------------------------------------- */
 
-/* Of the processes on a processor only the last one moves. */
+/* Of the processes on a processor only the one with the highest index moves:
+   otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
     uint16_t on[CPU_SETSIZE] = {0}; /* processes, by processor */
@@ -303,7 +306,8 @@ static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
                 1, 0);
 }
 
-/* In containers a process may also be known by different numbers. */
+/* A value other than the nonce comes from a stranger: in containers a process
+   may have different numbers in different PID namespaces. */
 int baton__host_probe(const baton__host_t *host, bool write)
 {
     int error = 0;

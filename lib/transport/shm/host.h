@@ -1,23 +1,26 @@
-/* What the processes of one host share for messages between them: each has its
-   state, buffers and offers; each two have a ring in each direction, and
-   credits.
+/* The memory that the processes of one host share for messages between them.
+   Each process has a state, buffers and offers. Each pair of processes has a
+   ring, credits and posted receives in each direction.
 
-   - A record in a ring announces a message; a short one's data are in it.
-   - Buffers hold messages of medium size: the sender copies one in, and the
-     receiver clears the buffer when it has read it. So such a send is complete
-     as it is posted. They have memory once they are used first: most groups of
-     many ranks need few, and to clear and free all took milliseconds.
+   - A record in a ring announces a message. The data of a short message are in
+     the record.
+   - Buffers hold messages of medium size. The sender copies a message into one
+     of its buffers, and the receiver releases the buffer after reading it. So
+     such a send is complete when it is posted. The memory of a buffer is
+     reserved at its first use: most groups of many ranks need few buffers, and
+     clearing and freeing all of them took milliseconds.
    - An offer guards a long message, which the receiver copies out of the
-     sender's memory: the side that changes it from offered has the message, the
-     receiver to copy it, or the sender to take it back.
-   - A posted receive tells one sender where the data of a message go, before it
-     is sent. The side that changes its word from posted has it: the sender to
-     write the data there, or the receiver to take it back.
-   - Credits: how many records one process may send to another without an
+     sender's memory. The side that changes the offer from OFFER_MADE decides
+     about the message: the receiver copies it, or the sender withdraws it.
+   - A posted receive tells one sender where the data of a message go before the
+     message is sent. The side that changes its word from POST_MADE decides
+     about the receive: the sender writes the data there, or the receiver
+     withdraws it.
+   - Credits say how many records one process may send to another without an
      answer.
 
-   All of it is one piece of shared memory. Beside it each process has segments
-   that it allocates from, and that the others map (segments.h). */
+   All of this is one piece of shared memory. Each process also has segments
+   from which it allocates, and which the others map (segments.h). */
 #pragma once
 
 #include "transport/shm/liveness.h"
@@ -28,17 +31,17 @@
 #include <baton/transport.h>
 
 enum {
-    BATON__HOST_BUFFERS = 8, /* of a process, at most */
-    /* Of a message: 64 KiB, and what a collective adds to them. */
+    BATON__HOST_BUFFERS = 8, /* that a process has at most */
+    /* The longest message in a buffer: 64 KiB and what a collective adds. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
-    BATON__HOST_OFFERS = 8192, /* of a process */
-    BATON__HOST_POSTS = 16     /* of a process from one other, at a time */
+    BATON__HOST_OFFERS = 8192, /* that a process has */
+    BATON__HOST_POSTS = 16     /* receives posted to one peer at a time */
 };
 
-/* A receive that was posted. */
+/* A posted receive, in shared memory. */
 typedef struct baton__host_post {
-    /* A generation and a state, see put.c. Stored with release by the receiver;
-       pairs with the acquire load of the sender. */
+    /* A generation and a state, see mpi/put.c. The receiver's release store
+       pairs with the sender's acquire load. */
     _Alignas(64) _Atomic uint32_t word;
     baton_header_t header;
     uint64_t address;
@@ -46,76 +49,81 @@ typedef struct baton__host_post {
 } baton__host_post_t;
 
 typedef struct baton__host_buffer {
-    /* Set by its owner alone; cleared with release by its reader. */
+    /* Set by the owner. Cleared with release by the reader of the message. */
     _Alignas(64) _Atomic uint32_t full;
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;
 static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
 
-/* What its receiver knows of it. */
+/* The receiver's private record of a posted receive. */
 typedef struct baton__host_posted {
     bool used;
     baton_token_t token;
-    char *target; /* of the next part, if the data come in parts */
-    size_t left;  /* bytes of them */
+    char *target; /* where the next part goes, if the data come in parts */
+    size_t left;  /* bytes of the parts that have not come */
 } baton__host_posted_t;
 
 typedef struct baton__host {
-    int count;      /* processes */
-    int index;      /* of this one */
-    int buffers;    /* of each */
-    int reserved;   /* of this process: the first so many, which have memory */
-    int usable;     /* of this process: fewer if there is no memory left */
-    uint64_t probe; /* others try to read this */
+    int count;    /* processes of the host */
+    int index;    /* this process */
+    int buffers;  /* that each process has */
+    int reserved; /* this process's buffers that have memory: the first ones */
+    int usable;   /* `buffers`, or fewer after memory has run out */
+    uint64_t probe; /* what baton__host_probe of others reads and writes */
     void *memory;
     size_t bytes;
-    uint64_t spread_ns; /* when it last moved a thread, or tried to */
-    uint32_t decided;   /* so often: all take part in each decision, or end */
+    uint64_t spread_ns; /* when baton__host_spread last looked for a place */
+    /* Decisions so far. Each process that has not ended takes part in every
+       decision, so that the numbers agree. */
+    uint32_t decided;
     baton__doorbell_t doorbell;
-    baton__liveness_t liveness;   /* of the others */
-    baton__segments_t segments;   /* of this process */
-    baton__mappings_t mappings;   /* of the others' */
-    baton__inbox_t inbox;         /* of this process */
-    baton__host_posted_t *posted; /* by it, in the order of its posts */
-    /* Into the shared memory. */
-    baton__segment_table_t *tables; /* of each process */
+    baton__liveness_t liveness; /* of the other processes */
+    baton__segments_t segments; /* of this process */
+    baton__mappings_t mappings; /* of the other processes' segments */
+    baton__inbox_t inbox;       /* of this process */
+    /* This process's posted receives, by sender and place. */
+    baton__host_posted_t *posted;
+    /* The following point into the shared memory. */
+    baton__segment_table_t *tables; /* by process */
     baton__freed_count_t *freed;
-    uint64_t *probes;          /* of each process: where its probe is */
-    _Atomic uint32_t *outcome; /* number of the last decision, and what it is */
-    _Atomic uint32_t *refused; /* it was logged that copies are refused */
+    uint64_t *probes;          /* by process: the address of its `probe` */
+    _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
+    _Atomic uint32_t *refused; /* true once a refused copy was logged */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
-    _Atomic int32_t *processors; /* that each last polled on */
-    _Atomic uint8_t *counts;     /* of inboxes */
+    _Atomic int32_t *processors; /* by process: where it last polled */
+    _Atomic uint8_t *counts;     /* of the inboxes, if not in `states` */
     baton__cell_t *cells;
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;
 
-/* The number of buffers for each of `count` processes: `wanted`, or fewer if
-   there is little room in /dev/shm. */
+/* Returns the number of buffers for each of `count` processes: `wanted`, or
+   fewer if there is little space in /dev/shm. */
 int baton__host_afford(int count, int wanted);
 
-/* What the first process that decides the same has said. */
+/* Takes part in the next decision. Returns the outcome that the first process
+   which took part has given. */
 bool baton__host_decide(baton__host_t *host, bool outcome);
 
-/* Creates what `count` processes share; see share.h. BATON_ERR_SYSTEM. */
+/* Creates the file that `count` processes share; see share.h. BATON_ERR_SYSTEM.
+ */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
-/* Opens the part of process `index` of `count` in it; the file is not needed
-   any more then. A single process shares nothing, and needs none.
-   BATON_ERR_SYSTEM. */
+/* Opens the shared file as process `index` of `count`. The caller may close the
+   file afterwards. A single process needs no file. BATON_ERR_SYSTEM,
+   _NO_MEMORY. */
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
 
-/* Tries to read the probe of every other process, or to write there what it is.
-   Returns 0, or an errno if this host does not let it. Call it after all have
-   opened; write only where all can read, or another process may have this one's
-   number. */
+/* Tries to read the probe of every other process, or to write the value that
+   the probe has already. Returns 0, or an errno if this host does not allow
+   that. Call it after all processes have opened. Write only after reading has
+   succeeded: otherwise the process number may, in this PID namespace, belong to
+   a stranger. */
 int baton__host_probe(const baton__host_t *host, bool write);
 
-/* What belongs to process `index`. */
 static inline baton__host_buffer_t *
 baton__host_buffer(const baton__host_t *host, int index, uint32_t buffer)
 {
@@ -128,12 +136,12 @@ static inline _Atomic uint32_t *baton__host_offer(const baton__host_t *host,
     return &host->offers[(size_t)index * BATON__HOST_OFFERS + offer];
 }
 
-/* Before a buffer of this process is used: reserves memory for it. False if
-   there is none: it and those after it can't be used. Those before it must have
-   been reserved. */
+/* Reserves memory for a buffer of this process; called before each use. The
+   buffers before it must have been reserved. False if there is no memory: then
+   this buffer and those after it can't be used. */
 bool baton__host_reserve(baton__host_t *host, int buffer);
 
-/* What `receiver` has posted for `sender`: BATON__HOST_POSTS of them. */
+/* Returns the BATON__HOST_POSTS posts of `receiver` for `sender`. */
 static inline baton__host_post_t *baton__host_posts(const baton__host_t *host,
                                                     int receiver, int sender)
 {
@@ -141,16 +149,17 @@ static inline baton__host_post_t *baton__host_posts(const baton__host_t *host,
     return &host->posts[pair * BATON__HOST_POSTS];
 }
 
-/* This process's end of the ring to process `to`. */
+/* Returns this process's end of the ring to process `to`. */
 baton__ring_t baton__host_ring(const baton__host_t *host, int to);
 
-/* Credits of one receiver: whole cache lines. */
+/* Returns the number of credits in the row of one receiver, which is padded to
+   whole cache lines. */
 static inline size_t baton__host_row(const baton__host_t *host)
 {
     return ((size_t)host->count + 3) / 4 * 4;
 }
 
-/* What `receiver` has granted `sender`. */
+/* Returns the credit that `receiver` has granted `sender`. */
 static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
                                                   int receiver, int sender)
 {
@@ -158,15 +167,19 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
                           (size_t)sender];
 }
 
-/* Moves the calling thread, which polls, to another processor if processes poll
-   on its own while they poll on fewer there. Linux alone may leave two ranks
-   that yield to each other on one processor for good, beside one that is idle:
-   what has just run it does not move, and each runs in turn. */
+/* Moves the calling thread, which polls, to another processor if other
+   processes of the host poll on its own and fewer poll on the other. Without
+   this, Linux may leave two ranks that yield to each other on one processor for
+   good, beside an idle one: it does not move threads that have just run, and
+   these two run in turn. */
 void baton__host_spread(baton__host_t *host);
 
-/* Copy from the memory of process `index`, and into that of another one. 0, or
-   an errno: ESRCH if it has ended. */
+/* Copies from the memory of process `index`, which may be this one. Returns 0
+   or an errno: ESRCH if the process has ended. */
 int baton__host_read(const baton__host_t *host, int index, void *target,
                      uint64_t address, size_t bytes);
+
+/* Copies into the memory of another process. Returns 0 or an errno, as above.
+ */
 int baton__host_write(const baton__host_t *host, int index, uint64_t address,
                       const void *source, size_t bytes);

@@ -1,4 +1,4 @@
-/* Whether processes live; see liveness.h. */
+/* Detects processes that have ended; see liveness.h. */
 #include "transport/shm/liveness.h"
 
 #include "base/alloc.h"
@@ -11,8 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* What is sent with a descriptor. The number is in shared memory, so that a
-   stranger does not know it. */
+/* The message that carries a descriptor. The nonce is in shared memory, so that
+   only processes of this host's group know it. */
 typedef struct introduction {
     uint64_t nonce;
     uint32_t index;
@@ -71,12 +71,13 @@ void baton__liveness_send(baton__liveness_t *self,
     struct sockaddr_un address;
     socklen_t bytes =
         baton__peer_address(&states[to], BATON__FOR_DOORBELL, &address);
-    /* One for each: Linux lets no more than 50 epolls of epolls watch one. */
+    /* A new descriptor for each receiver: Linux lets no more than 50 epolls of
+       epolls watch one. */
     int own = baton__liveness_process(getpid());
     if (own < 0 ||
         !baton__share_send(doorbell->socket, &address, bytes, &introduction,
                            sizeof introduction, own)) {
-        self->error = errno; /* what is lost here is missed by is_complete */
+        self->error = errno; /* the receiver's is_complete is false then */
     }
     baton__descriptor_close(&own);
 }
@@ -141,8 +142,8 @@ int baton__liveness_next(baton__liveness_t *self)
     for (int i = 0; i < self->count; i++) {
         if (atomic_exchange_explicit(&self->ended[i], false,
                                      memory_order_acquire)) {
-            /* Look for more. An exchange, as a store could hide what drain
-               releases meanwhile. */
+            /* There may be more. This is an exchange because a store would end
+               the release sequence of drain's store to `any_ended`. */
             (void)atomic_exchange_explicit(&self->any_ended, true,
                                            memory_order_acq_rel);
             return i;

@@ -15,8 +15,8 @@ static baton__mapping_t *mapping_of(const baton__mappings_t *self, int peer,
     return &self->at[(size_t)peer * BATON__SEGMENTS + place];
 }
 
-/* Whether the owner still has the segment. Pairs with the stores in enter() and
-   leave(), segments.c. */
+/* Returns true if the owner still has the segment. Pairs with the stores in
+   segments_enter() and segments_leave(), segments.c. */
 static bool exists(const baton__mappings_t *self, int peer, uint32_t id)
 {
     uint32_t place = baton__segment_place(id);
@@ -35,8 +35,8 @@ static void unmap(baton__mappings_t *self, baton__mapping_t *mapping)
 
 /* ---- descriptors ------------------------------------------------------- */
 
-/* Maps a segment for reading. What another program sends to this socket does
-   not know the secret. */
+/* Maps a segment for reading. A notice from another program, which does not
+   know the secret, is ignored. */
 static void mappings_map(baton__mappings_t *self,
                          const baton__segment_notice_t *notice, int file)
 {
@@ -51,7 +51,7 @@ static void mappings_map(baton__mappings_t *self,
     }
     baton__mapping_t *mapping =
         mapping_of(self, (int)notice->owner, baton__segment_place(notice->id));
-    unmap(self, mapping); /* the last one of this place */
+    unmap(self, mapping); /* a segment that had this place before */
     self->mapped++;
     *mapping = (baton__mapping_t){.id = notice->id,
                                   .base = memory,
@@ -93,7 +93,7 @@ void baton__mappings_sweep(baton__mappings_t *self)
 {
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
-    mappings_take_all(self); /* an unread descriptor keeps its segment, too */
+    mappings_take_all(self); /* a descriptor in the socket keeps memory, too */
     for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
             baton__mapping_t *mapping = mapping_of(self, peer, place);

@@ -1,5 +1,5 @@
 /* The segments of other processes of this host that this one has mapped; see
-   segments.h. All functions are the driver's, but for address. */
+   segments.h. Only the driver calls these functions. */
 #pragma once
 
 #include "transport/shm/segments.h"
@@ -8,19 +8,21 @@
 #include <sys/un.h>
 
 typedef struct baton__mapping {
-    uint32_t id; /* 0: none */
+    uint32_t id; /* 0: nothing is mapped here */
     const char *base;
-    uint64_t address; /* in its owner */
+    uint64_t address; /* of the segment in its owner */
     size_t bytes;
 } baton__mapping_t;
 
 typedef struct baton__mappings {
-    int socket; /* on which descriptors come; -1: closed */
+    int socket; /* receives the segments' descriptors; -1: closed */
     int peers;
     const baton__segment_table_t *tables; /* of all processes */
     baton__freed_count_t *freed;
-    uint32_t seen;        /* of the count of freed segments */
-    uint32_t mapped;      /* of these, all of which take long to look at */
+    uint32_t seen; /* the value of `freed` at the last sweep */
+    /* Used places of `at`: a sweep goes through the array, which takes long,
+       only while there are any. */
+    uint32_t mapped;
     baton__mapping_t *at; /* by peer and place */
 } baton__mappings_t;
 
@@ -31,18 +33,22 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     baton__freed_count_t *freed, int peers);
 void baton__mappings_close(baton__mappings_t *self);
 
-/* Where these bytes of a peer's segment can be read here; NULL if it can't be
-   mapped, for want of descriptors, say. */
+/* Returns where this process can read these bytes of a peer's segment. NULL if
+   the segment can't be mapped, for example because its descriptor could not be
+   received. */
 const char *baton__mappings_find(baton__mappings_t *self, int peer, uint32_t id,
                                  uint64_t address, size_t bytes);
 
-/* Unmaps what its owners have freed; or all. */
+/* Unmaps the segments that their owners have freed. */
 void baton__mappings_sweep(baton__mappings_t *self);
+
+/* Unmaps all segments. */
 void baton__mappings_clear(baton__mappings_t *self);
 
+/* Returns true if a segment of this host was freed since the last sweep. */
 static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
 {
-    /* Pairs with the addition in drop(), segments.c. */
+    /* Pairs with the addition in segments_drop(), segments.c. */
     return atomic_load_explicit(&self->freed->count, memory_order_acquire) !=
            self->seen;
 }

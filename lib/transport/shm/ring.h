@@ -1,12 +1,12 @@
-/* Queues in memory that processes share: a ring for each two processes and
-   direction, and each process's inbox, the rings of all that send to it.
+/* Queues in memory that processes share. Each pair of processes has a ring in
+   each direction. The inbox of a process is all rings that lead to it.
 
-   A record is some cells of a cache line each, in one piece. The producer
-   claims cells, fills them, and then counts the record in a byte of its own of
-   the consumer's inbox. The consumer compares these bytes, which for up to 64
-   producers are one cache line, with how many records it has taken. So a
-   producer that dies or is stopped, at whatever moment, costs its own records
-   alone.
+   A record is one or more adjacent cells of a cache line each. The producer
+   claims cells, fills them, and then counts the record in its own byte of the
+   consumer's inbox. The consumer compares these bytes, which for up to 64
+   producers are on one cache line, with the number of records that it has
+   taken. So if a producer dies or is stopped, at whatever moment, only its own
+   records are missing.
 
        producer                                   consumer
        fills cells
@@ -23,17 +23,20 @@
 
 enum {
     BATON__CELL_BYTES = 64,
-    /* Of a ring, one of which stays free: so a byte counts its records. */
+    /* Cells of a ring. One always stays free, so that a ring has at most 255
+       records and a byte can count them. */
     BATON__RING_LEAST_CELLS = 32,
     BATON__RING_MOST_CELLS = 256
 };
 
-/* Cells from one ring to the next: pairs of processes that have sent as many
-   records are not to be in the same place of a page, and of a cache. */
+/* Cells from the beginning of one ring to that of the next. Without the extra
+   cell, rings that have carried equally many records would be at the same
+   offset in a page, and compete for the same lines of a cache. */
 #define BATON__RING_STRIDE(size) ((size_t)(size) + 1)
 
 typedef struct baton__cell {
-    /* Of a record's first one: how many it has; 0: it is in cell 0. */
+    /* In the first cell of a record: its number of cells. 0 means that the
+       record did not fit here and begins in cell 0. */
     _Alignas(BATON__CELL_BYTES) uint32_t count;
     unsigned char data[BATON__CELL_BYTES - sizeof(uint32_t)];
 } baton__cell_t;
@@ -42,8 +45,8 @@ typedef struct baton__cell {
 static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2,
               "atomics between processes");
 
-/* In shared memory: what a consumer has granted a producer so far: to send
-   messages and notices, and to claim cells again. All wrap. */
+/* In shared memory: how many messages and notices a consumer has allowed a
+   producer to send so far, and how many cells it has freed. All wrap. */
 typedef struct baton__credit {
     _Alignas(16) _Atomic uint32_t messages;
     _Atomic uint32_t notices;
@@ -54,39 +57,44 @@ typedef struct baton__credit {
 typedef struct baton__ring {
     baton__cell_t *cells;
     const baton__credit_t *credit;
-    _Atomic uint8_t *count;  /* its byte */
-    uint32_t size;           /* cells, a power of two */
-    uint32_t claimed, freed; /* cells so far; the latter as is known */
-    uint8_t put;             /* records */
+    _Atomic uint8_t *count;  /* the producer's byte of the consumer's inbox */
+    uint32_t size;           /* number of cells, a power of two */
+    uint32_t claimed, freed; /* cells so far; `freed` is credit->cells when it
+                                was last read */
+    uint8_t put;             /* records so far */
 } baton__ring_t;
 
 /* A consumer's end of all rings to it. */
 typedef struct baton__inbox {
-    baton__cell_t *cells;     /* those of each producer, one after another */
-    baton__credit_t *credits; /* of each, as the next two */
-    const _Atomic uint8_t *counts;
-    uint8_t *taken;
+    baton__cell_t *cells;          /* the rings of all producers */
+    baton__credit_t *credits;      /* by producer */
+    const _Atomic uint8_t *counts; /* records put in, by producer */
+    uint8_t *taken;                /* records taken out, by producer */
     int producers;
-    int at;                    /* the one whose turn it is */
-    uint32_t size;             /* cells of each */
-    const baton__cell_t *next; /* where the last one's next record may come */
+    int at;        /* the producer to look at first */
+    uint32_t size; /* number of cells of each ring */
+    /* The place after the last record taken, where that producer's next record
+       may come. */
+    const baton__cell_t *next;
 } baton__inbox_t;
 
-/* Claims room for a record of `bytes`, which begins with a word of the ring's;
-   NULL if there is none. */
+/* Claims cells for a record of `bytes` bytes; NULL if too few are free. The
+   first four bytes belong to the ring, which has set them. */
 void *baton__ring_claim(baton__ring_t *ring, size_t bytes);
 
-/* The record that was claimed is complete: the consumer sees it. */
+/* Makes the claimed record visible to the consumer. */
 void baton__ring_commit(baton__ring_t *ring);
 
-/* Whether all that was committed has been taken out. */
+/* Returns true if the consumer has taken all records. */
 static inline bool baton__ring_is_empty(const baton__ring_t *ring)
 {
     return atomic_load_explicit(&ring->credit->cells, memory_order_relaxed) ==
            ring->claimed;
 }
 
-/* The oldest record of a producer that has one, or NULL; and takes it out, when
-   it is the next one's turn. */
+/* Returns the oldest record of a producer, or NULL if all rings are empty. */
 void *baton__inbox_front(baton__inbox_t *inbox);
+
+/* Removes the record that baton__inbox_front has returned. The next call of
+   that begins with the next producer. */
 void baton__inbox_pop(baton__inbox_t *inbox);

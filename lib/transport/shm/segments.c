@@ -1,7 +1,7 @@
 /* The segments of this process; see segments.h.
 
-   The lock is not held while a segment is made or unmade, which may take long:
-   the driver needs it to send. */
+   Making and unmaking a segment may take long, so the lock is not held
+   meanwhile: the driver needs it to send. */
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"
@@ -17,9 +17,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Shorter blocks stay in ordinary memory: messages out of them are copied. A
-   segment has at least LEAST bytes, and a quarter of all so far, so that there
-   are few. An empty one of LEAST bytes is kept for the next schedule. */
+/* Blocks shorter than BLOCK_LEAST stay in ordinary memory: messages from them
+   are copied. A segment has at least LEAST bytes and at least a quarter of the
+   bytes of all segments so far, so that there are few segments. An empty
+   segment of LEAST bytes is kept for the next schedule. */
 #define BLOCK_LEAST ((size_t)4096)
 #define LEAST       ((size_t)1 << 20)
 #define PAGE        ((size_t)4096)
@@ -42,8 +43,9 @@ static void unmake(baton__segment_t *segment)
     *segment = (baton__segment_t){.file = -1};
 }
 
-/* Logs, once in the life of the process, that there are no segments. Where
-   memory is lacking, ordinary memory is lacking, too, and that is an error. */
+/* Logs that there are no segments, once in the life of the process. Does not
+   log a lack of memory: ordinary memory is lacking then, too, and the caller
+   reports that as an error. */
 static void log_failure(int error)
 {
     static _Atomic bool logged;
@@ -56,8 +58,8 @@ static void log_failure(int error)
     }
 }
 
-/* A file of that size, which can never shrink under a mapping; an error's
-   number. */
+/* Creates a file of out->bytes, sealed so that it can't shrink while it is
+   mapped. Returns 0 or an errno. */
 static int make_file(baton__segment_t *out)
 {
     out->file = baton__descriptor_move(
@@ -113,7 +115,8 @@ static baton__segment_t *segments_enter(baton__segments_t *self,
     return NULL;
 }
 
-/* Under the lock. */
+/* Under the lock: removes the segment from the tables. The caller unmakes it.
+ */
 static baton__segment_t segments_leave(baton__segments_t *self,
                                        baton__segment_t *segment)
 {
@@ -125,10 +128,11 @@ static baton__segment_t segments_leave(baton__segments_t *self,
     return left;
 }
 
-/* Unmakes a segment that has left, and wakes the peers that may have it. */
+/* Unmakes a segment that was removed from the tables, and wakes the peers that
+   may have mapped it. */
 static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 {
-    /* Pairs with the load in baton__mappings_sweep. */
+    /* Pairs with the loads in mappings_are_stale() and mappings_sweep(). */
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
     for (int i = 0; i < self->peers; i++) {
         if (left->told[i]) {
@@ -140,7 +144,8 @@ static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 
 /* ---- blocks ------------------------------------------------------------ */
 
-/* Under the lock: takes the first gap that is large enough. */
+/* Under the lock: places the block in the first gap that is large enough. NULL
+   if there is none. */
 static void *take_gap(baton__segment_t *segment, baton__segment_block_t *block)
 {
     baton__segment_block_t **link = &segment->blocks;
@@ -171,7 +176,8 @@ static void *take_any_gap(baton__segments_t *self,
     return memory;
 }
 
-/* Makes a segment for the block; NULL if that can't be done. */
+/* Makes a segment and places the block in it. NULL if the limit is reached, the
+   system refuses, or all places are taken. */
 static void *segments_grow(baton__segments_t *self,
                            baton__segment_block_t *block)
 {
@@ -196,7 +202,7 @@ static void *segments_grow(baton__segments_t *self,
     return memory;
 }
 
-/* Under the lock: the segment that these bytes lie in, or NULL. */
+/* Under the lock: returns the segment that these bytes lie in, or NULL. */
 static baton__segment_t *segments_find(baton__segments_t *self,
                                        const void *data, size_t bytes)
 {
@@ -235,8 +241,7 @@ void baton__segments_release(baton__segments_t *self, void *memory)
     }
 }
 
-/* Reserves the pages of a block: a segment is larger than what is in use of it.
- */
+/* Reserves the pages of a block. False if there is too little memory. */
 static bool segments_reserve(char *memory, size_t bytes)
 {
     size_t unit = (size_t)sysconf(_SC_PAGESIZE);
@@ -244,7 +249,7 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        unsigned char there = 0; /* the pages, of a block that was freed */
+        unsigned char there = 0; /* a freed block has left its pages here */
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;
         done = ((mincore(page, 1, &there) == 0 && (there & 1) != 0) ||
@@ -282,7 +287,8 @@ void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
 
 /* ---- sharing ----------------------------------------------------------- */
 
-/* Sends a segment's descriptor to a peer; false if it can't take it now. */
+/* Sends a segment's descriptor to a peer. False if the peer's socket can't take
+   it now. */
 static bool segments_tell(const baton__segments_t *self,
                           const baton__segment_t *segment, int index)
 {
@@ -307,8 +313,8 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
     baton__segment_t *segment =
         self->total > 0 ? segments_find(self, data, bytes) : NULL;
     (void)pthread_mutex_unlock(&self->lock);
-    /* Without the lock from here on: a message's memory is in use, so its
-       segment stays. */
+    /* The lock is not needed from here on: the memory of a message is in use,
+       so its segment can't be freed. */
     if (segment == NULL) {
         return 0;
     }
@@ -341,8 +347,9 @@ void baton__segments_clear(baton__segments_t *self)
     for (int i = 0; i < BATON__SEGMENTS; i++) {
         baton__segment_t *segment = &self->at[i];
         if (segment->blocks != NULL) {
-            /* Of a schedule that was destroyed while an async node of it may
-               still write there: that keeps its scratch. */
+            /* These blocks are the scratch of a schedule that was destroyed
+               while one of its async nodes may still write there. So the memory
+               stays mapped for ever. */
             segment->base = NULL;
         }
         while (segment->blocks != NULL) {

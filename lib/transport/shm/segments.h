@@ -1,11 +1,11 @@
 /* Memory of one process that the other processes of its host can read in place.
 
    A process allocates from segments: pieces of memory without a name (memfd)
-   that it maps, and whose descriptor it sends to a peer, once, over a datagram
-   socket, before the first message out of that segment. So a peer needs neither
-   a name in /dev/shm nor the right to look into this process, a crash leaves
-   nothing behind, and who makes a segment waits for nobody. The peer maps it
-   when it first needs it, and keeps it.
+   that it maps. It sends a segment's descriptor to a peer over a datagram
+   socket, once, before the first message from that segment. So a peer needs
+   neither a name in /dev/shm nor permission to read this process's memory, a
+   crash leaves nothing behind, and the owner of a segment waits for no peer.
+   The peer maps the segment at the first message from it, and keeps it mapped.
 
        owner                                peer
        segment: id, address, bytes
@@ -16,21 +16,22 @@
        frees the segment: its id in
        shared memory becomes 0        --->  unmaps it at its next poll
 
-   Memory is reserved when a block is taken, so that a lack of it is no SIGBUS
-   later. The rest of a segment is no more than addresses. */
+   The memory of a block is reserved when the block is allocated, so that a lack
+   of memory is an error then, and not a SIGBUS later. The rest of a segment
+   takes only addresses. */
 #pragma once
 
 #include "transport/shm/doorbell.h"
 
 #include <pthread.h>
 
-enum { BATON__SEGMENTS = 64 }; /* of a process, at a time */
+enum { BATON__SEGMENTS = 64 }; /* that a process may have at a time */
 
 /* In shared memory: the segments of a process. */
 typedef struct baton__segment_table {
-    /* By place; 0: none. The lower bits are the place, the others tell its
-       segments apart. Stored with release by the owner; pairs with the acquire
-       load of a peer. */
+    /* Ids by place; 0 if there is no segment. The lower bits of an id are the
+       place; the others distinguish the segments that have it in succession.
+       The owner's release store pairs with a peer's acquire load. */
     _Alignas(64) _Atomic uint32_t ids[BATON__SEGMENTS];
     uint64_t secret; /* proves that a descriptor comes from this process */
 } baton__segment_table_t;
@@ -40,17 +41,17 @@ typedef struct baton__freed_count {
     _Alignas(64) _Atomic uint32_t count;
 } baton__freed_count_t;
 
-/* What comes with a descriptor. */
+/* The message that carries a segment's descriptor. */
 typedef struct baton__segment_notice {
     uint64_t secret;
-    uint64_t address; /* in its owner */
+    uint64_t address; /* of the segment in its owner */
     uint64_t bytes;
     uint32_t owner;
     uint32_t id;
 } baton__segment_notice_t;
 
 typedef struct baton__segment_block {
-    struct baton__segment_block *next; /* by offset */
+    struct baton__segment_block *next; /* in the order of offsets */
     size_t offset;
     size_t bytes;
 } baton__segment_block_t;
@@ -60,40 +61,43 @@ typedef struct baton__segment {
     int file;
     char *base;
     size_t bytes;
-    baton__segment_block_t *blocks; /* in use */
-    bool *told; /* by peer: whether it was sent the descriptor. The driver's */
+    baton__segment_block_t *blocks; /* the blocks in use */
+    bool *told; /* by peer: the descriptor was sent; only for the driver */
 } baton__segment_t;
 
 /* The segments of this process. */
 typedef struct baton__segments {
-    pthread_mutex_t lock; /* guards the rest, but for told */
+    pthread_mutex_t lock; /* guards the rest except `told` of segments */
     const baton__doorbell_t *doorbell;
     baton__segment_table_t *table;
     baton__freed_count_t *freed;
-    int peers; /* processes of the host */
-    size_t total, limit;
-    uint32_t generation;
+    int peers;           /* processes of the host */
+    size_t total, limit; /* bytes of all segments, and the most allowed */
+    uint32_t generation; /* the upper part of the last id */
     baton__segment_t at[BATON__SEGMENTS];
 } baton__segments_t;
 
-/* Of a process with its doorbell; at most `limit` bytes. */
+/* The segments together may have at most `limit` bytes. */
 void baton__segments_init(baton__segments_t *self,
                           const baton__doorbell_t *doorbell,
                           baton__segment_table_t *table,
                           baton__freed_count_t *freed, int peers, size_t limit);
 void baton__segments_fini(baton__segments_t *self);
 
-/* Frees all segments, when their blocks are not used any more. */
+/* Frees all segments; no message may use their blocks any more. */
 void baton__segments_clear(baton__segments_t *self);
 
-/* Memory of the segments, aligned to 64 bytes, not initialised; NULL if there
-   is none, or it is too little to be worth it. Any thread. */
+/* Allocates memory from the segments, aligned to 64 bytes, not initialised.
+   NULL if there is none, if no other process could read it, or if `bytes` is so
+   small that copying is as good. Any thread. */
 void *baton__segments_allocate(baton__segments_t *self, size_t bytes);
+
+/* Frees memory of baton__segments_allocate. Any thread. */
 void baton__segments_release(baton__segments_t *self, void *memory);
 
-/* The id of the segment that these bytes lie in, which peer `index` can map
-   from now on; 0 if there is none, or no way to tell the peer now. The
-   driver's. */
+/* Returns the id of the segment that these bytes lie in, after sending peer
+   `index` its descriptor. 0 if they lie in no segment, or the peer's socket
+   can't take the descriptor now. Only the driver calls this. */
 uint32_t baton__segments_share(baton__segments_t *self, int index,
                                const void *data, size_t bytes);
 

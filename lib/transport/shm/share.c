@@ -35,7 +35,8 @@ static baton_status_t share_system_error(const char *what, int error)
                         baton__errno_text(error));
 }
 
-/* Linux before 5.14 does not know it: there all is reserved at once. */
+/* Linux before 5.14 does not know this advice. There baton__share_resize
+   reserves the whole file. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -49,9 +50,10 @@ bool baton__share_reserve(void *part, size_t bytes)
     return failed == 0 || errno == EINVAL;
 }
 
-/* A signal would interrupt fallocate, which begins again then: with a timer
-   that is quick enough for ever. So signals wait. A size above RLIMIT_FSIZE,
-   which memory without a name is subject to, too, would raise SIGXFSZ. */
+/* A signal would interrupt fallocate, which then has to begin again: with a
+   fast timer it would never end. So signals are blocked meanwhile. The limit
+   RLIMIT_FSIZE applies to files without a name, too, and a size above it would
+   raise SIGXFSZ, so that is checked first. */
 int baton__share_resize(int file, size_t bytes, size_t reserved)
 {
     struct rlimit most;
@@ -78,7 +80,7 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
 {
     char name[48];
     int file = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file < 0) { /* not on every file system */
+    if (file < 0) { /* not every file system has O_TMPFILE */
         (void)snprintf(name, sizeof name, "/baton-%ld-%016llx", (long)getpid(),
                        (unsigned long long)baton__share_random());
         file = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -179,7 +181,8 @@ bool baton__share_receive(int socket, void *data, size_t bytes,
 
 static socklen_t address_of(uint64_t secret, int index, struct sockaddr_un *out)
 {
-    /* Names of sockets can be listed: it tells nobody the secret. */
+    /* Every user can list the names of sockets, so the name has a hash of the
+       secret. */
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     int length = snprintf(out->sun_path + 1, sizeof out->sun_path - 1,
                           "baton-%016llx-%d",
@@ -215,7 +218,7 @@ int baton__share_take(int socket, uint64_t secret)
         if (from == secret) {
             return file;
         }
-        baton__descriptor_close(&file); /* of somebody else */
+        baton__descriptor_close(&file); /* its sender lacks the secret */
     }
     errno = ENOMSG;
     return -1;

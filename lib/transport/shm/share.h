@@ -1,7 +1,7 @@
 /* Memory that the ranks of one host share: a file of /dev/shm, which one rank
-   creates, and whose descriptor it passes to the others. It has no name, so
-   nothing is left of it however they end; it stays until all have unmapped it.
- */
+   creates, and whose descriptor it passes to the others. The file has no name,
+   so nothing is left of it, however the ranks end. It exists until all have
+   unmapped it. */
 #pragma once
 
 #include <baton/types.h>
@@ -11,44 +11,50 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Creates a file of so many zeros. Memory is reserved for the first `reserved`
-   ones: before any other is read or written, baton__share_reserve must have
-   returned true for it. BATON_ERR_SYSTEM. */
+/* Creates a file of `bytes` zeros. Memory is reserved for the first `reserved`
+   bytes. Before other bytes are read or written, baton__share_reserve must have
+   returned true for them. BATON_ERR_SYSTEM. */
 baton_status_t baton__share_create(size_t bytes, size_t reserved,
                                    int *file_out);
 
-/* Sets the size of a file of memory, and reserves that for its first bytes, or
-   for all where baton__share_reserve can't later. Returns an error's number. */
+/* Sets the size of a file in memory and reserves memory for its first
+   `reserved` bytes, or for all bytes on a kernel where baton__share_reserve
+   can't do that later. Returns 0 or an errno. */
 int baton__share_resize(int file, size_t bytes, size_t reserved);
 
-/* Reserves memory for a part that is mapped here, of whole pages; false if
-   there is no room. */
+/* Reserves memory for a mapped part of whole pages. False if there is too
+   little. */
 bool baton__share_reserve(void *part, size_t bytes);
 
-/* Maps it. BATON_ERR_SYSTEM. */
+/* Maps a shared file. BATON_ERR_SYSTEM. */
 baton_status_t baton__share_map(int file, size_t bytes, void **out);
 
-/* A socket, and its address, by which one of the ranks that know `secret` takes
-   a descriptor; -1 with errno: it can't be had. */
+/* Opens the socket on which rank `index` receives a descriptor. Its address
+   follows from `secret`, which the ranks of the host know. Returns -1 with
+   errno if that fails. */
 int baton__share_socket(uint64_t secret, int index);
+
+/* Sends a file's descriptor through `socket` to the socket of rank `index`.
+   False if that can't take it now. */
 bool baton__share_pass(int socket, uint64_t secret, int index, int file);
 
-/* The descriptor that was passed, or -1 with errno: EMFILE if this process has
-   too many. */
+/* Returns the descriptor that was passed to this socket, or -1 with errno:
+   EMFILE if this process has too many descriptors. */
 int baton__share_take(int socket, uint64_t secret);
 
-/* How many bytes can still be shared. */
+/* Returns how many bytes are free in /dev/shm. */
 size_t baton__share_room(void);
 
 uint64_t baton__share_random(void);
 
-/* Sends `bytes` bytes and a descriptor to the socket of that address; false if
-   it can't take them now. */
+/* Sends `bytes` bytes and a descriptor to the socket at address `to`. False if
+   that can't take them now. */
 bool baton__share_send(int socket, const struct sockaddr_un *to,
                        socklen_t to_bytes, const void *data, size_t bytes,
                        int descriptor);
 
-/* Takes what was sent to a socket; false if that is empty. Bytes of another
-   number become zeros, a descriptor that is missing -1 with errno. */
+/* Receives one datagram and its descriptor; false if the socket is empty. If
+   the datagram has another length than `bytes`, `data` becomes zeros. If its
+   descriptor is missing, *descriptor_out becomes -1 with errno. */
 bool baton__share_receive(int socket, void *data, size_t bytes,
                           int *descriptor_out);
