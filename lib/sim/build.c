@@ -48,7 +48,8 @@ static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
     return status;
 }
 
-/* Undoes a build that failed: no rank has heard of it. */
+/* Undoes a build that failed. No messages are needed: no rank was told of the
+   schedules. */
 static void undo_build(baton_sim_t *sim, const char *name, size_t counted)
 {
     sim->ending = true;

@@ -151,7 +151,7 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
         baton__sim_port_t *port = baton__sim_port(sim, rank);
-        port->fail_at = port->sends + k; /* with 0 one that has been */
+        port->fail_at = port->sends + k; /* k = 0: a past send, so no effect */
     }
     return status;
 }
@@ -165,7 +165,8 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 
 static void init_rank(baton_sim_t *sim, int rank)
 {
-    /* Introductions change the records of each rank. */
+    /* Introductions change each rank's node records, so that ranks can't share
+       them. */
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){

@@ -1,10 +1,10 @@
 /* Samples have the same bits on every machine.
 
-   Those of the C library's log, exp and pow have not: glibc has one version for
-   processors with a fused multiply-add and one for those without. Their last
-   bits differ, and then two runs do. The functions here use only operations
-   that IEEE 754 rounds in one way (sqrt is one of them) or that are exact
-   (frexp, ldexp, floor). Their relative errors stay below 1e-15. */
+   The results of the C library's log, exp and pow do not: glibc has one version
+   for processors with a fused multiply-add and one for those without. Their
+   last bits differ, and so would two runs. The functions here use only
+   operations that IEEE 754 rounds in one way (sqrt is one of them) or that are
+   exact (frexp, ldexp, floor). Their relative errors stay below 1e-15. */
 #include "base/error.h"
 #include "base/random.h"
 #include "sim/model.h"
@@ -18,9 +18,9 @@
 #define LN2_LOW   1.90821492927058770002e-10
 #define SQRT_HALF 0.70710678118654752440
 
-/* For an x above 0, adds the logarithm of its exponent and the series of
-   2 atanh(s) for its fraction (1 + s) / (1 - s), which lies within a factor of
-   sqrt 2 of 1. */
+/* Returns ln x for an x above 0: the logarithm of its power of two, and the
+   series of 2 atanh(s) for its fraction (1 + s) / (1 - s), which lies within a
+   factor of sqrt 2 of 1. */
 static double natural_log(double x)
 {
     int exponent = 0;
@@ -37,8 +37,9 @@ static double natural_log(double x)
     return exponent * LN2 + 2 * s * sum;
 }
 
-/* 2^k times the series for the rest of x, which is at most half of ln 2. Beyond
-   700 the result stops growing: it is above the largest sample. */
+/* Returns e^x: 2^k times the series for the rest of x, which is at most half of
+   ln 2. For an x above 700 the result stops growing: it is above the largest
+   sample. */
 static double exponential(double x)
 {
     if (x < -700) {
@@ -54,15 +55,17 @@ static double exponential(double x)
     return ldexp(sum, (int)k);
 }
 
-/* Strictly between 0 and 1: the middle of one of 2^52 intervals. */
+/* Returns a number strictly between 0 and 1: the middle of one of 2^52
+   intervals. */
 static double unit(uint64_t random)
 {
     return ((double)(random >> 12) + 0.5) * 0x1p-52;
 }
 
-/* A radius times the cosine of a random direction (Box, Muller 1958), which is
-   the direction of a random point in a circle (von Neumann 1951). The bits that
-   follow `random` come from splitmix64's sequence, which has no short cycle. */
+/* Returns a radius times the cosine of a random direction (Box, Muller 1958),
+   which is the direction of a random point in a circle (von Neumann 1951). The
+   bits that follow `random` come from splitmix64's sequence, which has no short
+   cycle. */
 static double normal(uint64_t random)
 {
     const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);
@@ -175,8 +178,8 @@ static baton_status_t check_parameters(const char *subject,
     return BATON_OK;
 }
 
-/* Reads the parameters that follow a name. Returns what comes behind them, or
-   NULL if they are wrong. */
+/* Reads the parameters that follow a name. Returns the text after them, or NULL
+   if they are wrong. */
 static const char *read_parameters(const char *at, const form_t *form,
                                    double values[PARAMETERS])
 {

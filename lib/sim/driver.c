@@ -41,7 +41,7 @@ static bool is_inside(const baton_sim_t *sim)
 
 /* ---- steps -------------------------------------------------------------- */
 
-/* How often a rank polls its async nodes. */
+/* The interval at which a rank polls its async nodes. */
 enum { POLL_US = 10 };
 
 static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
@@ -50,7 +50,7 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         return;
     }
     if (port->clock > sim->net.now_us) {
-        /* It is busy, and looks at what has arrived when it is free. */
+        /* The rank is busy. It handles arrivals when it is free. */
         port->step_pending = true;
         baton__sim_net_push(&sim->net, port->clock, BATON__SIM_STEP,
                             port->rank);
@@ -216,8 +216,8 @@ static void call(baton_sim_t *sim, uint32_t index)
     sim->calling = false;
 }
 
-/* Handles all events of the next time. Those that they cause at the same time
-   follow, and only then do ranks step. */
+/* Handles all events of the next time, and then the events that these cause at
+   the same time. Ranks step only after that. */
 static void pop_events(baton_sim_t *sim, double at_us)
 {
     baton__sim_net_t *net = &sim->net;
@@ -251,7 +251,7 @@ static void pop_events(baton_sim_t *sim, double at_us)
 typedef enum progress {
     ADVANCED,
     QUIET,     /* nothing is left to happen */
-    TIMED_OUT, /* the next event lies behind the limit */
+    TIMED_OUT, /* the next event is after the limit */
     FAILED     /* events were lost for lack of memory */
 } progress_t;
 
@@ -373,7 +373,7 @@ static baton_status_t driver_wait(baton_engine_t *engine,
                           : baton_sim_now_us(sim) + 1000.0 * wait->timeout_ms;
     baton_status_t status = check_may_advance(sim, "wait");
     if (status == BATON_OK && wait->turn != NULL) {
-        status = wait->turn(wait->turn_arg); /* once: time is not real */
+        status = wait->turn(wait->turn_arg); /* once: no real time passes */
     }
     const uint64_t heeded = baton__engine_heeded(wait);
     while (status == BATON_OK && !wait->condition(wait->arg)) {

@@ -24,7 +24,8 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
     return baton__mix(baton__mix(key ^ tag) + op->bytes);
 }
 
-/* The sum over a schedule that has not been compared yet. */
+/* Returns the sum of a schedule's sends minus that of its receives; 0 if the
+   schedule was compared before. */
 static uint64_t sum_of(const baton_schedule_t *schedule)
 {
     uint64_t sum = 0;
@@ -50,8 +51,8 @@ static baton_schedule_t *next_of(const baton_sim_t *sim,
     return next;
 }
 
-/* The first node of a schedule, from `from` on, that is a message of this kind
-   and direction with a peer; or BATON__NO_NODE. */
+/* Returns the first node of a schedule, from `from` on, that is a message of
+   this kind and direction with a peer; or BATON__NO_NODE. */
 static uint32_t next_node(const baton_schedule_t *schedule, uint32_t from,
                           int peer, bool sends, bool activates)
 {
@@ -94,7 +95,7 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
 
 /* ---- the search ---------------------------------------------------------- */
 
-/* The messages of the kind of `op` on the rank that is its peer. */
+/* Counts the nodes of the peer's schedule that could match `op`. */
 static uint32_t count_others(const baton_schedule_t *schedule,
                              const baton__op_t *op,
                              const baton_schedule_t *peer)

@@ -304,7 +304,7 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank)
             item->message.peer == rank && item->delivery_us > last_us) {
             last_us = item->delivery_us;
         }
-        /* A synchronous send to it ends without being accepted. */
+        /* A synchronous send to the dead rank ends without being accepted. */
         if (item->state == BATON__SIM_DELIVERED && item->synchronous &&
             item->rank == dead->rank) {
             item->state = BATON__SIM_CONSUMED;
@@ -328,9 +328,10 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
 
 /* ---- detaching owners --------------------------------------------------- */
 
-/* Its epochs have ended, so all its sends are SENT or withdrawn, and the items
-   that are left have copies. What is not polled yet is dropped, and only the
-   trace would still use it as the owner of items. */
+/* The owner's epochs have ended, so all its sends are SENT or withdrawn, and
+   the items that are left have copies of their data. Completions that were not
+   polled are dropped. The items lose their owner, which only the trace would
+   still use. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
     uint32_t kept = 0;

@@ -47,7 +47,8 @@ typedef struct baton__sim_completion {
 
 struct baton__sim_net;
 
-/* Room in the endpoint itself: mostly for a send and an arrival. */
+/* Completions that an endpoint stores in itself. Most need no more: a send and
+   an arrival. */
 enum { BATON__SIM_OWN_COMPLETIONS = 3 };
 
 /* A rank's endpoint, on three cache lines. Times are in microseconds. */
@@ -67,7 +68,7 @@ typedef struct baton__sim_port {
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;
-    uint64_t sends;   /* so far */
+    uint64_t sends;   /* sends so far */
     uint64_t fail_at; /* the number of the send that fails; 0 if none does */
 
     baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
@@ -98,8 +99,7 @@ typedef struct baton__sim_net {
 } baton__sim_net_t;
 
 /* `options` are valid and outlive the network, whose transport is `transport`
-   (port.c). After BATON_ERR_NO_MEMORY the
- * network must still be freed. */
+   (port.c). After BATON_ERR_NO_MEMORY the network must still be freed. */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
                                    const baton_transport_t *transport,
                                    const baton_sim_options_t *options);
@@ -123,7 +123,8 @@ baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net);
 void baton__sim_net_push(baton__sim_net_t *net, double at_us, uint32_t kind,
                          uint32_t index);
 
-/* Occupies the rank's processor for `us` at speed 1. Returns when it begins. */
+/* Occupies the rank's processor for `us` / speed. Returns the time at which
+   that begins. */
 double baton__sim_port_work(baton__sim_port_t *port, double us);
 
 /* See baton_sim_kill. */

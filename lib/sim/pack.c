@@ -1,5 +1,6 @@
 /* A graph as bytes, with all that another rank needs to compare it with others
-   and to simulate it. It has no addresses: operands get places of their own. */
+   and to simulate it. The bytes have no addresses: the operands of an unpacked
+   graph lie in scratch. */
 #include "sched/schedule.h"
 #include "sim/simulate_graphs.h"
 
@@ -9,15 +10,16 @@ typedef struct head {
     uint32_t nodes;
     uint32_t edges;
     uint32_t lengths;
-    uint32_t attempt; /* of the schedule's name */
+    uint32_t attempt; /* this is the attempt-th schedule of its name */
     uint64_t terms_hash;
-    uint64_t terms_bytes; /* at the end, with the final zero; 0: none */
+    uint64_t terms_bytes; /* of the terms, at the end, with the final zero;
+                             0: there are none */
 } head_t;
 
-/* A node. Behind all of them come the edges. */
+/* A node. The edges come after all nodes. */
 typedef struct record {
-    uint64_t bytes; /* of a message */
-    int32_t peer;   /* likewise */
+    uint64_t bytes; /* of a message; 0 for other nodes */
+    int32_t peer;   /* of a message; 0 for other nodes */
     uint32_t need;
     uint16_t kind;
     uint16_t flags;
@@ -91,8 +93,7 @@ static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
     return baton_add_nop(schedule);
 }
 
-/* Operands of messages lie one behind the other in a scratch buffer as long as
-   all of them. */
+/* The operands of messages lie one after another in one scratch buffer. */
 void baton__unpack(baton_schedule_t *schedule, const char *data)
 {
     head_t head;
@@ -125,7 +126,8 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
         if (node.index == BATON__NO_NODE) {
             return;
         }
-        /* A node that computes keeps its name. */
+        /* A node that computes was added as a nop. Its kind gives it its name
+           in messages. */
         schedule->ops[node.index].kind = (uint8_t)record.kind;
         schedule->ops[node.index].flags = record.flags;
         schedule->ops[node.index].length = record.length;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* No item, or no other index. */
+/* Stands for no item, or for no index. */
 #define BATON__SIM_NONE UINT32_MAX
 
 enum { BATON__SIM_SLAB = 1 << 12 }; /* items in a slab */

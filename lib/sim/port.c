@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Needs nothing: items come from a pool that grows. */
+/* Reserves nothing: items come from a pool that grows. */
 static baton_status_t reserve(void *endpoint, int peer, int64_t sends,
                               int64_t receives)
 {
@@ -136,7 +136,7 @@ static void drop(void *endpoint, baton_message_t *message)
 {
     const baton__sim_port_t *port = endpoint;
     if (port->dead) {
-        return; /* its messages ended when it died */
+        return; /* a dead rank's messages ended when it died */
     }
     baton__sim_consume(port->net, (baton__sim_item_t *)message);
 }

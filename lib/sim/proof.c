@@ -1,17 +1,17 @@
 /* Contributor sets, each kept once.
 
-   A value is {element, set of ranks}, or what went wrong in its making; an
-   element in a user's buffer is the value's number. Sets are kept apart from
-   values because the elements of a block have the same ranks: each costs three
-   words, and the P bits of their set are there once. Equal values have
-   equal numbers, so memory is bounded by how many are distinct, and a set that
-   was compared once need not be compared again.
+   A value is {element, set of ranks}, or a flaw: it says what went wrong when
+   the value was made. An element in a user's buffer is the number of a value.
+   Sets are stored apart from values because the elements of a block have the
+   same ranks: each value takes three words, and the P bits of their set are
+   stored once. Equal values have equal numbers, so memory is bounded by the
+   number of distinct values, and no set has to be compared twice.
 
-   A value that has a flaw keeps it in every union, so that check finds the
-   first one, which is the cause of the others.
+   A union with a flaw is that flaw, so that check finds the first flaw, which
+   is the cause of the others.
 
-   A reduction can't fail: without memory a union is the flaw NO_MEMORY, whose
-   number exists from the start. */
+   A reduction can't fail: if there is no memory for a union, the result is the
+   flaw NO_MEMORY, whose number exists from the start. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -26,30 +26,30 @@
 #define FIRST_ROOM 16
 #define MOST       ((uint32_t)1 << 31) /* records: numbers have 32 bits */
 
-/* Records of one size, numbered from 0: equal records have equal numbers.
-   Begins with `words` set and the rest zero. */
+/* Records of one size, numbered from 0: equal records have equal numbers. An
+   empty records_t has `words` set and the rest zero. */
 typedef struct records {
-    size_t words;    /* of 64 bits, of a record */
+    size_t words;    /* 64-bit words of a record */
     uint64_t *all;   /* by number */
     uint32_t *slots; /* hash table of 2 * room: a record's number + 1, or 0 */
     uint32_t count;
     uint32_t room; /* 0 or a power of two */
 } records_t;
 
-/* The record with a number; valid until the next new record. */
+/* Returns the record with a number; valid until the next new record. */
 static const uint64_t *record_of(const records_t *records, uint32_t number)
 {
     return records->all + number * records->words;
 }
 
-/* The slot where the record is or would be: at most half of the slots are used,
-   so the search ends. */
+/* Returns the slot where the record is or would be. At most half of the slots
+   are used, so the search ends. */
 static uint32_t *slot_of(const records_t *records, const uint64_t *record)
 {
     size_t mask = 2 * (size_t)records->room - 1;
     uint64_t hash = 0;
     for (size_t i = 0; i < records->words; i++) {
-        /* A record has as many.
+        /* All words of a record are set.
            NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
         hash = baton__mix(hash ^ record[i]);
     }
@@ -61,8 +61,8 @@ static uint32_t *slot_of(const records_t *records, const uint64_t *record)
     return slot;
 }
 
-/* Makes room for so many more records, whose interning can't fail then. False,
-   and nothing has changed, if there is no memory. */
+/* Reserves memory for `more` records, so that interning them can't fail. If
+   there is no memory, returns false and changes nothing. */
 static bool reserve(records_t *records, size_t more)
 {
     if (more > MOST - records->count) {
@@ -95,8 +95,8 @@ static bool reserve(records_t *records, size_t more)
     return true;
 }
 
-/* The record's number, which is new if the record is. NO_NUMBER without memory
-   for a new one. */
+/* Returns the record's number; a new record is stored. NO_NUMBER if there is no
+   memory for that. */
 static uint32_t intern(records_t *records, const uint64_t *record)
 {
     if (!reserve(records, 1)) {
@@ -120,10 +120,10 @@ static void free_records(records_t *records)
 /* ---- values ----------------------------------------------------------- */
 
 typedef enum kind {
-    SET,       /* of the ranks in set number `detail` */
-    NO_MEMORY, /* from here on: flaws */
+    SET,       /* the ranks are those of set number `detail` */
+    NO_MEMORY, /* this and the kinds below are flaws */
     TWICE,     /* rank `detail` was on both sides of a union */
-    MIXED,     /* with element `detail` */
+    MIXED,     /* `element` was united with element `detail` */
     FOREIGN    /* `detail` was no value of this proof */
 } kind_t;
 
@@ -135,23 +135,24 @@ typedef struct value {
 
 enum { VALUE_WORDS = 3 };
 
-/* The empty set, of any element: the first value, so that zeros are empty. */
+/* The number of the empty set, which belongs to any element. It is the first
+   value, so that zeros are empty sets. */
 #define EMPTY 0u
 
 struct baton_proof {
     int ranks;
-    records_t sets; /* a bit for each rank; the first one is empty */
+    records_t sets; /* a bit for each rank; the first set is empty */
     records_t values;
     uint64_t *work;     /* a set under construction */
-    uint32_t no_memory; /* the number of that flaw */
+    uint32_t no_memory; /* the number of the flaw NO_MEMORY */
     baton_op_t op;
-    bool misused; /* the reduction was used for another type, this one: */
-    baton_dtype_t dtype;
+    bool misused;        /* the reduction was used for another type than u32 */
+    baton_dtype_t dtype; /* that other type */
 };
 
-/* Numbers leave scattered over all words (0 stays 0): otherwise the small
-   integers of some other data would pass for values. The two factors are
-   inverse modulo 2^32. */
+/* Turns a number into an element. Elements are scattered over all 32-bit words
+   (0 stays 0): otherwise small integers of other data would pass for values.
+   The factors here and in value_of are inverse modulo 2^32. */
 static uint32_t word_of(uint32_t number)
 {
     return number * UINT32_C(0x9e3779b1);
@@ -179,7 +180,7 @@ static bool set_has(const uint64_t *set, int rank)
     return (set[rank / 64] >> (rank % 64) & 1) != 0;
 }
 
-/* Two sets of one element. */
+/* Returns the union of two sets of one element, or the flaw TWICE. */
 static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
 {
     const uint64_t *a = record_of(&proof->sets, (uint32_t)left.detail);
@@ -217,7 +218,8 @@ static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
     return word_of(number != NO_NUMBER ? number : proof->no_memory);
 }
 
-/* Views begin at any byte: so no access by the type. */
+/* A view may begin at any byte, so elements are copied and not accessed by
+   their type. */
 static void reduce(void *arg, void *target, const void *left, const void *right,
                    size_t count, baton_dtype_t dtype)
 {
@@ -279,7 +281,7 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
         return no_memory("its first sets");
     }
     value_t empty = {SET, 0, intern(&proof->sets, proof->work)};
-    (void)number_of(proof, empty); /* the first: EMPTY */
+    (void)number_of(proof, empty); /* the first number: EMPTY */
     proof->no_memory = number_of(proof, (value_t){NO_MEMORY, 0, 0});
     *out = proof;
     return BATON_OK;
@@ -326,8 +328,8 @@ baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
     return BATON_OK;
 }
 
-/* The first rank that is there and should not be, or the other way round; or
-   the number of ranks. */
+/* Returns the first rank that is in the set and should not be, or should be and
+   is not; or the number of ranks. */
 static int wrong_rank(const baton_proof_t *proof, const uint64_t *set,
                       const bool *contributors)
 {

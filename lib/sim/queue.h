@@ -9,7 +9,7 @@
 
 typedef struct baton__sim_entry {
     double at;
-    uint64_t number; /* of its push */
+    uint64_t number; /* pushes before this one */
     uint32_t kind;   /* kind and index are the owner's */
     uint32_t index;
 } baton__sim_entry_t;

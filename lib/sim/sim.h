@@ -37,8 +37,8 @@ struct baton_sim {
     uint32_t call_count, call_capacity, free_call;
     baton_schedule_t **built;    /* by baton_sim_build; NULL before it */
     baton_status_t start_status; /* of starts that baton_sim_epoch deferred */
-    uint64_t schedule_count;     /* schedules committed so far, */
-    double schedule_bytes;       /* and their memory */
+    uint64_t schedule_count;     /* schedules committed so far */
+    double schedule_bytes;       /* the memory of these schedules */
     baton_sim_trace_fn trace;
     void *trace_arg;
 };

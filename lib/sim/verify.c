@@ -24,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The part of a graph that is sent in one round. */
+/* The largest part of a graph that is sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
 /* A rank's first block. */
@@ -32,20 +32,20 @@ typedef struct report {
     int32_t status;
     char name[BATON__SIM_GRAPH_NAME];
     char sentence[BATON__MESSAGE_BYTES];
-    uint64_t bytes; /* of its graph */
+    uint64_t bytes; /* the size of the rank's graph */
 } report_t;
 static_assert(sizeof(report_t) <= BLOCK_BYTES, "a report is one block");
 
 typedef struct answer {
     int32_t status;
-    uint32_t rounds; /* of blocks that follow */
+    uint32_t rounds; /* how many blocks each rank sends next */
     char sentence[BATON__MESSAGE_BYTES];
 } answer_t;
 
 struct baton__verifier {
     const baton_group_t *group;
-    baton_schedule_t *gather; /* a block of each rank to rank 0 */
-    baton_schedule_t *spread; /* the answer */
+    baton_schedule_t *gather; /* sends a block of each rank to rank 0 */
+    baton_schedule_t *spread; /* sends the answer to all ranks */
     char *blocks; /* this rank's block; on rank 0 those of all ranks */
     answer_t answer;
 };
@@ -175,7 +175,7 @@ static void answer(baton__verifier_t *verifier, const char *name,
     }
 }
 
-/* How many bytes of a graph are sent in a round. */
+/* Returns how many bytes of a graph are sent in a round. */
 static size_t part_bytes(size_t bytes, uint32_t round)
 {
     size_t at = (size_t)round * BLOCK_BYTES;
@@ -375,8 +375,8 @@ static const baton__verification_t verification = {
     .verify = verify,
 };
 
-/* Here, above the layers that an engine is made of: its groups verify by
-   simulation. */
+/* Defined here and not in progress, which must not call the simulator: the
+   engine's groups verify by simulation. */
 baton_status_t baton_engine_open(const baton_engine_options_t *options,
                                  baton_engine_t **out)
 {

@@ -65,8 +65,8 @@ uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
     return call < schedule->count ? call : BATON__NO_NODE;
 }
 
-/* Returns the awaited message that a node is behind; where there is none, the
-   node that prevents it from firing. */
+/* Returns the awaited message that a node comes after. If there is none,
+   returns the node that prevents it from firing. */
 static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
                              uint32_t *choice_out)
 {
@@ -84,16 +84,16 @@ static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
     return node;
 }
 
-/* Returns what an epoch waits for: a message, or else a node that has not
-   fired. */
+/* Returns the node that an epoch waits for: a message if there is one, or else
+   a node that has not fired. */
 static uint32_t find_blocked(const baton_schedule_t *schedule)
 {
     uint32_t found = BATON__NO_NODE;
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
         bool optional = (op->flags & BATON__OPTIONAL) != 0;
-        /* An epoch never waits for an optional receive. It does for an optional
-           send once that has been posted. */
+        /* An epoch never waits for an optional receive, but it waits for an
+           optional send that was posted. */
         if (in_flight(schedule, i) && op->kind != BATON__ARMED_RECV &&
             !(optional && op->kind == BATON__RECV)) {
             return i;
@@ -138,7 +138,7 @@ baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
     edge.blocked = edge.other;
     uint64_t epoch = edge.peer->run.epoch;
     if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {
-        edge.blocked = find_blocked(edge.peer); /* its epoch ends first */
+        edge.blocked = find_blocked(edge.peer); /* its epoch must end first */
     }
     if (epoch <= from.schedule->run.epoch) {
         finish_edge(sim, &edge);
@@ -160,7 +160,8 @@ static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
     return a.schedule == b.schedule && a.node == b.node;
 }
 
-/* Moves along a node's edge. False, and *node stays, at the end of the path. */
+/* Moves *node along its edge. At the end of the path returns false, and *node
+   stays the same. */
 static bool follow(const baton_sim_t *sim, baton__sim_wait_node_t *node)
 {
     baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, *node);
@@ -171,8 +172,9 @@ static bool follow(const baton_sim_t *sim, baton__sim_wait_node_t *node)
     return true;
 }
 
-/* Floyd: of two walkers one takes two edges at a time. They meet on the cycle,
-   as far from where it begins as the path's first node is. */
+/* Floyd's algorithm: two walkers start together, and one takes two edges at a
+   time. They meet on the cycle. From there to the cycle's beginning it is as
+   far as from the path's first node (but for whole rounds of the cycle). */
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count)
 {
