@@ -1,8 +1,9 @@
 #include "coll/kit/phases.h"
 
-/* Scatter down a binomial tree, ranks counted from the root: an id gets the
-   blocks of all ids behind it from its parent, and gives each child those
-   behind that, the child with the most first. Gather is the same, backwards.
+/* Scatter down a binomial tree, with ranks counted from the root. An id gets
+   the blocks of its subtree from its parent, and sends each child the blocks of
+   the child's subtree, the largest first. Gather is the same in the opposite
+   direction.
 
        8 ranks:   0 -+-----------+-------+     recv [id, id + span)
                      | 4..7      | 2 3   | 1     |
@@ -14,8 +15,8 @@
 */
 typedef struct position {
     int id;
-    int span;   /* ids behind this one, with it */
-    int parent; /* rank */
+    int span;   /* ids in its subtree, with itself */
+    int parent; /* the parent's rank */
 } position_t;
 
 static position_t position_of(const baton__flow_t *flow, int root)
@@ -30,7 +31,7 @@ static position_t position_of(const baton__flow_t *flow, int root)
     return position;
 }
 
-/* The blocks of a child's ranks. */
+/* Returns how many blocks the subtree of the child at id + step has. */
 static int child_span(const position_t *position, int step)
 {
     int rest = position->span - step;

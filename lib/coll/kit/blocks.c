@@ -39,7 +39,7 @@ size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
 
 /* ---- ranges ------------------------------------------------------------ */
 
-/* How many of the blocks from `first` on lie behind each other in memory. */
+/* Returns how many of the blocks from `first` on are in one piece. */
 static int run_of(const baton__blocks_t *blocks, int first, int count)
 {
     int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
@@ -95,7 +95,7 @@ baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block)
                : baton__blocks_view(blocks, block, 1);
 }
 
-/* As many bytes from the front of a view; the view is what is behind them. */
+/* Takes `bytes` bytes off the front of a view, and returns them. */
 static baton_view_t take(baton_view_t *view, size_t bytes)
 {
     baton_view_t front = baton_view(view->buffer, view->offset, bytes);
@@ -104,7 +104,7 @@ static baton_view_t take(baton_view_t *view, size_t bytes)
     return front;
 }
 
-/* Between a range and one piece of memory. */
+/* Copies a range to one piece of memory, or back if `unpack`. */
 static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
                         int first, int count, baton_view_t packed, bool unpack)
 {
@@ -145,7 +145,7 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
     copy_pieces(flow, blocks, first, count, packed, true);
 }
 
-/* How many blocks are in one piece in both. */
+/* Returns how many of the blocks are in one piece in both memories. */
 static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
                       int first, int count)
 {

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For checks: false, and the schedule's error. */
+/* Sets the schedule's error; its value is false. */
 #define REFUSE(...)                                                            \
     (baton_schedule_fail(schedule, BATON_ERR_INVALID, __VA_ARGS__), false)
 
-enum { ARGS_MOST = 256 }; /* bytes of any builder's arguments */
+enum { ARGS_MOST = 256 }; /* bytes that a builder's arguments have at most */
 
 bool baton__check_schedule(const baton_schedule_t *schedule,
                            const char *builder)
@@ -165,7 +165,7 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
         !baton__check_view(schedule, builder, "target", target)) {
         return false;
     }
-    /* Without sums, which could overflow for views of no buffer. */
+    /* Compares without sums, which could overflow for views of no buffer. */
     uintptr_t from = source.offset;
     uintptr_t to = target.offset;
     bool known = true;

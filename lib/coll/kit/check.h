@@ -1,35 +1,37 @@
-/* What builders ask of their arguments. Each function returns true, or makes a
-   sentence that names the builder, the argument, its value and what is allowed
-   the schedule's error. What must be the same on all ranks is stated, too
-   (baton_schedule_agree): the builder, root, type, reduction, multiples, counts
-   and chunks. */
+/* Checks of builders' arguments. Each function returns true, or sets the
+   schedule's error, which names the builder, the argument, its value and the
+   allowed values. The functions also state the arguments that must be the same
+   on all ranks (baton_schedule_agree): the builder, root, type, reduction,
+   multiples, counts and chunks. */
 #pragma once
 
 #include <baton/build.h>
 
-/* False, with this thread's error, where the schedule is NULL. */
+/* False, with this thread's error, if the schedule is NULL. */
 bool baton__check_schedule(const baton_schedule_t *schedule,
                            const char *builder);
 
-/* The arguments, `bytes` long as this version's `type`: `args` itself, or, when
-   it is of an older header, a copy with zero for what that lacks, valid until
-   this thread's next such call. NULL for an error. */
+/* Returns the arguments as this version's `type`, which has `bytes` bytes: that
+   is `args` itself, or, if the caller was compiled with an older header, a copy
+   in which the missing fields are zero. The copy is valid until this thread's
+   next such call. NULL means an error. */
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type);
 
-/* The same for a builder that calls another one, which states its name. */
+/* The same for a builder that calls another one. Does not state the builder's
+   name; the other builder states its own. */
 const void *baton__pass_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type);
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,
                        int root);
 
-/* The element's size, 0 for an error. */
+/* Returns the element's size; 0 means an error. */
 size_t baton__check_op(baton_schedule_t *schedule, const char *builder,
                        const baton_op_t *op, baton_dtype_t dtype);
 bool baton__check_commutative(baton_schedule_t *schedule, const char *builder,
                               const baton_op_t *op, const char *others);
 
-/* The view has `expected` bytes; `what` names it. */
+/* Checks that a view has `expected` bytes; `what` names the view. */
 bool baton__check_bytes(baton_schedule_t *schedule, const char *builder,
                         const char *what, size_t bytes, size_t expected);
 bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
@@ -37,35 +39,41 @@ bool baton__check_alike(baton_schedule_t *schedule, const char *builder,
 bool baton__check_multiple(baton_schedule_t *schedule, const char *builder,
                            const char *what, size_t bytes, size_t unit);
 
-/* The view lies in its buffer; source and target do, and do not overlap, unless
-   they are in place. */
+/* Checks that the view lies in its buffer. */
 bool baton__check_view(baton_schedule_t *schedule, const char *builder,
                        const char *what, baton_view_t view);
+
+/* Checks that source and target lie in their buffers, and do not overlap unless
+   they are in place. */
 bool baton__check_places(baton_schedule_t *schedule, const char *builder,
                          baton_view_t source, baton_view_t target,
                          bool in_place);
 
-/* State an argument of each rank, if it is given; and a grain, unless it is 0.
- */
+/* States counts[r] for each rank r, unless counts is NULL. */
 void baton__agree_counts(baton_schedule_t *schedule, const char *what,
                          const size_t *counts);
+
+/* States chunk_bytes, unless it is 0. */
 void baton__agree_chunk(baton_schedule_t *schedule, size_t chunk_bytes);
 
-/* Of a reduction of source to target, which are as long, and the same or apart:
-   the element's size, 0 for an error. */
+/* Checks a reduction of source to target, which must have the same length, and
+   be the same memory or not overlap. Returns the element's size; 0 means an
+   error. */
 size_t baton__check_reduction(baton_schedule_t *schedule, const char *builder,
                               const baton_op_t *op, baton_dtype_t dtype,
                               baton_view_t source, baton_view_t target,
                               bool *in_place_out);
 
-/* Whether two views begin at the same place, by id or by address. */
+/* Returns true if two views begin at the same place, by buffer or by address.
+ */
 bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
                        baton_view_t b);
 
-/* Starts an epoch for a call that also waits for it, and so returns the cause
-   where a peer was lost before, as on ranks that were waiting then: not
-   BATON_ERR_FAILED. */
+/* Starts an epoch for a call that also waits for it. If the schedule has failed
+   before, because a peer was lost, for example, returns the cause and not
+   BATON_ERR_FAILED: the waits of other ranks return the cause, too. */
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule);
 
-/* A wait that is not interrupted: nobody could continue it. */
+/* Waits, and is not interrupted by baton_engine_interrupt: the caller could not
+   continue the wait. */
 baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms);

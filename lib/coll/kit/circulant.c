@@ -1,19 +1,20 @@
 #include "coll/kit/phases.h"
 
-/* The circulant graph: with numbers P = s0 > s1 > ... > 1, in which none is
-   less than half of the one before, a rank has partial sums of the s0 blocks
-   from its own on; of s1, when it has given the others to rank + s1 and reduced
-   what came from rank - s1; and so on, until it has the sum of its own block.
-   No rank is outside, for any P. 5 ranks, 5 > 3 > 2 > 1, blocks as offsets from
-   the rank:
+/* The circulant graph. Given numbers P = s0 > s1 > ... > 1, of which none is
+   less than half of the one before, a rank begins with partial sums of s0
+   blocks, from its own on. It sends all but the first s1 of them to rank + s1,
+   and reduces those that come from rank - s1: then it has partial sums of s1
+   blocks. So it goes on until it has the sum of its own block. For any P, all
+   ranks take part in the same way. 5 ranks, 5 > 3 > 2 > 1, blocks as offsets
+   from the rank:
 
        0 1 2 3 4    send 3 4 to +3    recv, reduce 0 1 from -3
        0 1 2        send 2   to +2    recv, reduce 0   from -2
        0 1          send 1   to +1    recv, reduce 0   from -1
        0
 
-   The all-gather is the same, backwards: with `have` blocks from its own on a
-   rank gets the next ones from rank + have. */
+   The all-gather takes the same steps in the opposite order: a rank that has
+   `have` blocks, from its own on, gets the next ones from rank + have. */
 void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *target,
                                      const baton__blocks_t *source,
@@ -47,7 +48,8 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
     }
 }
 
-/* The step that leads to `have` or, for 1, the first of all. */
+/* Returns how many blocks a rank has after the step that it begins with `have`
+   blocks. */
 static int next_of(int have, int size, bool doubled)
 {
     int next = size;

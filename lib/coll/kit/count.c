@@ -47,7 +47,7 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
         return baton__count_of(BATON_F32, at, factor);
     case BATON_C128:
         return baton__count_of(BATON_F64, at, factor);
-    case BATON_BOOL: /* which have no sum */
+    case BATON_BOOL: /* this and the types below have no sum */
     case BATON_I16_I32:
     case BATON_I32_I32:
     case BATON_I64_I32:

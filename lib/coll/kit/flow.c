@@ -1,7 +1,7 @@
 /* The edges of a sequential task flow. Spans are a sorted array without gaps
-   inside what was accessed; an access splits those at its ends, a write unites
-   those that it covers. A builder accesses the same blocks over and over, so
-   after the first round an access is a binary search. */
+   inside accessed memory. An access splits the spans at its ends; a write
+   unites the spans that it covers. A builder accesses the same blocks over and
+   over, so after the first round an access is a binary search. */
 #include "coll/kit/flow.h"
 
 #include "base/alloc.h"
@@ -10,7 +10,8 @@
 
 #define FIRST_ROOM 64
 
-/* Transports copy shorter messages through memory that ranks share. */
+/* Shorter messages are not copied by the system: transports copy them through
+   shared memory. */
 #define STAGED_BYTES ((size_t)16 * 1024)
 
 typedef struct baton__flow_memory {
@@ -66,7 +67,7 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 
 /* ---- the spans --------------------------------------------------------- */
 
-/* Room for one more element; false when there is no memory. */
+/* Reserves memory for one more element; false if there is none. */
 static bool reserve(baton__flow_t *flow, void **array, size_t count,
                     size_t *room, size_t size)
 {
@@ -102,7 +103,7 @@ static void insert(baton__flow_t *flow, size_t at, baton__span_t span)
     }
 }
 
-/* The first span that ends behind this place. */
+/* Returns the first span that ends after this place. */
 static size_t find(const baton__flow_t *flow, uint32_t buffer, size_t place)
 {
     size_t low = 0;
@@ -130,7 +131,8 @@ static void split(baton__flow_t *flow, size_t at, size_t place)
     }
 }
 
-/* Makes spans that cover the view exactly, and returns the first. */
+/* Splits and adds spans so that they cover the view exactly. Returns the first
+   of these. */
 static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
 {
     uint32_t buffer = view.buffer.index;
@@ -168,8 +170,8 @@ static void before(baton__flow_t *flow, uint32_t earlier, baton_node_t node)
     }
 }
 
-/* Whether there is something to keep account of. The adder has refused a view
-   that runs past the end of its buffer, or of the address space. */
+/* Returns true if an access has to be recorded. The adder has already refused a
+   view that runs past the end of its buffer, or of the address space. */
 static bool is_access(const baton__flow_t *flow, baton_view_t view)
 {
     return !flow->failed && view.bytes > 0 &&
@@ -287,7 +289,8 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node = baton_add_reduce_local(flow->schedule, flow->dtype,
                                                    op, target, left, right);
-        /* Ranks that have them on other sides get the same edges. */
+        /* The order of buffers decides which operand is noted first, so that
+           ranks with opposite operands get the same edges. */
         bool turned = right.buffer.index != left.buffer.index
                           ? right.buffer.index < left.buffer.index
                           : right.offset < left.offset;

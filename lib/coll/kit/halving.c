@@ -1,8 +1,8 @@
 #include "coll/kit/phases.h"
 
 /* Recursive halving: in each round a rank has a range of blocks, [low, low +
-   count), keeps a half of it and gives the other one to the id that differs in
-   the round's bit, which keeps that. 4 ids, nearest last:
+   count). It keeps one half, and sends the other half to the id that differs in
+   the round's bit, which keeps that half. 4 ids, nearest last:
 
        id 0                              id 2
        0 1 2 3 --- send 2 3 ------------> reduce 2 3
@@ -11,13 +11,13 @@
            <------ recv 0 ----               <-- recv 2 ---
        0                                 2
 
-   Recursive doubling is the same, backwards. */
+   Recursive doubling does the same rounds in the opposite order. */
 typedef struct round {
-    int peer;  /* rank */
+    int peer;  /* the peer's rank */
     int keep;  /* first block of the half that is kept */
-    int give;  /* first block of the other one */
-    int count; /* blocks of a half */
-    bool left; /* what the peer has lies before what this rank has */
+    int give;  /* first block of the other half */
+    int count; /* number of blocks of a half */
+    bool left; /* the peer's sum is the left operand */
 } round_t;
 
 static round_t round_of(const baton__fold_t *fold, int index, int rounds,

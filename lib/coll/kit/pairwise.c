@@ -1,11 +1,11 @@
 #include "coll/kit/phases.h"
 
-/* Pairwise exchange: each rank has to do with all others, and no message waits
-   for another rank's. In step k = 1 .. P - 1 a rank sends to rank + k and
-   receives from rank - k.
+/* Pairwise exchange: each rank exchanges messages with all others, and no
+   message waits for a message of another rank. In step k = 1 .. P - 1 a rank
+   sends to rank + k and receives from rank - k.
 
-   Reduce-scatter: what goes is the receiver's block of the source; what comes
-   is added to this rank's own block:
+   Reduce-scatter: a rank sends the receiver's block of its source, and adds the
+   received blocks to its own block:
 
        source --> send block +1 to +1,  send block +2 to +2,  ...
 
@@ -13,20 +13,20 @@
                                  |                  |
        source, own block --> reduce ----------> reduce ---> ... ---> target
 
-   All-gather: this rank's block goes to all others, and theirs come.
+   All-gather: a rank sends its block to all others, and receives theirs.
 
-   Where ranks share processors, each first copies what the others read, if that
-   is ordinary memory, into scratch (flow.h): a segment at a time, SLOTS of each
-   of the others' blocks.
+   If ranks share processors and the others would read ordinary memory, each
+   rank first copies that data into scratch (flow.h): a segment at a time, with
+   SLOTS segments of each of the others' blocks.
 
-   So a rank that is late delays what needs its own data alone, and where ranks
-   share processors each has all its work together when its turn comes. Nothing
-   is written but sums of this rank's block, a segment at a time, which stays in
-   a cache from the first operand to the last. */
+   So a late rank delays only the sums that need its data, and if ranks share
+   processors, a rank can do all its work in one turn on the processor. The
+   reduce-scatter writes only the sum of this rank's block, a segment at a time,
+   and the segment stays in a cache from the first operand to the last. */
 
-/* Segments that are reduced in turn: while one waits for a message the next one
-   need not. Within one, the operands take turns in a slot, which lets the
-   reduction read each in the message. */
+/* Segments that are reduced at a time: while one waits for a message, the other
+   need not. The operands of a segment use one slot in turn, so that the
+   reduction can read each of them in its message. */
 #define SLOTS 2
 
 static bool stages(const baton__flow_t *flow, baton_view_t view)
@@ -80,8 +80,8 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
     }
 }
 
-/* The segments are those of the reduce-scatter, so that each goes to the others
-   as soon as it has been summed, while it is in a cache. */
+/* The segments are the same as in the reduce-scatter, so that each is sent as
+   soon as it was summed, while it is in a cache. */
 void baton__pairwise_allgather(baton__flow_t *flow,
                                const baton__blocks_t *blocks, size_t element,
                                size_t chunk_bytes)

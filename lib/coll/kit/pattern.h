@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The rank that lies `distance` further around the ring; distances may be
+/* Returns the rank that is `distance` further around the ring. Distances may be
    negative and longer than the ring. */
 static inline int baton__rank_shift(int rank, int64_t distance, int size)
 {
@@ -13,8 +13,8 @@ static inline int baton__rank_shift(int rank, int64_t distance, int size)
     return (int)(shifted < 0 ? shifted + size : shifted);
 }
 
-/* Rounds that double their reach until it covers `size` ranks: 0 for one rank,
-   3 for 5 to 8. */
+/* Returns after how many rounds, each of which doubles the ranks reached, all
+   `size` ranks are reached: 0 for one rank, 3 for 5 to 8. */
 static inline int baton__log2_ceil(int size)
 {
     int rounds = 0;
@@ -24,7 +24,7 @@ static inline int baton__log2_ceil(int size)
     return rounds;
 }
 
-/* How many of ascending numbers are below a bound. */
+/* Returns how many of the ascending numbers are below a bound. */
 static inline size_t baton__count_below(const uint32_t *numbers, size_t count,
                                         uint64_t bound)
 {
@@ -44,8 +44,8 @@ typedef struct baton__block {
     size_t count;
 } baton__block_t;
 
-/* Part `index` of `parts` of a vector of `count` elements. Sizes differ by at
-   most one, larger ones first: 11 in 4 is 3, 3, 3, 2. */
+/* Returns part `index` of `parts` of a vector of `count` elements. Sizes differ
+   by at most one, larger ones first: 11 in 4 is 3, 3, 3, 2. */
 static inline baton__block_t baton__block_of(size_t count, size_t parts,
                                              size_t index)
 {
@@ -58,10 +58,10 @@ static inline baton__block_t baton__block_of(size_t count, size_t parts,
     return block;
 }
 
-/* Algorithms for powers of two run on a core of them. The first 2 * extra ranks
-   form pairs, of which the even rank is in the core and speaks for both; the
-   others are in the core by themselves. Ranks and core ids are in the same
-   order. 6 ranks, a core of 4, 2 extra:
+/* Algorithms for 2^k ranks run on a core of 2^k ranks. The first 2 * extra
+   ranks form pairs, of which the even rank is in the core and speaks for both.
+   The other ranks are in the core by themselves. Ranks and core ids are in the
+   same order. 6 ranks, a core of 4, 2 extra:
 
        rank   0   1   2   3   4   5
               0 <-+   1 <-+   2   3   id
@@ -69,8 +69,8 @@ static inline baton__block_t baton__block_of(size_t count, size_t parts,
 typedef struct baton__fold {
     int core;    /* the largest power of two up to the number of ranks */
     int extra;   /* ranks outside the core */
-    int id;      /* this rank's in the core, -1 outside */
-    int partner; /* the other rank of this rank's pair, -1 without */
+    int id;      /* this rank's id in the core; -1 outside */
+    int partner; /* the other rank of this rank's pair; -1 if it has none */
 } baton__fold_t;
 
 static inline baton__fold_t baton__fold_of(int rank, int size)
@@ -89,14 +89,14 @@ static inline baton__fold_t baton__fold_of(int rank, int size)
     return fold;
 }
 
-/* The rank that has this id in the core. */
+/* Returns the rank that has this id in the core. */
 static inline int baton__fold_rank(const baton__fold_t *fold, int id)
 {
     return id < fold->extra ? 2 * id : id + fold->extra;
 }
 
-/* Makes the offsets of the ranks' blocks those of the core's: a rank that
-   speaks for two has the blocks of both, which are neighbours. */
+/* Changes the offsets of the ranks' blocks into those of the core's blocks: a
+   rank that speaks for two has the blocks of both, which are adjacent. */
 static inline void baton__fold_unite(const baton__fold_t *fold, int size,
                                      size_t *at)
 {
@@ -106,9 +106,9 @@ static inline void baton__fold_unite(const baton__fold_t *fold, int size,
     at[fold->core] = at[size];
 }
 
-/* Ranks of a binomial tree, counted from its root: the ids behind an id, itself
-   among them, are [id, id + baton__binomial_span). The parent is the id without
-   its lowest bit. The children are id + 2^k for all 2^k below the span. */
+/* Ids of a binomial tree are ranks counted from its root. The subtree of an id
+   is the ids [id, id + baton__binomial_span). The parent is the id without its
+   lowest set bit. The children are id + 2^k for all 2^k below the span. */
 static inline int baton__binomial_span(int id, int size)
 {
     int64_t span = 1;
@@ -133,10 +133,10 @@ static inline int baton__is_power_of_two(int value)
     return (value & (value - 1)) == 0;
 }
 
-/* In-order binary tree over the positions 1 to `last`: those with one factor of
-   2 more are a level higher, so odd ones are leaves. A left child has only
-   lower positions behind it, a right child only higher ones. 0 where there is
-   none.
+/* In-order binary tree over the positions 1 to `last`. A position with one more
+   factor of 2 is a level higher, so odd positions are leaves. The subtree of a
+   left child has only lower positions, that of a right child only higher ones.
+   0 means that there is no parent or child.
 
        last 6:        4
                     /   \
@@ -165,7 +165,7 @@ static inline baton__tree_t baton__tree_of(int position, int last)
     return tree;
 }
 
-/* The root: the largest power of two. */
+/* Returns the root, which is the largest power of two up to `last`; or 0. */
 static inline int baton__tree_root(int last)
 {
     int root = 1;
@@ -175,11 +175,11 @@ static inline int baton__tree_root(int last)
     return last > 0 ? root : 0;
 }
 
-/* A rank's neighbours in one of two binary trees over all ranks, -1 for none.
-   Positions are in the order of ranks: rank r is at position r in tree 0, where
-   position 0 is above the root of the others, and at r + 1 in tree 1. So an
-   inner rank of one tree is a leaf of the other, and what is behind a rank is
-   next to it. (Sanders, Speck, Traff 2009.) */
+/* Returns a rank's neighbours in one of two binary trees over all ranks, -1 for
+   none. Positions are in the order of ranks: rank r is at position r in tree 0,
+   where position 0 is above the root of the others, and at r + 1 in tree 1. So
+   an inner rank of one tree is a leaf of the other, and the ranks of a subtree
+   are consecutive. (Sanders, Speck, Traff 2009.) */
 static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
 {
     int last = size - 1 + twin;
@@ -198,9 +198,10 @@ static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
     return tree;
 }
 
-/* The same for trees below a root, which is position 0 of both and has one
-   child in each. The others are counted from it, 1 to P - 1; in tree 1 they are
-   shifted by one, the last one to the front. */
+/* Returns the position of an id in one of two trees below a common root, which
+   is position 0 of both and has one child in each. Ids are ranks counted from
+   the root. In tree 1 the ids 1 to P - 1 are shifted by one, and the last one
+   is at the front. baton__twin_id is the inverse. */
 static inline int baton__twin_position(int id, int size, int twin)
 {
     return twin == 0 || id == 0 ? id : id % (size - 1) + 1;
@@ -212,11 +213,11 @@ static inline int baton__twin_id(int position, int size, int twin)
                                       : (position + size - 3) % (size - 1) + 1;
 }
 
-/* How many blocks around a rank are gathered in each step of an all-gather on a
-   circulant graph: from `have` on, the next number up to `size`. Halved:
-   size, ceil(size / 2), ... backwards, in which no step is more uneven than it
-   must be. Doubled: 1, 2, 4, ... (Bruck). A reduce-scatter goes the other way.
- */
+/* Returns how many blocks a rank has before the step of an all-gather on a
+   circulant graph after which it has `have` blocks. Halved: ceil(have / 2), so
+   that the numbers are ..., ceil(size / 2), size, in which no step is more
+   uneven than it must be. Doubled: 1, 2, 4, ... (Bruck). A reduce-scatter takes
+   the steps in the opposite order. */
 static inline int baton__circulant_less(int have, int doubled)
 {
     if (!doubled) {

@@ -8,9 +8,10 @@
                                 |              |
                      recv ------+   recv ------+   recv
 
-   In the reduce-scatter block b begins at rank b + 1 and ends at rank b with
-   its sum; what comes is reduced with this rank's own part in the slot that it
-   came to, and goes on from there, but for the last hop:
+   In the reduce-scatter block b begins at rank b + 1 and ends at rank b as the
+   sum. A received partial sum is reduced with this rank's own part, into the
+   slot that received it, and is sent on from there. The last hop reduces into
+   the target instead:
 
        source --> send       +-> send          +-> send
                              |                 |
@@ -18,10 +19,10 @@
                     |        |        |        |        |
        source --> reduce ----+->    reduce ----+->    reduce --> target
 
-   A block is cut in chunks: one is received while another is reduced or sent.
+   A block is cut into chunks: one is received while another is reduced or sent.
  */
 
-/* As the ring all-reduce's, for the same reason. */
+/* The same as in allreduce_ring.c, for the same reason. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 #define SLOTS       2
 

@@ -1,22 +1,24 @@
-/* What is wrong with options, before anybody is told. */
+/* An error in options that was found and not reported yet. */
 #pragma once
 
 #include <baton/build.h>
 
-/* Why a rank can't take part; of all ranks, if it is BATON_ERR_MISMATCH. */
+/* Why this rank can't take part. BATON_ERR_MISMATCH is the error of all ranks.
+ */
 typedef struct baton__wrong {
     baton_status_t status;
     char text[320];
 } baton__wrong_t;
 
-/* For checks: false, with this error. */
+/* Stores an error and returns false. */
 bool baton__refuse(baton__wrong_t *wrong, baton_status_t status,
                    const char *format, ...) BATON_PRINTF(3, 4);
 
-/* Keeps the first error, whose message was set. */
+/* Stores `status` and this thread's error message, unless an error is stored
+   already or `status` is BATON_OK. */
 void baton__wrong_keep(baton__wrong_t *wrong, baton_status_t status);
 
-/* BATON_OK if nothing is wrong. Else the error, which names the object by its
-   kind and name. */
+/* Returns the stored error, with a message that names the object by its kind
+   and name. */
 baton_status_t baton__wrong_error(const baton__wrong_t *wrong, const char *kind,
                                   const char *name);
