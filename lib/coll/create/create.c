@@ -41,7 +41,7 @@ COLLECTIVE(barrier, BARRIER, BY(EQUAL))
 
 /* ---- a call ------------------------------------------------------------- */
 
-/* What one call has on this rank; sizes are in bytes. */
+/* The operands of one call on this rank. Sizes are in bytes. */
 typedef struct call {
     const baton__collective_t *of;
     const char *verb;
@@ -52,15 +52,15 @@ typedef struct call {
     bool by_counts; /* this rank gives the sizes of all blocks */
 
     size_t element;
-    size_t part;                   /* of this rank's block, or of the vector */
-    size_t offset;                 /* of this rank's block */
-    size_t all_source, all_target; /* of the vectors */
-    size_t *blocks; /* of each rank's block; NULL: all are equal */
-    size_t *others; /* of alltoallv: of target's */
+    size_t part;   /* the size of this rank's block, or of the vector */
+    size_t offset; /* of this rank's block */
+    size_t all_source, all_target; /* sizes of the vectors */
+    size_t *blocks; /* the size of each rank's block; NULL: all are equal */
+    size_t *others; /* alltoallv: the size of each block of the target */
 
     const void *source;
     void *target;
-    bool has_source, has_target; /* as operands */
+    bool has_source, has_target; /* this rank has these operands */
     bool in_place;
 } call_t;
 
@@ -86,7 +86,7 @@ static bool has_counts(const call_t *call)
     return true;
 }
 
-/* All but sizes. */
+/* Fills all of a call_t except the sizes. */
 static call_t describe(const baton__collective_t *of, const char *verb,
                        const baton_group_t *group, const baton_operands_t *on)
 {
@@ -110,14 +110,14 @@ static call_t describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        call.source = on->target; /* a reduce's, not at the root */
+        call.source = on->target; /* a reduce, on a rank other than the root */
     }
     return call;
 }
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* Bytes of so many elements, added to *sum; false: more than there can be. */
+/* Adds the bytes of `count` elements to *sum. False: they overflow. */
 static bool add_bytes(size_t count, size_t element, size_t *sum)
 {
     size_t bytes = 0;
@@ -125,7 +125,8 @@ static bool add_bytes(size_t count, size_t element, size_t *sum)
            bytes <= PTRDIFF_MAX && !__builtin_add_overflow(*sum, bytes, sum);
 }
 
-/* Of the first ranks' blocks: their sum; false: it overflows. */
+/* Sets *sum to the bytes of the blocks of the first `ranks` ranks. False: they
+   overflow. */
 static bool add_up(const call_t *call, const size_t *counts, int ranks,
                    size_t *sum)
 {
@@ -143,7 +144,8 @@ static bool add_up(const call_t *call, const size_t *counts, int ranks,
     return true;
 }
 
-/* All but the arrays. False: a count is too large. */
+/* Fills the sizes of a call_t except the arrays. False: a count is too large.
+ */
 static bool measure(call_t *call)
 {
     const baton__collective_t *of = call->of;
@@ -168,7 +170,7 @@ static bool measure(call_t *call)
     return true;
 }
 
-/* Bytes of blocks, where they are given by counts. */
+/* Fills the arrays of sizes if counts give them. False: there is no memory. */
 static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
@@ -248,9 +250,10 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    /* At a root. Elsewhere it is rank 0's alone if ranks take source and target
-       to be the same, and the others, which refuse that, would keep it waiting.
-     */
+    /* A root's own block may be at its place in the other vector. That is
+       refused for collectives without a root: if the source is the target on
+       all ranks, it would be true of rank 0 alone, which would then wait for
+       the others, which refuse the operands. */
     bool own_block = call->of->rooted && call->of->source != call->of->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
@@ -318,7 +321,7 @@ static baton_view_t bind(const call_t *call, baton_schedule_t *schedule,
     return baton_view(buffer, 0, bytes);
 }
 
-/* The views that the builder gets: of one buffer in place, else of two. */
+/* The views for the builder. In place both are views of one buffer. */
 typedef struct views {
     baton_view_t source, target;
 } views_t;
@@ -347,8 +350,8 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
-/* States what the ranks' vectors consist of: before the algorithm, which
-   follows from it. A builder that has no type sees bytes alone. */
+/* States the type and the count, which builders without a type do not know.
+   This comes before the algorithm, which follows from it. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);
@@ -359,8 +362,8 @@ static void state_type(baton_schedule_t *s, const call_t *call)
     }
 }
 
-/* The root exchanges a message with each other rank, whose block nobody else
-   needs to know. */
+/* Adds gatherv or scatterv: the root exchanges a message with each other rank.
+   No third rank needs to know the length of that rank's block. */
 static void add_flat(baton_schedule_t *s, const call_t *call,
                      const views_t *views)
 {
@@ -389,7 +392,7 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
     }
 }
 
-/* Calls an adder with both views, and what else its arguments have. */
+/* Calls an adder with both views and the given arguments. */
 #define ADD(adder, args_t, ...)                                                \
     adder(s, &(args_t){.size = sizeof(args_t),                                 \
                        .source = views->source,                                \
@@ -397,9 +400,9 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
                        __VA_ARGS__})
 #define REDUCTION .dtype = on->dtype, .op = on->op
 #define ALGORITHM .algorithm = on->algorithm
-/* A message of device memory costs tens of microseconds, and no segment is in
-   a cache: on an H200, the segments of host memory took up to 15 times as long
-   as these. */
+/* Segments of device memory are longer: a message of it costs tens of
+   microseconds, and no segment is in a cache. On an H200, the segment sizes of
+   host memory took up to 15 times as long. */
 #define SEGMENTS                                                               \
     ALGORITHM,                                                                 \
         .chunk_bytes = on->memory == BATON_MEMORY_DEVICE ? (size_t)4 << 20 : 0
@@ -460,8 +463,9 @@ static void add_nodes(baton_schedule_t *s, const call_t *call,
     }
 }
 
-/* A reduce-scatter in place leaves this rank's block at the beginning, as MPI
-   defines it, and the builder where it is; uneven blocks may overlap. */
+/* Adds an in-place reduce-scatter. Its builder leaves this rank's block at the
+   block's place in the vector. MPI defines that the block is at the beginning,
+   so it is moved there, through scratch if the two places overlap. */
 static void add_and_move(baton_schedule_t *s, const call_t *call,
                          const views_t *views)
 {

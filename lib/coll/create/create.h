@@ -1,19 +1,19 @@
-/* Collectives by one call. create.c makes a schedule of the operands: it checks
+/* Collectives by one call. create.c creates a schedule from operands: it checks
    them, binds the vectors, calls the builder of coll.h, and commits. now.c
-   keeps such schedules with the group, by what the ranks have in common, and
-   binds the vectors of each call. */
+   keeps such schedules with the group, finds them by the arguments that are the
+   same on all ranks, and binds the vectors of each call. */
 #pragma once
 
 #include <baton/tuning.h>
 
-/* What a vector has: `count` elements, or a block for each rank. */
+/* The extent of a vector. */
 typedef enum baton__span {
-    BATON__SPAN_NONE,
-    BATON__SPAN_PART,
-    BATON__SPAN_BLOCKS
+    BATON__SPAN_NONE,  /* the collective has no such vector */
+    BATON__SPAN_PART,  /* `count` elements, or this rank's block */
+    BATON__SPAN_BLOCKS /* a block for each rank */
 } baton__span_t;
 
-/* Who says how long the blocks are. */
+/* Which operands give the lengths of the blocks. */
 typedef enum baton__sizes {
     BATON__SIZES_EQUAL,  /* count */
     BATON__SIZES_EITHER, /* count, or counts on all ranks */
@@ -27,7 +27,7 @@ typedef struct baton__collective {
     baton_collective_t kind;
     baton__span_t source, target;
     bool reduces, rooted;
-    bool source_at_root, target_at_root; /* alone; others have none */
+    bool source_at_root, target_at_root; /* other ranks have no such vector */
     bool chosen;                         /* its builder takes an algorithm */
     baton__sizes_t sizes;
 } baton__collective_t;
@@ -35,13 +35,15 @@ typedef struct baton__collective {
 extern const baton__collective_t baton__allreduce, baton__reduce,
     baton__reduce_scatter, baton__broadcast, baton__allgather, baton__barrier;
 
-/* Checks the operands alone; `verb` is "create" or "now", for messages. */
+/* Checks the operands, without a schedule. `verb`, "create" or "now", is for
+   error messages. */
 baton_status_t baton__operands_check(const baton__collective_t *collective,
                                      const char *verb,
                                      const baton_group_t *group,
                                      const baton_operands_t *on);
 
-/* Operands that were checked. On an error there is no schedule. */
+/* Checks the operands, and creates and commits a schedule. After an error there
+   is no schedule. */
 baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const char *verb, baton_group_t *group,
                                         const baton_operands_t *on,

@@ -1,10 +1,12 @@
-/* One call that waits. The schedule of a shape is kept with the group, and each
-   call binds its vectors. Ranks must find, or not find, a shape alike: so it is
-   known by what is the same on all of them, the least recently used one goes,
-   and all go after a recovery, before which ranks may not have come as far; the
-   schedules of the time after it have another name. Each rank decides for
-   itself whether a call is in place, so that is no part of a shape: the first
-   call decides whether its schedule is, on this rank, and another copies. */
+/* Collectives by one call that waits. The group keeps the schedule of each
+   shape, and each call binds its vectors to the schedule. Either all ranks or
+   none must find the shape of a call. So a shape has only arguments that are
+   the same on all ranks, and the least recently used one is dropped. After a
+   recovery all are dropped, since ranks may have made different numbers of
+   calls before; new schedules have another name then. Each rank decides for
+   itself whether a call is in place, so that is not part of a shape. The first
+   call decides whether its schedule is in place on this rank, and later calls
+   copy if they differ. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/create/create.h"
@@ -16,7 +18,7 @@
 enum { SHAPES = 32, NAME_BYTES = 32 };
 
 typedef struct shape {
-    const baton__collective_t *collective; /* NULL: none */
+    const baton__collective_t *collective; /* NULL: the place is free */
     size_t count;
     baton_dtype_t dtype;
     const baton_op_t *op;
@@ -26,11 +28,11 @@ typedef struct shape {
 typedef struct kept {
     shape_t shape;
     baton_schedule_t *schedule;
-    const void *source; /* bound now */
-    void *target;
-    bool in_place; /* the schedule */
-    void *copy;    /* of what was in place; NULL before the first */
-    uint64_t used; /* at this call */
+    const void *source; /* the source that is bound now */
+    void *target;       /* the target that is bound now */
+    bool in_place;      /* the schedule works in place */
+    void *copy;    /* holds the source of in-place calls; NULL before them */
+    uint64_t used; /* the number of the last call with this shape */
 } kept_t;
 
 typedef struct shapes {
@@ -39,7 +41,7 @@ typedef struct shapes {
     kept_t kept[SHAPES];
 } shapes_t;
 
-static const char shapes_key; /* its address */
+static const char shapes_key; /* its address is the attribute's key */
 
 static void drop(kept_t *kept)
 {
@@ -64,7 +66,8 @@ static void free_shapes(void *value)
     baton__free(value);
 }
 
-/* NULL: there is no memory. */
+/* Returns the group's shapes, without those from before a recovery. NULL: there
+   is no memory. */
 static shapes_t *shapes_of(baton_group_t *group)
 {
     shapes_t *shapes = baton_group_attribute(group, &shapes_key, NULL, NULL);
@@ -90,7 +93,8 @@ static bool is_same(const shape_t *a, const shape_t *b)
            a->dtype == b->dtype && a->op == b->op && a->root == b->root;
 }
 
-/* The shape, or else the one that was used longest ago, if at all. */
+/* Returns the place of the shape, or else a free place or that of the least
+   recently used shape. */
 static kept_t *find(shapes_t *shapes, const shape_t *shape)
 {
     kept_t *oldest = &shapes->kept[0];
@@ -104,7 +108,8 @@ static kept_t *find(shapes_t *shapes, const shape_t *shape)
     return oldest;
 }
 
-/* One for all collectives: so ranks that each make a schedule compare them. */
+/* Returns the name of new schedules. It is the same for all collectives, so
+   that ranks that call different ones compare their schedules. */
 static const char *name_of(const baton_group_t *group, char *name)
 {
     (void)snprintf(name, NAME_BYTES, "now.%u", baton_group_recoveries(group));
@@ -135,8 +140,9 @@ static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
     return baton_schedule_rebind(kept->schedule, on->source, on->target);
 }
 
-/* Copies what is in place and should not be, or the other way round. A block of
-   the target is the place of an all-gather's source. */
+/* Copies the source if the call is in place and the schedule is not, or the
+   other way round. An all-gather is in place if its source is this rank's block
+   of the target. */
 static baton_status_t match_places(kept_t *kept, bool is_new,
                                    const baton__collective_t *collective,
                                    const baton_group_t *group,
@@ -155,7 +161,7 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
         on->source = in_place ? place : on->source;
         return BATON_OK;
     }
-    if (is_new) { /* a reduce-scatter's target may have room for a block only */
+    if (is_new) { /* a reduce-scatter's target may be as short as a block */
         kept->in_place = in_place && collective->source == BATON__SPAN_PART;
     }
     if (kept->in_place) {

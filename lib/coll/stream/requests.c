@@ -76,7 +76,7 @@ baton_status_t baton__requests_fini(baton__requests_t *self)
     return status;
 }
 
-/* Its epoch is the one that the next start begins. */
+/* Stores the request of the epoch that the next start begins. */
 static void put_request(baton__requests_t *self, const void *request)
 {
     memcpy(request_of(self, self->started + 1), request, self->bytes);

@@ -1,6 +1,7 @@
 /* The one list of dense algorithms. Each has its record at the end of its own
-   file: a new one is a file in coll/dense and a line here. Of those that cost
-   the same the first is chosen: rings pass on what is still in a cache. */
+   file: a new algorithm is a file in coll/dense and a line here. Of algorithms
+   with equal costs the first in the list is chosen. A ring comes before those
+   because the data that it passes on are still in a cache. */
 #pragma once
 
 #include "coll/tune/cost.h"
@@ -46,7 +47,7 @@
 BATON__ALGORITHM_LIST(BATON__ALGORITHM_DECLARE)
 #undef BATON__ALGORITHM_DECLARE
 
-/* BATON_ERR_INVALID names a value that is no collective, and those that are;
-   `what` begins the sentence. */
+/* Checks that a value is a collective. The message of BATON_ERR_INVALID begins
+   with `what`, and says which values are allowed. */
 baton_status_t baton__check_collective(const char *what,
                                        baton_collective_t collective);

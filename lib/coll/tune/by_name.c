@@ -1,11 +1,12 @@
-/* Collectives by one name: each asks for a choice, and calls what it says. */
+/* Builders that choose their algorithm: each asks for a choice, and calls the
+   builder of the chosen algorithm. */
 #include "coll/kit/check.h"
 #include "coll/tune/tune.h"
 
 #include <stdio.h>
 
-/* Whether a reduction must keep the order of ranks; the builder that is called
-   refuses what is no reduction. */
+/* Returns true if a reduction must keep the order of ranks. NULL is refused
+   later, by the chosen builder. */
 static bool is_ordered(const baton_op_t *op)
 {
     return op != NULL && !op->commutative;
@@ -16,9 +17,10 @@ static bool is_end(const baton_schedule_t *schedule, int root)
     return root == 0 || root == baton_schedule_size(schedule) - 1;
 }
 
-/* Ranks that choose differently learn by what; a size of segments that the
-   caller gives is no choice. It is what the algorithm's builder states that
-   must be the same: other ranks may call that. */
+/* States the choice as a remark, which errors show if ranks choose differently.
+   Remarks are not compared: other ranks may call the algorithm's builder
+   themselves, so only the terms that this states must be the same. A segment
+   size that the caller gives is no choice. */
 static void state_choice(baton_schedule_t *schedule, const char *title,
                          const baton_choice_case_t *of,
                          const baton_choice_t *choice)
@@ -34,7 +36,8 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
                          baton__choice_variable(of->collective));
 }
 
-/* False: the schedule's error says why there is no choice. */
+/* Chooses, and states the choice. False if there is none; the schedule's error
+   says why. */
 static bool choose(baton_schedule_t *schedule, const char *title,
                    baton_choice_case_t of, baton_choice_t *out)
 {
@@ -53,7 +56,8 @@ static bool choose(baton_schedule_t *schedule, const char *title,
     return status == BATON_OK;
 }
 
-/* The choice's segments, where the caller has given none. */
+/* Returns the caller's segment size, or that of the choice if the caller gives
+   none. */
 static size_t chunk_of(size_t given, const baton_choice_t *choice)
 {
     return given > 0 ? given : choice->segment_bytes;

@@ -1,16 +1,16 @@
-/* The choice: of the algorithms that can do what is asked, the one whose
-   formula gives the least; of the segments that it may have, the same.
+/* Chooses an algorithm and its segment size: of those that can do what a case
+   asks for, the one whose formula gives the lowest cost.
 
-   On one host what is passed on costs nothing to write, and waits for a
-   processor at each hop. So algorithms that pass nothing on (one_host) are
-   chosen there for long vectors, and nowhere else.
+   On one host data that are passed on wait for a processor at each hop. So
+   algorithms that pass nothing on (one_host) are chosen there for long vectors,
+   and nowhere else: in a network their messages would all queue at one port.
 
-   What was measured (tune.h) goes before the model: first what the group has,
-   then what the calibration file has.
+   Measured choices (tune.h) come before the model: first those of the group,
+   then those of the calibration file.
 
-   A choice depends on nothing that ranks may see differently but variables and
-   the calibration file. Where these differ so do the ranks' schedules, and
-   their hellos say so (progress/notice.h). */
+   Ranks may see only two inputs of a choice differently: variables and the
+   calibration file. If these differ, the ranks' schedules differ, and their
+   HELLO notices report that (progress/notice.h). */
 #include "coll/tune/algorithms.h"
 #include "coll/tune/tune.h"
 
@@ -23,10 +23,12 @@
 
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
-/* On one host: what still is in a cache when it is reduced or passed on. */
+/* The largest segment on one host: it is still in a cache when it is reduced or
+   passed on. */
 #define MOST_HOST_SEGMENT ((size_t)512 * 1024)
 
-/* Costs that are the same may differ by how they were rounded. */
+/* Equal costs may differ by their rounding, so a lower one must be below
+   LESS times the other. */
 #define LESS (1 - 1e-9)
 
 /* The variable that names an algorithm; 0 for collectives with only one. */
@@ -51,7 +53,7 @@ const char *baton__choice_variable(baton_collective_t collective)
                : "";
 }
 
-/* Whether an algorithm can do what a case asks for. */
+/* Returns true if an algorithm can do what a case asks for. */
 static bool can_do(const baton_algorithm_t *algorithm,
                    const baton_choice_case_t *of)
 {
@@ -108,7 +110,7 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
     return status;
 }
 
-/* What a case asks for that not every algorithm can do. */
+/* Names the feature that a case asks for and not every algorithm has. */
 static const char *demand_of(const baton_choice_case_t *of)
 {
     return !of->ordered ? "blocks of different sizes"
@@ -185,7 +187,8 @@ static baton_status_t check(const baton_choice_case_t *of)
     return BATON_OK;
 }
 
-/* Puts a choice behind those that cost no more; the dearest one may go. */
+/* Inserts a choice after those that cost no more. If there are `most` already,
+   drops the most expensive one. Returns the new count. */
 static size_t insert(const baton_choice_t *choice, baton_choice_t *all,
                      size_t count, size_t most)
 {
@@ -266,8 +269,8 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
     return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
-/* Whether one algorithm alone can do what a case asks for, and has no segments:
-   then costs decide nothing. */
+/* Returns true if only one algorithm can do what a case asks for, and has no
+   segments: then costs decide nothing. */
 static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = NAN};

@@ -160,7 +160,7 @@ double baton__scattered(const baton__terms_t *t)
 
 /* ---- what is asked ----------------------------------------------------- */
 
-/* Nothing is sent. */
+/* Returns true if nothing is sent. */
 static bool is_still(const baton_algorithm_t *algorithm,
                      const baton_cost_case_t *of)
 {
@@ -180,8 +180,8 @@ double baton__cost_of(const baton_algorithm_t *algorithm,
            (second != NULL ? baton__cost_of(second, t) : 0);
 }
 
-/* Between the phases the vector goes from the processors that wrote it to those
-   that read it. */
+/* Returns the work of an algorithm or of its phases. Between phases the vector
+   also goes from the processors that wrote it to those that read it. */
 static baton__works_t work_of(const baton_algorithm_t *algorithm,
                               const baton__terms_t *t)
 {
@@ -220,38 +220,40 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
            work.reduced * t->gamma;
 }
 
-/* Processors do there what a network does elsewhere: the receiver's makes the
-   copy, and while it does, or reduces, it does nothing else. So an epoch takes
-   no less than its formula, and no less than all this work of the rank that has
-   most of it. Where ranks share processors, the work of all ranks is divided
-   among these, and they have to wait for what comes one after the other: by
-   Graham (1966), "Bounds for certain multiprocessing anomalies", it takes at
-   most
+/* How baton_algorithm_host_us estimates the time on one host. There the
+   processors do the work of the network: the receiver's processor copies a
+   message, and while it copies or reduces it does nothing else. So an epoch
+   takes at least as long as its formula says, and at least as long as the rank
+   with the most work. If ranks share processors, the processors share the work
+   of all ranks, and wait for work that depends on other work. By Graham (1966),
+   "Bounds for certain multiprocessing anomalies", this takes at most
 
        work / processors + (1 - 1 / processors) longest path
 
-   which is the estimate. Of a message's alpha its processors work for about
-   half; the rest is a wait, which counts in the path alone. The work then
-   includes what sums cost that are passed on, as a rank's share of it does
-   where each has a processor. Folds of ranks beyond a power of two count in
-   `all` only.
+   which is the estimate. A processor works during about half of a message's
+   alpha; the other half is a wait, which counts in the path alone. The work
+   includes the cost of data that are passed on. If each rank has a processor,
+   the estimate includes a rank's share of that cost. The folds of ranks beyond
+   a power of two count in `all` only.
 
-   What does not fit in a processor's cache is reduced three times as slowly,
-   and sums that are not passed on stay there: on a Xeon with 2 MiB of L2 two
-   ranks reduce 1 MiB in 157 us in halves, in 200 on the root alone, but 256 KiB
-   in 25 and 20. (Ranks must agree on it, so none asks for its own size.)
+   Data that do not fit in a processor's cache are reduced three times as
+   slowly. Sums that are not passed on stay in the cache. On a Xeon with 2 MiB
+   of L2 two ranks reduce 1 MiB in 157 us if each reduces a half, and in 200 us
+   if the root does all; but 256 KiB take 25 and 20 us. (All ranks must choose
+   alike, so none uses the size of its own cache.)
 
-   To that comes what no processor works at: in each round, that is for each
-   message of the longest path, a rank waits until those that share its
-   processor have had their turns, and what it awaits may have to wait for as
-   many: turn_us times the square of the ranks that share one. Of more than
-   MOST_SHARE ranks most have had theirs meanwhile, and the time grows with
-   their number alone: by the square 32 ranks on 2 processors would take
-   recursive doubling for 16 KiB, 470 us, and not a binomial tree, 340. */
+   The time in which ranks wait for a processor is added. In each round, that is
+   for each message of the longest path, a rank waits until the ranks that share
+   its processor have had their turns, and its peer may have to wait as long:
+   turn_us times the square of the number of ranks that share a processor. If
+   more than MOST_SHARE ranks do, most have had their turns meanwhile, and the
+   time grows only in proportion to their number. With the square, 32 ranks on 2
+   processors would choose recursive doubling for 16 KiB, which takes 470 us,
+   and not a binomial tree, which takes 340 us. */
 #define MOST_SHARE 4
 
-/* What passes a cache for each byte that is reduced: two operands and the sum;
-   between hosts also what sockets copy, both ways. */
+/* Bytes that go through a cache for each reduced byte: two operands and the
+   sum; between hosts also the copies of sockets, in both directions. */
 #define HOST_STREAMS    3
 #define BETWEEN_STREAMS 5
 
@@ -267,7 +269,8 @@ static double rounds_of(const baton_algorithm_t *algorithm,
     return baton__cost_of(algorithm, &t);
 }
 
-/* What reductions take longer whose streams do not fit in a cache. */
+/* Returns how much longer reductions take if their streams do not fit in a
+   cache. */
 static double uncached_us(const baton__terms_t *t, double streams)
 {
     return streams > BATON__CACHED_BYTES
@@ -281,7 +284,7 @@ double baton__between_us(const baton_algorithm_t *algorithm,
     baton__terms_t t = baton__terms_of(of);
     double us = baton_algorithm_cost_us(algorithm, of);
     if (is_still(algorithm, of) || !baton__exact_flat(&t) ||
-        algorithm->segmented) { /* it reduces in cache, beside messages */
+        algorithm->segmented) { /* segments are reduced in cache */
         return us;
     }
     double reduced = work_of(algorithm, &t).most.reduced;

@@ -99,7 +99,9 @@ static bool find_collective(const char *name, baton_collective_t *out)
     return false;
 }
 
-/* The table's own string: false if the collective has no such algorithm. */
+/* Sets out->algorithm to the static name of the algorithm. False if the
+   collective has no such algorithm, or if the line has a segment size and the
+   algorithm has no segments, or the other way round. */
 static bool find_algorithm(baton_collective_t collective, const char *name,
                            baton__measured_t *out)
 {
@@ -166,7 +168,7 @@ static baton_status_t read_file(const char *path, baton__measured_t **list)
     return status;
 }
 
-/* The last line of a key counts, so those of a file need not be changed. */
+/* The last line with a key counts, so the lines before need not be changed. */
 baton_status_t baton__measured_append(const char *path,
                                       const baton__measured_t *list)
 {
@@ -191,7 +193,8 @@ baton_status_t baton__measured_append(const char *path,
 
 /* ---- in force ------------------------------------------------------------ */
 
-/* The file that was read last, and its choices; under the lock. */
+/* The path of the file that was read last, and its choices; guarded by the
+   lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
 static baton__measured_t *known;

@@ -1,17 +1,17 @@
 /* Measures which algorithm is fastest, on all ranks of a group at once.
 
    A vote is an all-reduce (the maximum) of a few numbers, by a schedule of its
-   own. The first one begins a tuning: it compares what is to be done. One goes
-   ahead of each sample, so that ranks begin it together and all see whether the
-   budget of any is used up; and one behind the samples of a size makes the
-   slowest rank's medians known to all, who then draw the same conclusion.
+   own. The first vote of a tuning compares the ranks' options. A vote before
+   each sample lets ranks begin the sample together, and shows whether any
+   rank's budget is used up. A vote after the samples of a size gives all ranks
+   the medians of the slowest rank, so that they draw the same conclusion.
 
        vote(what) -> [vote(time) -> sample]* -> vote(medians) -> ... -> vote
 
-   What was learned comes into force behind the last vote: a rank that leaves
-   before, for whatever reason, destroys its schedule of votes, and those of the
-   others fail. That vote has no time limit, as all ranks are there; so no rank
-   gives up on it while another one ends it. */
+   The results come into force after the last vote. If a rank leaves before, for
+   whatever reason, it destroys its schedule of votes, and then the votes of the
+   others fail. The last vote has no time limit, since all ranks take part in
+   it: so no rank gives up on it while another one completes it. */
 #include "coll/tune/tune.h"
 
 #include "base/alloc.h"
@@ -30,13 +30,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Samples of each algorithm, after one that does not count; algorithms tried;
-   and the budgets. */
+/* TURNS samples are taken of each of up to CANDIDATES algorithms, after one
+   that does not count. BUDGET_MS is the default budget of a tuning, MEASURE_MS
+   that of a case with BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs, as clocks and ranks that begin at different
-   times count in one, and one before them that is not measured: after a vote,
-   and other candidates, vectors and scratch are not where a loop has them. */
+/* A sample has several epochs: in a single one the clock's resolution and ranks
+   that begin at different times would distort the result. One epoch before them
+   is not measured: after a vote and other candidates, vectors and scratch are
+   not in the caches where a loop has them. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 
 #define CLEARLY      0.9
@@ -52,7 +54,7 @@ double (*baton__tune_us)(int rank, const char *algorithm, double us);
 typedef struct tuned {
     pthread_mutex_t lock;
     baton__measured_t *measured;
-    uint32_t calls;      /* tunings so far: part of their schedules' names */
+    uint32_t calls;      /* tunings so far; part of their schedules' names */
     atomic_bool refused; /* with BATON_TUNE=measure a tuning failed; relaxed,
                             as it only saves time */
 } tuned_t;
@@ -67,7 +69,8 @@ static void free_tuned(void *value)
     baton__free(tuned);
 }
 
-/* NULL: there is no memory. */
+/* Returns the group's tuned_t, which is created if need be. NULL: there is no
+   memory. */
 static tuned_t *tuned_of(baton_group_t *group)
 {
     tuned_t *kept = baton_group_attribute(group, &tuned_key, NULL, NULL);
@@ -88,9 +91,9 @@ static tuned_t *tuned_of(baton_group_t *group)
 
 /* ---- a tuning ------------------------------------------------------------ */
 
-/* The numbers of a vote: time used, as a part of the budget; what is tuned, and
-   the same negative, so that ranks see if they differ; the first sample of a
-   size; medians. */
+/* The numbers of a vote. USED is the part of the budget that is used up. WHAT
+   says what is tuned; NOT_WHAT is its negative, so that the maxima show whether
+   ranks differ. FIRST is the first sample of a size. */
 enum { USED, WHAT, NOT_WHAT, FIRST, MEDIANS, VALUES = MEDIANS + CANDIDATES };
 
 typedef struct tuning {
@@ -102,12 +105,12 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    bool moving; /* a schedule could not be stopped: this memory, and the
-                    vectors, are in use */
+    bool moving; /* a schedule could not be stopped: it uses this struct and
+                    the vectors, so they are never freed */
     baton__measured_t *learned;
 } tuning_t;
 
-/* A size of a collective. */
+/* The measurement of a size of a collective. */
 typedef struct trial {
     tuning_t *tuning;
     baton_choice_case_t of;
@@ -116,7 +119,7 @@ typedef struct trial {
     baton_schedule_t *schedules[CANDIDATES];
     double us[CANDIDATES][TURNS + 1];
     size_t taken[CANDIDATES];
-    int epochs; /* of a sample: the first one says how many */
+    int epochs; /* of a sample; 1, and more after the first samples */
 } trial_t;
 
 /* Runs an epoch. One that takes too long is cancelled. */
@@ -159,7 +162,8 @@ static void destroy(tuning_t *tuning, baton_schedule_t *schedule)
 
 /* ---- a candidate --------------------------------------------------------- */
 
-/* A vector of the case's class, in whole elements, for each rank as many. */
+/* Returns the size of a vector of the case's class, rounded down so that each
+   rank has equally many whole elements. */
 static size_t bytes_of(const baton_choice_case_t *of)
 {
     size_t unit = sizeof(float) * (size_t)of->ranks;
@@ -239,7 +243,8 @@ static baton_status_t sample(trial_t *trial, size_t candidate)
     return status;
 }
 
-/* Takes samples in turn, until there are enough or the time is used up. */
+/* Takes samples of the candidates in turn, until there are enough or the budget
+   is used up. */
 static baton_status_t sample_all(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;
@@ -261,7 +266,7 @@ static baton_status_t sample_all(trial_t *trial)
     return BATON_OK;
 }
 
-/* Without the first one. */
+/* Returns the median of all samples but the first, which does not count. */
 static double median_of(double *us, size_t count)
 {
     for (size_t i = 2; i < count; i++) {
@@ -275,8 +280,9 @@ static double median_of(double *us, size_t count)
     return us[1 + (count - 2) / 2];
 }
 
-/* The one that is fastest on the slowest rank, unless the model's first is
-   about as fast: medians differ by some percent from run to run. */
+/* Learns the candidate that is fastest on the slowest rank, unless the model's
+   first choice is about as fast: medians differ by some percent from run to
+   run. */
 static baton_status_t conclude(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;
@@ -300,8 +306,8 @@ static baton_status_t conclude(trial_t *trial)
     return baton__measured_add(&tuning->learned, &learned);
 }
 
-/* Ranks have taken as many samples: where the time was used up before each
-   candidate has had one that counts, nothing is learned. */
+/* Measures a size. Learns nothing if the budget is used up before each
+   candidate has a sample that counts; all ranks have equally many samples. */
 static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 {
     trial_t trial = {.tuning = tuning, .of = *of, .epochs = 1};
@@ -321,8 +327,8 @@ static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 
 /* ---- begin and end ------------------------------------------------------- */
 
-/* A number that differs where ranks tune different things, or would try other
-   candidates, which are chosen by costs. */
+/* Returns a number that differs if ranks tune different things, or would try
+   different candidates because their costs differ. */
 static double what_of(const baton_tune_options_t *options,
                       const baton_costs_t *costs)
 {
@@ -344,7 +350,7 @@ static baton_status_t allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        memset(tuning->source, 0, room); /* else pages that are all the same */
+        memset(tuning->source, 0, room); /* else all its pages are one page */
     }
     return tuning->source != NULL && tuning->target != NULL
                ? BATON_OK
@@ -362,7 +368,7 @@ static void release(tuning_t *tuning)
     }
 }
 
-/* Meets the other ranks, and compares what is to be done. */
+/* Waits for the other ranks, and compares options and costs with them. */
 static baton_status_t begin(tuning_t *tuning)
 {
     enum { BYTES = VALUES * sizeof(double) };
@@ -431,7 +437,7 @@ static baton_status_t tune_all(tuning_t *tuning)
     return status;
 }
 
-/* Adds what was learned to a calibration file, which may have to be made. */
+/* Adds the results to a calibration file, which is created if need be. */
 static baton_status_t save(const char *path, const baton__measured_t *learned)
 {
     baton_costs_t costs = BATON_COSTS;
@@ -444,8 +450,8 @@ static baton_status_t save(const char *path, const baton__measured_t *learned)
     return status == BATON_OK ? baton__measured_append(path, learned) : status;
 }
 
-/* All ranks are through: what was learned comes into force, on rank 0 whether
-   or not it can be saved. */
+/* Waits until all ranks have all results, and puts these into force. Rank 0
+   also saves them; they are in force even if that fails. */
 static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
 {
     const char *file = tuning->options.file;
@@ -498,7 +504,7 @@ static baton_status_t tune(baton_group_t *group, tuned_t *tuned,
 
 /* ---- baton_group_tune ---------------------------------------------------- */
 
-/* Collectives of several algorithms. */
+/* Returns a bit for each collective that has several algorithms. */
 static unsigned eligible(void)
 {
     unsigned seen = 0;
@@ -586,8 +592,8 @@ static const baton__measured_t *find(tuned_t *tuned,
     return found;
 }
 
-/* Measures a case. Where that fails the group does not try again, so that ranks
-   that do not do the same lose no more time. */
+/* Measures a case. After a failure the group does not try again: if ranks do
+   not make the same calls, each try would cost them time. */
 static void measure(baton_group_t *group, tuned_t *tuned,
                     const baton__measured_t *key)
 {
@@ -606,7 +612,8 @@ static void measure(baton_group_t *group, tuned_t *tuned,
     }
 }
 
-/* What this group has measured, which may be now; NULL: nothing of the case. */
+/* Returns the choice that this group has measured for a case, perhaps only now;
+   or NULL. */
 static const baton__measured_t *find_or_measure(baton_group_t *group,
                                                 const baton_choice_case_t *of)
 {
@@ -629,7 +636,8 @@ static const baton__measured_t *find_or_measure(baton_group_t *group,
     return found;
 }
 
-/* What was measured goes first: it needs no calibration that can be read. */
+/* A choice that the group has measured comes first: it needs no calibration
+   file that can be read. */
 baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out)
