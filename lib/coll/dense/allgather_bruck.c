@@ -19,9 +19,9 @@ static double cost(const baton__terms_t *t)
     return t->log * t->alpha + t->part * t->beta;
 }
 
-/* Ranges that go round the end of the vector are copied before they are sent,
-   and when they have come: in a round of `more` blocks more - 1 on either side.
- */
+/* Ranges that wrap around the vector's end are copied before they are sent, and
+   after they were received: in a round of `more` blocks, those of more - 1
+   ranks on either side. */
 static baton__works_t work(const baton__terms_t *t)
 {
     double copied = 0;

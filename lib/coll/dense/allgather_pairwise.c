@@ -11,10 +11,11 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
     }
 }
 
-/* Where each rank has a processor, the one that has made a block writes it,
-   which takes half as long as reading it (transport/mpi/put.c): an all-reduce
-   of 256 KiB in place takes 18 us, and 28 by recursive doubling. But only out
-   of a cache: 16 MiB go as fast as memory does, whoever writes. */
+/* If each rank has a processor, the rank that has made a block writes it to its
+   peers, which takes half as long as if they read it (transport/mpi/put.c): an
+   all-reduce of 256 KiB in place takes 18 us, and 28 us by recursive doubling.
+   This is true only of data in a cache: 16 MiB move at the speed of memory
+   either way. */
 static baton__works_t work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work->of(t);

@@ -17,8 +17,8 @@ static double cost(const baton__terms_t *t)
     return (t->p - 1) * baton__message(t, t->block);
 }
 
-/* Of two ranks each writes the block that it has made, and passes nothing on.
- */
+/* With two ranks each writes the block that it has made to the other one, and
+   nothing is passed on. */
 static baton__works_t work(const baton__terms_t *t)
 {
     baton__works_t works =

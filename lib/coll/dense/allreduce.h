@@ -1,33 +1,36 @@
-/* What every all-reduce builder begins with. */
+/* The parts that all-reduce builders share. */
 #pragma once
 
 #include "coll/kit/phases.h"
 
 #include <baton/coll.h>
 
-/* Those that keep the order of ranks, for messages of those that don't. */
+/* The all-reduces that keep the order of ranks, for errors of the others. */
 #define BATON__ORDERED_ALLREDUCES                                              \
     "recursive doubling, the binomial tree, the flat tree, rabenseifner, the " \
     "linear pipeline or the double tree"
 
-/* Checks the arguments; what is wrong with them is the schedule's error, in
-   which `builder` is named and nothing is added. Does what needs no algorithm:
-   nothing for an empty vector, a copy for one rank. True: the rest is to do. */
+/* Checks the arguments. A wrong one is the schedule's error, which names
+   `builder`; then no node is added. Adds the nodes that need no algorithm: none
+   for an empty vector, a copy for one rank. Returns true if the builder has to
+   go on. */
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allreduce_args_t **args);
 
-/* An all-reduce of P blocks, which are all summed at once: each on one rank,
-   from which it is copied, so all have the same bits. What is summed first
-   comes from everywhere, so the reduction must be commutative. `add` adds the
-   phases; `source` is `target` when in place. */
+/* Adds the phases of an all-reduce of P blocks, all of which are reduced at the
+   same time. `source` is `target` when in place. */
 typedef void (*baton__in_blocks_fn)(baton__flow_t *flow,
                                     const baton__blocks_t *target,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes);
+
+/* Builds such an all-reduce; `add` adds its phases. Each block is reduced on
+   one rank and copied from there, so all ranks have the same bits. The operands
+   are not in the order of ranks, so the reduction must be commutative. */
 void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
                                 const baton_allreduce_args_t *args,
                                 baton__in_blocks_fn add);
 
-/* Whether source and target are the same memory. */
+/* Returns true if source and target are the same memory. */
 bool baton__allreduce_in_place(const baton_schedule_t *schedule,
                                const baton_allreduce_args_t *args);

@@ -2,9 +2,10 @@
 #include "coll/partial/given.h"
 #include "coll/tune/algorithms.h"
 
-/* Reduce to rank 0 along a binomial tree, then broadcast along the same one. In
-   step t the ranks that are multiples of 2^t pair off: the upper one sends its
-   partial sum, of the 2^t ranks from itself on, to the lower one and is done.
+/* Reduce to rank 0 along a binomial tree, then broadcast along the same tree.
+   In step t the ranks that are multiples of 2^t form pairs. The upper rank of a
+   pair sends its partial sum, of the 2^t ranks from itself on, to the lower one
+   and is done.
 
        rank 0 of 8:
 
@@ -19,18 +20,18 @@
                 v
        source -> sum 0 in target --> send to 0 --> broadcast: recv from 0
 
-   2(P - 1) messages in all, where recursive doubling has P log2 P: with more
-   ranks than processors that is what counts, since each message costs a turn on
-   a processor.
+   This takes 2(P - 1) messages, and recursive doubling P log2 P. With more
+   ranks than processors the number of messages decides, since each message
+   costs a turn on a processor.
 
-   A partial sum is of consecutive ranks, the lower half the left operand, and
-   is made once: all ranks get the same bits.
+   A partial sum is of consecutive ranks, with the lower half as the left
+   operand, and is made once, so all ranks get the same bits.
 
-   Where some ranks give nothing (given.h), a vector that nobody has given
-   anything to is sent as an empty message, so that the receiver need not wait
-   for what never comes. With one rank of 8 that gives, 7 to 10 vectors go
-   instead of 14, of which 7 bring the result to the others; by the flat tree 7
-   or 8. */
+   Some ranks may contribute nothing (given.h). A partial sum without any
+   contribution is sent as an empty message, so that the receiver does not wait
+   for it in vain. If one rank of 8 contributes, 7 to 10 vectors are sent
+   instead of 14, and 7 of them bring the result to the others; by the flat tree
+   7 or 8 are sent. */
 
 #define LONG_SLOTS 2
 
@@ -46,15 +47,16 @@ static int child_of(children_t of, int rank, int k)
     return rank + (of.flat ? k + 1 : 1 << k);
 }
 
-/* While the children are added. */
+/* The state while children are added. */
 typedef struct sum {
     baton_schedule_t *schedule;
     const baton_allreduce_args_t *args;
-    baton__gathered_t *gathered; /* NULL: all ranks give */
-    baton__slots_t slots;        /* for what children send */
-    const baton_op_t *op;        /* of the last of them, or of the others */
-    baton_node_t measured;       /* the call that looks whether there is any */
-    baton_node_t ends[BATON__FLAT_RANKS]; /* of each child */
+    baton__gathered_t *gathered; /* NULL: all ranks contribute */
+    baton__slots_t slots;        /* for the children's partial sums */
+    const baton_op_t *op;        /* the reduction for the next child */
+    baton_node_t measured;       /* the call that sets the sum's length */
+    /* By child: the node after which the target has the child's sum, too. */
+    baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
 
 static baton_status_t set_alone(void *arg, baton_call_t *call)
@@ -77,8 +79,8 @@ static baton_status_t set_sum(void *arg, baton_call_t *call)
     return baton_call_set_length(call, gathered->out, most);
 }
 
-/* The source, where the first child has nothing to add to it. Returns the node
-   behind which the target has a sum. */
+/* Copies the source to the target in epochs in which the first child has
+   nothing to add to it. Returns the node after which the target has a sum. */
 static baton_node_t add_alone(baton_schedule_t *schedule,
                               const baton_allreduce_args_t *args,
                               baton_node_t recv, baton_node_t reduce)
@@ -98,7 +100,7 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Where it may have nothing to send. */
+/* Adds the rest for a child that may have nothing to send. */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
 {
@@ -113,11 +115,10 @@ static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
     }
 }
 
-/* The children's partial sums and this rank's source, in the target; `*last` is
-   the node that ends it, where there are children. A child that has nothing
-   sends an empty message, of which the reduction takes nothing; and what it is
-   added to is never undefined, but the neutral element at least. So a
-   reduction alone reads what a child has sent, and it can be lent:
+/* Adds a child's partial sum to the target. A child that has nothing sends an
+   empty message, and its reduction then does nothing. The other operand always
+   has a value, which is the neutral element if nothing was contributed. So only
+   the reduction reads a child's message, and can read it where it lies:
 
        recv 0 --+--> call --> copy --+
                 |             ^      |
@@ -150,8 +151,9 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
     add_maybe_child(sum, k, slot.length, recv);
 }
 
-/* Of an average, where any child may have had nothing, and none is the last: so
-   the neutral element is added. */
+/* Adds the division of an average. Any child may have nothing, so none of their
+   reductions is sure to be the last one: the division is a reduction with the
+   neutral element. */
 static baton_node_t add_division(baton_schedule_t *schedule,
                                  const baton_allreduce_args_t *args,
                                  baton_length_t length, baton_node_t sum)
@@ -164,6 +166,9 @@ static baton_node_t add_division(baton_schedule_t *schedule,
     return node;
 }
 
+/* Adds the partial sums of all children. Returns the vector to send on: the
+   target, or the source if there are no children. `*last` is set if there are:
+   the node after which the vector is complete. */
 static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
                                           const baton_allreduce_args_t *args,
                                           children_t of, baton_node_t *last)
@@ -204,9 +209,9 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
     return (baton__maybe_vector_t){args->target, length};
 }
 
-/* Up a tree to rank 0, and down a binomial one. Not in place the target is free
-   before the broadcast, so partial sums are made there; in place it is where
-   the source is. */
+/* Adds a reduction up a tree to rank 0, and a broadcast down a binomial tree.
+   Partial sums are made in the target, which is free until the broadcast, or is
+   the source when in place. */
 static void add_tree(baton_schedule_t *schedule,
                      const baton_allreduce_args_t *args, children_t children,
                      int parent)

@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* Each half of the vector is reduced up a binary tree of its own and goes down
-   again, in segments. Trees are in order: what comes from the left child is of
+   again, in segments. Trees are in order: the left child's partial sum is of
    lower ranks, so the order of ranks is kept. A segment of one tree:
 
        recv left ----+
@@ -15,9 +15,9 @@
        recv right ---------------+         recv from parent --+--> send left
                                                               +--> send right
 
-   An inner rank of one tree is a leaf of the other, and two ranks may be
-   neighbours in both: messages of a pair are in the order of segments, then of
-   trees, at both ends. */
+   An inner rank of one tree is a leaf of the other. Two ranks may be neighbours
+   in both trees, so at both ends the messages of a pair are in the order of
+   segments, and then of trees. */
 enum { TREES = 2, SLOTS = 2 };
 
 typedef struct half {
@@ -25,7 +25,7 @@ typedef struct half {
     baton_view_t source;
     baton_view_t target;
     size_t segments;
-    baton__slots_t slots[2]; /* of what comes from the children */
+    baton__slots_t slots[2]; /* for the children's partial sums */
 } half_t;
 
 static half_t half_of(baton__flow_t *flow, const baton_allreduce_args_t *args,

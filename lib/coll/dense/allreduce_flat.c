@@ -12,8 +12,8 @@
 
        rank r:  source --> send to 0             recv from 0 --> target
 
-   2(P - 1) messages, as a binomial tree has, but two rounds for any P: where
-   many ranks share a processor, a round is what takes longest. */
+   This takes 2(P - 1) messages, as a binomial tree does, but two rounds for any
+   P. If many ranks share a processor, the number of rounds decides. */
 
 enum { LONG_SLOTS = 2 };
 
@@ -60,7 +60,7 @@ static double cost(const baton__terms_t *t)
     return t->p * come + (t->p - 2) * fmax(come, reduce) + reduce;
 }
 
-/* What the root sends it copies, too, one message after another. */
+/* The root also copies the sums that it sends, one message after another. */
 static baton__works_t work(const baton__terms_t *t)
 {
     double count = t->p - 1;

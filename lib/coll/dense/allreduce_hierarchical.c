@@ -4,8 +4,9 @@
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
 
-/* Three phases, each among some of the ranks. The vector is cut in B blocks, B
-   the ranks of the smallest host. 2 hosts of 3 and 2 ranks, B = 2:
+/* Three phases, each among some of the ranks. The vector is cut into B blocks,
+   where B is the number of ranks of the smallest host. 2 hosts of 3 and 2
+   ranks, B = 2:
 
        inside hosts      between hosts        inside hosts
        reduce-scatter    all-reduce           all-gather
@@ -17,21 +18,21 @@
        3 --+             3: block 0 --+  |    3 --+
        4 --+--> blocks   4: block 1 -----+    4 --+
 
-   The k-th rank of a host has block k; those beyond B have an empty one, and
-   take part inside the host only. So between hosts each block moves once, from
-   as many ranks at the same time as every host has. */
+   The k-th rank of a host has block k. The ranks after the B-th have an empty
+   block, and take part only inside the host. So each block moves between hosts
+   once, and B ranks of each host send at the same time. */
 typedef struct place {
     int host;       /* index of this rank's host */
-    int hosts;      /* how many there are */
-    int index;      /* of this rank among its host's */
-    int *mates;     /* ranks of this host */
-    int mate_count; /* of them */
-    int *peers;     /* the rank with this one's index on each host */
+    int hosts;      /* number of hosts */
+    int index;      /* of this rank among the ranks of its host */
+    int *mates;     /* the ranks of this host */
+    int mate_count; /* number of `mates` */
+    int *peers;     /* by host: the rank with the same index as this one */
     int blocks;     /* B */
 } place_t;
 
-/* The first rank that has this rank's number, where `most` is the largest one
-   before: hosts that follow one another need no search. */
+/* Returns the first rank that has the same number as this one. `most` is the
+   largest number before this rank: a larger one is new, and needs no search. */
 static int first_of(const int *numbers, int rank, int most)
 {
     int first = rank;
@@ -44,9 +45,9 @@ static int first_of(const int *numbers, int rank, int most)
     return first;
 }
 
-/* Hosts are numbered anew in the order of their first ranks. `numbers` has each
-   rank's host; `hosts` and `counts` have room for all ranks: each one's host,
-   and how many a host has. */
+/* Fills `place`. `numbers` has each rank's host. Hosts get new numbers in the
+   order of their first ranks, which are stored in `hosts`, by rank. `counts`,
+   with as many zeros, is used to count the ranks of each host. */
 static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
                             int *counts, place_t *place)
 {
@@ -82,7 +83,8 @@ static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
     }
 }
 
-/* Offsets of B blocks, and of an empty one for each rank of the host beyond. */
+/* Returns the offsets of B blocks, and of an empty block for each other rank of
+   the host. */
 static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
                        const place_t *place)
 {
@@ -96,8 +98,8 @@ static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
     return at;
 }
 
-/* All-reduce of this rank's block, in place, with the ranks that have it on
-   other hosts. */
+/* Adds an in-place all-reduce of this rank's block with the ranks of other
+   hosts that have the same block. */
 static void reduce_between(baton__flow_t *flow, const place_t *place,
                            baton_view_t block, size_t element)
 {
@@ -215,8 +217,8 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
     baton__free(memory);
 }
 
-/* Inside the largest host a rank sends in each round as many blocks as it gives
-   away, but no more than there are: the ranks of the smallest host. */
+/* Inside the largest host a rank sends in each round the blocks that it gives
+   away, of which at most B are not empty. */
 static double cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
@@ -241,7 +243,7 @@ static double cost(const baton__terms_t *t)
            baton__cost_of(&baton__allreduce_circulant_algorithm, &between);
 }
 
-/* All hosts have as many ranks. */
+/* All links are alike, or all hosts have equally many ranks. */
 static bool is_exact(const baton__terms_t *t)
 {
     return baton__exact_flat(t) ||

@@ -5,8 +5,8 @@
 #include <math.h>
 
 /* Partial sums of segments go from rank 0 to rank P - 1, and the sums from
-   there on to ranks 0, 1, ..., P - 2: always to the next rank, so that the pipe
-   is filled once. 3 ranks, 4 segments a to d, by step; a'' is the sum:
+   there on to ranks 0, 1, ..., P - 2: always to the next rank, so that the
+   pipeline is filled once. 3 ranks, 4 segments a to d, by step; a'' is the sum:
 
        step        1     2     3     4     5     6     7     8
        0 sends     a     b     c     d     a''   b''   c''   d''
@@ -17,9 +17,9 @@
 
        recv partial --> reduce --> send          recv sum --> send on
 
-   Reduce and broadcast one after the other take 10 steps, the paper's figure 9:
-   there the last sum travels one hop further, to the rank that has made it. The
-   order of ranks is kept, and each sum is made once. */
+   Reduce and broadcast one after the other take 10 steps, as in the paper's
+   figure 9: there the last sum travels one hop more, to the rank that has made
+   it. The order of ranks is kept, and each sum is made once. */
 enum { SLOTS = 4 };
 
 void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
@@ -68,8 +68,8 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* Rank 0 sends all of its own segments first: the first sum waits for them, or
-   comes later. */
+/* Rank 0 sends all of its own segments before it sends the first sum on: that
+   sum has to wait for them, unless it comes later. */
 static double cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);
@@ -84,7 +84,8 @@ static double cost(const baton__terms_t *t)
     return fmax(filled, sent) + (t->p - 2) * come;
 }
 
-/* Between two ranks a vector goes each way; an inner rank gets both. */
+/* Of two ranks each receives one vector. Of more ranks an inner one receives
+   two: the partial sums and the sums. */
 static baton__works_t work(const baton__terms_t *t)
 {
     double ways = t->of.ranks > 2 ? 2 : 1;

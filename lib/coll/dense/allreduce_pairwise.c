@@ -21,7 +21,7 @@ void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                args, add);
 }
 
-/* Else the phases overlap. */
+/* With more segments the phases overlap, so that the formula is an estimate. */
 static bool is_exact(const baton__terms_t *t)
 {
     return baton__exact_flat(t) &&

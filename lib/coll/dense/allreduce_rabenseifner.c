@@ -2,19 +2,19 @@
 #include "coll/kit/phases.h"
 #include "coll/tune/algorithms.h"
 
-/* Rabenseifner: the vector is cut in as many blocks as the core has ranks. A
+/* Rabenseifner: the vector is cut into as many blocks as the core has ranks. A
    reduce-scatter by recursive halving leaves the sum of one block at each of
-   them, an all-gather by recursive doubling takes all blocks to all. A core of
-   4, id 1:
+   these ranks, and an all-gather by recursive doubling takes all blocks to all
+   of them. A core of 4, id 1:
 
        source --> [fold] --> send 0 1  --> send 3
                              recv 2 3      recv 2
                              reduce 2 3 -> reduce 2 --> send 2 --> send 2 3
                                                         recv 3     recv 0 1
 
-   Neighbours meet first, the lower rank's part on the left, so partial sums are
-   of neighbouring ranks, in their order. Each block is summed on one rank, and
-   copied: all ranks have the same bits. */
+   Neighbours meet first, and the lower rank's part is the left operand, so
+   partial sums are of neighbouring ranks, in their order. Each block is summed
+   on one rank and copied from there, so all ranks have the same bits. */
 static void add_phases(baton__flow_t *flow, baton_view_t target,
                        baton_view_t source, size_t element)
 {
@@ -58,7 +58,7 @@ void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* A fold is two messages and a reduction of the vector more. */
+/* A fold adds two messages and a reduction of the vector. */
 static double cost(const baton__terms_t *t)
 {
     double part = t->n * (t->core - 1) / t->core;

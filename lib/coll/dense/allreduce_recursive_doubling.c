@@ -6,8 +6,8 @@
 
 /* Each step receives a vector into a slot of scratch and reduces the partial
    sum so far into that slot, which then holds the partial sum. So nothing is
-   written while a send of it is in flight, and no step waits for its sends; the
-   last reduction writes the target.
+   written while a send reads it, and no step waits for its sends. The last
+   reduction writes the target.
 
        recv 0 ------+     recv 1 ------+           recv 2 ------+
                     v                  v                        v
@@ -16,24 +16,24 @@
           +--> send 0      +--> send 1        +--> send 2
 
    Short vectors have a slot for each step: all receives are posted when the
-   epoch begins. Long ones take turns in three slots, where a receive waits for
+   epoch begins. Long vectors use three slots in turn, and a receive waits for
    the send and the reduction that read its slot last.
 
-   In place the last reduction waits for the first send. Where that is in the
-   same step, on two ranks, each would wait until the other one has its vector,
-   and none could read the other's where it lies: they send a copy. So they do
-   where the other one would have to have it copied by the system (flow.h).
+   In place the last reduction waits for the first send. With two ranks both are
+   in the same step: each rank would wait until the other has its vector, and
+   none could read the other's vector where it lies. So they send a copy. They
+   also do so if the system would have to copy the vector for the peer (flow.h).
 
    The lower rank's partial sum is the left operand on both sides of a pair, and
-   partial sums are of neighbouring ranks: all ranks compute the same thing in
-   the same order, bit for bit. */
+   partial sums are of neighbouring ranks. So all ranks compute the same in the
+   same order, and get the same bits. */
 
 enum { LONG_SLOTS = 3 };
 
 typedef struct doubling {
     baton__flow_t flow;
     baton_view_t target;
-    bool lends; /* its peer may read the vector where it lies */
+    bool lends; /* the peer may read the vector where it lies */
     int steps;  /* that receive and reduce: the fold, if any, and the rounds */
     int step;
     baton__slots_t slots;
@@ -45,7 +45,7 @@ static bool copies(const doubling_t *doubling)
     return !doubling->lends && doubling->steps == 1;
 }
 
-/* One step with a peer, which sends its partial sum, and gets ours when
+/* Adds a step with a peer that sends its partial sum, and gets this rank's if
    `mutual`. */
 static void add_step(doubling_t *doubling, int peer, bool mutual)
 {
@@ -92,7 +92,8 @@ static void add_core(doubling_t *doubling, const baton__fold_t *fold)
     }
 }
 
-/* A rank outside the core has its pair's other rank do the work:
+/* A rank outside the core sends its vector to the other rank of its pair, and
+   gets the result:
 
        source --> send          recv --> target                              */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
@@ -120,15 +121,16 @@ void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
     baton__flow_close(flow);
 }
 
-/* The core is of 2^k ranks, and `extra` of them speak for two. When p is 2^k,
-   each of its k rounds is a transfer and a reduction. Otherwise there are two
-   paths. One goes through ranks of the core that are alone: they end a round
-   later, since what they get has waited for a fold. The other one through ranks
-   that speak for two, until they have sent the result to the second: k + 2
-   transfers, and after the fold they meet ranks that are as late in the first
-   ceil(log2 extra) rounds; what comes in later rounds has come before, and its
-   reduction goes on while the next transfer does. On hosts of 2^k ranks the
-   folds, and the rounds of near ranks, stay inside: an estimate. */
+/* The core has 2^k ranks, and `extra` of them speak for two. If p is 2^k, each
+   of the k rounds is a transfer and a reduction. Otherwise the longer of two
+   paths counts. One goes through ranks of the core that are alone: they end a
+   round later, since the sums that they get have waited for a fold. The other
+   goes through ranks that speak for two, until they have sent the result to the
+   second rank: k + 2 transfers. In the first ceil(log2 extra) rounds after the
+   fold these ranks meet ranks that are as late. The sums of later rounds have
+   come before they are needed, and their reduction overlaps the next transfer.
+   On hosts of 2^k ranks the folds and the rounds of neighbours are assumed to
+   stay inside a host, which is an estimate. */
 static double cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n);
@@ -149,11 +151,11 @@ static double cost(const baton__terms_t *t)
                     (baton__log2_ceil((int)t->extra) + 1) * reduce);
 }
 
-/* Two ranks exchange copies in shared memory, which no system makes, once and
-   not twice. On 2 processors of an AMD EPYC, 512 KiB, 1, 2 and 4 MiB in place
-   take 71, 98, 266 and 578 us so, and by pairwise exchange 84, 173, 308 and
-   669; but 256 KiB 43 and 31, and 8 MiB 3.2 ms and 2.3. The factor in work()
-   puts the choice where these figures do. */
+/* Two ranks exchange copies in shared memory. These are made once and not
+   twice, and not by the system. On 2 processors of an AMD EPYC, 512 KiB, 1, 2
+   and 4 MiB in place take 71, 98, 266 and 578 us, and by pairwise exchange 84,
+   173, 308 and 669 us. But 256 KiB take 43 and 31 us, and 8 MiB 3.2 and 2.3 ms.
+   The factor in work() makes the choice follow these figures. */
 #define LEAST_EXCHANGED (512.0 * 1024)
 #define MOST_EXCHANGED  (4096.0 * 1024)
 

@@ -1,13 +1,13 @@
 #include "coll/dense/allreduce.h"
 #include "coll/tune/algorithms.h"
 
-/* The vector is cut in P blocks, a block in chunks; the chunks of one index of
-   all blocks are a column. A column goes round the ring by itself, in 2(P - 1)
-   hops: in hop h a rank sends its chunk of block rank - h to the next rank, and
-   receives that of block rank - h - 1 from the previous one. For P - 1 hops
-   what comes is reduced with this rank's part (reduce-scatter: the last result
-   is the whole sum, and goes to the target), for another P - 1 it is the sum
-   already (all-gather). A column of 3 ranks:
+/* The vector is cut into P blocks, and each block into chunks. The chunks with
+   the same index in all blocks are a column. A column goes round the ring by
+   itself, in 2(P - 1) hops: in hop h a rank sends its chunk of block rank - h
+   to the next rank, and receives that of block rank - h - 1 from the previous
+   one. In the first P - 1 hops the received chunk is reduced with this rank's
+   part (reduce-scatter; the last result is the whole sum). In the other P - 1
+   hops it is the sum already (all-gather). A column of 3 ranks:
 
        hop          0               1               2               3
 
@@ -17,36 +17,38 @@
                    |         |     |         |
        source -> sum --------+-> sum --------+
 
-   A chunk is received in a slot of scratch, where it need not arrive: the
-   reduction may read it in the message. The sum of it and of the source goes to
-   the target.
+   A chunk is received into a slot of scratch, but it need not be copied there:
+   the reduction may read it in the message. The sum of the chunk and the source
+   goes to the target.
 
-   Pipelining. Columns take turns in LANES lanes, so that a chunk of one is
-   received while another one's is reduced or sent, and what was received is
-   reduced and sent on while it is in cache. Lanes bound what is in flight, too:
-   posting receives by the thousand is slow. In the reduce-scatter a lane
-   receives in two slots by turns; in the all-gather, two chunks at a time. It
-   sends hop 0 of its next column when it has received hop 0 of its last one.
+   Pipelining. Columns use LANES lanes in turn, so that a chunk of one column is
+   received while a chunk of another is reduced or sent, and a received chunk is
+   reduced and sent on while it is in cache. Lanes also bound the messages in
+   flight: posting receives by the thousand is slow. In the reduce-scatter a
+   lane receives into two slots in turn; in the all-gather it receives two
+   chunks at a time. A lane sends hop 0 of its next column after it has received
+   hop 0 of its last one.
 
-   No deadlock: what a message of column c, hop h waits for, on either side, are
+   No deadlock: on either side a message of column c and hop h waits only for
    messages of smaller c, or of the same c and smaller h.
 
-   Every block's sum is made in one order, along the ring from the rank of the
-   block's number on (what comes is the left operand), and then copied: so it is
-   the same on all ranks, bit for bit. */
+   The sum of a block is made in one order, along the ring from the rank of the
+   block's number on, with the received chunk as the left operand. Then it is
+   copied: so all ranks have the same bits. */
 
 #define LANES 2
 #define SLOTS 2
 
-/* The default grain. On one host the receiver's processor makes the copy, so
-   chunks overlap with nothing there and each message costs 2 us: of 64 KiB to 4
-   MiB this was the best from 1 to 64 MiB, on 2 and on 4 ranks. */
+/* The default chunk. On one host the receiver's processor makes the copy, so
+   chunks overlap with nothing there, and each message costs 2 us. Of chunks of
+   64 KiB to 4 MiB this was the best for vectors of 1 to 64 MiB, on 2 and 4
+   ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 
-/* Receives that others wait for: node + 1, 0 means none yet. */
+/* Receives of a lane that other nodes wait for: node + 1, 0 means none yet. */
 typedef struct lane {
-    uint32_t first;       /* its last column's, of hop 0 */
-    uint32_t gathered[2]; /* its last all-gather receives, newest first */
+    uint32_t first;       /* that of hop 0 of the last column */
+    uint32_t gathered[2]; /* the last all-gather receives, newest first */
 } lane_t;
 
 typedef struct ring {
@@ -69,7 +71,7 @@ static baton_view_t chunk_of(const ring_t *ring, const baton__blocks_t *vector,
                              ring->element, ring->columns, column);
 }
 
-/* Receives a chunk when the last but one of the lane has come. */
+/* Receives a chunk after the last but one chunk of the lane has arrived. */
 static void gather(baton__flow_t *flow, lane_t *lane, int from,
                    baton_view_t chunk)
 {

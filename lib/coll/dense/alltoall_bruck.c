@@ -1,16 +1,17 @@
 #include "base/alloc.h"
 #include "coll/dense/begin.h"
 
-/* The block for rank + i goes there in the steps of the bits of i, with all
-   other blocks that have that bit: in step k to rank + 2^k. So a message is
-   about half of all blocks, and there are ceil(log2 P) of them:
+/* The block for rank + i goes there in the steps of the bits that are set in i:
+   in step k to rank + 2^k, with all other blocks that have bit k set. So there
+   are ceil(log2 P) messages of about half of all blocks:
 
        pack blocks with bit 0 --> send to +1
                  recv from -1 --> pack those with bit 1 --> send to +2
                                             recv from -2 --> ... --> target */
 
-/* One step: places[i] is where the block that is i ranks from its receiver
-   lies; afterwards, where the one lies that has come instead. */
+/* Adds a step. places[i] is where the block lies that goes i ranks in all
+   steps. If this step sends it, places[i] is set to where the block lies that
+   is received in its stead. */
 static void add_step(baton__flow_t *flow, baton_view_t *places, int bit,
                      size_t block)
 {
@@ -81,7 +82,7 @@ void baton_add_alltoall_bruck(baton_schedule_t *schedule,
     baton__flow_close(&exchange.flow);
 }
 
-/* In the step of bit k go the blocks of the distances that have it. */
+/* The step of bit k sends the blocks of all distances that have the bit set. */
 static double cost(const baton__terms_t *t)
 {
     double blocks = 0;
@@ -93,8 +94,9 @@ static double cost(const baton__terms_t *t)
     return t->log * t->alpha + blocks * t->block * t->beta;
 }
 
-/* Half of the blocks go in each round, and are copied together for that. These
-   copies, and those to the target, take an eighth of a message's work each. */
+/* Half of the blocks are sent in each round, and are copied into one message
+   for that. Each of these copies, and of those to the target, takes an eighth
+   of a message's work. */
 static baton__works_t work(const baton__terms_t *t)
 {
     double moved = t->p * t->log * t->n / 2;

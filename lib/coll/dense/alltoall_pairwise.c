@@ -1,7 +1,7 @@
 #include "coll/dense/begin.h"
 
-/* In step k a rank sends to rank + k and receives from rank - k, nothing behind
-   anything:
+/* In step k a rank sends to rank + k and receives from rank - k. No message
+   waits for another one:
 
        source --+--> copy own block --> target
                 +--> send to +1          recv from -1 --> target

@@ -6,8 +6,8 @@
 
 /* Dissemination. After round t a rank knows that the 2^(t+1) - 1 ranks before
    it have begun, so round t's message waits for all the rounds before. A send
-   gets an edge from each of their receives, not from the last one alone: round
-   1's message may come before round 0's.
+   gets an edge from the receives of all these rounds, not from the last one
+   alone: round 1's message may come before round 0's.
 
        5 ranks:   send +1      send +2      send +4
                               ^            ^   ^
@@ -30,7 +30,7 @@ void baton_add_barrier(baton_schedule_t *schedule)
         return;
     }
 
-    /* Its messages are empty: they need a buffer to name, and no memory. */
+    /* The messages are empty: they need a buffer, but no memory. */
     baton_buffer_t nothing = baton_buffer_scratch(schedule, 0);
     baton_view_t empty = baton_view(nothing, 0, 0);
     baton_node_t recvs[32];

@@ -186,7 +186,8 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
 
 /* ---- alltoall ----------------------------------------------------------- */
 
-/* In place, blocks keep their places, so what comes is as long as what goes. */
+/* In place, a received block takes the place of the sent one, so both must have
+   the same size. */
 static bool check_in_place(baton_schedule_t *schedule, const char *builder,
                            const baton__alltoall_t *exchange)
 {

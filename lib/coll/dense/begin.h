@@ -1,5 +1,6 @@
-/* What all builders of a collective begin with (begin.c; all-reduces:
-   allreduce.h): they check the arguments, and do what needs no messages. */
+/* The functions that all builders of a collective begin with (begin.c;
+   all-reduces: allreduce.h). They check the arguments, and add the nodes that
+   need no messages. */
 #pragma once
 
 #include "coll/kit/phases.h"
@@ -7,7 +8,7 @@
 
 /* ---- broadcast ---------------------------------------------------------- */
 
-/* Checks the arguments. True: there are ranks to send to, and data. */
+/* Checks the arguments. Returns true if there are data and other ranks. */
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_broadcast_args_t **args);
 
@@ -16,50 +17,51 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 /* The arguments, checked. At the root `source` is `target` when in place. */
 typedef struct baton__reduce {
     baton_view_t source;
-    baton_view_t target; /* at the root */
+    baton_view_t target; /* only at the root */
     size_t element;      /* bytes */
     bool at_root;
     bool in_place;
 } baton__reduce_t;
 
-/* True: there is something to reduce between ranks. Otherwise it has been done,
-   or is an error of the schedule. */
+/* Returns true if there is something to reduce between ranks. Otherwise all
+   nodes have been added, or the schedule has an error. */
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
                          const baton_reduce_args_t **args,
                          baton__reduce_t *out);
 
 /* ---- reduce-scatter ----------------------------------------------------- */
 
-/* What every reduce-scatter begins with. The ring keeps its partial
-   sums in slots, and the pairwise exchange in the target. The others make them
-   in a vector of scratch, or in the source when in place; the last sum goes to
-   the target:
+/* The state that all reduce-scatters begin with. The ring has its partial sums
+   in slots, and the pairwise exchange in the target. The others make them in a
+   vector of scratch, or in the source when in place; the last sum goes to the
+   target:
 
        source --> [recursive halving, or circulant graph] --> target
                         sums (scratch)                                      */
 typedef struct baton__reduce_scatter {
     baton__flow_t flow;
-    size_t element;
-    size_t *at;
+    size_t element; /* bytes */
+    size_t *at;     /* offsets of the blocks */
     baton_view_t target;
     baton__blocks_t source;
     bool in_place;
 } baton__reduce_scatter_t;
 
-/* False: an error of the schedule. True: close the flow. */
+/* False: the schedule has an error. True: the caller must close the flow. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
                                  const baton_reduce_scatter_args_t **args,
                                  baton__reduce_scatter_t *out);
 
-/* Where partial sums are made. */
+/* Returns where partial sums are made: in new scratch, or in the source when in
+   place. */
 baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter);
 
 /* ---- allgather ---------------------------------------------------------- */
 
-/* What every all-gather begins with. Each copies its own block to its
-   place, unless it is there. What is sent of its own block alone is sent from
-   the source, all else from the target:
+/* The state that all all-gathers begin with. A rank copies its own block to the
+   block's place, unless it is there. Messages of this block alone are sent from
+   the source, all others from the target:
 
        source --> own block --> [ring, pairwise, recursive doubling, or Bruck]
           +-----------------------^                                         */
@@ -69,22 +71,22 @@ typedef struct baton__allgather {
     baton__blocks_t blocks;
 } baton__allgather_t;
 
-/* False: an error of the schedule. True: close the flow. */
+/* False: the schedule has an error. True: the caller must close the flow. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_args_t **args,
                             baton__allgather_t *out);
 
 /* ---- alltoall ----------------------------------------------------------- */
 
-/* What every all-to-all begins with. In place, what is sent is copied
-   out of the way first. */
+/* The state that all all-to-alls begin with. In place, the blocks to send are
+   copied to scratch first, which is then the source. */
 typedef struct baton__alltoall {
     baton__flow_t flow;
     baton__blocks_t source, target;
 } baton__alltoall_t;
 
-/* This rank's own block is copied. False: an error of the schedule. True: close
-   the flow. */
+/* Also copies this rank's own block. False: the schedule has an error. True:
+   the caller must close the flow. */
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                            const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);

@@ -4,8 +4,8 @@
 
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The
    parent of an id is the id without its lowest bit; its children are the id
-   plus each smaller power of two. Whoever has the data sends it to the child
-   with the largest subtree first.
+   plus each smaller power of two. A rank that has the data sends it to the
+   child with the largest subtree first.
 
        8 ranks:   0 -+--------+----+     recv from the parent
                      |        |    |        |

@@ -1,8 +1,8 @@
 #include "coll/dense/begin.h"
 
 /* Two binary trees below the root. Each half of the data goes down one of them
-   in segments; a rank is an inner one of at most one tree, so that it receives
-   from both and sends in one:
+   in segments. A rank is an inner rank of at most one tree: it receives in both
+   and sends in one:
 
        tree 0:   recv 0 --+--> send 0 left      tree 1:   recv 0
                           +--> send 0 right
@@ -81,8 +81,8 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* An estimate: the lower tree is 2 log p steps deep, a rank sends two segments
-   for each that it receives. */
+/* An estimate: the deeper tree takes 2 log p steps, and a rank sends two
+   segments for each that it receives. */
 static double cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

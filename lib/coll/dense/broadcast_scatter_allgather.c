@@ -1,15 +1,15 @@
 #include "coll/dense/begin.h"
 
-/* The data is cut in P blocks. A binomial scatter leaves block r at rank r, and
-   a ring takes each block to all:
+/* The data is cut into P blocks. A binomial scatter leaves block r at rank r,
+   and a ring takes each block to all ranks:
 
        recv own range from the parent --+--> send to children
                                         |
                                         +--> send own block --> ...
                                              recv a block  --> send it on
 
-   The first block of the data is the root's, so that what is behind a rank of
-   the tree is one piece of it. */
+   The first block of the data is the root's, so that the blocks of a subtree
+   are one piece. */
 void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
                                            const baton_broadcast_args_t *args)
 {

@@ -2,21 +2,21 @@
 
 #include <math.h>
 
-/* Up a binomial tree, ranks counted from the root. In step k an id receives the
-   partial sum of id + 2^k, of the 2^k ids from there on, and adds it on the
-   right:
+/* Reduction up a binomial tree, with ranks counted from the root. In step k an
+   id receives the partial sum of id + 2^k, of the 2^k ids from there on, and
+   takes it as the right operand:
 
        recv +1 --+      recv +2 --+      recv +4 --+
                  v                v                v
        source -> reduce 0 ------> reduce 1 ------> reduce 2 --> send to parent
 
-   Where the order of ranks counts, ids are ranks, and rank 0 sends the sum to
-   the root. */
+   If the reduction is not commutative, ids are ranks, and rank 0 sends the sum
+   to the root. */
 
 enum { LONG_SLOTS = 2 };
 
-/* Adds the tree of `root`; partial sums are made in `sum`. Returns where the
-   last one is: the source of a leaf. */
+/* Adds the tree of `root`; partial sums are made in `sum`. Returns where this
+   rank's last one is: in `sum`, or a leaf's in its source. */
 static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
                              baton_view_t sum)
 {
@@ -69,10 +69,10 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* ceil(log2 p) rounds. In the reduce of 2^k ranks each is a transfer and a
-   reduction. Otherwise the last child of the root has a tree of only `extra`
-   ranks behind it: what it sends comes early, takes the receive port between
-   two others, and so hides a reduction behind a transfer. */
+/* ceil(log2 p) rounds. With 2^k ranks each is a transfer and a reduction.
+   Otherwise the last child of the root has a subtree of only `extra` ranks: its
+   message comes early and takes the receive port between two others, so that a
+   reduction overlaps a transfer. */
 static double cost(const baton__terms_t *t)
 {
     double transfers = baton__messages_over(t, t->p, t->n, false);

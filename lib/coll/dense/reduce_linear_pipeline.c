@@ -12,7 +12,8 @@
        recv 2 --> reduce 2 --> send 2
        :
 
-   A rank reduces in the slot that a segment came to; the root in its target. */
+   A rank reduces into the slot that has received a segment, the root into its
+   target. */
 enum { SLOTS = 4 };
 
 void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,

@@ -1,12 +1,13 @@
 #include "coll/dense/begin.h"
 #include "coll/kit/check.h"
 
-/* Reduce-scatter by pairwise exchange (pairwise.c), and the blocks to the root:
+/* Reduce-scatter by pairwise exchange (pairwise.c), then the blocks are sent to
+   the root:
 
        source --> [reduce-scatter] --> own block --> send to the root
 
-   The root's block is summed in the target, which the others come to; another
-   rank's in scratch. */
+   The root sums its block in its target, where it receives the other blocks.
+   Another rank sums its block in scratch. */
 static void add_gather(baton__flow_t *flow, const baton__reduce_t *reduce,
                        int root, const baton__blocks_t *target,
                        baton_view_t own)

@@ -21,8 +21,9 @@ static double cost(const baton__terms_t *t)
            (baton__message(t, t->block) + baton__reduction(t, t->block));
 }
 
-/* All but the first partial sums of a block are read where they lie, in
-   scratch: that they are passed on is all that their bytes cost. */
+/* All but the first partial sum of a block are read where they lie, in scratch.
+   So passing them on costs no more than the bytes that are counted as copied.
+ */
 static baton__works_t work(const baton__terms_t *t)
 {
     return baton__evenly(

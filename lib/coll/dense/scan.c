@@ -4,9 +4,9 @@
 
 #include <baton/tuning.h>
 
-/* Prefix reductions by recursive doubling. After step k a rank has the partial
-   sum of the 2^(k+1) ranks up to itself; it sends the one before to rank + 2^k
-   and adds what comes from rank - 2^k on the left:
+/* Prefix reductions by recursive doubling. In step k a rank sends its partial
+   sum to rank + 2^k, and reduces it with the one from rank - 2^k, which is the
+   left operand. Then it has the partial sum of the 2^(k+1) ranks up to itself:
 
        source --+--> reduce --+--> reduce --+--> reduce = scan
                 |      ^      |      ^      |      ^
@@ -14,8 +14,8 @@
        send +1 <+  recv -1    |  recv -2    |  recv -4
                         send +2             send +4
 
-   The exclusive scan leaves this rank out of a second partial sum, which begins
-   with what came first:
+   The exclusive scan has a second partial sum without this rank, which begins
+   as the first one that was received:
 
                    recv -1 ----> reduce ----> reduce = exscan
                                    ^            ^
@@ -29,7 +29,7 @@ typedef struct scan {
 
 enum { LONG_SLOTS = 3 };
 
-/* False: nothing to do, or an error. True: there are other ranks. */
+/* False: the schedule has an error. True: the caller must close the flow. */
 static bool begin(baton_schedule_t *schedule, const char *builder,
                   const baton_scan_args_t *args, bool inclusive, scan_t *out)
 {
@@ -60,8 +60,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
-/* What the ranks before this one have: it begins with a copy of what came
-   first. */
+/* Adds a received partial sum to `before`, the sum of the ranks before this
+   one, which begins as a copy of the first. */
 static void add_before(baton__flow_t *flow, int step, baton_view_t before,
                        baton_view_t received)
 {
@@ -72,8 +72,8 @@ static void add_before(baton__flow_t *flow, int step, baton_view_t before,
     }
 }
 
-/* Partial sums are made where they came, so that what is sent stays as it is:
-   no step waits for a send of the one before. */
+/* A partial sum is made in the slot that was received into, so that sends read
+   memory that is not written: no step waits for a send of the step before. */
 static void add_steps(scan_t *scan)
 {
     baton__flow_t *flow = &scan->flow;
@@ -132,8 +132,8 @@ void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
     build(schedule, "exscan by recursive doubling", args, false);
 }
 
-/* With reductions, early messages of low ranks hold up others at a port for a
-   little. */
+/* If reductions take time this is an estimate: early messages of low ranks
+   delay others at a port for a little. */
 static double scan_cost(const baton__terms_t *t)
 {
     return t->log * (baton__message(t, t->n) + baton__reduction(t, t->n));
@@ -146,8 +146,8 @@ static baton__works_t work(const baton__terms_t *t)
                             .all = {t->log * t->p, t->p * each, t->p * each}};
 }
 
-/* Of the two reductions in a round, none is made in the first for what goes
-   before, and none in the last for what goes on. */
+/* A round has two reductions. But in the first there is none for the sum
+   without this rank, and in the last none for the sum that is sent on. */
 static double exscan_cost(const baton__terms_t *t)
 {
     return t->log * baton__message(t, t->n) +

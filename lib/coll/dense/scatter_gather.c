@@ -5,8 +5,8 @@
 #include <baton/tuning.h>
 
 /* Scatter and gather along a binomial tree (binomial.c). The root has all
-   blocks in its vector; an inner rank has those of the ranks behind it in
-   scratch, its own first; a leaf has its own where the caller has it:
+   blocks in its vector. An inner rank has those of its subtree in scratch, its
+   own first. A leaf has its own block in the caller's memory:
 
        scatter:  recv range --+--> send to children
                               +--> copy own --> target
@@ -16,19 +16,19 @@
 typedef struct rooted {
     baton__flow_t flow;
     baton__blocks_t blocks;
-    baton_view_t own; /* this rank's, among the blocks */
-    bool is_there;    /* own is where the caller has it */
+    baton_view_t own; /* this rank's block */
+    bool is_there;    /* `own` is the caller's view of this block */
 } rooted_t;
 
-/* The root's vector, each rank's block, and what the caller calls them. */
+/* The root's vector, this rank's block, and their names in error messages. */
 typedef struct operands {
     const char *builder;
     baton_view_t whole, part;
     const char *whole_name, *part_name;
 } operands_t;
 
-/* Offsets of the blocks; what the root's vector has is known on other ranks,
-   too. */
+/* Returns the offsets of the blocks in the root's vector, which other ranks
+   know, too. NULL: the schedule has an error. */
 static size_t *cut(baton__flow_t *flow, const baton_rooted_args_t *args,
                    const operands_t *operands)
 {
@@ -74,7 +74,7 @@ static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                                args->target, rooted->is_there);
 }
 
-/* False: an error. True: the flow is to be closed. */
+/* False: the schedule has an error. True: the caller must close the flow. */
 static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
                   const operands_t *operands, rooted_t *out)
 {

@@ -18,9 +18,9 @@ static bool is_end(const baton_schedule_t *schedule, int root)
 }
 
 /* States the choice as a remark, which errors show if ranks choose differently.
-   Remarks are not compared: other ranks may call the algorithm's builder
-   themselves, so only the terms that this states must be the same. A segment
-   size that the caller gives is no choice. */
+   Remarks are not compared: only the terms of the algorithm's builder must be
+   the same, since other ranks may call that builder themselves. A segment size
+   that the caller gives is no choice. */
 static void state_choice(baton_schedule_t *schedule, const char *title,
                          const baton_choice_case_t *of,
                          const baton_choice_t *choice)
