@@ -1,5 +1,6 @@
 /* The state of a simulator: a stepper and a group for each rank over one
-   simulated network (sim/net.h), and what its files offer each other. */
+   simulated network (sim/net.h). Also the functions that the simulator's files
+   offer each other. */
 #pragma once
 
 #include "progress/engine.h"

@@ -81,8 +81,8 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* An estimate: the deeper tree takes 2 log p steps, and a rank sends two
-   segments for each that it receives. */
+/* An estimate: a segment takes up to 2 log p steps down a tree, since a rank
+   sends two segments for each that it receives. */
 static double cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

@@ -69,7 +69,7 @@ typedef struct baton__host {
     int buffers;  /* that each process has */
     int reserved; /* this process's buffers that have memory: the first ones */
     int usable;   /* `buffers`, or fewer after memory has run out */
-    uint64_t probe; /* what baton__host_probe of others reads and writes */
+    uint64_t probe; /* other processes try to read and write this */
     void *memory;
     size_t bytes;
     uint64_t spread_ns; /* when baton__host_spread last looked for a place */
