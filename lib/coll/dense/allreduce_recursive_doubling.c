@@ -34,7 +34,7 @@ typedef struct doubling {
     baton__flow_t flow;
     baton_view_t target;
     bool lends; /* the peer may read the vector where it lies */
-    int steps;  /* that receive and reduce: the fold, if any, and the rounds */
+    int steps;  /* steps of this rank: the fold, if any, and the rounds */
     int step;
     baton__slots_t slots;
     baton_view_t partial; /* the sum so far */

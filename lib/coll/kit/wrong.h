@@ -18,7 +18,7 @@ bool baton__refuse(baton__wrong_t *wrong, baton_status_t status,
    already or `status` is BATON_OK. */
 void baton__wrong_keep(baton__wrong_t *wrong, baton_status_t status);
 
-/* Returns the stored error, with a message that names the object by its kind
-   and name. */
+/* Returns BATON_OK if no error is stored. Otherwise returns the error, with a
+   message that names the object by its kind and name. */
 baton_status_t baton__wrong_error(const baton__wrong_t *wrong, const char *kind,
                                   const char *name);

@@ -80,7 +80,7 @@ bool baton__exact_free(const baton__terms_t *t);
 
 typedef struct baton__work {
     double messages;
-    double bytes;   /* that are copied out of messages, or between buffers */
+    double bytes;   /* bytes copied out of messages, or between buffers */
     double reduced; /* bytes that are reduced */
 } baton__work_t;
 

@@ -31,10 +31,10 @@
 #include <baton/transport.h>
 
 enum {
-    BATON__HOST_BUFFERS = 8, /* that a process has at most */
+    BATON__HOST_BUFFERS = 8, /* buffers of a process, at most */
     /* The longest message in a buffer: 64 KiB and what a collective adds. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
-    BATON__HOST_OFFERS = 8192, /* that a process has */
+    BATON__HOST_OFFERS = 8192, /* offers of a process */
     BATON__HOST_POSTS = 16     /* receives posted to one peer at a time */
 };
 
@@ -66,7 +66,7 @@ typedef struct baton__host_posted {
 typedef struct baton__host {
     int count;    /* processes of the host */
     int index;    /* this process */
-    int buffers;  /* that each process has */
+    int buffers;  /* buffers of each process */
     int reserved; /* this process's buffers that have memory: the first ones */
     int usable;   /* `buffers`, or fewer after memory has run out */
     uint64_t probe; /* other processes try to read and write this */

@@ -25,7 +25,7 @@
 
 #include <pthread.h>
 
-enum { BATON__SEGMENTS = 64 }; /* that a process may have at a time */
+enum { BATON__SEGMENTS = 64 }; /* segments of a process at a time */
 
 /* In shared memory: the segments of a process. */
 typedef struct baton__segment_table {
