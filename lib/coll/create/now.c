@@ -135,9 +135,11 @@ static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
     if (on->source == kept->source && on->target == kept->target) {
         return BATON_OK;
     }
-    kept->source = on->source;
-    kept->target = on->target;
-    return baton_schedule_rebind(kept->schedule, on->source, on->target);
+    const baton_status_t status =
+        baton_schedule_rebind(kept->schedule, on->source, on->target);
+    kept->source = status == BATON_OK ? on->source : NULL;
+    kept->target = status == BATON_OK ? on->target : NULL;
+    return status;
 }
 
 /* Copies the source if the call is in place and the schedule is not, or the
