@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static baton_engine_t *engine_of(const baton_schedule_t *schedule)
+static baton_engine_t *commit_engine_of(const baton_schedule_t *schedule)
 {
     return schedule->group->engine;
 }
@@ -132,8 +132,8 @@ const char *baton_schedule_name(const baton_schedule_t *schedule)
 /* Reserves capacity in the transport for the messages with each peer, up to the
    first peer for which there is none; with sign -1 releases it. Returns for how
    many peers it did. */
-static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
-                        baton_status_t *status)
+static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
+                               int sign, baton_status_t *status)
 {
     const baton_group_t *group = schedule->group;
     const baton__plan_t *plan = &schedule->plan;
@@ -149,16 +149,16 @@ static uint32_t reserve(baton_schedule_t *schedule, uint32_t peers, int sign,
     return peers;
 }
 
-static void give_back(baton_schedule_t *schedule, uint32_t peers)
+static void commit_give_back(baton_schedule_t *schedule, uint32_t peers)
 {
     baton_status_t status = BATON_OK;
-    (void)reserve(schedule, peers, -1, &status);
+    (void)commit_reserve(schedule, peers, -1, &status);
 }
 
 /* Makes the plan, unless the schedule has one, and reserves a place in the
    group's table and the transport's capacity for its messages. */
-static baton_status_t prepare(baton_schedule_t *schedule,
-                              const baton__order_t *order)
+static baton_status_t commit_prepare(baton_schedule_t *schedule,
+                                     const baton__order_t *order)
 {
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
@@ -180,9 +180,9 @@ static baton_status_t prepare(baton_schedule_t *schedule,
                               schedule->name);
     } else {
         uint32_t done =
-            reserve(schedule, schedule->plan.peer_count, 1, &status);
+            commit_reserve(schedule, schedule->plan.peer_count, 1, &status);
         if (status != BATON_OK) {
-            give_back(schedule, done);
+            commit_give_back(schedule, done);
             status =
                 baton__error(status,
                              "commit of \"%s\" failed: the %s transport "
@@ -221,7 +221,7 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 /* Hands the schedule to the driver. */
 static void attach(baton_schedule_t *schedule, const baton__order_t *order)
 {
-    baton_engine_t *engine = engine_of(schedule);
+    baton_engine_t *engine = commit_engine_of(schedule);
     engine->driver->enter(engine);
     free_graph(schedule, order);
     schedule->committed = true;
@@ -229,7 +229,7 @@ static void attach(baton_schedule_t *schedule, const baton__order_t *order)
     engine->driver->leave(engine);
 }
 
-static baton_status_t commit(baton_schedule_t *schedule, bool verify)
+static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
 {
     if (schedule->committed) {
         return baton__error(BATON_ERR_STATE,
@@ -237,7 +237,7 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
                             "baton_schedule_start is next",
                             schedule->name);
     }
-    if (baton__engine_is_inside(engine_of(schedule))) {
+    if (baton__engine_is_inside(commit_engine_of(schedule))) {
         return baton__error(BATON_ERR_STATE,
                             "commit of \"%s\": a call node can't commit",
                             schedule->name);
@@ -258,22 +258,22 @@ static baton_status_t commit(baton_schedule_t *schedule, bool verify)
         status = baton__check_hazards(schedule, &order);
     }
     if (status == BATON_OK) {
-        status = prepare(schedule, &order);
+        status = commit_prepare(schedule, &order);
     }
     bool prepared = status == BATON_OK;
     if (verify) {
         /* This is called even after an error on this rank, since the other
            ranks must learn of it; and after all that can fail here for lack of
            memory. */
-        status = engine_of(schedule)->verification->verify(
+        status = commit_engine_of(schedule)->verification->verify(
             schedule->group->verifier, schedule, status);
     }
     if (status == BATON_OK) {
         attach(schedule, &order);
     } else if (prepared) {
-        baton_engine_t *engine = engine_of(schedule);
+        baton_engine_t *engine = commit_engine_of(schedule);
         engine->driver->enter(engine);
-        give_back(schedule, schedule->plan.peer_count);
+        commit_give_back(schedule, schedule->plan.peer_count);
         engine->driver->leave(engine);
         baton__plan_destroy(schedule);
     }
@@ -285,14 +285,14 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
     /* A simulator's groups have no verifier: it compares all ranks itself. */
     return baton__is_schedule(schedule, __func__)
-               ? commit(schedule, schedule->group->verifier != NULL)
+               ? commit_schedule(schedule, schedule->group->verifier != NULL)
                : baton__error_status();
 }
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 {
-    baton_engine_t *engine = engine_of(schedule);
-    baton_status_t status = commit(schedule, false);
+    baton_engine_t *engine = commit_engine_of(schedule);
+    baton_status_t status = commit_schedule(schedule, false);
     if (status == BATON_OK) {
         engine->driver->enter(engine);
         schedule->verifies = true;
@@ -326,7 +326,7 @@ static bool is_waited_for(const baton_schedule_t *schedule)
 /* Steps until nothing of the schedule is in motion and no thread waits for it.
    The caller has the driver lock. False if something is still in motion at
    `deadline_ns`. */
-static bool drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
+static bool commit_drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
     while (baton__schedule_in_motion(schedule) || is_waited_for(schedule)) {
@@ -388,7 +388,7 @@ static detached_t detach(baton_schedule_t *schedule)
     }
     bool gone = engine->driver->forget != NULL
                     ? schedule->turn.begun == 0 && schedule->turn.queued == 0
-                    : drain(schedule, deadline_ns);
+                    : commit_drain(schedule, deadline_ns);
     if (!gone) {
         abandon(schedule);
     }
@@ -401,7 +401,7 @@ static detached_t detach(baton_schedule_t *schedule)
     baton__notice_depart(schedule, has_failed);
     baton__step_detach(schedule);
     if (gone) {
-        give_back(schedule, schedule->plan.peer_count);
+        commit_give_back(schedule, schedule->plan.peer_count);
     }
     schedule->committed = false; /* the struct may live on */
     schedule->destroyed = true;

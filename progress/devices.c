@@ -14,7 +14,7 @@ static int descriptor_of(void *object, int k)
     return k == 0 ? device->port.descriptor : -1;
 }
 
-static void drain(void *object)
+static void devices_drain(void *object)
 {
     const baton__device_t *device = object;
     uint64_t wake_ups;
@@ -98,7 +98,7 @@ static baton_status_t set_device(baton_engine_t *engine,
     const baton__watched_t descriptors = {.name = device->port.name,
                                           .object = device,
                                           .descriptor = descriptor_of,
-                                          .drain = drain};
+                                          .drain = devices_drain};
     baton_status_t status = BATON_OK;
     engine->driver->enter(engine);
     if (engine->device != NULL || engine->stepper.groups != NULL) {
@@ -176,8 +176,8 @@ void baton__engine_close_device(baton_engine_t *engine)
     engine->device = NULL;
 }
 
-static baton_status_t check_engine(const baton_engine_t *engine,
-                                   const char *function)
+static baton_status_t devices_check_engine(const baton_engine_t *engine,
+                                           const char *function)
 {
     if (!baton__is_given(engine, true, function, "engine") ||
         !baton__process_is_own(function)) {
@@ -194,7 +194,7 @@ baton_status_t baton_engine_device(const baton_engine_t *engine,
                                    const baton_device_port_t **port_out,
                                    void **device_out)
 {
-    if (check_engine(engine, __func__) != BATON_OK ||
+    if (devices_check_engine(engine, __func__) != BATON_OK ||
         !baton__is_given(port_out, true, __func__, "port_out") ||
         !baton__is_given(device_out, true, __func__, "device_out")) {
         return baton__error_status();
@@ -206,7 +206,8 @@ baton_status_t baton_engine_device(const baton_engine_t *engine,
 
 /* ---- memory ------------------------------------------------------------ */
 
-static baton_status_t check_kind(baton_memory_t kind, const char *function)
+static baton_status_t devices_check_kind(baton_memory_t kind,
+                                         const char *function)
 {
     return (unsigned)kind <= BATON_MEMORY_DEVICE
                ? BATON_OK
@@ -219,7 +220,7 @@ static baton_status_t check_kind(baton_memory_t kind, const char *function)
 baton_status_t baton_device_alloc(baton_engine_t *engine, baton_memory_t kind,
                                   size_t bytes, void **out)
 {
-    baton_status_t status = check_engine(engine, __func__);
+    baton_status_t status = devices_check_engine(engine, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -228,7 +229,7 @@ baton_status_t baton_device_alloc(baton_engine_t *engine, baton_memory_t kind,
                             out == NULL ? "out is NULL"
                                         : "bytes is 0, must be at least 1");
     }
-    status = check_kind(kind, __func__);
+    status = devices_check_kind(kind, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -243,7 +244,7 @@ baton_status_t baton_device_alloc(baton_engine_t *engine, baton_memory_t kind,
 void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory)
 {
-    if (memory != NULL && check_engine(engine, __func__) == BATON_OK) {
+    if (memory != NULL && devices_check_engine(engine, __func__) == BATON_OK) {
         const baton__device_t *device = engine->device;
         device->port.release(device->device, kind, memory);
     }
@@ -252,9 +253,9 @@ void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
 baton_status_t baton_device_check(baton_engine_t *engine, const void *memory,
                                   size_t bytes, baton_memory_t kind)
 {
-    baton_status_t status = check_engine(engine, __func__);
+    baton_status_t status = devices_check_engine(engine, __func__);
     if (status == BATON_OK) {
-        status = check_kind(kind, __func__);
+        status = devices_check_kind(kind, __func__);
     }
     if (status != BATON_OK) {
         return status;

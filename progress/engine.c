@@ -85,7 +85,7 @@ bool baton__engine_rechecks = true;
    other's call nodes, the innermost one. */
 static _Thread_local const baton_engine_t *driven;
 
-static bool is_inside(const baton_engine_t *engine)
+static bool progress_engine_is_inside(const baton_engine_t *engine)
 {
     const baton_engine_t *each = driven;
     while (each != NULL && each != engine) {
@@ -113,7 +113,7 @@ static void begin_to_heed(void)
 /* ---- the driver lock --------------------------------------------------- */
 
 /* Takes the driver lock if it is free. Does not disarm the transports. */
-static bool lock(baton_engine_t *engine)
+static bool progress_engine_lock(baton_engine_t *engine)
 {
     /* Pairs with the store in unlock(): this driver sees all writes of the last
        one. The load is sequentially consistent, too: a load of an old value
@@ -132,7 +132,7 @@ static bool lock(baton_engine_t *engine)
     return true;
 }
 
-static void unlock(baton_engine_t *engine)
+static void progress_engine_unlock(baton_engine_t *engine)
 {
     driven = engine->outer;
     atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
@@ -185,7 +185,7 @@ static baton_arm_t arm_for(baton_engine_t *engine, bool sleeps)
 
 /* Arms all transports. Returns false, with none armed, if an event is already
    there to poll. `sleeps`: the caller will sleep at the descriptors itself. */
-static bool arm(baton_engine_t *engine, bool sleeps)
+static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
 {
     baton_arm_t how = arm_for(engine, sleeps);
     engine->armed = true;
@@ -225,7 +225,7 @@ static bool arm_device(baton_engine_t *engine)
 /* Takes the driver lock if it is free, and disarms the transports. */
 static bool try_drive(baton_engine_t *engine)
 {
-    if (!lock(engine)) {
+    if (!progress_engine_lock(engine)) {
         return false;
     }
     disarm(engine);
@@ -325,7 +325,7 @@ static void wake_waiters(baton_engine_t *engine)
     tell_event_loop(engine);
 }
 
-static void on_end(baton_schedule_t *schedule)
+static void progress_engine_on_end(baton_schedule_t *schedule)
 {
     wake_waiters(schedule->group->engine);
 }
@@ -364,7 +364,7 @@ static bool is_copying(const baton_engine_t *engine)
    can leave. Returns false if that is not enough, and the sleeping thread must
    be kicked after the lock is released. `soon`: the caller will probably be
    back at once. */
-static bool hand_over(baton_engine_t *engine, bool soon)
+static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
 {
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
@@ -373,7 +373,8 @@ static bool hand_over(baton_engine_t *engine, bool soon)
     if (baton__stepper_has_notices(stepper)) {
         (void)baton__notice_send(&engine->stepper, false);
     }
-    for (int steps = 0; baton__step_is_due(stepper) || !arm(engine, false);
+    for (int steps = 0;
+         baton__step_is_due(stepper) || !progress_engine_arm(engine, false);
          steps++) {
         uint64_t now = baton__clock_ns();
         until_ns = steps == 0 ? now + LEAVE_NS : until_ns;
@@ -413,7 +414,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         /* The progress thread or a leader may sleep at the descriptors. */
         if (engine->threaded ||
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
-            kick = !hand_over(engine, soon);
+            kick = !progress_engine_hand_over(engine, soon);
         } else {
             /* Notices are sent only to peers that had room: many may be due to
                a peer that takes none. */
@@ -429,7 +430,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             /* The progress thread may compute for long before it polls. */
             baton__stepper_flush(&engine->stepper);
         }
-        unlock(engine);
+        progress_engine_unlock(engine);
         /* After the last step another thread may have mailed a schedule, or
            have been woken, and failed to get the lock. The store in unlock()
            and these loads pair with the push and the attempt to lock in
@@ -470,7 +471,7 @@ static bool leave_polling(baton_engine_t *engine)
     }
     baton__stepper_flush(&engine->stepper);
     baton__event_loop_set_timer(engine->event_loop, INSIST_US);
-    unlock(engine);
+    progress_engine_unlock(engine);
     /* As in stop_driving(). */
     return (!baton__step_has_mail(&engine->stepper) &&
             !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
@@ -611,7 +612,7 @@ static bool fall_asleep(const waiter_t *waiter)
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
     engine->stepper.leaves_calls = leaves_calls(waiter);
     bool armed = !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
-                 arm(engine, true);
+                 progress_engine_arm(engine, true);
     engine->stepper.leaves_calls = false;
     if (!armed) {
         return false;
@@ -628,7 +629,7 @@ static bool fall_asleep(const waiter_t *waiter)
         baton__event_loop_gate(engine->event_loop, false);
     }
     atomic_store_explicit(&engine->asleep, true, memory_order_seq_cst);
-    unlock(engine);
+    progress_engine_unlock(engine);
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
     /* As in stop_driving(). A thread that makes the condition true without
        driving looks at `asleep` after that, so the condition is checked once
@@ -755,8 +756,8 @@ static void leave_to_lead(const waiter_t *waiter)
         atomic_load_explicit(&engine->leading, memory_order_seq_cst)) {
         stop_driving(engine, true);
     } else {
-        (void)arm(engine, false);
-        unlock(engine);
+        (void)progress_engine_arm(engine, false);
+        progress_engine_unlock(engine);
     }
 }
 
@@ -769,8 +770,8 @@ static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
                                                     : INQUIRE_MS;
 }
 
-static baton_status_t wait_until(baton_engine_t *engine,
-                                 const baton__wait_t *wait)
+static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
+                                                 const baton__wait_t *wait)
 {
     const baton_schedule_t *schedule = wait->schedule;
     int timeout_ms = wait->timeout_ms;
@@ -781,7 +782,7 @@ static baton_status_t wait_until(baton_engine_t *engine,
                        .slept_at = UINT64_MAX};
     const uint64_t deadline_ns = waiter.deadline_ns;
     waiter.deadline_ns -= (uint64_t)inquire_ms(schedule, timeout_ms) * 1000000u;
-    if (is_inside(engine)) {
+    if (progress_engine_is_inside(engine)) {
         leave_to_lead(&waiter);
     }
     while (!is_true(&waiter)) {
@@ -860,9 +861,9 @@ void baton_engine_interrupt(baton_engine_t *engine)
 static bool yield_lock(baton_engine_t *engine)
 {
     baton__stepper_flush(&engine->stepper);
-    unlock(engine);
+    progress_engine_unlock(engine);
     (void)sched_yield();
-    if (!lock(engine)) {
+    if (!progress_engine_lock(engine)) {
         return false;
     }
     baton__idle_yielded(&engine->idle);
@@ -876,15 +877,15 @@ static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
     if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
-        !arm(engine, !wanted)) {
+        !progress_engine_arm(engine, !wanted)) {
         return false;
     }
     baton__event_loop_set_timer(engine->event_loop, sleep_us(engine));
-    unlock(engine);
+    progress_engine_unlock(engine);
     /* As in stop_driving(). */
     if ((!baton__step_has_mail(&engine->stepper) &&
          !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
-        !lock(engine)) {
+        !progress_engine_lock(engine)) {
         return true;
     }
     disarm(engine);
@@ -1006,9 +1007,9 @@ static baton_status_t start_thread(baton_engine_t *engine,
 
 /* ---- the driver's table ------------------------------------------------ */
 
-static void enter(baton_engine_t *engine)
+static void progress_engine_enter(baton_engine_t *engine)
 {
-    if (is_inside(engine)) {
+    if (progress_engine_is_inside(engine)) {
         engine->nested++;
         return;
     }
@@ -1019,7 +1020,7 @@ static void enter(baton_engine_t *engine)
     atomic_fetch_sub_explicit(&engine->wanted, 1, memory_order_seq_cst);
 }
 
-static void leave(baton_engine_t *engine)
+static void progress_engine_leave(baton_engine_t *engine)
 {
     if (engine->nested > 0) {
         engine->nested--;
@@ -1132,7 +1133,8 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
 
 /* Steps, if this thread gets the lock; else mails the schedule to the thread
    that drives. In a call node that is this thread itself. */
-static bool start(baton_schedule_t *schedule, baton__next_t next)
+static bool progress_engine_start(baton_schedule_t *schedule,
+                                  baton__next_t next)
 {
     baton_engine_t *engine = schedule->group->engine;
     bool yields = false;
@@ -1154,9 +1156,9 @@ static bool start(baton_schedule_t *schedule, baton__next_t next)
     return yields;
 }
 
-static baton_status_t test(baton_engine_t *engine)
+static baton_status_t progress_engine_test(baton_engine_t *engine)
 {
-    if (!is_inside(engine) && try_drive(engine)) {
+    if (!progress_engine_is_inside(engine) && try_drive(engine)) {
         engine->stepper.leaves_calls = engine->threaded;
         for (int i = 0;
              i < TEST_STEPS && baton__step(&engine->stepper, BATON__STEP_BYTES);
@@ -1169,19 +1171,19 @@ static baton_status_t test(baton_engine_t *engine)
 }
 
 const baton__driver_t baton__real_driver = {
-    .is_inside = is_inside,
-    .enter = enter,
+    .is_inside = progress_engine_is_inside,
+    .enter = progress_engine_enter,
     .try_enter = try_drive,
-    .leave = leave,
-    .start = start,
-    .test = test,
-    .wait = wait_until,
+    .leave = progress_engine_leave,
+    .start = progress_engine_start,
+    .test = progress_engine_test,
+    .wait = progress_engine_wait_until,
 };
 
 bool baton_engine_step(baton_engine_t *engine)
 {
     if (!baton__is_given(engine, true, __func__, "engine") ||
-        !baton__process_is_own(__func__) || is_inside(engine) ||
+        !baton__process_is_own(__func__) || progress_engine_is_inside(engine) ||
         !try_drive(engine)) {
         return false;
     }
@@ -1291,14 +1293,15 @@ static void dispose(baton_engine_t *engine)
 
 static void init_stepper(baton__stepper_t *stepper)
 {
-    stepper->on_end = on_end;
+    stepper->on_end = progress_engine_on_end;
     stepper->on_recovered = on_recovered;
     stepper->clock_ns = baton__clock_ns;
     stepper->slice_bytes = BATON__SLICE_BYTES;
 }
 
-static baton_status_t read_options(const baton_engine_options_t *given,
-                                   baton_engine_options_t *out)
+static baton_status_t
+progress_engine_read_options(const baton_engine_options_t *given,
+                             baton_engine_options_t *out)
 {
     static const baton_engine_options_t defaults = BATON_ENGINE_OPTIONS;
     baton_status_t status =
@@ -1317,7 +1320,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     }
     baton_engine_options_t options;
     bool threaded = false;
-    baton_status_t status = read_options(given, &options);
+    baton_status_t status = progress_engine_read_options(given, &options);
     if (status == BATON_OK) {
         status = choose_mode(&options, &threaded);
     }
@@ -1346,9 +1349,9 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         status = start_thread(engine, placement);
         if (status == BATON_OK) {
             uint64_t wake_ns = measure_wake(engine);
-            enter(engine);
+            progress_engine_enter(engine);
             baton__idle_measured(&engine->idle, wake_ns);
-            leave(engine);
+            progress_engine_leave(engine);
         }
     }
     if (status != BATON_OK) {

@@ -35,7 +35,7 @@ static void set_failure(baton_schedule_t *schedule,
    transport has not begun to move, and asks async nodes to cancel; all other
    nodes in motion stay so until they end. Gives lent messages back, since their
    senders may free the data after the epoch's end. */
-static void stop(baton_schedule_t *schedule)
+static void epoch_fail_stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     schedule->run.head = schedule->run.tail;
@@ -106,7 +106,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
     if (running) {
         stepper->running--;
         stepper->awaited_bytes -= schedule->plan.awaited_bytes;
-        stop(schedule);
+        epoch_fail_stop(schedule);
     }
     baton__epoch_drop_early(schedule);
     end_if_drained(schedule);
@@ -277,7 +277,7 @@ static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
                         all && requested > retired ? requested : retired);
 }
 
-static void note_failure(baton_schedule_t *schedule, uint64_t epoch)
+static void epoch_fail_note_failure(baton_schedule_t *schedule, uint64_t epoch)
 {
     atomic_store_explicit(
         &schedule->failures[epoch % baton__schedule_failures(schedule)],
@@ -292,7 +292,7 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
        that function sees them, or the driver's next load of `requested` sees
        its request. */
     if (failed != 0) {
-        note_failure(schedule, failed);
+        epoch_fail_note_failure(schedule, failed);
         atomic_store_explicit(&schedule->shared.failed, failed,
                               memory_order_seq_cst);
     }
@@ -341,7 +341,7 @@ static uint64_t fail_started(baton_schedule_t *schedule)
         atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
     while (run->epoch < requested) {
         run->epoch++;
-        note_failure(schedule, run->epoch);
+        epoch_fail_note_failure(schedule, run->epoch);
     }
     return run->epoch;
 }
@@ -370,7 +370,7 @@ static void end_if_drained(baton_schedule_t *schedule)
         baton__run_set_phase(run, BATON__RUN_IDLE);
         schedule->failing_from = 0;
         if (schedule->offload != NULL || schedule->depth > 1) {
-            note_failure(schedule, failed);
+            epoch_fail_note_failure(schedule, failed);
             failed = fail_started(schedule);
         }
         retired = run->epoch;

@@ -66,7 +66,7 @@ bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
 }
 
 /* Adds to a count that one thread at a time writes. */
-static void add(_Atomic uint64_t *count, uint64_t more)
+static void epoch_issue_add(_Atomic uint64_t *count, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
     atomic_store_explicit(count, before + more, memory_order_relaxed);
@@ -84,8 +84,8 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     }
     int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
-    add(&schedule->sent_messages, 1);
-    add(&schedule->sent_bytes, op->kind == BATON__SEND ? bytes : 0);
+    epoch_issue_add(&schedule->sent_messages, 1);
+    epoch_issue_add(&schedule->sent_bytes, op->kind == BATON__SEND ? bytes : 0);
     if (result == BATON_OK) {
         baton__run_complete(run, node);
     } else if (result == BATON__PENDING) {

@@ -43,8 +43,9 @@ enum { LEND_BYTES = 1024 };
    end it before it does what the reduce still waits for. Returns BATON_DONE if
    the receive is complete, BATON_AGAIN if the message is to be accepted
    instead, or an error. */
-static baton_status_t lend(baton_schedule_t *schedule, uint32_t node,
-                           baton_message_t *message)
+static baton_status_t epoch_receive_lend(baton_schedule_t *schedule,
+                                         uint32_t node,
+                                         baton_message_t *message)
 {
     const baton_group_t *group = schedule->group;
     const baton__op_t *op = &schedule->ops[node];
@@ -117,7 +118,7 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {schedule, node, baton__op_memory(op), false,
                                  false};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
-    baton_status_t status = lend(schedule, node, message);
+    baton_status_t status = epoch_receive_lend(schedule, node, message);
     if (status == BATON_AGAIN) {
         status =
             group->transport->accept(group->endpoint, message, token, target);
@@ -224,7 +225,7 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper)
 }
 
 /* Tells the sender of a receive's message where to put the data. */
-static void post(const baton_schedule_t *schedule, uint32_t node)
+static void epoch_receive_post(const baton_schedule_t *schedule, uint32_t node)
 {
     const baton_group_t *group = schedule->group;
     const baton__op_t *op = &schedule->ops[node];
@@ -259,7 +260,7 @@ bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
     }
     baton__run_enter(&schedule->run, node, BATON__NODE_WAITING);
     if ((op->flags & BATON__POSTS) != 0) {
-        post(schedule, node);
+        epoch_receive_post(schedule, node);
     }
     if (message != NULL) {
         return baton__epoch_take_message(schedule, node, message);

@@ -67,7 +67,7 @@ uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce)
     return low;
 }
 
-static void return_loan(baton_schedule_t *schedule, uint32_t loan)
+static void epoch_state_return_loan(baton_schedule_t *schedule, uint32_t loan)
 {
     baton_message_t *message = schedule->run.lent[loan];
     if (message != NULL) {
@@ -83,14 +83,14 @@ void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce)
     const baton__plan_t *plan = &schedule->plan;
     for (uint32_t i = baton__epoch_first_loan(plan, reduce);
          i < plan->loan_count && plan->loans[i].reduce == reduce; i++) {
-        return_loan(schedule, i);
+        epoch_state_return_loan(schedule, i);
     }
 }
 
 void baton__epoch_return_all_loans(baton_schedule_t *schedule)
 {
     for (uint32_t i = 0; schedule->run.lent_count > 0; i++) {
-        return_loan(schedule, i);
+        epoch_state_return_loan(schedule, i);
     }
 }
 

@@ -129,7 +129,7 @@ bool baton__epoch_runs(const baton_schedule_t *schedule)
            !baton__epoch_ended(schedule, requested(schedule));
 }
 
-static baton_engine_t *engine_of(const baton_schedule_t *schedule)
+static baton_engine_t *epochs_engine_of(const baton_schedule_t *schedule)
 {
     return schedule->group->engine;
 }
@@ -140,7 +140,7 @@ static baton_engine_t *engine_of(const baton_schedule_t *schedule)
    not read what is bound, so its lock is not needed. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
-    baton_engine_t *engine = engine_of(schedule);
+    baton_engine_t *engine = epochs_engine_of(schedule);
     bool shared = schedule->depth == 1;
     if (shared) {
         engine->driver->enter(engine);
@@ -272,7 +272,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                                          memory_order_relaxed) != 0;
     bool waits = !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
                                                    memory_order_relaxed);
-    bool yields = engine_of(schedule)->driver->start(
+    bool yields = epochs_engine_of(schedule)->driver->start(
         schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
     /* If the epoch has ended in the start, a wait that follows soon is no hint,
        unless the start has yielded in place of the wait. */
@@ -303,8 +303,8 @@ static uint32_t generation(const baton_schedule_t *schedule)
    that no call has returned yet, or else BATON_ERR_STATE. The generation is
    read first, so that an epoch that is started after a recovery is not taken
    for one before it. */
-static baton_status_t choose(baton_schedule_t *schedule, uint64_t epoch,
-                             const char *function, awaited_t *out)
+static baton_status_t epochs_choose(baton_schedule_t *schedule, uint64_t epoch,
+                                    const char *function, awaited_t *out)
 {
     baton_status_t status = baton__check_committed(schedule, function);
     if (status != BATON_OK) {
@@ -387,7 +387,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     offload->on[slot] = true;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(schedule, epoch);
-    engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+    epochs_engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -397,7 +397,7 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     awaited_t awaited;
     baton_status_t status = check_device(schedule, __func__);
     if (status == BATON_OK) {
-        status = choose(schedule, LATEST, __func__, &awaited);
+        status = epochs_choose(schedule, LATEST, __func__, &awaited);
     }
     if (status == BATON_OK) {
         status = check_started(&awaited);
@@ -423,7 +423,7 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
 
 /* ---- test, wait ------------------------------------------------------- */
 
-static bool has_ended(const void *arg)
+static bool epochs_has_ended(const void *arg)
 {
     const awaited_t *awaited = arg;
     return baton__epoch_ended(awaited->schedule, awaited->epoch) ||
@@ -432,7 +432,7 @@ static bool has_ended(const void *arg)
 
 /* The generation is read last: a recovery increments it before it changes
    anything else that the outcome depends on. */
-static baton_status_t outcome_of(const awaited_t *awaited)
+static baton_status_t epochs_outcome_of(const awaited_t *awaited)
 {
     baton_schedule_t *schedule = awaited->schedule;
     baton_status_t status = epoch_outcome(schedule, awaited->epoch);
@@ -446,17 +446,17 @@ static baton_status_t outcome_of(const awaited_t *awaited)
     return status;
 }
 
-static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
-                           bool *done_out, const char *function)
+static baton_status_t epochs_test(baton_schedule_t *schedule, uint64_t epoch,
+                                  bool *done_out, const char *function)
 {
     awaited_t awaited;
-    baton_status_t status = choose(schedule, epoch, function, &awaited);
+    baton_status_t status = epochs_choose(schedule, epoch, function, &awaited);
     if (status != BATON_OK ||
         !baton__is_given(done_out, true, function, "done_out")) {
         return status != BATON_OK ? status : BATON_ERR_INVALID;
     }
-    baton_engine_t *engine = engine_of(schedule);
-    bool ended = has_ended(&awaited);
+    baton_engine_t *engine = epochs_engine_of(schedule);
+    bool ended = epochs_has_ended(&awaited);
     if (ended) {
         status = baton__epoch_unreported(schedule);
     }
@@ -464,10 +464,10 @@ static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
        epoch, and wait for this call to make progress. */
     if (!ended || (!engine->threaded && status == BATON_OK)) {
         status = engine->driver->test(engine);
-        ended = has_ended(&awaited);
+        ended = epochs_has_ended(&awaited);
     }
     if (status == BATON_OK && ended) {
-        status = outcome_of(&awaited);
+        status = epochs_outcome_of(&awaited);
     }
     if (status == BATON_OK) {
         *done_out = ended;
@@ -477,13 +477,13 @@ static baton_status_t test(baton_schedule_t *schedule, uint64_t epoch,
 
 baton_status_t baton_schedule_test(baton_schedule_t *schedule, bool *done_out)
 {
-    return test(schedule, LATEST, done_out, __func__);
+    return epochs_test(schedule, LATEST, done_out, __func__);
 }
 
 baton_status_t baton_schedule_test_epoch(baton_schedule_t *schedule,
                                          uint64_t epoch, bool *done_out)
 {
-    return test(schedule, epoch, done_out, __func__);
+    return epochs_test(schedule, epoch, done_out, __func__);
 }
 
 /* Sets an error that describes what the epoch waits for, unless the driver is
@@ -492,7 +492,7 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    baton_engine_t *engine = engine_of(schedule);
+    baton_engine_t *engine = epochs_engine_of(schedule);
     uint64_t until_ns = baton__clock_ns() + DESCRIBE_NS;
     bool mine = engine->driver->try_enter(engine);
     while (!mine && baton__clock_ns() < until_ns) {
@@ -536,18 +536,18 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                                void *turn_arg, const char *function)
 {
     awaited_t awaited;
-    baton_status_t status = choose(schedule, epoch, function, &awaited);
+    baton_status_t status = epochs_choose(schedule, epoch, function, &awaited);
     if (status == BATON_OK && epoch == LATEST) {
         status = check_started(&awaited);
     }
     if (status != BATON_OK) {
         return status;
     }
-    baton_engine_t *engine = engine_of(schedule);
+    baton_engine_t *engine = epochs_engine_of(schedule);
     note_wait(schedule);
-    if (has_ended(&awaited)) {
+    if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(schedule);
-        return status == BATON_OK ? outcome_of(&awaited) : status;
+        return status == BATON_OK ? epochs_outcome_of(&awaited) : status;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
@@ -556,7 +556,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     }
     atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
                               memory_order_relaxed);
-    const baton__wait_t wait = {.condition = has_ended,
+    const baton__wait_t wait = {.condition = epochs_has_ended,
                                 .arg = &awaited,
                                 .schedule = schedule,
                                 .timeout_ms = timeout_ms,
@@ -564,7 +564,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                                 .turn = turn,
                                 .turn_arg = turn_arg};
     status = engine->driver->wait(engine, &wait);
-    status = status == BATON_OK            ? outcome_of(&awaited)
+    status = status == BATON_OK            ? epochs_outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
@@ -621,7 +621,7 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
     }
     atomic_store_explicit(&schedule->shared.cancel, epoch,
                           memory_order_release);
-    engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+    epochs_engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -639,7 +639,8 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
        release_if_activated(), epoch_begin.c. */
     atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
     if (schedule->committed) {
-        engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+        epochs_engine_of(schedule)->driver->start(schedule,
+                                                  BATON__NEXT_UNKNOWN);
     }
 }
 
@@ -673,7 +674,8 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     if (completed &&
         atomic_load_explicit(&schedule->shared.orphan, memory_order_seq_cst) ==
             BATON__NO_ORPHAN) {
-        engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+        epochs_engine_of(schedule)->driver->start(schedule,
+                                                  BATON__NEXT_UNKNOWN);
     }
     atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
                               memory_order_release);

@@ -148,7 +148,7 @@ static bool reserve_kept(baton_group_t *group)
 
 /* Allocates what a group needs to run. A subset uses its root's memory for
    parts, and allocates kept messages only as they come. */
-static baton_status_t reserve(baton_group_t *group)
+static baton_status_t groups_reserve(baton_group_t *group)
 {
     bool reads = group->transport->read != NULL;
     group->parts = group->root != NULL ? group->root->parts
@@ -163,10 +163,10 @@ static baton_status_t reserve(baton_group_t *group)
 
 /* Creates a group. A group that is made of another has a channel of its own,
    and its messages of device memory are staged by the root's endpoint. */
-static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
-                             uint64_t channel, bool survive,
-                             const baton_transport_t *transport, void *endpoint,
-                             int rank, int size, baton_group_t **out)
+static baton_status_t
+groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
+              bool survive, const baton_transport_t *transport, void *endpoint,
+              int rank, int size, baton_group_t **out)
 {
     baton_group_t *root =
         parent != NULL && parent->root != NULL ? parent->root : parent;
@@ -201,7 +201,7 @@ static baton_status_t create(baton_engine_t *engine, baton_group_t *parent,
                                           .descriptor =
                                               watched->transport.descriptor,
                                           .drain = watched->transport.drain};
-    status = reserve(&watched->group);
+    status = groups_reserve(&watched->group);
     if (status == BATON_OK && root == NULL) {
         status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                          &watched->watch);
@@ -247,7 +247,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                             "group: rank is %d; allowed: 0 to %d", rank,
                             size - 1);
     }
-    return create(engine, NULL, 0, false, transport, endpoint, rank, size, out);
+    return groups_create(engine, NULL, 0, false, transport, endpoint, rank,
+                         size, out);
 }
 
 /* Makes a group of `size` ranks of another, among them this rank. Its channel
@@ -283,8 +284,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     if (status != BATON_OK || transport == NULL) {
         return status;
     }
-    status = create(engine, of, channel, survive, transport, endpoint, rank,
-                    size, out);
+    status = groups_create(engine, of, channel, survive, transport, endpoint,
+                           rank, size, out);
     if (status != BATON_OK) {
         transport->close(endpoint);
         return status;
@@ -514,7 +515,7 @@ static void reap(baton_group_t *root)
 
 /* True if groups that share the root's endpoint have not been destroyed. The
    root then goes on answering their peers. The caller has the driver lock. */
-static bool is_shared(const baton_group_t *root)
+static bool groups_is_shared(const baton_group_t *root)
 {
     const baton_group_t *g = root->subsets;
     while (g != NULL && g->retired) {
@@ -523,9 +524,9 @@ static bool is_shared(const baton_group_t *root)
     return g != NULL;
 }
 
-static baton_status_t wait_until(const baton_group_t *group,
-                                 baton_condition_fn condition, int timeout_ms,
-                                 bool interruptible)
+static baton_status_t groups_wait_until(const baton_group_t *group,
+                                        baton_condition_fn condition,
+                                        int timeout_ms, bool interruptible)
 {
     const baton__wait_t wait = {.condition = condition,
                                 .arg = group,
@@ -553,7 +554,8 @@ static void close_root(baton_group_t *root)
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
     while (root->subsets != NULL) {
-        waits = waits && wait_until(root, can_reap, ms, false) == BATON_OK;
+        waits =
+            waits && groups_wait_until(root, can_reap, ms, false) == BATON_OK;
         engine->driver->enter(engine);
         for (baton_group_t *g = root->subsets; g != NULL && !waits;
              g = g->next) {
@@ -565,7 +567,8 @@ static void close_root(baton_group_t *root)
     }
     engine->driver->enter(engine);
     begin_to_part(root);
-    waits = wait_until(root, is_recovered, waits ? ms : 0, false) == BATON_OK &&
+    waits = groups_wait_until(root, is_recovered, waits ? ms : 0, false) ==
+                BATON_OK &&
             waits;
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&
@@ -593,7 +596,7 @@ static void close_group(baton_group_t *group)
     group->retired = true;
     part_if_childless(group);
     reap(root);
-    bool last = root->retired && !is_shared(root);
+    bool last = root->retired && !groups_is_shared(root);
     engine->driver->leave(engine);
     if (last) {
         close_root(root);
@@ -778,7 +781,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
         }
     }
     engine->driver->leave(engine);
-    baton_status_t status = wait_until(group, is_recovered, timeout_ms, true);
+    baton_status_t status =
+        groups_wait_until(group, is_recovered, timeout_ms, true);
     return status == BATON_OK            ? recovered(group)
            : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
                                          : status;
@@ -879,7 +883,7 @@ baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
     status = baton__shrink_begin(group);
     engine->driver->leave(engine);
     if (status == BATON_OK) {
-        status = wait_until(group, is_agreed, timeout_ms, true);
+        status = groups_wait_until(group, is_agreed, timeout_ms, true);
     }
     if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
         return status;

@@ -51,7 +51,7 @@ void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
                     queued ? schedule->group->device->port.name : "");
 }
 
-static void await(baton__rank_state_t *out, int peer)
+static void inquiry_await(baton__rank_state_t *out, int peer)
 {
     uint32_t i = 0;
     while (i < out->await_count && out->awaits[i] != peer) {
@@ -75,7 +75,7 @@ static void answer_running(const baton_schedule_t *schedule,
             continue;
         }
         if (baton__kinds[op->kind].message) {
-            await(out, baton__peer_of(schedule, op));
+            inquiry_await(out, baton__peer_of(schedule, op));
         } else if (text->used == 0) {
             baton__text_add(text, "not ended ");
             baton__describe_own(schedule, node, text);
@@ -83,7 +83,8 @@ static void answer_running(const baton_schedule_t *schedule,
     }
     bool begun = out->await_count > 0 || text->used > 0;
     for (uint32_t i = 0; !begun && i < plan->armed_count; i++) {
-        await(out, baton__peer_of(schedule, &plan->ops[plan->armed[i]]));
+        inquiry_await(out,
+                      baton__peer_of(schedule, &plan->ops[plan->armed[i]]));
     }
 }
 
@@ -112,7 +113,7 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
 /* ---- the inquiry ------------------------------------------------------ */
 
 /* Returns the place of a rank in the inquiry, or the place for it. */
-static asked_t *find(baton__inquiry_t *inquiry, int rank)
+static asked_t *inquiry_find(baton__inquiry_t *inquiry, int rank)
 {
     asked_t *at = inquiry->ranks;
     while (at < inquiry->ranks + inquiry->count && at->rank < rank) {
@@ -137,7 +138,7 @@ static void forget_answer(const baton_group_t *group, asked_t *at)
 static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
                      int rank, bool awaited)
 {
-    asked_t *at = find(inquiry, rank);
+    asked_t *at = inquiry_find(inquiry, rank);
     size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
     if (behind > 0 && at->rank == rank) {
         at->sent &= at->awaited || !awaited; /* now its `awaits` count */
@@ -177,7 +178,7 @@ void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
         }
         add_rank(group, inquiry, group->rank, true);
     }
-    find(inquiry, group->rank)->sent = true;
+    inquiry_find(inquiry, group->rank)->sent = true;
     baton__inquiry_answer(schedule, &own);
     own.first = first;
     baton__inquiry_take(schedule, group->rank, &own);
@@ -202,7 +203,7 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
     if (inquiry == NULL) {
         return;
     }
-    asked_t *asked = find(inquiry, rank);
+    asked_t *asked = inquiry_find(inquiry, rank);
     if (asked == inquiry->ranks + inquiry->count || asked->rank != rank) {
         return;
     }
@@ -263,14 +264,14 @@ static void describe_ranks(const baton_group_t *group,
 static void describe_circle(baton__inquiry_t *inquiry, int own,
                             baton__text_t *text)
 {
-    const asked_t *at = find(inquiry, own);
+    const asked_t *at = inquiry_find(inquiry, own);
     for (uint32_t i = 0; i < inquiry->count; i++) {
-        at = find(inquiry, at->state.awaits[0]);
+        at = inquiry_find(inquiry, at->state.awaits[0]);
     }
     const asked_t *first = at;
     baton__text_add(text, "\n    ranks wait for each other: %d", at->rank);
     do {
-        at = find(inquiry, at->state.awaits[0]);
+        at = inquiry_find(inquiry, at->state.awaits[0]);
         baton__text_add(text, " for %d", at->rank);
     } while (at != first && at < inquiry->ranks + inquiry->count);
     baton__text_add(text, " (BATON_VERIFY=1 finds what does not match)");

@@ -12,8 +12,8 @@
 #include <baton/transport.h>
 
 /* Takes ordinary memory if the transport has no shared memory to give. */
-static bool allocate(const baton_group_t *group, size_t bytes,
-                     baton__memory_t *out)
+static bool progress_memory_allocate(const baton_group_t *group, size_t bytes,
+                                     baton__memory_t *out)
 {
     const baton_transport_t *transport = group->transport;
     out->address = transport->allocate != NULL
@@ -38,7 +38,7 @@ baton_status_t baton_memory_alloc(baton_group_t *group, size_t bytes,
                             "%s: bytes is 0, must be at least 1", __func__);
     }
     baton__memory_t *block = baton__alloc(1, sizeof *block);
-    if (block == NULL || !allocate(group, bytes, block)) {
+    if (block == NULL || !progress_memory_allocate(group, bytes, block)) {
         baton__free(block);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "%s: no memory for %zu bytes on %s: %zu are "
@@ -83,8 +83,9 @@ static bool is_bound_to(const baton_schedule_t *s, uint32_t buffer,
 }
 
 /* Returns a schedule whose started epochs use the block, or NULL. */
-static const baton_schedule_t *find_user(const baton_group_t *group,
-                                         const baton__memory_t *block)
+static const baton_schedule_t *
+progress_memory_find_user(const baton_group_t *group,
+                          const baton__memory_t *block)
 {
     const baton_schedule_t *s = group->stepper->schedules;
     for (; s != NULL; s = s->notices.next) {
@@ -99,8 +100,9 @@ static const baton_schedule_t *find_user(const baton_group_t *group,
 
 /* Takes the block off the group's list. Returns NULL, with an error, if the
    block is not there, or is in use. */
-static baton__memory_t *take(baton_group_t *group, const void *memory,
-                             baton_status_t *status)
+static baton__memory_t *progress_memory_take(baton_group_t *group,
+                                             const void *memory,
+                                             baton_status_t *status)
 {
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
@@ -110,7 +112,7 @@ static baton__memory_t *take(baton_group_t *group, const void *memory,
     }
     baton__memory_t *block = *link;
     const baton_schedule_t *user =
-        block != NULL ? find_user(group, block) : NULL;
+        block != NULL ? progress_memory_find_user(group, block) : NULL;
     if (block == NULL) {
         *status = baton__error(
             BATON_ERR_INVALID,
@@ -137,8 +139,9 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
         return BATON_OK;
     }
     baton_status_t status = BATON_OK;
-    baton__memory_t *block =
-        baton__is_group(group, __func__) ? take(group, memory, &status) : NULL;
+    baton__memory_t *block = baton__is_group(group, __func__)
+                                 ? progress_memory_take(group, memory, &status)
+                                 : NULL;
     if (block == NULL) {
         return status != BATON_OK ? status : baton__error_status();
     }
@@ -151,7 +154,8 @@ baton_status_t baton_memory_free(baton_group_t *group, void *memory)
     return BATON_OK;
 }
 
-static bool is_shared(const baton_group_t *group, const char *address)
+static bool progress_memory_is_shared(const baton_group_t *group,
+                                      const char *address)
 {
     const baton__memory_t *block = group->memory;
     while (block != NULL &&
@@ -159,8 +163,8 @@ static bool is_shared(const baton_group_t *group, const char *address)
             address >= (const char *)block->address + block->bytes)) {
         block = block->next;
     }
-    return block != NULL ||
-           (group->root != NULL && is_shared(group->root, address));
+    return block != NULL || (group->root != NULL &&
+                             progress_memory_is_shared(group->root, address));
 }
 
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view)
@@ -178,7 +182,7 @@ bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view)
     const char *address = baton_view_address(schedule, view);
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
-    bool shared = address != NULL && is_shared(group, address);
+    bool shared = address != NULL && progress_memory_is_shared(group, address);
     engine->driver->leave(engine);
     return !shared;
 }

@@ -103,8 +103,8 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
 
 /* ---- sending ---------------------------------------------------------- */
 
-static baton_header_t header_of(const baton_schedule_t *schedule,
-                                baton__message_kind_t kind)
+static baton_header_t notice_header_of(const baton_schedule_t *schedule,
+                                       baton__message_kind_t kind)
 {
     return (baton_header_t){.schedule = schedule->identity,
                             .epoch = schedule->failing_from,
@@ -116,7 +116,7 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
                                  baton__message_kind_t kind, uint32_t from)
 {
     const baton_group_t *group = schedule->group;
-    baton_header_t header = header_of(schedule, kind);
+    baton_header_t header = notice_header_of(schedule, kind);
     header.tag = from;
     hello_t hello = {.summary = summarise(schedule, peer),
                      .terms_hash = schedule->terms_hash};
@@ -140,7 +140,7 @@ static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
     baton__text_add(&text, "%s", schedule->sentence);
-    baton_header_t header = header_of(schedule, BATON__MESSAGE_FAILURE);
+    baton_header_t header = notice_header_of(schedule, BATON__MESSAGE_FAILURE);
     header.epoch = from;
     return group->transport->notify(group->endpoint, peer, &header, &failure,
                                     sizeof failure);
@@ -389,7 +389,7 @@ static uint32_t send_failures(const baton_group_t *group,
    failures, also those after it in the queue. Returns how many queue entries
    are done; 0: no room. Another error of notify means that the peer is lost,
    which the transport reports. */
-static uint32_t tell(baton__peer_notice_t *due)
+static uint32_t notice_tell(baton__peer_notice_t *due)
 {
     const baton_schedule_t *schedule = due->schedule;
     static const struct {
@@ -456,7 +456,7 @@ static bool send_queue(baton__peer_queue_t *queue)
         }
     }
     while (queue->due.head != NULL && !queue->full) {
-        uint32_t told = tell(queue->due.head);
+        uint32_t told = notice_tell(queue->due.head);
         queue->full = told == 0;
         moved |= told > 0;
         for (; told > 0; told--) {
@@ -617,8 +617,8 @@ void baton__notice_lost(baton_group_t *group, int lost)
 /* Remembers the HELLO of a schedule that this rank has not committed: the peer
    is answered after the commit, or when it is certain that this rank will never
    commit. Without memory the HELLO is forgotten. */
-static void remember(baton_group_t *group, const baton_header_t *header,
-                     int peer)
+static void notice_remember(baton_group_t *group, const baton_header_t *header,
+                            int peer)
 {
     const uint64_t identity = header->schedule;
     baton__place_t *place = baton__table_find(&group->early, identity);
@@ -634,8 +634,8 @@ static void remember(baton_group_t *group, const baton_header_t *header,
 
 /* Forgets the remembered HELLOs of a schedule, from one peer or from ALL_PEERS.
    answers: tells these peers that this rank will never commit the schedule. */
-static void forget(baton_group_t *group, uint64_t identity, int peer,
-                   bool answers)
+static void notice_forget(baton_group_t *group, uint64_t identity, int peer,
+                          bool answers)
 {
     baton__place_t *place = baton__table_find(&group->early, identity);
     baton__kept_t **link = place != NULL ? &place->kept : NULL;
@@ -660,13 +660,13 @@ static void forget(baton_group_t *group, uint64_t identity, int peer,
 void baton__notice_retract(baton_group_t *group, uint64_t identity)
 {
     if (identity != ALL_SCHEDULES) {
-        forget(group, identity, ALL_PEERS, true);
+        notice_forget(group, identity, ALL_PEERS, true);
         return;
     }
     for (uint32_t i = 0; i < group->early.size; i++) {
         /* Another entry may move to this place when one is removed. */
         while (group->early.places[i].key != 0) {
-            forget(group, group->early.places[i].key, ALL_PEERS, true);
+            notice_forget(group, group->early.places[i].key, ALL_PEERS, true);
         }
     }
 }
@@ -677,7 +677,8 @@ static void ask_next(const baton_schedule_t *schedule)
 {
     int rank;
     while ((rank = baton__inquiry_next(schedule)) >= 0) {
-        baton_header_t header = header_of(schedule, BATON__MESSAGE_INQUIRY);
+        baton_header_t header =
+            notice_header_of(schedule, BATON__MESSAGE_INQUIRY);
         header.epoch = schedule->run.epoch;
         queue_answer(schedule->group, header, BATON__MESSAGE_INQUIRY, rank);
     }
@@ -721,7 +722,7 @@ static void answer_early(baton_schedule_t *schedule)
             baton__stepper_greet(schedule, index);
         }
     }
-    forget(group, schedule->identity, ALL_PEERS, false);
+    notice_forget(group, schedule->identity, ALL_PEERS, false);
 }
 
 void baton__notice_hello(baton_schedule_t *schedule)
@@ -740,8 +741,8 @@ void baton__notice_hello(baton_schedule_t *schedule)
 }
 
 /* Fails the schedule for good, from epoch `from` on, and tells its peers. */
-static void end(baton_schedule_t *schedule, const char *how, uint64_t from,
-                baton_status_t status)
+static void notice_end(baton_schedule_t *schedule, const char *how,
+                       uint64_t from, baton_status_t status)
 {
     char memory[SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -763,9 +764,9 @@ void baton__notice_destroy(baton_schedule_t *schedule)
 {
     const baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RUNNING) {
-        end(schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
+        notice_end(schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
     } else if (run->phase == BATON__RUN_IDLE && schedule->plan.messages > 0) {
-        end(schedule, "destroyed", run->epoch + 1, BATON_ERR_STATE);
+        notice_end(schedule, "destroyed", run->epoch + 1, BATON_ERR_STATE);
     }
 }
 
@@ -776,11 +777,11 @@ void baton__notice_shrink(baton_group_t *group, int lost)
     for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && s->plan.messages > 0) {
-            end(s, "given up",
-                atomic_load_explicit(&s->shared.requested,
-                                     memory_order_seq_cst) +
-                    1,
-                BATON_ERR_TRANSPORT);
+            notice_end(s, "given up",
+                       atomic_load_explicit(&s->shared.requested,
+                                            memory_order_seq_cst) +
+                           1,
+                       BATON_ERR_TRANSPORT);
         }
     }
 }
@@ -849,18 +850,20 @@ static void hear(baton_group_t *group, int peer, uint32_t lost)
     }
 }
 
-static bool meet(const direction_t *a, const direction_t *b)
+static bool notice_meet(const direction_t *a, const direction_t *b)
 {
     return a->count == b->count &&
            (a->sizes == b->sizes || a->varying > 0 || b->varying > 0);
 }
 
-static bool agree(const summary_t *a, const summary_t *b)
+static bool notice_agree(const summary_t *a, const summary_t *b)
 {
-    return meet(&a->sends, &b->receives) && meet(&a->receives, &b->sends);
+    return notice_meet(&a->sends, &b->receives) &&
+           notice_meet(&a->receives, &b->sends);
 }
 
-static void add_messages(baton__text_t *text, const direction_t *messages)
+static void notice_add_messages(baton__text_t *text,
+                                const direction_t *messages)
 {
     unsigned long long bytes = messages->bytes;
     if (messages->count == 0) {
@@ -877,13 +880,13 @@ static void add_messages(baton__text_t *text, const direction_t *messages)
 static bool tell_apart(baton__text_t *text, const direction_t *sends, int from,
                        const direction_t *receives, int to)
 {
-    if (meet(sends, receives)) {
+    if (notice_meet(sends, receives)) {
         return false;
     }
     baton__text_add(text, "rank %d sends ", from);
-    add_messages(text, sends);
+    notice_add_messages(text, sends);
     baton__text_add(text, " to rank %d, which receives ", to);
-    add_messages(text, receives);
+    notice_add_messages(text, receives);
     baton__text_add(text, " from it");
     if (sends->count == receives->count && sends->bytes == receives->bytes) {
         baton__text_add(text, ", of other kinds or sizes");
@@ -908,7 +911,7 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
     } else if (schedule->terms_hash != theirs->terms_hash) {
         baton__text_add(&text, "and on rank %d differ: ", peer);
         baton__terms_compare(&text, schedule, theirs->terms, from, peer);
-    } else if (agree(ours, sum)) {
+    } else if (notice_agree(ours, sum)) {
         baton__text_add(&text,
                         "is to receive device memory of rank %d, but its "
                         "engine has no device",
@@ -969,7 +972,7 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer)
 {
     if (baton__notice_may_commit(group, header->schedule)) {
-        remember(group, header, peer);
+        notice_remember(group, header, peer);
     } else {
         const baton__departed_t *known =
             baton__group_departed(group, header->schedule, header->incarnation);
@@ -1007,7 +1010,7 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
     bool goes_on = compare_next(schedule, header, peer, &hello);
     if (!goes_on &&
-        (!agree(&ours, &hello.summary) || no_device ||
+        (!notice_agree(&ours, &hello.summary) || no_device ||
          hello.terms_hash != schedule->terms_hash ||
          strncmp(schedule->name, hello.name, NAME_BYTES - 1) != 0)) {
         fail_disagreement(schedule, peer, &ours, &hello, header.tag);
@@ -1043,7 +1046,7 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
     hear(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
-        forget(group, header.schedule, peer, false); /* it ended there */
+        notice_forget(group, header.schedule, peer, false); /* it ended there */
     }
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;

@@ -19,8 +19,8 @@ static baton_status_t bad_placement(const char *placement, const char *why)
 }
 
 /* Splits "core:3". */
-static bool parse(const char *placement, hwloc_obj_type_t *type,
-                  unsigned *index)
+static bool placement_parse(const char *placement, hwloc_obj_type_t *type,
+                            unsigned *index)
 {
     char name[32];
     const char *colon = strchr(placement, ':');
@@ -70,7 +70,7 @@ baton_status_t baton__place_thread(pthread_t thread, const char *placement)
     if (strcmp(placement, "none") == 0) {
         return BATON_OK;
     }
-    if (!parse(placement, &type, &index)) {
+    if (!placement_parse(placement, &type, &index)) {
         return bad_placement(placement, "it can't be read");
     }
     if (hwloc_topology_init(&topology) != 0) {

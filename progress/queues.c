@@ -15,10 +15,10 @@
 
 /* ---- a node into a stream --------------------------------------------- */
 
-static baton_status_t issue_reduce(const baton__op_t *op,
-                                   const baton__context_t *context,
-                                   const baton__device_t *device,
-                                   baton_stream_t stream, size_t bytes)
+static baton_status_t queues_issue_reduce(const baton__op_t *op,
+                                          const baton__context_t *context,
+                                          const baton__device_t *device,
+                                          baton_stream_t stream, size_t bytes)
 {
     baton_dtype_t dtype = (baton_dtype_t)op->dtype;
     return device->port.reduce(
@@ -54,7 +54,7 @@ static baton_status_t issue(const baton__op_t *op, uint32_t node,
         return BATON_OK; /* an empty node only keeps the order */
     }
     return op->kind == BATON__REDUCE
-               ? issue_reduce(op, context, device, stream, bytes)
+               ? queues_issue_reduce(op, context, device, stream, bytes)
                : device->port.copy(
                      device->device, stream,
                      baton__operand(op, BATON__TARGET, context->address),
@@ -63,8 +63,8 @@ static baton_status_t issue(const baton__op_t *op, uint32_t node,
 
 /* Has the queue's stream follow the events of the node's predecessors that are
    in other streams. */
-static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
-                             const baton__queue_t *queue)
+static baton_status_t queues_follow(const baton_schedule_t *schedule,
+                                    uint32_t node, const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
@@ -83,8 +83,8 @@ static baton_status_t follow(const baton_schedule_t *schedule, uint32_t node,
     return status;
 }
 
-static void append(baton_schedule_t *schedule, baton__queue_t *queue,
-                   uint32_t node)
+static void queues_append(baton_schedule_t *schedule, baton__queue_t *queue,
+                          uint32_t node)
 {
     baton__offload_t *offload = schedule->offload;
     offload->behind[node] = BATON__NO_NODE;
@@ -100,22 +100,23 @@ static void append(baton_schedule_t *schedule, baton__queue_t *queue,
 }
 
 /* Puts the node and its event into the stream. */
-static baton_status_t put(const baton__context_t *context,
-                          baton_schedule_t *schedule, baton__queue_t *queue,
-                          uint32_t node, size_t bytes)
+static baton_status_t queues_put(const baton__context_t *context,
+                                 baton_schedule_t *schedule,
+                                 baton__queue_t *queue, uint32_t node,
+                                 size_t bytes)
 {
     baton__offload_t *offload = schedule->offload;
     const baton__device_t *device = offload->device;
     const baton__op_t *op = &schedule->ops[node];
     baton_stream_t stream = baton__queues_stream_of(offload, queue);
-    baton_status_t status = follow(schedule, node, queue);
+    baton_status_t status = queues_follow(schedule, node, queue);
     if (status == BATON_OK) {
         status = issue(op, node, context, device, stream, bytes);
     }
     if (status != BATON_OK) {
         return status;
     }
-    append(schedule, queue, node);
+    queues_append(schedule, queue, node);
     return baton__queues_record(offload, queue);
 }
 
@@ -149,7 +150,7 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
     }
     baton__queue_t *queue =
         &offload->queues[baton__offload_queue(schedule, op)];
-    baton_status_t status = put(context, schedule, queue, node, bytes);
+    baton_status_t status = queues_put(context, schedule, queue, node, bytes);
     if (queue->last == node) { /* also after some of the errors */
         baton__queues_list(schedule);
         baton__run_queue(&schedule->run, node);
@@ -316,8 +317,9 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 /* Returns the node that is the cause of a failure in the queue. The queue's
    stream follows the streams before it, in which a node may have failed since
    they were queried. */
-static uint32_t find_cause(const baton__offload_t *offload,
-                           const baton__queue_t *failed, baton_status_t *status)
+static uint32_t queues_find_cause(const baton__offload_t *offload,
+                                  const baton__queue_t *failed,
+                                  baton_status_t *status)
 {
     for (const baton__queue_t *at = offload->queues; at < failed; at++) {
         for (uint32_t node = at->first; node != BATON__NO_NODE;
@@ -339,7 +341,7 @@ static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
     const baton__offload_t *offload = schedule->offload;
     baton_status_t status = query(offload, queue->first);
     if (has_failed(status) && schedule->run.phase != BATON__RUN_DRAINING) {
-        uint32_t cause = find_cause(offload, queue, &status);
+        uint32_t cause = queues_find_cause(offload, queue, &status);
         baton__epoch_fail_at(schedule, cause, status);
     }
     return status != BATON_AGAIN;
@@ -347,8 +349,8 @@ static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
 
 /* Completes the nodes of one queue that the device has done. True if that has
    freed the schedule. */
-static bool advance(baton_schedule_t *schedule, baton__queue_t *queue,
-                    bool *moved)
+static bool queues_advance(baton_schedule_t *schedule, baton__queue_t *queue,
+                           bool *moved)
 {
     while (queue->first != BATON__NO_NODE && is_done(schedule, queue)) {
         *moved = true;
@@ -364,7 +366,7 @@ static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (schedule->turn.queued > 0 &&
-            advance(schedule, &schedule->offload->queues[i], moved)) {
+            queues_advance(schedule, &schedule->offload->queues[i], moved)) {
             return true;
         }
     }

@@ -70,7 +70,7 @@ static bool are_over(const baton_group_t *group,
 }
 
 /* Counts one agreement, the group's or a schedule's, as over. */
-static void end_part(baton_group_t *group)
+static void recovery_end_part(baton_group_t *group)
 {
     baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
@@ -95,7 +95,7 @@ static baton__agreement_t *agreement_of(baton_schedule_t *schedule)
 }
 
 /* Resets the schedule to its state after the commit. */
-static void reset(baton_schedule_t *schedule)
+static void recovery_reset(baton_schedule_t *schedule)
 {
     baton__epoch_forget_failure(schedule); /* reads what is reset below */
     uint64_t last = schedule->run.epoch;
@@ -129,7 +129,7 @@ static void reset(baton_schedule_t *schedule)
 }
 
 /* Joins the recovery with a schedule of which nothing is in motion. */
-static void join(baton_schedule_t *schedule)
+static void recovery_join(baton_schedule_t *schedule)
 {
     uint64_t retired =
         atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
@@ -139,7 +139,7 @@ static void join(baton_schedule_t *schedule)
     atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
                           memory_order_relaxed);
     if (schedule->on_recover == NULL) {
-        reset(schedule);
+        recovery_reset(schedule);
         return;
     }
     begin_part(schedule->group);
@@ -153,11 +153,11 @@ static void join(baton_schedule_t *schedule)
 static void end_schedule(baton_schedule_t *schedule)
 {
     schedule->group->stepper->agreeing--;
-    end_part(schedule->group);
+    recovery_end_part(schedule->group);
 }
 
 /* Advances a schedule whose ranks agree on the highest completed epoch. */
-static bool advance(baton_schedule_t *schedule)
+static bool recovery_advance(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
     baton__agreement_t *agreement = agreement_of(schedule);
@@ -177,7 +177,7 @@ static bool advance(baton_schedule_t *schedule)
         return moved;
     }
     *agreement = (baton__agreement_t){0};
-    reset(schedule);
+    recovery_reset(schedule);
     end_schedule(schedule);
     uint64_t failing_from = schedule->next.failing_from;
     if (failing_from != 0) {
@@ -245,7 +245,7 @@ static bool join_if_quiet(baton_group_t *group)
     for (baton_schedule_t *s = stepper->schedules; s != NULL;
          s = s->notices.next) {
         if (s->group == group && !s->failure.final) {
-            join(s);
+            recovery_join(s);
         } else if (s->group == group) {
             group->unrecovered++;
         }
@@ -266,7 +266,7 @@ static bool advance_group(baton_group_t *group)
     if (are_over(group, agreement)) {
         *agreement = (baton__agreement_t){0};
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(group);
+        recovery_end_part(group);
         moved = true;
     }
     return moved;
@@ -274,11 +274,11 @@ static bool advance_group(baton_group_t *group)
 
 /* Ends recoveries, because a rank is lost and will not join, or because the
    group is destroyed. */
-static void give_up(baton_group_t *group)
+static void recovery_give_up(baton_group_t *group)
 {
     if (baton__group_recovers(group)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(group);
+        recovery_end_part(group);
     }
     for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
          s = s->notices.next) {
@@ -305,7 +305,7 @@ static void contact(const baton_group_t *group)
 
 void baton__recovery_part(baton_group_t *group)
 {
-    give_up(group);
+    recovery_give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
     if (group->root != NULL && group->root->transport->strangers) {
         contact(group);
@@ -347,7 +347,7 @@ static bool advance_farewell(baton_group_t *group)
     }
     if (alone || are_over(group, &group->farewell)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
-        end_part(group);
+        recovery_end_part(group);
         moved = true;
     }
     return moved;
@@ -380,7 +380,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
         if (baton__group_recovers(group) && group->first.detail != NULL) {
-            give_up(group);
+            recovery_give_up(group);
             moved = true;
         } else if (baton__group_recovers(group)) {
             moved |= advance_group(group);
@@ -393,7 +393,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     for (baton_schedule_t *s = stepper->schedules;
          s != NULL && stepper->agreeing > 0; s = s->notices.next) {
         if (s->run.phase == BATON__RUN_RECOVERING) {
-            moved |= advance(s);
+            moved |= recovery_advance(s);
         }
     }
     return moved;
@@ -411,7 +411,7 @@ bool baton__recovery_asks(const baton__stepper_t *stepper)
 void baton__recovery_lose(baton_group_t *group, int peer, const char *detail)
 {
     baton__epoch_lose_peer(group, peer, detail);
-    give_up(group);
+    recovery_give_up(group);
     baton__recovery_rouse(group);
     for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
         int rank = baton__subset_rank(g->endpoint, peer);

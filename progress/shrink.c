@@ -66,7 +66,7 @@ static void set_bit(view_t *view, int rank)
     view->bits[rank / 8] |= (unsigned char)(1 << rank % 8);
 }
 
-static uint32_t count_bits(const view_t *view)
+static uint32_t progress_shrink_count_bits(const view_t *view)
 {
     uint32_t count = 0;
     for (int i = 0; i < MOST_RANKS; i++) {
@@ -119,7 +119,7 @@ static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
             set_bit(&shrink->view, ENDS_FROM + rank);
         }
     }
-    shrink->known = count_bits(&shrink->view);
+    shrink->known = progress_shrink_count_bits(&shrink->view);
 }
 
 static bool is_disowned(const baton_group_t *group)
@@ -174,7 +174,7 @@ static void stop_asking(baton_group_t *group, baton__shrinking_t state)
     }
 }
 
-static baton_status_t make(baton_group_t *group)
+static baton_status_t progress_shrink_make(baton_group_t *group)
 {
     size_t size = (size_t)group->size;
     if (size > MOST_RANKS) {
@@ -208,7 +208,8 @@ static baton_status_t contact_all(const baton_group_t *group)
 
 baton_status_t baton__shrink_begin(baton_group_t *group)
 {
-    baton_status_t status = group->shrink == NULL ? make(group) : BATON_OK;
+    baton_status_t status =
+        group->shrink == NULL ? progress_shrink_make(group) : BATON_OK;
     if (group->shrink == NULL ||
         state_of(group->shrink) != BATON__SHRINK_NONE) {
         return status;
@@ -273,8 +274,8 @@ int baton__shrink_awaits(const baton_group_t *group, int from)
     return -1;
 }
 
-static baton__shrinking_t outcome_of(const baton_group_t *group,
-                                     const view_t *view)
+static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
+                                                     const view_t *view)
 {
     const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
     return !all && is_majority(group, view) ? BATON__SHRINK_AGREED
@@ -285,7 +286,7 @@ static baton__shrinking_t outcome_of(const baton_group_t *group,
 
 /* Adopts a view as the agreed one. Ranks that only others have lost are lost to
    this rank, too, from now on. */
-static void agree(baton_group_t *group, const view_t *view)
+static void progress_shrink_agree(baton_group_t *group, const view_t *view)
 {
     static const char why[] = "other ranks have lost it";
     shrink_t *shrink = group->shrink;
@@ -306,7 +307,7 @@ static void agree(baton_group_t *group, const view_t *view)
             baton__recovery_lose(group, peer, why);
         }
     }
-    stop_asking(group, outcome_of(group, view));
+    stop_asking(group, progress_shrink_outcome_of(group, view));
 }
 
 /* MPI may report a death before there is proof that the process has ended: true
@@ -314,7 +315,8 @@ static void agree(baton_group_t *group, const view_t *view)
 static bool may_prove_ends(const baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
-    if (outcome_of(group, &shrink->view) != BATON__SHRINK_PARTED) {
+    if (progress_shrink_outcome_of(group, &shrink->view) !=
+        BATON__SHRINK_PARTED) {
         return false;
     }
     const uint64_t now = baton__clock_ns();
@@ -358,13 +360,13 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         return;
     }
     if ((header.tag & AGREED) != 0) {
-        agree(group, &view);
+        progress_shrink_agree(group, &view);
         return;
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
         shrink->view.bits[i] |= view.bits[i];
     }
-    member->heard = count_bits(&view) + 1;
+    member->heard = progress_shrink_count_bits(&view) + 1;
     member->told = (header.tag & ASKS) != 0 ? 0 : member->told;
     if (is_lost(&shrink->view, group->rank)) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);
@@ -390,7 +392,7 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
 
 /* Sends a peer the views that are due. A rank that only others have lost gets
    them, too, and so learns that it is excluded. */
-static bool tell(const baton_group_t *group, int peer)
+static bool progress_shrink_tell(const baton_group_t *group, int peer)
 {
     shrink_t *shrink = group->shrink;
     member_t *member = &shrink->members[peer];
@@ -417,7 +419,7 @@ static bool tell(const baton_group_t *group, int peer)
 /* Gives up the group's schedules, and those of groups that share its endpoint
    and have a lost rank. Peers that still use them must not wait for epochs that
    this rank does not start: they are to shrink, too. */
-static void give_up(baton_group_t *group)
+static void progress_shrink_give_up(baton_group_t *group)
 {
     int lost = 0;
     while (!is_lost(&group->shrink->view, lost)) {
@@ -431,7 +433,7 @@ static void give_up(baton_group_t *group)
     }
 }
 
-static bool advance(baton_group_t *group)
+static bool progress_shrink_advance(baton_group_t *group)
 {
     shrink_t *shrink = group->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
@@ -442,13 +444,13 @@ static bool advance(baton_group_t *group)
     }
     if (shrink->known > known) {
         shrink->parts_ns = 0;
-        give_up(group);
+        progress_shrink_give_up(group);
     }
     for (int peer = 0; peer < group->size; peer++) {
-        moved |= peer != group->rank && tell(group, peer);
+        moved |= peer != group->rank && progress_shrink_tell(group, peer);
     }
     if (asks && baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)) {
-        agree(group, &shrink->view);
+        progress_shrink_agree(group, &shrink->view);
         moved = true;
     }
     return moved;
@@ -459,7 +461,7 @@ bool baton__shrink_advance(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
-        moved |= group->shrink != NULL && advance(group);
+        moved |= group->shrink != NULL && progress_shrink_advance(group);
     }
     return moved;
 }

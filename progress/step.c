@@ -207,7 +207,7 @@ static void heed(baton_group_t *group, const baton_header_t *header, int peer)
     }
 }
 
-static void arrive(baton_group_t *group, baton_message_t *message)
+static void progress_step_arrive(baton_group_t *group, baton_message_t *message)
 {
     switch ((baton__message_kind_t)message->header.kind) {
     case BATON__MESSAGE_DATA:
@@ -243,14 +243,14 @@ static void arrive(baton_group_t *group, baton_message_t *message)
    endpoint. If that group has not been created here yet, headers of recoveries,
    farewells, losses and hellos are kept for it. Nothing else need be kept:
    peers send other messages only after this rank has said hello. */
-static void pass_on(baton_group_t *root, baton_message_t *message)
+static void progress_step_pass_on(baton_group_t *root, baton_message_t *message)
 {
     uint64_t channel = baton__subset_channel_of(&message->header);
     const baton__place_t *place = baton__table_find(&root->channels, channel);
     if (place != NULL &&
         baton__subset_rank(place->group->endpoint, message->peer) >= 0) {
         baton__subset_take(place->group->endpoint, message);
-        arrive(place->group, message);
+        progress_step_arrive(place->group, message);
         return;
     }
     const baton_header_t header = baton__subset_header(&message->header);
@@ -295,9 +295,9 @@ static void happen(baton_group_t *group, const baton_event_t *event)
     switch (event->kind) {
     case BATON_EVENT_ARRIVED:
         if (baton__subset_channel_of(&event->message->header) != 0) {
-            pass_on(group, event->message);
+            progress_step_pass_on(group, event->message);
         } else {
-            arrive(group, event->message);
+            progress_step_arrive(group, event->message);
         }
         break;
     case BATON_EVENT_SENT:
@@ -445,7 +445,7 @@ void baton__step_commit(baton_schedule_t *schedule)
 }
 
 /* Removes a schedule from the mailbox, and from the runnable ones. */
-static void forget(baton_schedule_t *schedule)
+static void progress_step_forget(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
     baton_schedule_t *each = stepper->runnable_head;
@@ -481,7 +481,7 @@ void baton__step_detach(baton_schedule_t *schedule)
         unlink_from(&stepper->uncommitted, schedule);
         return;
     }
-    forget(schedule);
+    progress_step_forget(schedule);
     if (schedule->offload != NULL && !schedule->turn.abandoned) {
         baton__queues_forget(schedule->group, schedule);
     }

@@ -129,7 +129,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
 }
 
-static void report(baton_schedule_t *schedule)
+static void watchdog_report(baton_schedule_t *schedule)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -141,7 +141,7 @@ static void report(baton_schedule_t *schedule)
 
 /* ---- whether those that are awaited live -------------------------------- */
 
-static void ask(const baton_group_t *group, int peer)
+static void watchdog_ask(const baton_group_t *group, int peer)
 {
     if (group->transport->ask != NULL &&
         baton__group_loss(group, peer) == NULL) {
@@ -158,14 +158,14 @@ static void ask_peers(const baton_schedule_t *schedule)
         baton__inquiry_answer(schedule, &state);
     }
     for (uint32_t i = 0; i < state.await_count; i++) {
-        ask(schedule->group, state.awaits[i]);
+        watchdog_ask(schedule->group, state.awaits[i]);
     }
     for (uint32_t node = 0;
          schedule->run.phase == BATON__RUN_DRAINING && node < schedule->count;
          node++) {
         if (schedule->run.state[node] == BATON__NODE_MOVING) {
-            ask(schedule->group,
-                baton__peer_of(schedule, &schedule->ops[node]));
+            watchdog_ask(schedule->group,
+                         baton__peer_of(schedule, &schedule->ops[node]));
         }
     }
 }
@@ -180,12 +180,12 @@ static void ask_members(const baton__stepper_t *stepper)
         int peer = baton__recovery_awaits(g);
         if (peer >= 0 &&
             (peer + 1 == g->awaited || !baton__group_is_near(g, peer))) {
-            ask(g, peer);
+            watchdog_ask(g, peer);
         }
         g->awaited = peer + 1;
         while (baton__shrink_state(g) == BATON__SHRINK_ASKING &&
                (peer = baton__shrink_awaits(g, peer + 1)) >= 0) {
-            ask(g, peer);
+            watchdog_ask(g, peer);
         }
     }
 }
@@ -231,7 +231,7 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
             continue;
         } else if (s->notes.inquiries == ROUNDS) {
             s->notes.reported = true;
-            report(s);
+            watchdog_report(s);
         } else if (asks) {
             asks = false;
             s->notes.inquiries++;

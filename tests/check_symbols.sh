@@ -53,6 +53,23 @@ while read -r name; do
     }
 done <"$work/exported"
 
+# Nor have functions of two files one name, in a backtrace, say.
+find "$root/lib" "$root/progress" "$root/cuda" "$root/mpi" "$root/microbench" \
+    -name '*.[ch]' -exec awk '
+        /^\{$/ {
+            gsub(/__attribute__\(\([^)]*\)\)/, "", text)
+            if (match(text, /[A-Za-z0-9_]+\(/))
+                print substr(text, RSTART, RLENGTH - 1), FILENAME
+        }
+        /^$|^[}#]|[;\/]$/ { text = ""; next }
+        { text = text " " $0 }' {} + |
+    sort -u | awk '$1 == name { print name, "is in", file, "and in", $2 }
+        { name = $1; file = $2 }' | grep -v '^main is in' >"$work/names" || true
+if [ -s "$work/names" ]; then
+    cat "$work/names"
+    fail=1
+fi
+
 output='(v|vf|f|d|vd)?printf|__(v|vf|f|d|vd)?printf_chk|f?puts|f?putc|putchar'
 output="$output|fwrite|perror|psignal|stdout|stderr"
 ending='exit|_exit|_Exit|quick_exit|abort|signal|sigaction|raise|kill|atexit'

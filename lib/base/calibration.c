@@ -81,7 +81,7 @@ static baton_status_t calibration_system_error(const char *doing,
                         doing, path, strerror(errno));
 }
 
-static bool is_cost(double value)
+static bool calibration_is_cost(double value)
 {
     return isfinite(value) && value >= 0;
 }
@@ -100,7 +100,7 @@ static baton_status_t calibration_check_costs(const baton_costs_t *costs)
                {"device.beta_ns", costs->device.beta_ns},
                {"turn_us", costs->turn_us}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (!is_cost(all[i].value)) {
+        if (!calibration_is_cost(all[i].value)) {
             return baton__error(BATON_ERR_INVALID,
                                 "calibration: costs: %s is %g, must be a "
                                 "finite number that is 0 or more",
@@ -184,7 +184,7 @@ static bool calibration_parse(const char *line, const char *name, double *a_out,
     const char *at = strncmp(line, name, length) == 0 ? line + length : NULL;
     for (int i = 0; i < 2 && at != NULL && out[i] != NULL; i++) {
         at = *at == ' ' ? baton__read_number(at + 1, out[i]) : NULL;
-        at = at != NULL && is_cost(*out[i]) ? at : NULL;
+        at = at != NULL && calibration_is_cost(*out[i]) ? at : NULL;
     }
     return at != NULL && *at == '\0';
 }

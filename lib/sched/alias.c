@@ -72,8 +72,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
 
 /* A node may write exactly the view that it reads, but not a shifted part of
    it. */
-static baton_status_t check_node(const baton_schedule_t *schedule,
-                                 uint32_t node)
+static baton_status_t alias_check_node(const baton_schedule_t *schedule,
+                                       uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton__kind_info_t *kind = &baton__kinds[op->kind];
@@ -173,7 +173,7 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
         if (baton__kinds[op->kind].writes != 0) {
             schedule->buffers[op->buffer[BATON__TARGET]].written = true;
         }
-        status = check_node(schedule, node);
+        status = alias_check_node(schedule, node);
     }
     (void)count_overlaps(schedule, count, &schedule->overlaps); /* true */
     return status;

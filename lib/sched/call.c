@@ -6,15 +6,15 @@
 #include <stdarg.h>
 
 /* The call's schedule; NULL, with an error, if `call` is NULL. */
-static const baton_schedule_t *schedule_of(const baton_call_t *call,
-                                           const char *function)
+static const baton_schedule_t *call_schedule_of(const baton_call_t *call,
+                                                const char *function)
 {
     return baton__is_given(call, true, function, "call") ? call->owner : NULL;
 }
 
 uint64_t baton_call_epoch(const baton_call_t *call)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     return schedule != NULL ? schedule->run.epoch : 0;
 }
 
@@ -23,7 +23,7 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
 {
     char memory[BATON__SENTENCE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    if (schedule_of(call, __func__) == NULL) {
+    if (call_schedule_of(call, __func__) == NULL) {
         return BATON_ERR_INVALID;
     }
     va_list values;
@@ -36,7 +36,7 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
 
 void *baton_call_address(const baton_call_t *call, baton_view_t view)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     if (schedule == NULL || view.buffer.index >= schedule->buffer_count) {
         return NULL;
     }
@@ -50,14 +50,14 @@ void *baton_call_address(const baton_call_t *call, baton_view_t view)
 
 bool baton_call_completed(const baton_call_t *call, baton_node_t node)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     return schedule != NULL && node.index < schedule->count &&
            schedule->run.state[node.index] == BATON__NODE_COMPLETED;
 }
 
 size_t baton_call_length(const baton_call_t *call, baton_length_t length)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     return schedule != NULL && length.index < schedule->length_count
                ? schedule->run.lengths[length.index]
                : BATON__LENGTH_UNSET;
@@ -81,7 +81,7 @@ static baton_status_t wrong(const baton_call_t *call, const char *format, ...)
 baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
                                      size_t bytes)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     if (schedule == NULL) {
         return BATON_ERR_INVALID;
     }
@@ -102,7 +102,7 @@ baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,
 
 uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     if (schedule == NULL || armed_recv.index >= schedule->count ||
         schedule->ops[armed_recv.index].kind != BATON__ARMED_RECV) {
         return 0;
@@ -114,7 +114,7 @@ uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv)
 baton_status_t baton_call_set_word(baton_call_t *call, baton_node_t activate,
                                    uint64_t word)
 {
-    const baton_schedule_t *schedule = schedule_of(call, __func__);
+    const baton_schedule_t *schedule = call_schedule_of(call, __func__);
     if (schedule == NULL) {
         return BATON_ERR_INVALID;
     }

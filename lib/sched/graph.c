@@ -115,7 +115,7 @@ bool baton__graph_open(baton_schedule_t *schedule, const char *adder)
     return schedule->sticky == BATON_OK;
 }
 
-static baton_node_t add(baton_schedule_t *schedule, baton__op_t op)
+static baton_node_t graph_add(baton_schedule_t *schedule, baton__op_t op)
 {
     baton_node_t node = {BATON__NO_NODE};
     if (reserve_node(schedule)) {
@@ -270,7 +270,7 @@ static baton_node_t add_message(baton_schedule_t *schedule, const char *adder,
     bool valid = baton__graph_open(schedule, adder) &&
                  set_peer(schedule, &op, peer) &&
                  set_operand(schedule, &op, operand, view);
-    return valid ? add(schedule, op) : no_node;
+    return valid ? graph_add(schedule, op) : no_node;
 }
 
 baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
@@ -340,7 +340,7 @@ baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
         set_operand(schedule, &record, BATON__TARGET, target) &&
         set_operand(schedule, &record, BATON__LEFT, turns ? right : left) &&
         set_operand(schedule, &record, BATON__RIGHT, turns ? left : right);
-    return valid ? add(schedule, record) : no_node;
+    return valid ? graph_add(schedule, record) : no_node;
 }
 
 baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
@@ -350,7 +350,7 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     bool valid = baton__graph_open(schedule, __func__) &&
                  set_operand(schedule, &op, BATON__TARGET, target) &&
                  set_operand(schedule, &op, BATON__LEFT, source);
-    return valid ? add(schedule, op) : no_node;
+    return valid ? graph_add(schedule, op) : no_node;
 }
 
 /* Adds a node that calls a user's function; a missing function is an error that
@@ -367,7 +367,7 @@ static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                             missing);
         return no_node;
     }
-    return add(schedule, op);
+    return graph_add(schedule, op);
 }
 
 baton_node_t baton_add_nop(baton_schedule_t *schedule)
@@ -426,7 +426,7 @@ static baton_node_t add_activation(baton_schedule_t *schedule,
         return no_node;
     }
     op.message.slot = schedule->slot_count++;
-    return add(schedule, op);
+    return graph_add(schedule, op);
 }
 
 baton_node_t baton_add_armed_recv(baton_schedule_t *schedule, int peer)

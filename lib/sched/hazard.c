@@ -60,8 +60,8 @@ typedef struct checker {
 
 /* Lists the accesses of all nodes, without empty views, and returns their
    number. Only counts if out is NULL. */
-static size_t list(const baton_schedule_t *schedule,
-                   const baton__order_t *order, access_t *out)
+static size_t hazard_list(const baton_schedule_t *schedule,
+                          const baton__order_t *order, access_t *out)
 {
     size_t count = 0;
     for (uint32_t node = 0; node < schedule->count; node++) {
@@ -215,8 +215,8 @@ static baton_status_t visit(checker_t *c, const access_t *access,
 }
 
 /* A node reads scratch: checks whether it may read the message in place. */
-static void note_read(const checker_t *c, const access_t *access, size_t first,
-                      size_t last)
+static void hazard_note_read(const checker_t *c, const access_t *access,
+                             size_t first, size_t last)
 {
     uint32_t node = c->order->order[access->position];
     uint32_t writer = c->segments[first].writer;
@@ -252,7 +252,7 @@ static baton_status_t check_space(checker_t *c, size_t first, size_t end)
         size_t begin = find_cut(c, access->begin);
         size_t last = find_cut(c, access->end);
         if (lends && !access->write) {
-            note_read(c, access, begin, last);
+            hazard_note_read(c, access, begin, last);
         }
         for (size_t s = begin; s < last; s++) {
             baton_status_t status =
@@ -332,9 +332,9 @@ static baton_status_t check_lengths(checker_t *c)
 }
 
 /* Allocates the checker's arrays; false if there is no memory. */
-static bool prepare(checker_t *c)
+static bool hazard_prepare(checker_t *c)
 {
-    c->count = list(c->schedule, c->order, NULL);
+    c->count = hazard_list(c->schedule, c->order, NULL);
     c->accesses = baton__alloc(c->count, sizeof *c->accesses);
     c->cuts = baton__alloc(2 * c->count, sizeof *c->cuts);
     c->segments = baton__alloc(2 * c->count, sizeof *c->segments);
@@ -343,7 +343,7 @@ static bool prepare(checker_t *c)
         c->receives == NULL || !baton__loans_begin(c->schedule, c->order)) {
         return false;
     }
-    (void)list(c->schedule, c->order, c->accesses);
+    (void)hazard_list(c->schedule, c->order, c->accesses);
     qsort(c->accesses, c->count, sizeof *c->accesses, compare_accesses);
     return baton__happens_before_init(&c->before, c->schedule, c->order) ==
            BATON_OK;
@@ -353,7 +353,7 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     baton__order_t *order)
 {
     checker_t c = {.schedule = schedule, .order = order};
-    baton_status_t status = prepare(&c) ? BATON_OK : BATON_ERR_NO_MEMORY;
+    baton_status_t status = hazard_prepare(&c) ? BATON_OK : BATON_ERR_NO_MEMORY;
     if (status == BATON_OK) {
         status = check_all(&c);
     }

@@ -7,13 +7,13 @@
 
 /* ---- scratch ---------------------------------------------------------- */
 
-static bool is_free(const baton__buffer_t *buffer)
+static bool place_is_free(const baton__buffer_t *buffer)
 {
     return buffer->scratch && !buffer->placed;
 }
 
 /* The representative of all buffers joined with this one. */
-static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
+static uint32_t place_find(baton_schedule_t *schedule, uint32_t buffer)
 {
     baton__buffer_t *buffers = schedule->buffers;
     while (buffers[buffer].joined != buffer) {
@@ -25,7 +25,7 @@ static uint32_t find(baton_schedule_t *schedule, uint32_t buffer)
 
 /* All scratch operands of a node get one kind of memory: device memory if
    another operand is there. */
-static void join(baton_schedule_t *schedule, const baton__op_t *op)
+static void place_join(baton_schedule_t *schedule, const baton__op_t *op)
 {
     baton__buffer_t *buffers = schedule->buffers;
     uint32_t scratch = UINT32_MAX;
@@ -35,11 +35,11 @@ static void join(baton_schedule_t *schedule, const baton__op_t *op)
             continue;
         }
         uint32_t buffer = op->buffer[i];
-        if (!is_free(&buffers[buffer])) {
+        if (!place_is_free(&buffers[buffer])) {
             device |= buffers[buffer].kind == BATON_MEMORY_DEVICE;
             continue;
         }
-        uint32_t root = find(schedule, buffer);
+        uint32_t root = place_find(schedule, buffer);
         if (scratch != UINT32_MAX && root != scratch) {
             buffers[root].joined = scratch;
             device |= buffers[root].kind == BATON_MEMORY_DEVICE;
@@ -72,7 +72,7 @@ static void place_passed_on(baton_schedule_t *schedule)
     }
     for (uint32_t i = 0; i < schedule->buffer_count && device; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        if (is_free(buffer) && !buffer->computed) {
+        if (place_is_free(buffer) && !buffer->computed) {
             buffer->kind = BATON_MEMORY_DEVICE;
         }
     }
@@ -84,14 +84,14 @@ static void place_scratch(baton_schedule_t *schedule)
         baton__buffer_t *buffer = &schedule->buffers[i];
         buffer->joined = i;
         buffer->computed = false;
-        if (is_free(buffer)) {
+        if (place_is_free(buffer)) {
             buffer->kind = BATON_MEMORY_HOST;
         }
     }
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
         if (computes(op)) {
-            join(schedule, op);
+            place_join(schedule, op);
             for (int k = 0; k < BATON__OPERANDS; k++) {
                 schedule->buffers[op->buffer[k]].computed |=
                     baton__op_uses(op, k);
@@ -100,8 +100,8 @@ static void place_scratch(baton_schedule_t *schedule)
     }
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];
-        if (is_free(buffer)) {
-            buffer->kind = schedule->buffers[find(schedule, i)].kind;
+        if (place_is_free(buffer)) {
+            buffer->kind = schedule->buffers[place_find(schedule, i)].kind;
         }
     }
     place_passed_on(schedule);
@@ -132,8 +132,8 @@ static const char *memory_name(baton_memory_t memory)
 
 /* Checks a reduce on the device: all operands must be there, and the device
    must support the reduction. */
-static baton_status_t check_reduce(const baton_schedule_t *schedule,
-                                   uint32_t node)
+static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
+                                         uint32_t node)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton__device_t *device = schedule->group->device;
@@ -191,13 +191,15 @@ static baton_status_t place_node(baton_schedule_t *schedule, uint32_t node)
         return no_device(schedule, node, calls ? 0 : op->buffer[operand]);
     }
     op->flags |= calls || computes(op) ? BATON__ON_DEVICE : BATON__DEVICE_VIEW;
-    return op->kind == BATON__REDUCE ? check_reduce(schedule, node) : BATON_OK;
+    return op->kind == BATON__REDUCE ? place_check_reduce(schedule, node)
+                                     : BATON_OK;
 }
 
 /* ---- bound memory ----------------------------------------------------- */
 
 /* The first node that uses the buffer, or BATON__NO_NODE. */
-static uint32_t find_user(const baton_schedule_t *schedule, uint32_t buffer)
+static uint32_t place_find_user(const baton_schedule_t *schedule,
+                                uint32_t buffer)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
@@ -224,7 +226,7 @@ baton_status_t baton__check_bound(const baton_schedule_t *schedule,
     if (status == BATON_OK) {
         return BATON_OK;
     }
-    uint32_t user = find_user(schedule, buffer);
+    uint32_t user = place_find_user(schedule, buffer);
     return baton__error(
         status, "\"%s\": buffer %u%s%s%s is to be %s memory%s%s: %s",
         schedule->name, buffer, user == BATON__NO_NODE ? "" : " (",

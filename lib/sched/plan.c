@@ -197,7 +197,8 @@ static size_t lay_out_run(baton_schedule_t *schedule, char *memory, size_t used)
 
 /* Lays out all arrays that epochs need in one piece of memory, so that an epoch
    touches few cache lines and pages. Returns the number of bytes. */
-static size_t lay_out(baton_schedule_t *schedule, char *memory, size_t edges)
+static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
+                           size_t edges)
 {
     baton__plan_t *plan = &schedule->plan;
     size_t count = schedule->count;
@@ -290,8 +291,8 @@ static baton_status_t allocate_on_device(baton_schedule_t *schedule,
                               buffer, baton_error_message());
 }
 
-static baton_status_t no_memory(const baton_schedule_t *schedule, size_t bytes,
-                                const char *what)
+static baton_status_t plan_no_memory(const baton_schedule_t *schedule,
+                                     size_t bytes, const char *what)
 {
     return baton__error(BATON_ERR_NO_MEMORY,
                         "commit of \"%s\" failed: no memory for %zu bytes of "
@@ -315,7 +316,7 @@ static baton_status_t allocate_scratch(baton_schedule_t *schedule)
             schedule->addresses[i] = allocate_buffer(schedule->group, buffer);
             status = schedule->addresses[i] != NULL
                          ? BATON_OK
-                         : no_memory(schedule, buffer->used, "scratch");
+                         : plan_no_memory(schedule, buffer->used, "scratch");
         }
     }
     return status;
@@ -518,11 +519,11 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     uint32_t *peers = find_peers(schedule, plan->messages, &plan->peer_count);
     uint32_t *counts =
         baton__alloc((size_t)plan->peer_count * 4, sizeof *counts);
-    size_t bytes = lay_out(schedule, NULL, edges);
+    size_t bytes = plan_lay_out(schedule, NULL, edges);
     char *memory =
         peers == NULL || counts == NULL ? NULL : baton__alloc(bytes, 1);
     if (memory != NULL) {
-        (void)lay_out(schedule, memory, edges);
+        (void)plan_lay_out(schedule, memory, edges);
         memcpy(plan->peers, peers, plan->peer_count * sizeof *peers);
     }
     if (memory != NULL) {
@@ -531,7 +532,7 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     }
     baton_status_t status = memory != NULL
                                 ? allocate_scratch(schedule)
-                                : no_memory(schedule, bytes, "its plan");
+                                : plan_no_memory(schedule, bytes, "its plan");
     if (status == BATON_OK) {
         fill_lists(schedule, order);
         link_successors(schedule, order);
@@ -581,7 +582,7 @@ baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out)
     char *memory = baton__alloc(bytes, 1);
     if (memory == NULL) {
         *plan = (baton__plan_t){0};
-        return no_memory(schedule, bytes, "its plan");
+        return plan_no_memory(schedule, bytes, "its plan");
     }
     (void)lay_out_run(schedule, memory, 0);
     flip_peers(plan, model->peers);

@@ -21,7 +21,7 @@ void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase)
     atomic_store_explicit(&run->phase, phase, memory_order_release);
 }
 
-static void push(baton__run_t *run, uint32_t node)
+static void sched_run_push(baton__run_t *run, uint32_t node)
 {
     run->ready[run->tail++] = node;
 }
@@ -59,15 +59,15 @@ void baton__run_started(baton__run_t *run)
     }
     run->started = true;
     for (uint32_t i = 0; i < run->plan->on_start_count; i++) {
-        push(run, run->plan->on_starts[i]);
+        sched_run_push(run, run->plan->on_starts[i]);
     }
 }
 
 /* ---- nodes ------------------------------------------------------------ */
 
 /* The count that a node in this state is in, or NULL. */
-static uint32_t *count_of(baton__run_t *run, uint32_t node,
-                          baton__node_state_t state)
+static uint32_t *sched_run_count_of(baton__run_t *run, uint32_t node,
+                                    baton__node_state_t state)
 {
     switch (state) {
     case BATON__NODE_HELD:
@@ -91,8 +91,8 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state)
 {
     uint32_t *before =
-        count_of(run, node, (baton__node_state_t)run->state[node]);
-    uint32_t *after = count_of(run, node, state);
+        sched_run_count_of(run, node, (baton__node_state_t)run->state[node]);
+    uint32_t *after = sched_run_count_of(run, node, state);
     uint32_t waited = run->waited;
     if (before != NULL) {
         --*before;
@@ -112,12 +112,12 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 static inline void satisfy(baton__run_t *run, uint32_t node)
 {
     if (--run->left[node] == 0) {
-        push(run, node);
+        sched_run_push(run, node);
     }
 }
 
-static inline void finish(baton__run_t *run, uint32_t node,
-                          baton__node_state_t state)
+static inline void sched_run_finish(baton__run_t *run, uint32_t node,
+                                    baton__node_state_t state)
 {
     if (run->state[node] != BATON__NODE_IDLE) {
         baton__run_enter(run, node, BATON__NODE_IDLE);
@@ -134,7 +134,7 @@ void baton__run_complete(baton__run_t *run, uint32_t node)
     const baton__op_t *op = &run->plan->ops[node];
     const uint32_t *successors = run->plan->successors;
     uint32_t end = op[1].first_successor;
-    finish(run, node, BATON__NODE_COMPLETED);
+    sched_run_finish(run, node, BATON__NODE_COMPLETED);
     for (uint32_t i = op->first_successor; i < end; i++) {
         satisfy(run, successors[i]);
     }
@@ -142,7 +142,7 @@ void baton__run_complete(baton__run_t *run, uint32_t node)
 
 void baton__run_skip(baton__run_t *run, uint32_t node)
 {
-    finish(run, node, BATON__NODE_SKIPPED);
+    sched_run_finish(run, node, BATON__NODE_SKIPPED);
 }
 
 /* Satisfies the successors that are on the device, or those that are not. */
@@ -166,15 +166,15 @@ void baton__run_queue(baton__run_t *run, uint32_t node)
 
 void baton__run_complete_queued(baton__run_t *run, uint32_t node)
 {
-    finish(run, node, BATON__NODE_COMPLETED);
+    sched_run_finish(run, node, BATON__NODE_COMPLETED);
     satisfy_some(run, node, false);
 }
 
 /* ---- messages --------------------------------------------------------- */
 
 /* The peer is as records name it. */
-static uint32_t place_of(const baton__plan_t *plan, int64_t peer, uint32_t tag,
-                         bool activates)
+static uint32_t sched_run_place_of(const baton__plan_t *plan, int64_t peer,
+                                   uint32_t tag, bool activates)
 {
     uint64_t key = (uint64_t)(uint32_t)peer << 33 | (uint64_t)tag << 1 |
                    (activates ? 1 : 0);
@@ -186,15 +186,15 @@ static uint32_t place_of(const baton__plan_t *plan, int64_t peer, uint32_t tag,
 const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
                                   uint32_t tag, bool activates)
 {
-    return &plan->incoming[place_of(plan, peer ^ (int64_t)plan->flip, tag,
-                                    activates)];
+    return &plan->incoming[sched_run_place_of(plan, peer ^ (int64_t)plan->flip,
+                                              tag, activates)];
 }
 
 uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
                               bool activates)
 {
     int64_t named = peer ^ (int64_t)plan->flip;
-    uint32_t at = place_of(plan, named, tag, activates);
+    uint32_t at = sched_run_place_of(plan, named, tag, activates);
     for (;; at = (at + 1) & plan->incoming_mask) {
         uint32_t node = plan->incoming[at] - 1;
         if (node == BATON__NO_NODE) {
@@ -211,8 +211,8 @@ uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
 void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node)
 {
     const baton__op_t *op = &plan->ops[node];
-    uint32_t at =
-        place_of(plan, op->peer, op->message.tag, baton__op_activates(op));
+    uint32_t at = sched_run_place_of(plan, op->peer, op->message.tag,
+                                     baton__op_activates(op));
     while (plan->incoming[at] != 0) {
         at = (at + 1) & plan->incoming_mask;
     }

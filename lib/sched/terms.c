@@ -126,7 +126,8 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
 }
 
 /* Adds the last terms before `end` to the text, without remarks. */
-static void add_before(baton__text_t *text, const char *terms, const char *end)
+static void terms_add_before(baton__text_t *text, const char *terms,
+                             const char *end)
 {
     char before[BEHIND_MOST + TERM_BYTES];
     size_t used = 0;
@@ -160,7 +161,7 @@ void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
     baton__text_add(text, " where ");
     add_term(text, other_rank, theirs.terms);
     if (ours.terms[0] != '\0') {
-        add_before(text, schedule->terms, ours.terms);
+        terms_add_before(text, schedule->terms, ours.terms);
     }
     baton__text_add(text, "; must be the same on all ranks");
     if (ours.remark != NULL && theirs.remark != NULL &&

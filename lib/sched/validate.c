@@ -48,8 +48,8 @@ static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
     out->first[count] = kept;
 }
 
-static baton_status_t check_node(const baton_schedule_t *schedule,
-                                 uint32_t node, uint32_t edges)
+static baton_status_t validate_check_node(const baton_schedule_t *schedule,
+                                          uint32_t node, uint32_t edges)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton__kind_info_t *kind = &baton__kinds[op->kind];
@@ -217,8 +217,8 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
     }
     group_edges(schedule, out, work);
     for (uint32_t node = 0; node < count && status == BATON_OK; node++) {
-        status =
-            check_node(schedule, node, out->first[node + 1] - out->first[node]);
+        status = validate_check_node(schedule, node,
+                                     out->first[node + 1] - out->first[node]);
     }
     if (status == BATON_OK) {
         status = sort_nodes(schedule, out, work);

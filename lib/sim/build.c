@@ -94,7 +94,7 @@ baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
 
 /* ---- epochs ----------------------------------------------------------- */
 
-static void start(void *arg)
+static void build_start(void *arg)
 {
     baton_schedule_t *schedule = arg;
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
@@ -106,7 +106,7 @@ static void start(void *arg)
 
 /* Starts the ranks that are alive, each late by its skew. *first_us is the
    earliest start. */
-static baton_status_t start_all(baton_sim_t *sim, double *first_us)
+static baton_status_t build_start_all(baton_sim_t *sim, double *first_us)
 {
     const baton_sim_options_t *options = &sim->options;
     bool together = baton__distribution_is_zero(&options->skew);
@@ -128,7 +128,7 @@ static baton_status_t start_all(baton_sim_t *sim, double *first_us)
             now_us + baton_distribution_sample(&options->skew, options->seed,
                                                stream, (uint64_t)rank);
         least_us = at_us < least_us ? at_us : least_us;
-        status = baton_sim_at(sim, at_us, start, schedule);
+        status = baton_sim_at(sim, at_us, build_start, schedule);
     }
     *first_us = least_us < INFINITY ? least_us : now_us;
     return status;
@@ -144,7 +144,7 @@ baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out)
     }
     double began_us;
     sim->start_status = BATON_OK;
-    status = start_all(sim, &began_us);
+    status = build_start_all(sim, &began_us);
     if (status == BATON_OK) {
         status = baton_sim_run(sim, -1.0);
     }

@@ -7,9 +7,9 @@
 #include "sim/model.h"
 /* ---- kinds of nodes ----------------------------------------------------- */
 
-static int issue_reduce(const baton__op_t *op, uint32_t node,
-                        const baton__context_t *context, size_t begin,
-                        size_t bytes)
+static int sim_create_issue_reduce(const baton__op_t *op, uint32_t node,
+                                   const baton__context_t *context,
+                                   size_t begin, size_t bytes)
 {
     baton__sim_port_t *port = context->endpoint;
     const baton__sim_net_t *net = port->net;
@@ -39,7 +39,7 @@ static void fill_kinds(baton_sim_t *sim)
     for (int kind = 0; kind < BATON__KIND_COUNT; kind++) {
         sim->kinds[kind] = baton__kinds[kind];
     }
-    sim->kinds[BATON__REDUCE].issue = issue_reduce;
+    sim->kinds[BATON__REDUCE].issue = sim_create_issue_reduce;
     if (sim->options.cost_only) {
         sim->kinds[BATON__COPY].issue = NULL;
     }
@@ -47,7 +47,8 @@ static void fill_kinds(baton_sim_t *sim)
 
 /* ---- trace -------------------------------------------------------------- */
 
-static void report(void *arg, const void *owner, baton_sim_event_t *event)
+static void sim_create_report(void *arg, const void *owner,
+                              baton_sim_event_t *event)
 {
     const baton_sim_t *sim = arg;
     const baton_schedule_t *schedule = owner;
@@ -68,7 +69,7 @@ static void on_begin(baton_schedule_t *schedule)
     schedule->notes.began_us = baton__sim_clock(schedule->group->endpoint);
 }
 
-static void on_end(baton_schedule_t *schedule)
+static void sim_create_on_end(baton_schedule_t *schedule)
 {
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     if (!schedule->notes.timed) {
@@ -84,7 +85,7 @@ static void on_end(baton_schedule_t *schedule)
             .begin_us = schedule->notes.began_us,
             .end_us = schedule->notes.ended_us,
         };
-        report(sim, schedule, &event);
+        sim_create_report(sim, schedule, &event);
     }
 }
 
@@ -95,7 +96,7 @@ void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg)
     }
     sim->trace = fn;
     sim->trace_arg = arg;
-    sim->net.report = fn != NULL ? report : NULL;
+    sim->net.report = fn != NULL ? sim_create_report : NULL;
     sim->net.report_arg = sim;
 }
 
@@ -174,7 +175,7 @@ static void init_rank(baton_sim_t *sim, int rank)
         .slice_bytes = SIZE_MAX,
         .is_busy = is_busy,
         .on_begin = on_begin,
-        .on_end = on_end,
+        .on_end = sim_create_on_end,
     };
     self->group = (baton_group_t){
         .engine = &sim->engine,

@@ -80,7 +80,8 @@ static double normal(uint64_t random)
            (x / sqrt(square)); /* the root is above 0: no unit is 1/2 */
 }
 
-static double sample(const baton_distribution_t *distribution, uint64_t random)
+static double distribution_sample(const baton_distribution_t *distribution,
+                                  uint64_t random)
 {
     double a = distribution->a, b = distribution->b;
     switch (distribution->kind) {
@@ -105,7 +106,7 @@ static double sample(const baton_distribution_t *distribution, uint64_t random)
 double baton__distribution_sample(const baton_distribution_t *distribution,
                                   uint64_t random)
 {
-    double value = sample(distribution, random);
+    double value = distribution_sample(distribution, random);
     return value < 0 ? 0 : value > BATON__SIM_MOST ? BATON__SIM_MOST : value;
 }
 

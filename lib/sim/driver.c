@@ -34,7 +34,7 @@ baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim)
     return sim != NULL ? sim->net.totals : (baton_sim_totals_t){0};
 }
 
-static bool is_inside(const baton_sim_t *sim)
+static bool sim_driver_is_inside(const baton_sim_t *sim)
 {
     return sim->stepping != NULL || sim->calling;
 }
@@ -255,7 +255,7 @@ typedef enum progress {
     FAILED     /* events were lost for lack of memory */
 } progress_t;
 
-static progress_t advance(baton_sim_t *sim, double until_us)
+static progress_t sim_driver_advance(baton_sim_t *sim, double until_us)
 {
     baton__sim_net_t *net = &sim->net;
     if (net->failed) {
@@ -281,7 +281,7 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation)
 {
     return !baton__is_given(sim, true, operation, "sim") ? BATON_ERR_INVALID
-           : is_inside(sim)
+           : sim_driver_is_inside(sim)
                ? baton__error(BATON_ERR_STATE,
                               "sim: %s can't be called in a callback",
                               operation)
@@ -347,11 +347,11 @@ static bool driver_start(baton_schedule_t *schedule, baton__next_t next)
 static baton_status_t driver_test(baton_engine_t *engine)
 {
     baton_sim_t *sim = baton__sim_of(engine);
-    if (is_inside(sim)) {
+    if (sim_driver_is_inside(sim)) {
         return BATON_OK;
     }
     baton_status_t status = match_if_new(sim);
-    if (status == BATON_OK && advance(sim, INFINITY) == FAILED) {
+    if (status == BATON_OK && sim_driver_advance(sim, INFINITY) == FAILED) {
         status = fail_memory();
     }
     return status;
@@ -365,7 +365,7 @@ static baton_status_t driver_wait(baton_engine_t *engine,
     if (wait->condition(wait->arg)) {
         return BATON_OK;
     }
-    if (schedule == NULL && is_inside(sim)) {
+    if (schedule == NULL && sim_driver_is_inside(sim)) {
         return BATON_ERR_TIMEOUT; /* the recovery continues without us */
     }
     double until_us = wait->timeout_ms < 0
@@ -380,7 +380,7 @@ static baton_status_t driver_wait(baton_engine_t *engine,
         if (baton__engine_interrupts(engine, heeded)) {
             return baton__engine_heed(engine);
         }
-        switch (advance(sim, until_us)) {
+        switch (sim_driver_advance(sim, until_us)) {
         case ADVANCED:
             break;
         case TIMED_OUT:
@@ -462,7 +462,7 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
     uint64_t next = baton_sim_totals(sim).events + PROGRESS_EVENTS;
     for (;;) {
         const baton_schedule_t *waiting;
-        switch (advance(sim, until_us)) {
+        switch (sim_driver_advance(sim, until_us)) {
         case ADVANCED:
             if (options->on_progress == NULL ||
                 baton_sim_totals(sim).events < next) {

@@ -40,8 +40,8 @@ static uint64_t sum_of(const baton_schedule_t *schedule)
 }
 
 /* Returns the schedule after `last`, or the first one for NULL. */
-static baton_schedule_t *next_of(const baton_sim_t *sim,
-                                 const baton_schedule_t *last)
+static baton_schedule_t *match_next_of(const baton_sim_t *sim,
+                                       const baton_schedule_t *last)
 {
     baton_schedule_t *next = last != NULL ? last->notices.next : NULL;
     int rank = last != NULL ? last->group->rank + 1 : 0;
@@ -209,10 +209,10 @@ static baton_status_t search_schedule(const baton_sim_t *sim,
     return status;
 }
 
-static baton_status_t search(const baton_sim_t *sim)
+static baton_status_t match_search(const baton_sim_t *sim)
 {
-    for (const baton_schedule_t *s = next_of(sim, NULL); s != NULL;
-         s = next_of(sim, s)) {
+    for (const baton_schedule_t *s = match_next_of(sim, NULL); s != NULL;
+         s = match_next_of(sim, s)) {
         baton_status_t status =
             s->notes.matched ? BATON_OK : search_schedule(sim, s);
         if (status != BATON_OK) {
@@ -225,16 +225,16 @@ static baton_status_t search(const baton_sim_t *sim)
 baton_status_t baton__sim_match(baton_sim_t *sim)
 {
     uint64_t sum = 0;
-    for (const baton_schedule_t *s = next_of(sim, NULL); s != NULL;
-         s = next_of(sim, s)) {
+    for (const baton_schedule_t *s = match_next_of(sim, NULL); s != NULL;
+         s = match_next_of(sim, s)) {
         sum += sum_of(s);
     }
-    baton_status_t status = sum == 0 ? BATON_OK : search(sim);
+    baton_status_t status = sum == 0 ? BATON_OK : match_search(sim);
     if (status != BATON_OK) {
         return status;
     }
-    for (baton_schedule_t *s = next_of(sim, NULL); s != NULL;
-         s = next_of(sim, s)) {
+    for (baton_schedule_t *s = match_next_of(sim, NULL); s != NULL;
+         s = match_next_of(sim, s)) {
         s->notes.matched = true;
     }
     sim->unmatched = false;

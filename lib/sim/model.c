@@ -4,7 +4,7 @@
 
 static const char options_text[] = "simulator options";
 
-static baton_status_t check_costs(const baton_sim_options_t *options)
+static baton_status_t model_check_costs(const baton_sim_options_t *options)
 {
     const struct {
         const char *name;
@@ -52,7 +52,7 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
     } distributions[] = {{"simulator options: speed", &options->speed},
                          {"simulator options: skew", &options->skew},
                          {"simulator options: lag", &options->lag}};
-    baton_status_t status = check_costs(options);
+    baton_status_t status = model_check_costs(options);
     for (int i = 0; i < 3 && status == BATON_OK; i++) {
         status = baton__distribution_check(distributions[i].subject,
                                            distributions[i].value);

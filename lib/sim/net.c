@@ -71,8 +71,8 @@ static bool grow_completions(baton__sim_port_t *port)
 }
 
 /* Adds a completion for the rank's next poll. */
-static void complete(baton__sim_port_t *port,
-                     baton__sim_completion_t completion)
+static void net_complete(baton__sim_port_t *port,
+                         baton__sim_completion_t completion)
 {
     uint32_t at = port->completion_first + port->completion_count;
     if (at == port->completion_capacity && !grow_completions(port)) {
@@ -227,11 +227,11 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index)
         item->message.data = NULL; /* the sender has its memory back */
     }
     if (item->owner != NULL) {
-        complete(&net->ports[item->message.peer],
-                 (baton__sim_completion_t){.subject = item->owner,
-                                           .node = item->node,
-                                           .status = (int16_t)status,
-                                           .kind = BATON_EVENT_SENT});
+        net_complete(&net->ports[item->message.peer],
+                     (baton__sim_completion_t){.subject = item->owner,
+                                               .node = item->node,
+                                               .status = (int16_t)status,
+                                               .kind = BATON_EVENT_SENT});
     }
     if (consumed) {
         baton__sim_pool_give(&net->pool, index);
@@ -271,8 +271,8 @@ static void arrived(baton__sim_net_t *net, uint32_t index)
         return;
     }
     (void)baton__sim_port_work(port, net->options->overhead_us);
-    complete(port, (baton__sim_completion_t){.subject = &item->message,
-                                             .kind = BATON_EVENT_ARRIVED});
+    net_complete(port, (baton__sim_completion_t){.subject = &item->message,
+                                                 .kind = BATON_EVENT_ARRIVED});
 }
 
 /* ---- faults ------------------------------------------------------------- */
@@ -318,10 +318,10 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
 {
     for (int r = 0; r < net->size; r++) {
         if (!net->ports[r].dead) {
-            complete(&net->ports[r],
-                     (baton__sim_completion_t){.peer = (int32_t)rank,
-                                               .status = BATON_ERR_TRANSPORT,
-                                               .kind = BATON_EVENT_LOST});
+            net_complete(&net->ports[r], (baton__sim_completion_t){
+                                             .peer = (int32_t)rank,
+                                             .status = BATON_ERR_TRANSPORT,
+                                             .kind = BATON_EVENT_LOST});
         }
     }
 }

@@ -67,8 +67,8 @@ void baton__pack(const baton_schedule_t *schedule, char *out)
     }
 }
 
-static baton_node_t add(baton_schedule_t *schedule, const record_t *record,
-                        baton_view_t place)
+static baton_node_t pack_add(baton_schedule_t *schedule, const record_t *record,
+                             baton_view_t place)
 {
     switch ((baton__kind_t)record->kind) {
     case BATON__SEND:
@@ -120,8 +120,8 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
     for (uint32_t i = 0; i < head.nodes; i++) {
         record_t record;
         memcpy(&record, records + i * sizeof record, sizeof record);
-        baton_node_t node =
-            add(schedule, &record, baton_view(buffer, offset, record.bytes));
+        baton_node_t node = pack_add(schedule, &record,
+                                     baton_view(buffer, offset, record.bytes));
         offset += record.bytes;
         if (node.index == BATON__NO_NODE) {
             return;

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Reserves nothing: items come from a pool that grows. */
-static baton_status_t reserve(void *endpoint, int peer, int64_t sends,
-                              int64_t receives)
+static baton_status_t sim_port_reserve(void *endpoint, int peer, int64_t sends,
+                                       int64_t receives)
 {
     (void)endpoint;
     (void)peer;
@@ -16,9 +16,10 @@ static baton_status_t reserve(void *endpoint, int peer, int64_t sends,
     return BATON_OK;
 }
 
-static baton_status_t post(baton__sim_port_t *port, baton_token_t token,
-                           int peer, const baton_header_t *header,
-                           const void *data, size_t bytes, bool eager)
+static baton_status_t sim_port_post(baton__sim_port_t *port,
+                                    baton_token_t token, int peer,
+                                    const baton_header_t *header,
+                                    const void *data, size_t bytes, bool eager)
 {
     baton__sim_net_t *net = port->net;
     uint32_t index = baton__sim_pool_take(&net->pool);
@@ -62,13 +63,13 @@ static baton_status_t send(void *endpoint, baton_token_t token, int peer,
         (net->any_dead && net->ports[peer].dead)) {
         return BATON_ERR_TRANSPORT;
     }
-    return post(port, token, peer, header, data, bytes,
-                bytes < net->options->eager_bytes);
+    return sim_port_post(port, token, peer, header, data, bytes,
+                         bytes < net->options->eager_bytes);
 }
 
-static baton_status_t notify(void *endpoint, int peer,
-                             const baton_header_t *header, const void *data,
-                             size_t bytes)
+static baton_status_t sim_port_notify(void *endpoint, int peer,
+                                      const baton_header_t *header,
+                                      const void *data, size_t bytes)
 {
     baton__sim_port_t *port = endpoint;
     const baton__sim_net_t *net = port->net;
@@ -76,7 +77,7 @@ static baton_status_t notify(void *endpoint, int peer,
     if (port->dead || (net->any_dead && net->ports[peer].dead)) {
         return BATON_ERR_TRANSPORT;
     }
-    return post(port, none, peer, header, data, bytes, true);
+    return sim_port_post(port, none, peer, header, data, bytes, true);
 }
 
 /* Withdrawals are rare, so this looks at every item. */
@@ -132,7 +133,7 @@ static baton_status_t accept(void *endpoint, baton_message_t *message,
     return withdrawn ? BATON_ERR_CANCELLED : BATON_DONE;
 }
 
-static void drop(void *endpoint, baton_message_t *message)
+static void sim_port_drop(void *endpoint, baton_message_t *message)
 {
     const baton__sim_port_t *port = endpoint;
     if (port->dead) {
@@ -192,7 +193,8 @@ static void nothing(void *endpoint)
 }
 
 /* Always succeeds: every event makes its rank due. */
-static bool arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
+static bool sim_port_arm(void *endpoint, baton_arm_t how,
+                         uint32_t *sleep_us_out)
 {
     (void)endpoint;
     (void)how;
@@ -203,16 +205,16 @@ static bool arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 const baton_transport_t baton__sim_transport = {
     .size = sizeof(baton_transport_t),
     .name = "sim",
-    .reserve = reserve,
+    .reserve = sim_port_reserve,
     .send = send,
-    .notify = notify,
+    .notify = sim_port_notify,
     .withdraw = withdraw,
     .poll = poll,
     .accept = accept,
-    .drop = drop,
+    .drop = sim_port_drop,
     .descriptor = descriptor,
     .drain = nothing,
-    .arm = arm,
+    .arm = sim_port_arm,
     .disarm = nothing,
     .close = nothing, /* the network owns the endpoint */
     .max_bytes = PTRDIFF_MAX,

@@ -37,7 +37,8 @@ typedef struct records {
 } records_t;
 
 /* Returns the record with a number; valid until the next new record. */
-static const uint64_t *record_of(const records_t *records, uint32_t number)
+static const uint64_t *proof_record_of(const records_t *records,
+                                       uint32_t number)
 {
     return records->all + number * records->words;
 }
@@ -54,7 +55,7 @@ static uint32_t *slot_of(const records_t *records, const uint64_t *record)
         hash = baton__mix(hash ^ record[i]);
     }
     uint32_t *slot = &records->slots[hash & mask];
-    while (*slot != 0 && memcmp(record_of(records, *slot - 1), record,
+    while (*slot != 0 && memcmp(proof_record_of(records, *slot - 1), record,
                                 records->words * sizeof *record) != 0) {
         slot = &records->slots[(size_t)(slot - records->slots + 1) & mask];
     }
@@ -63,7 +64,7 @@ static uint32_t *slot_of(const records_t *records, const uint64_t *record)
 
 /* Reserves memory for `more` records, so that interning them can't fail. If
    there is no memory, returns false and changes nothing. */
-static bool reserve(records_t *records, size_t more)
+static bool proof_reserve(records_t *records, size_t more)
 {
     if (more > MOST - records->count) {
         return false;
@@ -90,7 +91,7 @@ static bool reserve(records_t *records, size_t more)
     records->all = all;
     records->room = room;
     for (uint32_t i = 0; i < records->count; i++) {
-        *slot_of(records, record_of(records, i)) = i + 1;
+        *slot_of(records, proof_record_of(records, i)) = i + 1;
     }
     return true;
 }
@@ -99,7 +100,7 @@ static bool reserve(records_t *records, size_t more)
    memory for that. */
 static uint32_t intern(records_t *records, const uint64_t *record)
 {
-    if (!reserve(records, 1)) {
+    if (!proof_reserve(records, 1)) {
         return NO_NUMBER;
     }
     uint32_t *slot = slot_of(records, record);
@@ -111,7 +112,7 @@ static uint32_t intern(records_t *records, const uint64_t *record)
     return *slot - 1;
 }
 
-static void free_records(records_t *records)
+static void proof_free_records(records_t *records)
 {
     baton__free(records->all);
     baton__free(records->slots);
@@ -158,13 +159,13 @@ static uint32_t word_of(uint32_t number)
     return number * UINT32_C(0x9e3779b1);
 }
 
-static value_t value_of(const baton_proof_t *proof, uint32_t word)
+static value_t proof_value_of(const baton_proof_t *proof, uint32_t word)
 {
     uint32_t number = word * UINT32_C(0x0e8b2f51);
     if (number >= proof->values.count) {
         return (value_t){FOREIGN, 0, word};
     }
-    const uint64_t *record = record_of(&proof->values, number);
+    const uint64_t *record = proof_record_of(&proof->values, number);
     return (value_t){(kind_t)record[0], record[1], record[2]};
 }
 
@@ -183,8 +184,8 @@ static bool set_has(const uint64_t *set, int rank)
 /* Returns the union of two sets of one element, or the flaw TWICE. */
 static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
 {
-    const uint64_t *a = record_of(&proof->sets, (uint32_t)left.detail);
-    const uint64_t *b = record_of(&proof->sets, (uint32_t)right.detail);
+    const uint64_t *a = proof_record_of(&proof->sets, (uint32_t)left.detail);
+    const uint64_t *b = proof_record_of(&proof->sets, (uint32_t)right.detail);
     for (size_t i = 0; i < proof->sets.words; i++) {
         proof->work[i] = a[i] | b[i];
         if ((a[i] & b[i]) != 0) {
@@ -202,8 +203,8 @@ static value_t unite_sets(baton_proof_t *proof, value_t left, value_t right)
 
 static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
 {
-    value_t a = value_of(proof, left);
-    value_t b = value_of(proof, right);
+    value_t a = proof_value_of(proof, left);
+    value_t b = proof_value_of(proof, right);
     value_t both;
     if (a.kind != SET || right == EMPTY) {
         both = a;
@@ -248,7 +249,7 @@ static void identity(void *arg, void *target, size_t count, baton_dtype_t dtype)
 
 /* ---- the proof -------------------------------------------------------- */
 
-static baton_status_t no_memory(const char *what)
+static baton_status_t proof_no_memory(const char *what)
 {
     return baton__error(BATON_ERR_NO_MEMORY, "proof: no memory for %s", what);
 }
@@ -264,7 +265,7 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
     }
     baton_proof_t *proof = baton__alloc(1, sizeof *proof);
     if (proof == NULL) {
-        return no_memory("itself");
+        return proof_no_memory("itself");
     }
     proof->ranks = ranks;
     proof->op = (baton_op_t){.name = "contributors",
@@ -275,10 +276,10 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
     proof->sets.words = ((size_t)ranks + 63) / 64;
     proof->values.words = VALUE_WORDS;
     proof->work = baton__alloc(proof->sets.words, sizeof *proof->work);
-    if (proof->work == NULL || !reserve(&proof->sets, 1) ||
-        !reserve(&proof->values, 2)) {
+    if (proof->work == NULL || !proof_reserve(&proof->sets, 1) ||
+        !proof_reserve(&proof->values, 2)) {
         (void)!baton_proof_destroy(proof);
-        return no_memory("its first sets");
+        return proof_no_memory("its first sets");
     }
     value_t empty = {SET, 0, intern(&proof->sets, proof->work)};
     (void)number_of(proof, empty); /* the first number: EMPTY */
@@ -290,8 +291,8 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
 baton_status_t baton_proof_destroy(baton_proof_t *proof)
 {
     if (proof != NULL) {
-        free_records(&proof->sets);
-        free_records(&proof->values);
+        proof_free_records(&proof->sets);
+        proof_free_records(&proof->values);
         baton__free(proof->work);
         baton__free(proof);
     }
@@ -318,8 +319,8 @@ baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
     memset(proof->work, 0, proof->sets.words * sizeof *proof->work);
     proof->work[rank / 64] = UINT64_C(1) << (rank % 64);
     uint32_t set = intern(&proof->sets, proof->work);
-    if (set == NO_NUMBER || !reserve(&proof->values, count)) {
-        return no_memory("more contributions");
+    if (set == NO_NUMBER || !proof_reserve(&proof->values, count)) {
+        return proof_no_memory("more contributions");
     }
     for (size_t i = 0; i < count; i++) {
         value_t value = {SET, first + i, set};
@@ -385,7 +386,7 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
     }
     uint64_t right = NO_NUMBER; /* a set that was compared already */
     for (size_t i = 0; i < count; i++) {
-        value_t value = value_of(proof, elements[i]);
+        value_t value = proof_value_of(proof, elements[i]);
         if (value.kind != SET) {
             return report_flaw(value, first + i);
         }
@@ -398,7 +399,8 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
         if (value.detail == right) {
             continue;
         }
-        const uint64_t *set = record_of(&proof->sets, (uint32_t)value.detail);
+        const uint64_t *set =
+            proof_record_of(&proof->sets, (uint32_t)value.detail);
         int rank = wrong_rank(proof, set, contributors);
         if (rank < proof->ranks) {
             return baton__error(BATON_ERR_MISMATCH,

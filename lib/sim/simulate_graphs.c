@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "sim/sim.h"
 
-static void fill(void *arg, baton_schedule_t *schedule)
+static void simulate_graphs_fill(void *arg, baton_schedule_t *schedule)
 {
     const baton__sim_packed_graph_t *graph = arg;
     graph += schedule->group->rank;
@@ -28,7 +28,7 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
     sim->kinds[BATON__REDUCE].issue = NULL;
     sim->kinds[BATON__CALL].issue = NULL;
     sim->kinds[BATON__ASYNC].issue = NULL;
-    status = baton_sim_build(sim, graphs[0].name, fill, graphs);
+    status = baton_sim_build(sim, graphs[0].name, simulate_graphs_fill, graphs);
     double us;
     if (status == BATON_OK) {
         status = baton_sim_epoch(sim, &us);

@@ -79,7 +79,7 @@ static baton_status_t connect(baton_group_t *group, const char *name,
     return baton__commit_unverified(*out);
 }
 
-static void destroy(baton__verifier_t *verifier)
+static void verify_destroy(baton__verifier_t *verifier)
 {
     baton_status_t gather = baton_schedule_destroy(verifier->gather);
     baton_status_t spread = baton_schedule_destroy(verifier->spread);
@@ -90,7 +90,8 @@ static void destroy(baton__verifier_t *verifier)
     }
 }
 
-static baton_status_t create(baton_group_t *group, baton__verifier_t **out)
+static baton_status_t verify_create(baton_group_t *group,
+                                    baton__verifier_t **out)
 {
     size_t blocks = group->rank == 0 ? (size_t)group->size : 1;
     baton__verifier_t *verifier = baton__alloc(1, sizeof *verifier);
@@ -111,14 +112,14 @@ static baton_status_t create(baton_group_t *group, baton__verifier_t **out)
                          sizeof verifier->answer, 0, &verifier->spread);
     }
     if (status != BATON_OK) {
-        destroy(verifier);
+        verify_destroy(verifier);
         return status;
     }
     *out = verifier;
     return BATON_OK;
 }
 
-static baton_status_t run(baton_schedule_t *schedule)
+static baton_status_t verify_run(baton_schedule_t *schedule)
 {
     baton_status_t status = baton_schedule_start(schedule);
     baton__thread_patience++;
@@ -154,8 +155,8 @@ static const report_t *report_of(const baton__verifier_t *verifier, int rank)
     return (const void *)&verifier->blocks[(size_t)rank * BLOCK_BYTES];
 }
 
-static void report(baton__verifier_t *verifier, const char *name,
-                   baton_status_t status, size_t bytes)
+static void verify_report(baton__verifier_t *verifier, const char *name,
+                          baton_status_t status, size_t bytes)
 {
     report_t own = {.status = status, .bytes = bytes};
     (void)snprintf(own.name, sizeof own.name, "%s", name);
@@ -165,8 +166,8 @@ static void report(baton__verifier_t *verifier, const char *name,
     memcpy(verifier->blocks, &own, sizeof own);
 }
 
-static void answer(baton__verifier_t *verifier, const char *name,
-                   baton_status_t status, uint32_t rounds)
+static void verify_answer(baton__verifier_t *verifier, const char *name,
+                          baton_status_t status, uint32_t rounds)
 {
     verifier->answer = (answer_t){.status = status, .rounds = rounds};
     if (status != BATON_OK) {
@@ -176,7 +177,7 @@ static void answer(baton__verifier_t *verifier, const char *name,
 }
 
 /* Returns how many bytes of a graph are sent in a round. */
-static size_t part_bytes(size_t bytes, uint32_t round)
+static size_t verify_part_bytes(size_t bytes, uint32_t round)
 {
     size_t at = (size_t)round * BLOCK_BYTES;
     size_t left = at < bytes ? bytes - at : 0;
@@ -188,22 +189,22 @@ static size_t part_bytes(size_t bytes, uint32_t round)
 static baton_status_t verify_as_other(baton__verifier_t *verifier,
                                       const char *graph, size_t bytes)
 {
-    baton_status_t status = run(verifier->gather);
+    baton_status_t status = verify_run(verifier->gather);
     if (status == BATON_OK) {
-        status = run(verifier->spread);
+        status = verify_run(verifier->spread);
     }
     if (status != BATON_OK || verifier->answer.status != BATON_OK) {
         return status;
     }
     uint32_t rounds = verifier->answer.rounds;
     for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
-        size_t part = part_bytes(bytes, i);
+        size_t part = verify_part_bytes(bytes, i);
         if (part > 0) {
             memcpy(verifier->blocks, graph + (size_t)i * BLOCK_BYTES, part);
         }
-        status = run(verifier->gather);
+        status = verify_run(verifier->gather);
     }
-    return status == BATON_OK ? run(verifier->spread) : status;
+    return status == BATON_OK ? verify_run(verifier->spread) : status;
 }
 
 /* ---- rank 0 ----------------------------------------------------------- */
@@ -285,18 +286,18 @@ static baton_status_t read_reports(const baton__verifier_t *verifier,
     return BATON_OK;
 }
 
-static baton_status_t collect(baton__verifier_t *verifier,
-                              baton__sim_packed_graph_t *graphs,
-                              uint32_t rounds)
+static baton_status_t verify_collect(baton__verifier_t *verifier,
+                                     baton__sim_packed_graph_t *graphs,
+                                     uint32_t rounds)
 {
     baton_status_t status = BATON_OK;
     for (uint32_t i = 0; i < rounds && status == BATON_OK; i++) {
-        status = run(verifier->gather);
+        status = verify_run(verifier->gather);
         for (int rank = 1; rank < verifier->group->size && status == BATON_OK;
              rank++) {
             memcpy(graphs[rank].data + (size_t)i * BLOCK_BYTES,
                    &verifier->blocks[(size_t)rank * BLOCK_BYTES],
-                   part_bytes(graphs[rank].bytes, i));
+                   verify_part_bytes(graphs[rank].bytes, i));
         }
     }
     return status;
@@ -305,7 +306,7 @@ static baton_status_t collect(baton__verifier_t *verifier,
 static baton_status_t verify_as_root(baton__verifier_t *verifier,
                                      const char *name, char *graph)
 {
-    baton_status_t status = run(verifier->gather);
+    baton_status_t status = verify_run(verifier->gather);
     if (status != BATON_OK) {
         return status;
     }
@@ -315,14 +316,14 @@ static baton_status_t verify_as_root(baton__verifier_t *verifier,
     if (result == BATON_OK) {
         result = alloc_graphs(verifier, graph, &graphs);
     }
-    answer(verifier, name, result, rounds);
-    status = run(verifier->spread);
+    verify_answer(verifier, name, result, rounds);
+    status = verify_run(verifier->spread);
     if (status == BATON_OK && graphs != NULL) {
-        status = collect(verifier, graphs, rounds);
+        status = verify_collect(verifier, graphs, rounds);
         if (status == BATON_OK) {
             result = baton__sim_simulate_graphs(graphs, verifier->group->size);
-            answer(verifier, name, result, 0);
-            status = run(verifier->spread);
+            verify_answer(verifier, name, result, 0);
+            status = verify_run(verifier->spread);
         }
     }
     free_graphs(graphs, verifier->group->size);
@@ -350,7 +351,7 @@ static baton_status_t verify(baton__verifier_t *verifier,
                              "no memory to send its %u nodes", schedule->count);
         }
     }
-    report(verifier, name, local, bytes);
+    verify_report(verifier, name, local, bytes);
     baton_status_t status = verifier->group->rank == 0
                                 ? verify_as_root(verifier, name, graph)
                                 : verify_as_other(verifier, graph, bytes);
@@ -370,8 +371,8 @@ static baton_status_t verify(baton__verifier_t *verifier,
 }
 
 static const baton__verification_t verification = {
-    .create = create,
-    .destroy = destroy,
+    .create = verify_create,
+    .destroy = verify_destroy,
     .verify = verify,
 };
 

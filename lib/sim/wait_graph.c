@@ -162,7 +162,8 @@ static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
 
 /* Moves *node along its edge. At the end of the path returns false, and *node
    stays the same. */
-static bool follow(const baton_sim_t *sim, baton__sim_wait_node_t *node)
+static bool wait_graph_follow(const baton_sim_t *sim,
+                              baton__sim_wait_node_t *node)
 {
     baton__sim_wait_edge_t edge = baton__sim_wait_edge(sim, *node);
     if (edge.peer == NULL || !edge.continues) {
@@ -183,19 +184,19 @@ bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
     do {
         for (int i = 0; i < 2; i++) {
             ++*count;
-            if (!follow(sim, &fast)) {
+            if (!wait_graph_follow(sim, &fast)) {
                 return false;
             }
         }
-        (void)follow(sim, &slow);
+        (void)wait_graph_follow(sim, &slow);
     } while (!same(slow, fast));
     while (!same(*first, slow)) {
-        (void)follow(sim, first);
-        (void)follow(sim, &slow);
+        (void)wait_graph_follow(sim, first);
+        (void)wait_graph_follow(sim, &slow);
     }
     *count = 0;
     do {
-        (void)follow(sim, &slow);
+        (void)wait_graph_follow(sim, &slow);
         ++*count;
     } while (!same(slow, *first));
     return true;

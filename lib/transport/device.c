@@ -16,7 +16,7 @@ _Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t),
                "streams write the word as a plain integer");
 
 /* Must be called with the device's lock held. */
-static void add_piece(baton__device_t *device)
+static void transport_device_add_piece(baton__device_t *device)
 {
     void *memory = NULL;
     piece_t *piece = baton__alloc(1, sizeof *piece);
@@ -42,7 +42,7 @@ baton__flag_t *baton__flag_take(baton__device_t *device)
 {
     (void)pthread_mutex_lock(&device->lock);
     if (device->unused == NULL) {
-        add_piece(device);
+        transport_device_add_piece(device);
     }
     baton__flag_t *flag = device->unused;
     if (flag != NULL) {

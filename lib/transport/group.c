@@ -124,7 +124,8 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
 
 /* Returns the entry of a key, or the entry where it would be put. The table
    must not be empty. */
-static baton__place_t *place_of(const baton__table_t *table, uint64_t key)
+static baton__place_t *transport_group_place_of(const baton__table_t *table,
+                                                uint64_t key)
 {
     uint32_t at = (uint32_t)baton__mix(key) & (table->size - 1);
     while (table->places[at].key != 0 && table->places[at].key != key) {
@@ -135,7 +136,8 @@ static baton__place_t *place_of(const baton__table_t *table, uint64_t key)
 
 baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key)
 {
-    baton__place_t *place = table->size > 0 ? place_of(table, key) : NULL;
+    baton__place_t *place =
+        table->size > 0 ? transport_group_place_of(table, key) : NULL;
     return place != NULL && place->key != 0 ? place : NULL;
 }
 
@@ -155,7 +157,8 @@ bool baton__table_reserve(baton__table_t *table, uint32_t more)
     }
     for (uint32_t i = 0; i < table->size; i++) {
         if (table->places[i].key != 0) {
-            *place_of(&larger, table->places[i].key) = table->places[i];
+            *transport_group_place_of(&larger, table->places[i].key) =
+                table->places[i];
         }
     }
     baton__free(table->places);
@@ -165,7 +168,7 @@ bool baton__table_reserve(baton__table_t *table, uint32_t more)
 
 baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key)
 {
-    baton__place_t *place = place_of(table, key);
+    baton__place_t *place = transport_group_place_of(table, key);
     *place = (baton__place_t){.key = key};
     table->count++;
     return place;
@@ -174,7 +177,8 @@ baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key)
 void baton__table_remove(baton__table_t *table, uint64_t key)
 {
     uint32_t mask = table->size - 1;
-    uint32_t at = (uint32_t)(place_of(table, key) - table->places);
+    uint32_t at =
+        (uint32_t)(transport_group_place_of(table, key) - table->places);
     table->places[at].key = 0;
     table->count--;
     /* Entries after the freed one may have been displaced past it, so they are
@@ -183,7 +187,7 @@ void baton__table_remove(baton__table_t *table, uint64_t key)
          at = (at + 1) & mask) {
         baton__place_t place = table->places[at];
         table->places[at].key = 0;
-        *place_of(table, place.key) = place;
+        *transport_group_place_of(table, place.key) = place;
     }
 }
 

@@ -210,7 +210,7 @@ static void subset_close(void *endpoint)
 
 /* ---- opening ----------------------------------------------------------- */
 
-static baton_transport_t table_around(const baton_transport_t *inner)
+static baton_transport_t subset_table_around(const baton_transport_t *inner)
 {
     baton_transport_t table = baton__around(inner);
     table.reserve = subset_reserve;
@@ -259,11 +259,12 @@ baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
     if (self == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
     }
-    *self = (subset_t){.around = {.transport = table_around(root->transport),
-                                  .inner = root->transport,
-                                  .endpoint = root->endpoint},
-                       .channel = channel,
-                       .size = size};
+    *self =
+        (subset_t){.around = {.transport = subset_table_around(root->transport),
+                              .inner = root->transport,
+                              .endpoint = root->endpoint},
+                   .channel = channel,
+                   .size = size};
     self->root_ranks = baton__alloc((size_t)size, sizeof *self->root_ranks);
     self->hosts = baton__alloc((size_t)size, sizeof *self->hosts);
     self->ranks = baton__alloc((size_t)root->size, sizeof *self->ranks);

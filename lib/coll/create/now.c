@@ -43,7 +43,7 @@ typedef struct shapes {
 
 static const char shapes_key; /* its address is the attribute's key */
 
-static void drop(kept_t *kept)
+static void now_drop(kept_t *kept)
 {
     if (kept->shape.collective != NULL) {
         (void)!baton_schedule_destroy(kept->schedule);
@@ -56,7 +56,7 @@ static void drop_all(void *value)
 {
     shapes_t *shapes = value;
     for (int i = 0; i < SHAPES; i++) {
-        drop(&shapes->kept[i]);
+        now_drop(&shapes->kept[i]);
     }
 }
 
@@ -87,7 +87,7 @@ static shapes_t *shapes_of(baton_group_t *group)
     return shapes;
 }
 
-static bool is_same(const shape_t *a, const shape_t *b)
+static bool now_is_same(const shape_t *a, const shape_t *b)
 {
     return a->collective == b->collective && a->count == b->count &&
            a->dtype == b->dtype && a->op == b->op && a->root == b->root;
@@ -95,12 +95,12 @@ static bool is_same(const shape_t *a, const shape_t *b)
 
 /* Returns the place of the shape, or else a free place or that of the least
    recently used shape. */
-static kept_t *find(shapes_t *shapes, const shape_t *shape)
+static kept_t *now_find(shapes_t *shapes, const shape_t *shape)
 {
     kept_t *oldest = &shapes->kept[0];
     for (int i = 0; i < SHAPES; i++) {
         kept_t *kept = &shapes->kept[i];
-        if (is_same(&kept->shape, shape)) {
+        if (now_is_same(&kept->shape, shape)) {
             return kept;
         }
         oldest = kept->used < oldest->used ? kept : oldest;
@@ -116,8 +116,8 @@ static const char *name_of(const baton_group_t *group, char *name)
     return name;
 }
 
-static baton_status_t make(kept_t *kept, const shape_t *shape,
-                           baton_group_t *group, baton_operands_t on)
+static baton_status_t now_make(kept_t *kept, const shape_t *shape,
+                               baton_group_t *group, baton_operands_t on)
 {
     char name[NAME_BYTES];
     on.name = name_of(group, name);
@@ -130,7 +130,7 @@ static baton_status_t make(kept_t *kept, const shape_t *shape,
     return status;
 }
 
-static baton_status_t bind(kept_t *kept, const baton_operands_t *on)
+static baton_status_t now_bind(kept_t *kept, const baton_operands_t *on)
 {
     if (on->source == kept->source && on->target == kept->target) {
         return BATON_OK;
@@ -197,8 +197,8 @@ static baton_status_t start_and_wait(baton_schedule_t *schedule)
     return status == BATON_OK ? baton__wait_out(schedule, -1) : status;
 }
 
-static baton_status_t run(const baton__collective_t *collective,
-                          baton_group_t *group, baton_operands_t on)
+static baton_status_t now_run(const baton__collective_t *collective,
+                              baton_group_t *group, baton_operands_t on)
 {
     baton_status_t status =
         baton__operands_check(collective, "now", group, &on);
@@ -218,18 +218,18 @@ static baton_status_t run(const baton__collective_t *collective,
                             collective->noun);
     }
     const shape_t shape = {collective, on.count, on.dtype, on.op, on.root};
-    kept_t *kept = find(shapes, &shape);
-    bool is_new = kept->used == 0 || !is_same(&kept->shape, &shape);
+    kept_t *kept = now_find(shapes, &shape);
+    bool is_new = kept->used == 0 || !now_is_same(&kept->shape, &shape);
     if (is_new) {
-        drop(kept);
+        now_drop(kept);
     }
     status = match_places(kept, is_new, collective, group, &on);
     if (status == BATON_OK && is_new) {
-        status = make(kept, &shape, group, on);
+        status = now_make(kept, &shape, group, on);
         kept->source = on.source;
         kept->target = on.target;
     } else if (status == BATON_OK) {
-        status = bind(kept, &on);
+        status = now_bind(kept, &on);
     }
     if (status == BATON_OK) {
         kept->used = ++shapes->calls;
@@ -241,7 +241,7 @@ static baton_status_t run(const baton__collective_t *collective,
 /* ---- the calls ---------------------------------------------------------- */
 
 #define RUN(noun, ...)                                                         \
-    return run(                                                                \
+    return now_run(                                                            \
         &baton__##noun, group,                                                 \
         (baton_operands_t){                                                    \
             .target = target, .count = count, .dtype = dtype, __VA_ARGS__})
@@ -283,7 +283,7 @@ baton_status_t baton_allgather_now(baton_group_t *group, const void *source,
 
 baton_status_t baton_barrier_now(baton_group_t *group)
 {
-    return run(&baton__barrier, group, (baton_operands_t){.count = 0});
+    return now_run(&baton__barrier, group, (baton_operands_t){.count = 0});
 }
 
 baton_status_t baton_now(baton_group_t *group, baton_create_fn *create,

@@ -14,7 +14,7 @@ void baton_add_allgather_bruck(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
+static double allgather_bruck_cost(const baton__terms_t *t)
 {
     return t->log * t->alpha + t->part * t->beta;
 }
@@ -22,7 +22,7 @@ static double cost(const baton__terms_t *t)
 /* Ranges that wrap around the vector's end are copied before they are sent, and
    after they were received: in a round of `more` blocks, those of more - 1
    ranks on either side. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allgather_bruck_work(const baton__terms_t *t)
 {
     double copied = 0;
     for (int64_t have = 1; have < t->of.ranks; have *= 2) {
@@ -38,7 +38,7 @@ const baton_algorithm_t baton__allgather_bruck_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "bruck",
     .build.allgather = baton_add_allgather_bruck,
-    .cost = cost,
+    .cost = allgather_bruck_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allgather_bruck_work},
 };

@@ -16,7 +16,7 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
    all-reduce of 256 KiB in place takes 18 us, and 28 us by recursive doubling.
    This is true only of data in a cache: 16 MiB move at the speed of memory
    either way. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allgather_pairwise_work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work->of(t);
     works.written = baton__has_processor_each(t);
@@ -33,5 +33,5 @@ const baton_algorithm_t baton__allgather_pairwise_algorithm = {
     .phases = {&baton__allgather_ring_algorithm},
     .one_host = true,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allgather_pairwise_work},
 };

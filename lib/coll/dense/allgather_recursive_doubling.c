@@ -32,7 +32,7 @@ void baton_add_allgather_recursive_doubling(baton_schedule_t *schedule,
     baton__flow_close(&gather.flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double allgather_recursive_doubling_cost(const baton__terms_t *t)
 {
     double fold = t->extra > 0
                       ? baton__message(t, t->block) + baton__message(t, t->n)
@@ -41,7 +41,7 @@ static double cost(const baton__terms_t *t)
            t->n * (t->core - 1) / t->core * t->beta;
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allgather_recursive_doubling_work(const baton__terms_t *t)
 {
     return baton__evenly(t,
                          (baton__work_t){t->core * t->core_log + 2 * t->extra,
@@ -53,7 +53,7 @@ const baton_algorithm_t baton__allgather_recursive_doubling_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "recursive_doubling",
     .build.allgather = baton_add_allgather_recursive_doubling,
-    .cost = cost,
+    .cost = allgather_recursive_doubling_cost,
     .exact = baton__exact_powers,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allgather_recursive_doubling_work},
 };

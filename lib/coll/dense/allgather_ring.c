@@ -12,14 +12,14 @@ void baton_add_allgather_ring(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
+static double allgather_ring_cost(const baton__terms_t *t)
 {
     return (t->p - 1) * baton__message(t, t->block);
 }
 
 /* With two ranks each writes the block that it has made to the other one, and
    nothing is passed on. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allgather_ring_work(const baton__terms_t *t)
 {
     baton__works_t works =
         baton__evenly(t, (baton__work_t){t->p * (t->p - 1), t->others, 0},
@@ -32,7 +32,7 @@ const baton_algorithm_t baton__allgather_ring_algorithm = {
     .collective = BATON_COLLECTIVE_ALLGATHER,
     .name = "ring",
     .build.allgather = baton_add_allgather_ring,
-    .cost = cost,
+    .cost = allgather_ring_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allgather_ring_work},
 };

@@ -212,9 +212,9 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
 /* Adds a reduction up a tree to rank 0, and a broadcast down a binomial tree.
    Partial sums are made in the target, which is free until the broadcast, or is
    the source when in place. */
-static void add_tree(baton_schedule_t *schedule,
-                     const baton_allreduce_args_t *args, children_t children,
-                     int parent)
+static void allreduce_binomial_add_tree(baton_schedule_t *schedule,
+                                        const baton_allreduce_args_t *args,
+                                        children_t children, int parent)
 {
     baton_node_t last = {0};
     baton__maybe_vector_t partial =
@@ -248,8 +248,8 @@ void baton_add_allreduce_binomial(baton_schedule_t *schedule,
     int rank = baton_schedule_rank(schedule);
     const children_t children = {
         .count = baton__binomial_children(rank, baton_schedule_size(schedule))};
-    add_tree(schedule, args, children,
-             rank > 0 ? baton__binomial_parent(rank) : -1);
+    allreduce_binomial_add_tree(schedule, args, children,
+                                rank > 0 ? baton__binomial_parent(rank) : -1);
 }
 
 void baton__allreduce_flat(baton_schedule_t *schedule,
@@ -261,11 +261,11 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
     int rank = baton_schedule_rank(schedule);
     int others = baton_schedule_size(schedule) - 1;
     const children_t children = {.flat = true, .count = rank == 0 ? others : 0};
-    add_tree(schedule, args, children, rank > 0 ? 0 : -1);
+    allreduce_binomial_add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
 /* The root has most work, and receives nothing in the broadcast. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allreduce_binomial_work(const baton__terms_t *t)
 {
     baton__works_t reduce = baton__reduce_binomial_algorithm.work->of(t);
     baton__works_t works =
@@ -282,5 +282,5 @@ const baton_algorithm_t baton__allreduce_binomial_algorithm = {
                &baton__broadcast_binomial_algorithm},
     .ordered = true,
     .exact = baton__exact_paired,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allreduce_binomial_work},
 };

@@ -5,9 +5,10 @@
    (circulant.c): ceil(log2 P) rounds each, for any P.
 
        source --> [reduce-scatter] --> own block --> [all-gather] --> target  */
-static void add(baton__flow_t *flow, const baton__blocks_t *target,
-                const baton__blocks_t *source, size_t element,
-                size_t chunk_bytes)
+static void allreduce_circulant_add(baton__flow_t *flow,
+                                    const baton__blocks_t *target,
+                                    const baton__blocks_t *source,
+                                    size_t element, size_t chunk_bytes)
 {
     (void)element;
     (void)chunk_bytes;
@@ -19,7 +20,7 @@ void baton_add_allreduce_circulant(baton_schedule_t *schedule,
                                    const baton_allreduce_args_t *args)
 {
     baton__allreduce_in_blocks(schedule, "all-reduce by circulant graph", args,
-                               add);
+                               allreduce_circulant_add);
 }
 
 const baton_algorithm_t baton__allreduce_circulant_algorithm = {

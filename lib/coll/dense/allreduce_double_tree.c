@@ -28,8 +28,9 @@ typedef struct half {
     baton__slots_t slots[2]; /* for the children's partial sums */
 } half_t;
 
-static half_t half_of(baton__flow_t *flow, const baton_allreduce_args_t *args,
-                      bool in_place, int twin)
+static half_t allreduce_double_tree_half_of(baton__flow_t *flow,
+                                            const baton_allreduce_args_t *args,
+                                            bool in_place, int twin)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
     baton__tree_t tree = baton__twin_of(flow->rank, flow->size, twin);
@@ -53,8 +54,9 @@ static half_t half_of(baton__flow_t *flow, const baton_allreduce_args_t *args,
     return half;
 }
 
-static void add_segment(baton__flow_t *flow, const half_t *half, size_t element,
-                        size_t index)
+static void allreduce_double_tree_add_segment(baton__flow_t *flow,
+                                              const half_t *half,
+                                              size_t element, size_t index)
 {
     if (index >= half->segments) {
         return;
@@ -95,18 +97,18 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
     bool in_place = baton__allreduce_in_place(schedule, args);
     size_t element = baton_op_element_bytes(args->op, args->dtype);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    half_t first = half_of(&flow, args, in_place, 0);
-    half_t second = half_of(&flow, args, in_place, 1);
+    half_t first = allreduce_double_tree_half_of(&flow, args, in_place, 0);
+    half_t second = allreduce_double_tree_half_of(&flow, args, in_place, 1);
     /* The first half is the longer one. */
     for (size_t i = 0; i < first.segments; i++) {
-        add_segment(&flow, &first, element, i);
-        add_segment(&flow, &second, element, i);
+        allreduce_double_tree_add_segment(&flow, &first, element, i);
+        allreduce_double_tree_add_segment(&flow, &second, element, i);
     }
     baton__flow_close(&flow);
 }
 
 /* An estimate: up and down a double tree. */
-static double cost(const baton__terms_t *t)
+static double allreduce_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);
     return (4 * t->log + 2 * count) * fmax(baton__message(t, t->n / count),
@@ -120,5 +122,5 @@ const baton_algorithm_t baton__allreduce_double_tree_algorithm = {
     .phases = {&baton__allreduce_linear_pipeline_algorithm},
     .ordered = true,
     .segmented = true,
-    .cost = cost,
+    .cost = allreduce_double_tree_cost,
 };

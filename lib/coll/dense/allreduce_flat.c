@@ -53,7 +53,7 @@ void baton_add_allreduce_flat(baton_schedule_t *schedule,
 }
 
 /* A vector is reduced while the next one comes. */
-static double cost(const baton__terms_t *t)
+static double allreduce_flat_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n);
     double reduce = baton__reduction(t, t->n);
@@ -61,7 +61,7 @@ static double cost(const baton__terms_t *t)
 }
 
 /* The root also copies the sums that it sends, one message after another. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allreduce_flat_work(const baton__terms_t *t)
 {
     double count = t->p - 1;
     return (baton__works_t){.most = {2 * count, 2 * t->others, t->others},
@@ -75,7 +75,7 @@ const baton_algorithm_t baton__allreduce_flat_algorithm = {
     .build.allreduce = baton_add_allreduce_flat,
     .ordered = true,
     .one_host = true,
-    .cost = cost,
+    .cost = allreduce_flat_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allreduce_flat_work},
 };

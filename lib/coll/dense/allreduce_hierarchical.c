@@ -114,8 +114,10 @@ static void reduce_between(baton__flow_t *flow, const place_t *place,
     baton__circulant_allgather(flow, &parts, BATON__SKIPS_HALVED);
 }
 
-static void add_phases(baton__flow_t *flow, const place_t *place,
-                       const baton_allreduce_args_t *args, bool in_place)
+static void
+allreduce_hierarchical_add_phases(baton__flow_t *flow, const place_t *place,
+                                  const baton_allreduce_args_t *args,
+                                  bool in_place)
 {
     size_t element = baton_op_element_bytes(args->op, args->dtype);
     size_t *at = cut_for(flow, args->target.bytes / element, element, place);
@@ -210,8 +212,8 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
     place_t place = {.index = 0};
     int *memory = find_place(schedule, name, args->arg, &place);
     if (memory != NULL) {
-        add_phases(&flow, &place, args,
-                   baton__allreduce_in_place(schedule, args));
+        allreduce_hierarchical_add_phases(
+            &flow, &place, args, baton__allreduce_in_place(schedule, args));
     }
     baton__flow_close(&flow);
     baton__free(memory);
@@ -219,7 +221,7 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
 
 /* Inside the largest host a rank sends in each round the blocks that it gives
    away, of which at most B are not empty. */
-static double cost(const baton__terms_t *t)
+static double allreduce_hierarchical_cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
     int most = (t->of.ranks - 1) / hosts + 1;
@@ -244,7 +246,7 @@ static double cost(const baton__terms_t *t)
 }
 
 /* All links are alike, or all hosts have equally many ranks. */
-static bool is_exact(const baton__terms_t *t)
+static bool allreduce_hierarchical_is_exact(const baton__terms_t *t)
 {
     return baton__exact_flat(t) ||
            (!t->of.scattered && t->of.ranks % t->of.hosts == 0);
@@ -256,6 +258,6 @@ const baton_algorithm_t baton__allreduce_hierarchical_algorithm = {
     .build.allreduce = baton_add_allreduce_hierarchical,
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__allgather_bruck_algorithm},
-    .cost = cost,
-    .exact = is_exact,
+    .cost = allreduce_hierarchical_cost,
+    .exact = allreduce_hierarchical_is_exact,
 };

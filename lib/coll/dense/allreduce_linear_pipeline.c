@@ -70,7 +70,7 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
 
 /* Rank 0 sends all of its own segments before it sends the first sum on: that
    sum has to wait for them, unless it comes later. */
-static double cost(const baton__terms_t *t)
+static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);
     double reduce = baton__reduction(t, t->n / t->segments);
@@ -86,7 +86,7 @@ static double cost(const baton__terms_t *t)
 
 /* Of two ranks each receives one vector. Of more ranks an inner one receives
    two: the partial sums and the sums. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allreduce_linear_pipeline_work(const baton__terms_t *t)
 {
     double ways = t->of.ranks > 2 ? 2 : 1;
     return (baton__works_t){
@@ -101,7 +101,7 @@ const baton_algorithm_t baton__allreduce_linear_pipeline_algorithm = {
     .build.allreduce = baton_add_allreduce_linear_pipeline,
     .ordered = true,
     .segmented = true,
-    .cost = cost,
+    .cost = allreduce_linear_pipeline_cost,
     .exact = baton__exact_pipeline,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allreduce_linear_pipeline_work},
 };

@@ -15,8 +15,10 @@
    Neighbours meet first, and the lower rank's part is the left operand, so
    partial sums are of neighbouring ranks, in their order. Each block is summed
    on one rank and copied from there, so all ranks have the same bits. */
-static void add_phases(baton__flow_t *flow, baton_view_t target,
-                       baton_view_t source, size_t element)
+static void allreduce_rabenseifner_add_phases(baton__flow_t *flow,
+                                              baton_view_t target,
+                                              baton_view_t source,
+                                              size_t element)
 {
     baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
     if (fold.id < 0) {
@@ -53,13 +55,14 @@ void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
     }
     bool in_place = baton__allreduce_in_place(schedule, args);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    add_phases(&flow, args->target, in_place ? args->target : args->source,
-               baton_op_element_bytes(args->op, args->dtype));
+    allreduce_rabenseifner_add_phases(
+        &flow, args->target, in_place ? args->target : args->source,
+        baton_op_element_bytes(args->op, args->dtype));
     baton__flow_close(&flow);
 }
 
 /* A fold adds two messages and a reduction of the vector. */
-static double cost(const baton__terms_t *t)
+static double allreduce_rabenseifner_cost(const baton__terms_t *t)
 {
     double part = t->n * (t->core - 1) / t->core;
     double reduce = baton__reduction(t, part);
@@ -70,7 +73,7 @@ static double cost(const baton__terms_t *t)
            2 * t->core_log * t->alpha + 2 * part * t->beta + reduce;
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allreduce_rabenseifner_work(const baton__terms_t *t)
 {
     return baton__evenly(t,
                          (baton__work_t){2 * (t->core * t->core_log + t->extra),
@@ -78,7 +81,7 @@ static baton__works_t work(const baton__terms_t *t)
                          2 * baton__passed_on(t) + t->n);
 }
 
-static bool is_exact(const baton__terms_t *t)
+static bool allreduce_rabenseifner_is_exact(const baton__terms_t *t)
 {
     return t->extra <= 0 && baton__exact_paired(t);
 }
@@ -88,7 +91,7 @@ const baton_algorithm_t baton__allreduce_rabenseifner_algorithm = {
     .name = "rabenseifner",
     .build.allreduce = baton_add_allreduce_rabenseifner,
     .ordered = true,
-    .cost = cost,
-    .exact = is_exact,
-    .work = &(const baton__work_model_t){work},
+    .cost = allreduce_rabenseifner_cost,
+    .exact = allreduce_rabenseifner_is_exact,
+    .work = &(const baton__work_model_t){allreduce_rabenseifner_work},
 };

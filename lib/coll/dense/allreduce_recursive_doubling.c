@@ -47,7 +47,8 @@ static bool copies(const doubling_t *doubling)
 
 /* Adds a step with a peer that sends its partial sum, and gets this rank's if
    `mutual`. */
-static void add_step(doubling_t *doubling, int peer, bool mutual)
+static void allreduce_recursive_doubling_add_step(doubling_t *doubling,
+                                                  int peer, bool mutual)
 {
     baton__flow_t *flow = &doubling->flow;
     baton_view_t partial = doubling->partial;
@@ -81,11 +82,11 @@ static void add_core(doubling_t *doubling, const baton__fold_t *fold)
         flow->schedule, doubling->steps + (copies(doubling) ? 1 : 0),
         doubling->target.bytes, LONG_SLOTS);
     if (paired) {
-        add_step(doubling, fold->partner, false);
+        allreduce_recursive_doubling_add_step(doubling, fold->partner, false);
     }
     for (int round = 0; round < rounds; round++) {
-        add_step(doubling, baton__fold_rank(fold, fold->id ^ (1 << round)),
-                 true);
+        allreduce_recursive_doubling_add_step(
+            doubling, baton__fold_rank(fold, fold->id ^ (1 << round)), true);
     }
     if (paired) {
         baton__flow_send(flow, fold->partner, doubling->target);
@@ -131,7 +132,7 @@ void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
    come before they are needed, and their reduction overlaps the next transfer.
    On hosts of 2^k ranks the folds and the rounds of neighbours are assumed to
    stay inside a host, which is an estimate. */
-static double cost(const baton__terms_t *t)
+static double allreduce_recursive_doubling_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n);
     double reduce = baton__reduction(t, t->n);
@@ -159,7 +160,7 @@ static double cost(const baton__terms_t *t)
 #define LEAST_EXCHANGED (512.0 * 1024)
 #define MOST_EXCHANGED  (4096.0 * 1024)
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t allreduce_recursive_doubling_work(const baton__terms_t *t)
 {
     double sums = t->core * t->core_log + t->extra;
     double messages = sums + t->extra;
@@ -178,7 +179,7 @@ const baton_algorithm_t baton__allreduce_recursive_doubling_algorithm = {
     .name = "recursive_doubling",
     .build.allreduce = baton_add_allreduce_recursive_doubling,
     .ordered = true,
-    .cost = cost,
+    .cost = allreduce_recursive_doubling_cost,
     .exact = baton__exact_paired,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){allreduce_recursive_doubling_work},
 };

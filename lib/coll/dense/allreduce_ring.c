@@ -62,8 +62,9 @@ typedef struct ring {
 
 /* The chunk of a column in the block that this rank sends in a hop. In hop h
    the previous rank sends what this one would in hop h + 1. */
-static baton_view_t chunk_of(const ring_t *ring, const baton__blocks_t *vector,
-                             size_t column, int hop)
+static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
+                                            const baton__blocks_t *vector,
+                                            size_t column, int hop)
 {
     int block =
         baton__rank_shift(ring->flow->rank, -(int64_t)hop, ring->flow->size);
@@ -72,8 +73,8 @@ static baton_view_t chunk_of(const ring_t *ring, const baton__blocks_t *vector,
 }
 
 /* Receives a chunk after the last but one chunk of the lane has arrived. */
-static void gather(baton__flow_t *flow, lane_t *lane, int from,
-                   baton_view_t chunk)
+static void allreduce_ring_gather(baton__flow_t *flow, lane_t *lane, int from,
+                                  baton_view_t chunk)
 {
     baton__flow_recv(flow, from, chunk);
     if (chunk.bytes > 0) {
@@ -93,31 +94,33 @@ static void add_column(ring_t *ring, size_t index)
     int last = flow->size - 1;
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
-    baton_view_t chunk = chunk_of(ring, ring->source, index, 0);
+    baton_view_t chunk = allreduce_ring_chunk_of(ring, ring->source, index, 0);
     flow->round = lane->first;
     for (int hop = 0; hop < 2 * last; hop++) {
         baton__flow_send(flow, next, chunk);
         flow->round = 0;
-        chunk = chunk_of(ring, ring->target, index, hop + 1);
+        chunk = allreduce_ring_chunk_of(ring, ring->target, index, hop + 1);
         if (hop >= last) {
-            gather(flow, lane, previous, chunk);
+            allreduce_ring_gather(flow, lane, previous, chunk);
             continue;
         }
         size_t slot = index % LANES * SLOTS + (size_t)hop % SLOTS;
         baton_view_t received = baton__slot_of(&ring->slots, slot, chunk.bytes);
         baton__flow_recv(flow, previous, received);
         flow->is_total = hop == last - 1;
-        baton__flow_reduce(flow, chunk, received,
-                           chunk_of(ring, ring->source, index, hop + 1));
+        baton__flow_reduce(
+            flow, chunk, received,
+            allreduce_ring_chunk_of(ring, ring->source, index, hop + 1));
         if (hop == 0) {
             lane->first = flow->last_recv;
         }
     }
 }
 
-static void add(baton__flow_t *flow, const baton__blocks_t *target,
-                const baton__blocks_t *source, size_t element,
-                size_t chunk_bytes)
+static void allreduce_ring_add(baton__flow_t *flow,
+                               const baton__blocks_t *target,
+                               const baton__blocks_t *source, size_t element,
+                               size_t chunk_bytes)
 {
     ring_t ring = {
         .flow = flow,
@@ -140,7 +143,8 @@ static void add(baton__flow_t *flow, const baton__blocks_t *target,
 void baton_add_allreduce_ring(baton_schedule_t *schedule,
                               const baton_allreduce_args_t *args)
 {
-    baton__allreduce_in_blocks(schedule, "all-reduce by ring", args, add);
+    baton__allreduce_in_blocks(schedule, "all-reduce by ring", args,
+                               allreduce_ring_add);
 }
 
 const baton_algorithm_t baton__allreduce_ring_algorithm = {

@@ -12,8 +12,8 @@
 /* Adds a step. places[i] is where the block lies that goes i ranks in all
    steps. If this step sends it, places[i] is set to where the block lies that
    is received in its stead. */
-static void add_step(baton__flow_t *flow, baton_view_t *places, int bit,
-                     size_t block)
+static void alltoall_bruck_add_step(baton__flow_t *flow, baton_view_t *places,
+                                    int bit, size_t block)
 {
     size_t count = 0;
     for (int i = 1; i < flow->size; i++) {
@@ -46,7 +46,7 @@ static void add_bruck(baton__alltoall_t *exchange, baton_view_t *places)
             &exchange->source, baton__rank_shift(flow->rank, i, flow->size), 1);
     }
     for (int bit = 0; bit < baton__log2_ceil(flow->size); bit++) {
-        add_step(flow, places, bit, block);
+        alltoall_bruck_add_step(flow, places, bit, block);
     }
     for (int i = 1; i < flow->size; i++) {
         int from = baton__rank_shift(flow->rank, -(int64_t)i, flow->size);
@@ -83,7 +83,7 @@ void baton_add_alltoall_bruck(baton_schedule_t *schedule,
 }
 
 /* The step of bit k sends the blocks of all distances that have the bit set. */
-static double cost(const baton__terms_t *t)
+static double alltoall_bruck_cost(const baton__terms_t *t)
 {
     double blocks = 0;
     for (int64_t bit = 1; bit < t->of.ranks; bit *= 2) {
@@ -97,7 +97,7 @@ static double cost(const baton__terms_t *t)
 /* Half of the blocks are sent in each round, and are copied into one message
    for that. Each of these copies, and of those to the target, takes an eighth
    of a message's work. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t alltoall_bruck_work(const baton__terms_t *t)
 {
     double moved = t->p * t->log * t->n / 2;
     double copies = t->p * t->p * (t->log / 2 + 1);
@@ -110,7 +110,7 @@ const baton_algorithm_t baton__alltoall_bruck_algorithm = {
     .name = "bruck",
     .build.alltoall = baton_add_alltoall_bruck,
     .equal_blocks = true,
-    .cost = cost,
+    .cost = alltoall_bruck_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){alltoall_bruck_work},
 };

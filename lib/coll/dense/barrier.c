@@ -46,12 +46,12 @@ void baton_add_barrier(baton_schedule_t *schedule)
     }
 }
 
-static double cost(const baton__terms_t *t)
+static double barrier_cost(const baton__terms_t *t)
 {
     return t->log * t->alpha;
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t barrier_work(const baton__terms_t *t)
 {
     return baton__evenly(t, (baton__work_t){t->p * t->log, 0, 0}, 0);
 }
@@ -60,7 +60,7 @@ const baton_algorithm_t baton__barrier_dissemination_algorithm = {
     .collective = BATON_COLLECTIVE_BARRIER,
     .name = "dissemination",
     .build.barrier = baton_add_barrier,
-    .cost = cost,
+    .cost = barrier_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){barrier_work},
 };

@@ -24,9 +24,10 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 
 /* ---- reduce ------------------------------------------------------------- */
 
-static bool check_reduce(baton_schedule_t *schedule, const char *builder,
-                         const baton_reduce_args_t **given,
-                         baton__reduce_t *out)
+static bool dense_begin_check_reduce(baton_schedule_t *schedule,
+                                     const char *builder,
+                                     const baton_reduce_args_t **given,
+                                     baton__reduce_t *out)
 {
     const baton_reduce_args_t *args = baton__read_args(
         schedule, builder, *given, sizeof *args, "baton_reduce_args_t");
@@ -56,7 +57,7 @@ bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
                          baton__reduce_t *out)
 {
     *out = (baton__reduce_t){.at_root = false};
-    if (!check_reduce(schedule, builder, given, out)) {
+    if (!dense_begin_check_reduce(schedule, builder, given, out)) {
         return false;
     }
     const baton_reduce_args_t *args = *given;
@@ -188,8 +189,9 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
 
 /* In place, a received block takes the place of the sent one, so both must have
    the same size. */
-static bool check_in_place(baton_schedule_t *schedule, const char *builder,
-                           const baton__alltoall_t *exchange)
+static bool dense_begin_check_in_place(baton_schedule_t *schedule,
+                                       const char *builder,
+                                       const baton__alltoall_t *exchange)
 {
     for (int i = 0; i <= exchange->source.parts; i++) {
         if (exchange->source.at[i] != exchange->target.at[i]) {
@@ -229,7 +231,7 @@ bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
     bool right = out->source.at != NULL && out->target.at != NULL;
     bool in_place = baton__same_place(schedule, args->source, args->target);
     if (right && in_place) {
-        right = check_in_place(schedule, builder, out) &&
+        right = dense_begin_check_in_place(schedule, builder, out) &&
                 baton__check_view(schedule, builder, "target", args->target);
         out->source.memory =
             baton__flow_scratch(&out->flow, args->source.bytes);

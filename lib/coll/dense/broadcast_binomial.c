@@ -45,12 +45,12 @@ void baton_add_broadcast_binomial(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
+static double broadcast_binomial_cost(const baton__terms_t *t)
 {
     return baton__messages_over(t, t->p, t->n, false);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t broadcast_binomial_work(const baton__terms_t *t)
 {
     return (baton__works_t){.most = {1, t->n, 0},
                             .all = {t->p - 1, t->others, 0}};
@@ -60,7 +60,7 @@ const baton_algorithm_t baton__broadcast_binomial_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "binomial",
     .build.broadcast = baton_add_broadcast_binomial,
-    .cost = cost,
+    .cost = broadcast_binomial_cost,
     .exact = baton__exact_paired,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){broadcast_binomial_work},
 };

@@ -17,14 +17,16 @@ typedef struct half {
     int parent, children[2]; /* ranks, -1 for none */
 } half_t;
 
-static int rank_at(const baton__flow_t *flow, int root, int position, int twin)
+static int broadcast_double_tree_rank_at(const baton__flow_t *flow, int root,
+                                         int position, int twin)
 {
     return baton__rank_shift(baton__twin_id(position, flow->size, twin), root,
                              flow->size);
 }
 
-static half_t half_of(const baton__flow_t *flow,
-                      const baton_broadcast_args_t *args, int twin)
+static half_t broadcast_double_tree_half_of(const baton__flow_t *flow,
+                                            const baton_broadcast_args_t *args,
+                                            int twin)
 {
     int last = flow->size - 1;
     int id = baton__rank_shift(flow->rank, -(int64_t)args->root, flow->size);
@@ -37,17 +39,21 @@ static half_t half_of(const baton__flow_t *flow,
                                          BATON__SEGMENT_BYTES);
     if (position > 0) {
         tree = baton__tree_of(position, last);
-        half.parent = rank_at(flow, args->root, tree.parent, twin);
+        half.parent =
+            broadcast_double_tree_rank_at(flow, args->root, tree.parent, twin);
     }
     const int children[] = {tree.left, tree.right};
     for (int i = 0; i < 2; i++) {
         half.children[i] =
-            children[i] > 0 ? rank_at(flow, args->root, children[i], twin) : -1;
+            children[i] > 0 ? broadcast_double_tree_rank_at(flow, args->root,
+                                                            children[i], twin)
+                            : -1;
     }
     return half;
 }
 
-static void add_segment(baton__flow_t *flow, const half_t *half, size_t index)
+static void broadcast_double_tree_add_segment(baton__flow_t *flow,
+                                              const half_t *half, size_t index)
 {
     if (index >= half->segments) {
         return;
@@ -71,19 +77,19 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
-    half_t first = half_of(&flow, args, 0);
-    half_t second = half_of(&flow, args, 1);
+    half_t first = broadcast_double_tree_half_of(&flow, args, 0);
+    half_t second = broadcast_double_tree_half_of(&flow, args, 1);
     /* The first half is the longer one. */
     for (size_t i = 0; i < first.segments; i++) {
-        add_segment(&flow, &first, i);
-        add_segment(&flow, &second, i);
+        broadcast_double_tree_add_segment(&flow, &first, i);
+        broadcast_double_tree_add_segment(&flow, &second, i);
     }
     baton__flow_close(&flow);
 }
 
 /* An estimate: a segment takes up to 2 log p steps down a tree, since a rank
    sends two segments for each that it receives. */
-static double cost(const baton__terms_t *t)
+static double broadcast_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);
     return (2 * t->log + count) * baton__message(t, t->n / count);
@@ -95,5 +101,5 @@ const baton_algorithm_t baton__broadcast_double_tree_algorithm = {
     .build.broadcast = baton_add_broadcast_double_tree,
     .phases = {&baton__broadcast_linear_pipeline_algorithm},
     .segmented = true,
-    .cost = cost,
+    .cost = broadcast_double_tree_cost,
 };

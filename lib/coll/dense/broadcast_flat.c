@@ -23,12 +23,12 @@ void baton_add_broadcast_flat(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double broadcast_flat_cost(const baton__terms_t *t)
 {
     return (t->p - 1) * baton__message(t, t->n);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t broadcast_flat_work(const baton__terms_t *t)
 {
     return (baton__works_t){.most = {t->p - 1, t->n, 0},
                             .all = {t->p - 1, t->others, 0},
@@ -40,7 +40,7 @@ const baton_algorithm_t baton__broadcast_flat_algorithm = {
     .name = "flat",
     .build.broadcast = baton_add_broadcast_flat,
     .one_host = true,
-    .cost = cost,
+    .cost = broadcast_flat_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){broadcast_flat_work},
 };

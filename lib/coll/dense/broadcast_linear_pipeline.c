@@ -33,12 +33,12 @@ void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double broadcast_linear_pipeline_cost(const baton__terms_t *t)
 {
     return (t->p - 2 + t->segments) * baton__message(t, t->n / t->segments);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t broadcast_linear_pipeline_work(const baton__terms_t *t)
 {
     return (baton__works_t){.most = {t->segments, t->n, 0},
                             .all = {(t->p - 1) * t->segments, t->others, 0}};
@@ -49,7 +49,7 @@ const baton_algorithm_t baton__broadcast_linear_pipeline_algorithm = {
     .name = "linear_pipeline",
     .build.broadcast = baton_add_broadcast_linear_pipeline,
     .segmented = true,
-    .cost = cost,
+    .cost = broadcast_linear_pipeline_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){broadcast_linear_pipeline_work},
 };

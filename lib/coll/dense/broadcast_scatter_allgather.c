@@ -30,12 +30,12 @@ void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double broadcast_scatter_allgather_cost(const baton__terms_t *t)
 {
     return (t->log + t->p - 1) * t->alpha + 2 * t->part * t->beta;
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t broadcast_scatter_allgather_work(const baton__terms_t *t)
 {
     return (baton__works_t){
         .most = {t->p, t->n, 0},
@@ -46,7 +46,7 @@ const baton_algorithm_t baton__broadcast_scatter_allgather_algorithm = {
     .collective = BATON_COLLECTIVE_BROADCAST,
     .name = "scatter_allgather",
     .build.broadcast = baton_add_broadcast_scatter_allgather,
-    .cost = cost,
+    .cost = broadcast_scatter_allgather_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){broadcast_scatter_allgather_work},
 };

@@ -17,8 +17,9 @@ enum { LONG_SLOTS = 2 };
 
 /* Adds the tree of `root`; partial sums are made in `sum`. Returns where this
    rank's last one is: in `sum`, or a leaf's in its source. */
-static baton_view_t add_tree(baton__flow_t *flow, int root, baton_view_t source,
-                             baton_view_t sum)
+static baton_view_t reduce_binomial_add_tree(baton__flow_t *flow, int root,
+                                             baton_view_t source,
+                                             baton_view_t sum)
 {
     int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
     int steps = baton__binomial_children(id, flow->size);
@@ -59,7 +60,8 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
         sum = is_leaf ? reduce.source
                       : baton__flow_scratch(&flow, reduce.source.bytes);
     }
-    baton_view_t total = add_tree(&flow, top, reduce.source, sum);
+    baton_view_t total =
+        reduce_binomial_add_tree(&flow, top, reduce.source, sum);
     if (top != args->root && flow.rank == top) {
         baton__flow_send(&flow, args->root, total);
     }
@@ -73,7 +75,7 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
    Otherwise the last child of the root has a subtree of only `extra` ranks: its
    message comes early and takes the receive port between two others, so that a
    reduction overlaps a transfer. */
-static double cost(const baton__terms_t *t)
+static double reduce_binomial_cost(const baton__terms_t *t)
 {
     double transfers = baton__messages_over(t, t->p, t->n, false);
     double each = baton__reduction(t, t->n);
@@ -86,7 +88,7 @@ static double cost(const baton__terms_t *t)
            fmax(seen * each, t->log * each - baton__message(t, t->n));
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_binomial_work(const baton__terms_t *t)
 {
     return (baton__works_t){.most = {t->log, t->log * t->n, t->log * t->n},
                             .all = {t->p - 1, t->others, t->others},
@@ -98,7 +100,7 @@ const baton_algorithm_t baton__reduce_binomial_algorithm = {
     .name = "binomial",
     .build.reduce = baton_add_reduce_binomial,
     .ordered = true,
-    .cost = cost,
+    .cost = reduce_binomial_cost,
     .exact = baton__exact_paired,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_binomial_work},
 };

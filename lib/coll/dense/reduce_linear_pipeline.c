@@ -71,7 +71,7 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double reduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);
     double reduce = baton__reduction(t, t->n / t->segments);
@@ -79,7 +79,7 @@ static double cost(const baton__terms_t *t)
            (t->segments - 1) * fmax(come, reduce);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_linear_pipeline_work(const baton__terms_t *t)
 {
     return (baton__works_t){
         .most = {t->segments, t->n, t->n},
@@ -93,7 +93,7 @@ const baton_algorithm_t baton__reduce_linear_pipeline_algorithm = {
     .build.reduce = baton_add_reduce_linear_pipeline,
     .segmented = true,
     .ordered_at_ends = true,
-    .cost = cost,
+    .cost = reduce_linear_pipeline_cost,
     .exact = baton__exact_pipeline,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_linear_pipeline_work},
 };

@@ -8,9 +8,10 @@
 
    The root sums its block in its target, where it receives the other blocks.
    Another rank sums its block in scratch. */
-static void add_gather(baton__flow_t *flow, const baton__reduce_t *reduce,
-                       int root, const baton__blocks_t *target,
-                       baton_view_t own)
+static void reduce_pairwise_add_gather(baton__flow_t *flow,
+                                       const baton__reduce_t *reduce, int root,
+                                       const baton__blocks_t *target,
+                                       baton_view_t own)
 {
     if (!reduce->at_root) {
         baton__flow_send(flow, root, own);
@@ -47,12 +48,12 @@ void baton_add_reduce_pairwise(baton_schedule_t *schedule,
                       &flow, baton__blocks_bytes(&source, flow.rank, 1));
         baton__pairwise_reduce_scatter(&flow, own, &source, reduce.element,
                                        args->chunk_bytes);
-        add_gather(&flow, &reduce, args->root, &target, own);
+        reduce_pairwise_add_gather(&flow, &reduce, args->root, &target, own);
     }
     baton__flow_close(&flow);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_pairwise_work(const baton__terms_t *t)
 {
     const baton__works_t gather = {.most = {t->p - 1, t->part, 0},
                                    .all = {t->p - 1, t->part, 0},
@@ -70,5 +71,5 @@ const baton_algorithm_t baton__reduce_pairwise_algorithm = {
                &baton__allgather_pairwise_algorithm},
     .one_host = true,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_pairwise_work},
 };

@@ -19,12 +19,12 @@ void baton_add_reduce_scatter_circulant(baton_schedule_t *schedule,
     baton__flow_close(&scatter.flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double reduce_scatter_circulant_cost(const baton__terms_t *t)
 {
     return t->log * t->alpha + t->part * (t->beta + t->gamma);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_scatter_circulant_work(const baton__terms_t *t)
 {
     return baton__evenly(t,
                          (baton__work_t){t->p * t->log, t->others, t->others},
@@ -35,7 +35,7 @@ const baton_algorithm_t baton__reduce_scatter_circulant_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "circulant",
     .build.reduce_scatter = baton_add_reduce_scatter_circulant,
-    .cost = cost,
+    .cost = reduce_scatter_circulant_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_scatter_circulant_work},
 };

@@ -40,7 +40,7 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
 }
 
 /* The gather passes sums on, too. */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_scatter_gather_work(const baton__terms_t *t)
 {
     baton__works_t works =
         baton__both(baton__reduce_scatter_circulant_algorithm.work->of(t),
@@ -56,5 +56,5 @@ const baton_algorithm_t baton__reduce_scatter_gather_algorithm = {
     .phases = {&baton__reduce_scatter_circulant_algorithm,
                &baton__gather_binomial_algorithm},
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_scatter_gather_work},
 };

@@ -16,7 +16,7 @@ void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
 }
 
 /* A segment is reduced while the next one comes. */
-static double cost(const baton__terms_t *t)
+static double reduce_scatter_pairwise_cost(const baton__terms_t *t)
 {
     double segments = baton__segments(t->block, BATON__PAIRWISE_BYTES);
     double received = baton__message(t, t->block / segments);
@@ -25,7 +25,7 @@ static double cost(const baton__terms_t *t)
            reduced;
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_scatter_pairwise_work(const baton__terms_t *t)
 {
     double messages =
         t->p * (t->p - 1) * baton__segments(t->block, BATON__PAIRWISE_BYTES);
@@ -40,7 +40,7 @@ const baton_algorithm_t baton__reduce_scatter_pairwise_algorithm = {
     .name = "pairwise",
     .build.reduce_scatter = baton_add_reduce_scatter_pairwise,
     .one_host = true,
-    .cost = cost,
+    .cost = reduce_scatter_pairwise_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_scatter_pairwise_work},
 };

@@ -47,7 +47,7 @@ void baton_add_reduce_scatter_recursive_halving(
     baton__flow_close(&scatter.flow);
 }
 
-static double cost(const baton__terms_t *t)
+static double reduce_scatter_recursive_halving_cost(const baton__terms_t *t)
 {
     double fold = t->extra > 0
                       ? baton__message(t, t->n) + baton__reduction(t, t->n) +
@@ -57,7 +57,8 @@ static double cost(const baton__terms_t *t)
            t->n * (t->core - 1) / t->core * (t->beta + t->gamma);
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t
+reduce_scatter_recursive_halving_work(const baton__terms_t *t)
 {
     return baton__evenly(t,
                          (baton__work_t){t->core * t->core_log + 2 * t->extra,
@@ -70,7 +71,7 @@ const baton_algorithm_t baton__reduce_scatter_recursive_halving_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "recursive_halving",
     .build.reduce_scatter = baton_add_reduce_scatter_recursive_halving,
-    .cost = cost,
+    .cost = reduce_scatter_recursive_halving_cost,
     .exact = baton__exact_powers,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_scatter_recursive_halving_work},
 };

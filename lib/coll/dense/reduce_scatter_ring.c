@@ -15,7 +15,7 @@ void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
     }
 }
 
-static double cost(const baton__terms_t *t)
+static double reduce_scatter_ring_cost(const baton__terms_t *t)
 {
     return (t->p - 1) *
            (baton__message(t, t->block) + baton__reduction(t, t->block));
@@ -24,7 +24,7 @@ static double cost(const baton__terms_t *t)
 /* All but the first partial sum of a block are read where they lie, in scratch.
    So passing them on costs no more than the bytes that are counted as copied.
  */
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t reduce_scatter_ring_work(const baton__terms_t *t)
 {
     return baton__evenly(
         t, (baton__work_t){t->p * (t->p - 1), t->others, t->others}, 0);
@@ -34,7 +34,7 @@ const baton_algorithm_t baton__reduce_scatter_ring_algorithm = {
     .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
     .name = "ring",
     .build.reduce_scatter = baton_add_reduce_scatter_ring,
-    .cost = cost,
+    .cost = reduce_scatter_ring_cost,
     .exact = baton__exact_flat,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){reduce_scatter_ring_work},
 };

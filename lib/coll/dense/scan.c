@@ -30,8 +30,9 @@ typedef struct scan {
 enum { LONG_SLOTS = 3 };
 
 /* False: the schedule has an error. True: the caller must close the flow. */
-static bool begin(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_args_t *args, bool inclusive, scan_t *out)
+static bool scan_begin(baton_schedule_t *schedule, const char *builder,
+                       const baton_scan_args_t *args, bool inclusive,
+                       scan_t *out)
 {
     args = baton__read_args(schedule, builder, args, sizeof *args,
                             "baton_scan_args_t");
@@ -62,8 +63,8 @@ static bool begin(baton_schedule_t *schedule, const char *builder,
 
 /* Adds a received partial sum to `before`, the sum of the ranks before this
    one, which begins as a copy of the first. */
-static void add_before(baton__flow_t *flow, int step, baton_view_t before,
-                       baton_view_t received)
+static void scan_add_before(baton__flow_t *flow, int step, baton_view_t before,
+                            baton_view_t received)
 {
     if (step == 0) {
         baton__flow_copy(flow, before, received);
@@ -97,7 +98,7 @@ static void add_steps(scan_t *scan)
         baton_view_t received = baton__slot_of(&slots, (size_t)k, bytes);
         baton__flow_recv(flow, flow->rank - distance, received);
         if (!scan->inclusive) {
-            add_before(flow, k, before, received);
+            scan_add_before(flow, k, before, received);
         }
         bool is_last = flow->rank < 2 * (int64_t)distance;
         baton_view_t sum = is_last && scan->inclusive ? scan->target : received;
@@ -112,11 +113,11 @@ static void add_steps(scan_t *scan)
     }
 }
 
-static void build(baton_schedule_t *schedule, const char *builder,
-                  const baton_scan_args_t *args, bool inclusive)
+static void scan_build(baton_schedule_t *schedule, const char *builder,
+                       const baton_scan_args_t *args, bool inclusive)
 {
     scan_t scan;
-    if (begin(schedule, builder, args, inclusive, &scan)) {
+    if (scan_begin(schedule, builder, args, inclusive, &scan)) {
         add_steps(&scan);
         baton__flow_close(&scan.flow);
     }
@@ -124,12 +125,12 @@ static void build(baton_schedule_t *schedule, const char *builder,
 
 void baton_add_scan(baton_schedule_t *schedule, const baton_scan_args_t *args)
 {
-    build(schedule, "scan by recursive doubling", args, true);
+    scan_build(schedule, "scan by recursive doubling", args, true);
 }
 
 void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
 {
-    build(schedule, "exscan by recursive doubling", args, false);
+    scan_build(schedule, "exscan by recursive doubling", args, false);
 }
 
 /* If reductions take time this is an estimate: early messages of low ranks
@@ -139,7 +140,7 @@ static double scan_cost(const baton__terms_t *t)
     return t->log * (baton__message(t, t->n) + baton__reduction(t, t->n));
 }
 
-static baton__works_t work(const baton__terms_t *t)
+static baton__works_t scan_work(const baton__terms_t *t)
 {
     double each = t->log * t->n;
     return (baton__works_t){.most = {t->log, each, each},
@@ -161,7 +162,7 @@ const baton_algorithm_t baton__scan_recursive_doubling_algorithm = {
     .ordered = true,
     .cost = scan_cost,
     .exact = baton__exact_free,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){scan_work},
 };
 
 const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
@@ -171,5 +172,5 @@ const baton_algorithm_t baton__exscan_recursive_doubling_algorithm = {
     .ordered = true,
     .cost = exscan_cost,
     .exact = baton__exact_free,
-    .work = &(const baton__work_model_t){work},
+    .work = &(const baton__work_model_t){scan_work},
 };

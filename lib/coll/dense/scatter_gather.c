@@ -29,8 +29,9 @@ typedef struct operands {
 
 /* Returns the offsets of the blocks in the root's vector, which other ranks
    know, too. NULL: the schedule has an error. */
-static size_t *cut(baton__flow_t *flow, const baton_rooted_args_t *args,
-                   const operands_t *operands)
+static size_t *scatter_gather_cut(baton__flow_t *flow,
+                                  const baton_rooted_args_t *args,
+                                  const operands_t *operands)
 {
     baton_schedule_t *schedule = flow->schedule;
     int size = baton_schedule_size(schedule);
@@ -54,8 +55,10 @@ static size_t *cut(baton__flow_t *flow, const baton_rooted_args_t *args,
                                       args->block_bytes, 1, size);
 }
 
-static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
-                  const operands_t *operands, bool at_root, rooted_t *rooted)
+static bool scatter_gather_check(baton_schedule_t *schedule,
+                                 const baton_rooted_args_t *args,
+                                 const operands_t *operands, bool at_root,
+                                 rooted_t *rooted)
 {
     int rank = baton_schedule_rank(schedule);
     baton__blocks_t *blocks = &rooted->blocks;
@@ -75,18 +78,20 @@ static bool check(baton_schedule_t *schedule, const baton_rooted_args_t *args,
 }
 
 /* False: the schedule has an error. True: the caller must close the flow. */
-static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
-                  const operands_t *operands, rooted_t *out)
+static bool scatter_gather_begin(baton_schedule_t *schedule,
+                                 const baton_rooted_args_t *args,
+                                 const operands_t *operands, rooted_t *out)
 {
     *out = (rooted_t){.flow = baton__flow_open(schedule, BATON_U8, NULL)};
     int size = baton_schedule_size(schedule);
     int rank = baton_schedule_rank(schedule);
     bool at_root = rank == args->root;
-    out->blocks = (baton__blocks_t){.memory = operands->whole,
-                                    .at = cut(&out->flow, args, operands),
-                                    .parts = size};
+    out->blocks =
+        (baton__blocks_t){.memory = operands->whole,
+                          .at = scatter_gather_cut(&out->flow, args, operands),
+                          .parts = size};
     if (out->blocks.at == NULL ||
-        !check(schedule, args, operands, at_root, out)) {
+        !scatter_gather_check(schedule, args, operands, at_root, out)) {
         baton__flow_close(&out->flow);
         return false;
     }
@@ -105,8 +110,9 @@ static bool begin(baton_schedule_t *schedule, const baton_rooted_args_t *args,
     return true;
 }
 
-static void build(baton_schedule_t *schedule, const baton_rooted_args_t *args,
-                  const char *name, bool scatters)
+static void scatter_gather_build(baton_schedule_t *schedule,
+                                 const baton_rooted_args_t *args,
+                                 const char *name, bool scatters)
 {
     rooted_t rooted;
     args = baton__read_args(schedule, name, args, sizeof *args,
@@ -119,7 +125,7 @@ static void build(baton_schedule_t *schedule, const baton_rooted_args_t *args,
             ? (operands_t){name, args->source, args->target, "source", "target"}
             : (operands_t){name, args->target, args->source, "target",
                            "source"};
-    if (!begin(schedule, args, &operands, &rooted)) {
+    if (!scatter_gather_begin(schedule, args, &operands, &rooted)) {
         return;
     }
     if (scatters) {
@@ -138,13 +144,13 @@ static void build(baton_schedule_t *schedule, const baton_rooted_args_t *args,
 void baton_add_scatter(baton_schedule_t *schedule,
                        const baton_rooted_args_t *args)
 {
-    build(schedule, args, "scatter by binomial tree", true);
+    scatter_gather_build(schedule, args, "scatter by binomial tree", true);
 }
 
 void baton_add_gather(baton_schedule_t *schedule,
                       const baton_rooted_args_t *args)
 {
-    build(schedule, args, "gather by binomial tree", false);
+    scatter_gather_build(schedule, args, "gather by binomial tree", false);
 }
 
 /* Each level of the tree moves half of the vector. */

@@ -19,7 +19,7 @@ typedef struct position {
     int parent; /* the parent's rank */
 } position_t;
 
-static position_t position_of(const baton__flow_t *flow, int root)
+static position_t binomial_position_of(const baton__flow_t *flow, int root)
 {
     int id = baton__rank_shift(flow->rank, -(int64_t)root, flow->size);
     position_t position = {
@@ -41,7 +41,7 @@ static int child_span(const position_t *position, int step)
 void baton__binomial_scatter(baton__flow_t *flow, int root,
                              const baton__blocks_t *blocks)
 {
-    position_t position = position_of(flow, root);
+    position_t position = binomial_position_of(flow, root);
     if (position.id != 0) {
         baton__blocks_recv(flow, position.parent, blocks, flow->rank,
                            position.span);
@@ -57,7 +57,7 @@ void baton__binomial_scatter(baton__flow_t *flow, int root,
 void baton__binomial_gather(baton__flow_t *flow, int root,
                             const baton__blocks_t *blocks)
 {
-    position_t position = position_of(flow, root);
+    position_t position = binomial_position_of(flow, root);
     int steps = baton__log2_ceil(position.span);
     for (int k = 0; k < steps; k++) {
         int child = baton__rank_shift(flow->rank, (int64_t)1 << k, flow->size);

@@ -96,7 +96,7 @@ baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block)
 }
 
 /* Takes `bytes` bytes off the front of a view, and returns them. */
-static baton_view_t take(baton_view_t *view, size_t bytes)
+static baton_view_t blocks_take(baton_view_t *view, size_t bytes)
 {
     baton_view_t front = baton_view(view->buffer, view->offset, bytes);
     view->offset += bytes;
@@ -111,7 +111,7 @@ static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
     for (int done = 0; done < count;) {
         int run = run_of(blocks, first + done, count - done);
         baton_view_t piece = baton__blocks_view(blocks, first + done, run);
-        baton_view_t part = take(&packed, piece.bytes);
+        baton_view_t part = blocks_take(&packed, piece.bytes);
         baton__flow_copy(flow, unpack ? piece : part, unpack ? part : piece);
         done += run;
     }
@@ -170,7 +170,7 @@ void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
     for (int done = 0; done < count;) {
         int run = common_run(target, own, first + done, count - done);
         baton_view_t mine = baton__blocks_view(own, first + done, run);
-        baton_view_t theirs = take(&received, mine.bytes);
+        baton_view_t theirs = blocks_take(&received, mine.bytes);
         baton__flow_reduce(flow, baton__blocks_view(target, first + done, run),
                            received_left ? theirs : mine,
                            received_left ? mine : theirs);

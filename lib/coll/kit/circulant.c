@@ -50,7 +50,7 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
 
 /* Returns how many blocks a rank has after the step that it begins with `have`
    blocks. */
-static int next_of(int have, int size, bool doubled)
+static int circulant_next_of(int have, int size, bool doubled)
 {
     int next = size;
     for (int less = size; less > have;) {
@@ -67,7 +67,7 @@ void baton__circulant_allgather(baton__flow_t *flow,
     int rank = flow->rank;
     int size = flow->size;
     for (int have = 1; have < size;) {
-        int next = next_of(have, size, skips == BATON__SKIPS_DOUBLED);
+        int next = circulant_next_of(have, size, skips == BATON__SKIPS_DOUBLED);
         int more = next - have;
         baton__blocks_send(flow, baton__rank_shift(rank, -(int64_t)have, size),
                            blocks, rank, more);

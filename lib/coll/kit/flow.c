@@ -68,8 +68,8 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 /* ---- the spans --------------------------------------------------------- */
 
 /* Reserves memory for one more element; false if there is none. */
-static bool reserve(baton__flow_t *flow, void **array, size_t count,
-                    size_t *room, size_t size)
+static bool flow_reserve(baton__flow_t *flow, void **array, size_t count,
+                         size_t *room, size_t size)
 {
     if (count < *room) {
         return true;
@@ -89,11 +89,11 @@ static bool reserve(baton__flow_t *flow, void **array, size_t count,
     return true;
 }
 
-static void insert(baton__flow_t *flow, size_t at, baton__span_t span)
+static void flow_insert(baton__flow_t *flow, size_t at, baton__span_t span)
 {
     void *array = flow->spans;
-    bool there = reserve(flow, &array, flow->span_count, &flow->span_room,
-                         sizeof(baton__span_t));
+    bool there = flow_reserve(flow, &array, flow->span_count, &flow->span_room,
+                              sizeof(baton__span_t));
     flow->spans = array;
     if (there) {
         memmove(&flow->spans[at + 1], &flow->spans[at],
@@ -104,7 +104,8 @@ static void insert(baton__flow_t *flow, size_t at, baton__span_t span)
 }
 
 /* Returns the first span that ends after this place. */
-static size_t find(const baton__flow_t *flow, uint32_t buffer, size_t place)
+static size_t flow_find(const baton__flow_t *flow, uint32_t buffer,
+                        size_t place)
 {
     size_t low = 0;
     size_t high = flow->span_count;
@@ -121,11 +122,11 @@ static size_t find(const baton__flow_t *flow, uint32_t buffer, size_t place)
     return low;
 }
 
-static void split(baton__flow_t *flow, size_t at, size_t place)
+static void flow_split(baton__flow_t *flow, size_t at, size_t place)
 {
     baton__span_t rest = flow->spans[at];
     rest.begin = place;
-    insert(flow, at + 1, rest);
+    flow_insert(flow, at + 1, rest);
     if (!flow->failed) {
         flow->spans[at].end = place;
     }
@@ -137,10 +138,10 @@ static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
 {
     uint32_t buffer = view.buffer.index;
     size_t end = view.offset + view.bytes;
-    size_t first = find(flow, buffer, view.offset);
+    size_t first = flow_find(flow, buffer, view.offset);
     if (first < flow->span_count && flow->spans[first].buffer == buffer &&
         flow->spans[first].begin < view.offset) {
-        split(flow, first++, view.offset);
+        flow_split(flow, first++, view.offset);
     }
     size_t next = first;
     for (size_t at = view.offset; at < end && !flow->failed; next++) {
@@ -150,9 +151,9 @@ static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
         if (!near || span->begin > at) {
             baton__span_t gap = {
                 .begin = at, .end = near ? span->begin : end, .buffer = buffer};
-            insert(flow, next, gap);
+            flow_insert(flow, next, gap);
         } else if (span->end > end) {
-            split(flow, next, end);
+            flow_split(flow, next, end);
         }
         at = flow->failed ? end : flow->spans[next].end;
     }
@@ -178,7 +179,8 @@ static bool is_access(const baton__flow_t *flow, baton_view_t view)
            view.offset <= SIZE_MAX - view.bytes;
 }
 
-static void note_read(baton__flow_t *flow, baton_node_t node, baton_view_t view)
+static void flow_note_read(baton__flow_t *flow, baton_node_t node,
+                           baton_view_t view)
 {
     if (!is_access(flow, view)) {
         return;
@@ -191,8 +193,8 @@ static void note_read(baton__flow_t *flow, baton_node_t node, baton_view_t view)
             before(flow, span->writer - 1, node);
         }
         void *array = flow->readers;
-        bool there = reserve(flow, &array, flow->reader_count,
-                             &flow->reader_room, sizeof(baton__reader_t));
+        bool there = flow_reserve(flow, &array, flow->reader_count,
+                                  &flow->reader_room, sizeof(baton__reader_t));
         flow->readers = array;
         if (!there) {
             return;
@@ -253,7 +255,7 @@ void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source)
         if (flow->round > 0) {
             before(flow, flow->round - 1, node);
         }
-        note_read(flow, node, source);
+        flow_note_read(flow, node, source);
     }
 }
 
@@ -272,7 +274,7 @@ void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
 {
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node = baton_add_copy(flow->schedule, target, source);
-        note_read(flow, node, source);
+        flow_note_read(flow, node, source);
         note_write(flow, node, target);
     }
 }
@@ -294,8 +296,8 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
         bool turned = right.buffer.index != left.buffer.index
                           ? right.buffer.index < left.buffer.index
                           : right.offset < left.offset;
-        note_read(flow, node, turned ? right : left);
-        note_read(flow, node, turned ? left : right);
+        flow_note_read(flow, node, turned ? right : left);
+        flow_note_read(flow, node, turned ? left : right);
         note_write(flow, node, target);
     }
 }

@@ -36,7 +36,8 @@ static void exchange_memory(char **left, char **right)
 }
 
 /* Allocates `slots` slots. On the host the caller checks self->memory. */
-static baton_status_t allocate(baton__contribution_t *self, size_t slots)
+static baton_status_t contribution_allocate(baton__contribution_t *self,
+                                            size_t slots)
 {
     if (self->engine == NULL) {
         self->memory = baton__alloc(slots, self->slot_bytes);
@@ -113,7 +114,7 @@ baton_status_t baton__contribution_init(baton__contribution_t *self)
     self->result = NO_SLOT;
     (void)pthread_mutex_init(&self->contribute_lock, NULL);
     (void)pthread_mutex_init(&self->history_lock, NULL);
-    baton_status_t status = allocate(self, slots);
+    baton_status_t status = contribution_allocate(self, slots);
     if (status != BATON_OK) {
         return status;
     }
@@ -193,8 +194,8 @@ static void forget_loan(const baton__contribution_t *self,
 
 /* Copies lent parts to their places in the vector. contribute_lock is held or,
    for `staged`, the owner's lock. */
-static void return_loan(const baton__contribution_t *self,
-                        baton__vector_t *vector)
+static void contribution_return_loan(const baton__contribution_t *self,
+                                     baton__vector_t *vector)
 {
     copy_parts(self, vector->memory, vector, true);
     forget_loan(self, vector);
@@ -227,11 +228,11 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
         return;
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
-    return_loan(self, &self->pending);
+    contribution_return_loan(self, &self->pending);
     /* If no epoch is working, `taken` has what the last one took. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
-        return_loan(self, &self->taken);
+        contribution_return_loan(self, &self->taken);
     }
     (void)pthread_mutex_unlock(&self->contribute_lock);
 }
@@ -240,11 +241,11 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
 
 void baton__contribution_end_staged_loan(baton__contribution_t *self)
 {
-    return_loan(self, &self->staged);
+    contribution_return_loan(self, &self->staged);
 }
 
 /* Lends all parts. Nothing is pending. */
-static void lend(baton__contribution_t *self, const char *data)
+static void contribution_lend(baton__contribution_t *self, const char *data)
 {
     for (size_t i = 0; i < self->parts; i++) {
         self->pending.lent[i] = data + self->begins[i] * self->element_bytes;
@@ -260,7 +261,7 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
     if (self->first_step != 0) {
         add_to_pending(self, &self->pending, &given);
     } else if (lent && self->count > 0) {
-        lend(self, data);
+        contribution_lend(self, data);
     } else {
         copy_parts(self, self->pending.memory, &given, false);
     }
@@ -325,7 +326,7 @@ static void take_pending(baton__contribution_t *self)
     if (self->taken_for > self->steps.last) {
         /* Wait may return for the step, and end the loan, before this epoch
            ends. */
-        return_loan(self, &self->taken);
+        contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;
     use_taken(self);
@@ -415,7 +416,7 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
 
 /* Adds the taken contribution to the pending one, in the order of steps.
    contribute_lock is held. */
-static void give_back(baton__contribution_t *self)
+static void contribution_give_back(baton__contribution_t *self)
 {
     if (self->first_step == 0 && !self->busy) {
         exchange(&self->pending, &self->taken);
@@ -437,7 +438,7 @@ static void give_back(baton__contribution_t *self)
 
 /* Counts the pending contribution, which is older than step `next`, as that
    step's. */
-static void renumber(baton__contribution_t *self, uint64_t next)
+static void contribution_renumber(baton__contribution_t *self, uint64_t next)
 {
     self->newest_taken = 0;
     if (self->first_step != 0) {
@@ -452,14 +453,14 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
 {
     (void)pthread_mutex_lock(&self->contribute_lock);
     if (self->steps.first != 0 && self->taken_for > epoch) {
-        give_back(self);
+        contribution_give_back(self);
         self->newest_taken = self->steps.in_parts ? self->steps.first : 0;
     }
     self->steps = (baton__steps_t){0};
     self->taken_for = 0;
     if (next != 0) {
-        return_loan(self, &self->pending);
-        renumber(self, next);
+        contribution_return_loan(self, &self->pending);
+        contribution_renumber(self, next);
     }
     (void)pthread_mutex_lock(&self->history_lock);
     atomic_store_explicit(&self->oldest_taken, 0, memory_order_relaxed);
@@ -526,9 +527,9 @@ static bool includes(const baton__contribution_t *self,
            !(taken->in_parts && taken->first == step);
 }
 
-static void describe(const baton__contribution_t *self,
-                     const baton__outcome_t *outcome, uint64_t step,
-                     baton_partial_result_t *out)
+static void contribution_describe(const baton__contribution_t *self,
+                                  const baton__outcome_t *outcome,
+                                  uint64_t step, baton_partial_result_t *out)
 {
     const baton__steps_t *taken = &outcome->taken;
     uint64_t oldest = taken->first;
@@ -550,8 +551,8 @@ static void describe(const baton__contribution_t *self,
 
 /* Returns the result of `epoch`, or the newest for 0; NULL if it is not there.
    history_lock is held. */
-static const baton__outcome_t *find(const baton__contribution_t *self,
-                                    uint64_t epoch)
+static const baton__outcome_t *
+contribution_find(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t wanted = epoch != 0 ? epoch : self->newest;
     const baton__outcome_t *outcome = &self->outcomes[wanted % self->history];
@@ -563,8 +564,8 @@ uint64_t baton__contribution_newest(baton__contribution_t *self,
 {
     (void)pthread_mutex_lock(&self->history_lock);
     uint64_t newest = self->newest;
-    if (active_out != NULL && find(self, 0) != NULL) {
-        *active_out = find(self, 0)->active;
+    if (active_out != NULL && contribution_find(self, 0) != NULL) {
+        *active_out = contribution_find(self, 0)->active;
     }
     (void)pthread_mutex_unlock(&self->history_lock);
     return newest;
@@ -574,7 +575,7 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
 {
     baton__contribution_begin_result(self);
     (void)pthread_mutex_lock(&self->history_lock);
-    const baton__outcome_t *newest = has ? find(self, 0) : NULL;
+    const baton__outcome_t *newest = has ? contribution_find(self, 0) : NULL;
     char *room = baton__contribution_result(self, self->result);
     if (newest != NULL) {
         memcpy(room, baton__contribution_result(self, newest->slot),
@@ -603,10 +604,10 @@ bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
                              uint64_t step, baton_partial_result_t *out)
 {
     (void)pthread_mutex_lock(&self->history_lock);
-    const baton__outcome_t *outcome = find(self, epoch);
+    const baton__outcome_t *outcome = contribution_find(self, epoch);
     if (outcome != NULL) {
         read_slot(self, &self->pinned, outcome->slot);
-        describe(self, outcome, step, out);
+        contribution_describe(self, outcome, step, out);
     }
     (void)pthread_mutex_unlock(&self->history_lock);
     return outcome != NULL;
@@ -619,7 +620,8 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
 {
     (void)pthread_mutex_lock(&self->history_lock);
     bool later = newest && self->newest > epoch;
-    const baton__outcome_t *outcome = find(self, later ? self->newest : epoch);
+    const baton__outcome_t *outcome =
+        contribution_find(self, later ? self->newest : epoch);
     read_slot(self, &self->lent, outcome != NULL ? outcome->slot : NO_SLOT);
     (void)pthread_mutex_unlock(&self->history_lock);
     return outcome != NULL ? baton__contribution_result(self, outcome->slot)

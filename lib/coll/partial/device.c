@@ -179,7 +179,7 @@ static baton_status_t fill_nothing(baton__partial_device_t *self)
     return status;
 }
 
-static baton_status_t init(baton__partial_device_t *self)
+static baton_status_t partial_device_init(baton__partial_device_t *self)
 {
     const baton_partial_options_t *options = &self->partial->options;
     baton_status_t status =
@@ -217,7 +217,7 @@ baton_status_t baton__partial_device_create(baton_partial_t *partial,
     partial->device = self;
     self->partial = partial;
     self->engine = baton_group_engine(group);
-    return init(self);
+    return partial_device_init(self);
 }
 
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self)
@@ -249,8 +249,9 @@ static move_t move_of(const baton_partial_t *partial, purpose_t purpose,
     };
 }
 
-static baton_status_t check_partial(const baton_partial_t *partial,
-                                    const char *function)
+static baton_status_t
+partial_device_check_partial(const baton_partial_t *partial,
+                             const char *function)
 {
     if (!baton__partial_is_alive(partial, function)) {
         return baton__error_status();
@@ -264,8 +265,9 @@ static baton_status_t check_partial(const baton_partial_t *partial,
 }
 
 /* Checks a vector of the caller. */
-static baton_status_t check_memory(const baton_partial_t *partial,
-                                   const void *memory, const char *function)
+static baton_status_t
+partial_device_check_memory(const baton_partial_t *partial, const void *memory,
+                            const char *function)
 {
     size_t bytes = baton__contribution_bytes(&partial->contribution);
     if (bytes == 0) {
@@ -285,12 +287,12 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
                                            const void *data,
                                            baton_stream_t stream)
 {
-    baton_status_t status = check_partial(partial, __func__);
+    baton_status_t status = partial_device_check_partial(partial, __func__);
     if (status != BATON_OK) {
         return status;
     }
     baton__mover_t *additions = &partial->device->additions;
-    status = check_memory(partial, data, __func__);
+    status = partial_device_check_memory(partial, data, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -302,7 +304,7 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
 baton_status_t baton_partial_start_on(baton_partial_t *partial,
                                       baton_stream_t stream)
 {
-    baton_status_t status = check_partial(partial, __func__);
+    baton_status_t status = partial_device_check_partial(partial, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -330,7 +332,7 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
 baton_status_t baton_partial_wait_on(baton_partial_t *partial,
                                      baton_stream_t stream, void *target)
 {
-    baton_status_t status = check_partial(partial, __func__);
+    baton_status_t status = partial_device_check_partial(partial, __func__);
     if (status != BATON_OK) {
         return status;
     }
@@ -338,7 +340,7 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     baton__mover_t *results = &partial->device->results;
     status = baton__partial_check_step(partial);
     if (status == BATON_OK && target != NULL) {
-        status = check_memory(partial, target, __func__);
+        status = partial_device_check_memory(partial, target, __func__);
     }
     if (status == BATON_OK) {
         status = baton_schedule_wait_on(partial->schedule, stream);
@@ -357,10 +359,12 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
 
 /* Adds to the pending contribution, or copies it, and waits until that is done.
  */
-static baton_status_t run(baton_partial_t *partial, purpose_t purpose,
-                          void *memory, const char *function)
+static baton_status_t partial_device_run(baton_partial_t *partial,
+                                         purpose_t purpose, void *memory,
+                                         const char *function)
 {
-    baton_status_t status = check_memory(partial, memory, function);
+    baton_status_t status =
+        partial_device_check_memory(partial, memory, function);
     if (status != BATON_OK) {
         return status;
     }
@@ -376,13 +380,15 @@ static baton_status_t run(baton_partial_t *partial, purpose_t purpose,
 baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
                                                 const void *data)
 {
-    return run(partial, ADD, (void *)data, "baton_partial_contribute");
+    return partial_device_run(partial, ADD, (void *)data,
+                              "baton_partial_contribute");
 }
 
 baton_status_t baton__partial_device_pending(baton_partial_t *partial,
                                              void *data, bool *any_out)
 {
-    baton_status_t status = run(partial, COPY, data, "baton_partial_pending");
+    baton_status_t status =
+        partial_device_run(partial, COPY, data, "baton_partial_pending");
     if (status == BATON_OK) {
         *any_out = partial->device->any;
     }

@@ -67,7 +67,7 @@ static void add_filled_on_device(baton_schedule_t *schedule,
     baton_before(schedule, call, copy);
 }
 
-static baton_status_t fill(void *arg, baton_call_t *call)
+static baton_status_t given_fill(void *arg, baton_call_t *call)
 {
     const struct baton_given *given = arg;
     void *target = baton_call_address(call, given->result.view);
@@ -98,7 +98,7 @@ void baton__add_result(baton_schedule_t *schedule,
         add_filled_on_device(schedule, given, last);
         return;
     }
-    baton_node_t filled = baton_add_call(schedule, fill, given);
+    baton_node_t filled = baton_add_call(schedule, given_fill, given);
     baton_set_no_scratch(schedule, filled); /* it only writes the target */
     baton_before(schedule, last, filled);
 }

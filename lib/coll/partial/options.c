@@ -10,8 +10,9 @@ enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 #define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)
 
-static bool check_memory(const baton_partial_options_t *o,
-                         const baton_group_t *group, baton__wrong_t *wrong)
+static bool partial_options_check_memory(const baton_partial_options_t *o,
+                                         const baton_group_t *group,
+                                         baton__wrong_t *wrong)
 {
     return ((unsigned)o->memory <= BATON_MEMORY_DEVICE ||
             REFUSE("memory is %d, must be BATON_MEMORY_HOST or _DEVICE, 0 to "
@@ -80,10 +81,11 @@ static bool check_on_loss(const baton_partial_options_t *o,
                          what);
 }
 
-static bool check(baton_partial_options_t *o, const baton_group_t *group,
-                  baton__wrong_t *wrong)
+static bool partial_options_check(baton_partial_options_t *o,
+                                  const baton_group_t *group,
+                                  baton__wrong_t *wrong)
 {
-    if (!check_memory(o, group, wrong) ||
+    if (!partial_options_check_memory(o, group, wrong) ||
         !baton__partial_resolve_tensors(o, wrong)) {
         return false;
     }
@@ -184,7 +186,7 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
     }
     *out = with_defaults(&options);
     baton__wrong_t wrong = {0};
-    return check(out, group, &wrong)
+    return partial_options_check(out, group, &wrong)
                ? baton__rule_check(
                      out->name, (baton__choice_t){out->mode, out->mode_ranks},
                      baton_group_size(group))

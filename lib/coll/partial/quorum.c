@@ -176,7 +176,7 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 }
 
 /* Resets the state at the first call in an epoch. */
-static void enter(baton__quorum_t *quorum, const baton_call_t *call)
+static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
     if (quorum->epoch == epoch) {
@@ -201,10 +201,10 @@ static void enter(baton__quorum_t *quorum, const baton_call_t *call)
 }
 
 /* BATON_OK if this rank's arrival counts, and still matters. */
-static baton_status_t arrive(void *arg, baton_call_t *call)
+static baton_status_t quorum_arrive(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
-    enter(quorum, call);
+    quorum_enter(quorum, call);
     bool counts = !baton__rule_is_full(quorum->rule, quorum->size) &&
                   !baton_call_completed(call, quorum->begin->reached) &&
                   baton__rule_counts(quorum->rule, quorum->begin->modes.seed,
@@ -215,7 +215,7 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
 static baton_status_t pass(void *arg, baton_call_t *call)
 {
     const gate_t *gate = arg;
-    enter(gate->quorum, call);
+    quorum_enter(gate->quorum, call);
     return gate->quorum->offset % gate->modulus == gate->offset ? BATON_OK
                                                                 : BATON_SKIP;
 }
@@ -225,7 +225,7 @@ static baton_status_t pass(void *arg, baton_call_t *call)
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
-    enter(quorum, call);
+    quorum_enter(quorum, call);
     return ++quorum->arrivals > quorum->unreported &&
                    !baton_call_completed(call, quorum->begin->reached)
                ? BATON_OK
@@ -234,7 +234,7 @@ static baton_status_t count(void *arg, baton_call_t *call)
 
 /* The first of a report's two calls that runs decides what it reports. The
    calls of the reports run in the order of their numbers. */
-static void decide(report_t *report)
+static void quorum_decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
     if (report->number > quorum->decided) {
@@ -249,8 +249,8 @@ static baton_status_t send_report(void *arg, baton_call_t *call)
 {
     report_t *report = arg;
     baton__quorum_t *quorum = report->quorum;
-    enter(quorum, call);
-    decide(report);
+    quorum_enter(quorum, call);
+    quorum_decide(report);
     if (quorum->offset == 0 || report->arrivals == 0 ||
         baton_call_completed(call, quorum->begin->reached)) {
         return BATON_SKIP;
@@ -263,8 +263,8 @@ static baton_status_t send_report(void *arg, baton_call_t *call)
 static baton_status_t pass_report(void *arg, baton_call_t *call)
 {
     report_t *report = arg;
-    enter(report->quorum, call);
-    decide(report);
+    quorum_enter(report->quorum, call);
+    quorum_decide(report);
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
@@ -279,23 +279,23 @@ static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 static baton_status_t tally_own(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
-    enter(quorum, call);
+    quorum_enter(quorum, call);
     return quorum->offset == 0 ? tally(quorum, 1) : BATON_SKIP;
 }
 
 static baton_status_t tally_report(void *arg, baton_call_t *call)
 {
     const message_t *message = arg;
-    enter(message->quorum, call);
+    quorum_enter(message->quorum, call);
     return tally(message->quorum,
                  (uint32_t)baton_call_word(call, message->armed));
 }
 
 /* BATON_OK if this rank is the root and the leader may have more to report. */
-static baton_status_t answer(void *arg, baton_call_t *call)
+static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
-    enter(quorum, call);
+    quorum_enter(quorum, call);
     return quorum->offset == 0 && quorum->tallied < quorum->awaited
                ? BATON_OK
                : BATON_SKIP;
@@ -326,7 +326,7 @@ static void add_group(const tree_t *tree, baton_node_t arrived,
 {
     baton_schedule_t *s = tree->schedule;
     baton__quorum_t *quorum = tree->quorum;
-    baton_node_t arrival = add_call(tree, arrive, quorum, arrived);
+    baton_node_t arrival = add_call(tree, quorum_arrive, quorum, arrived);
     counts[0] = add_call(tree, count, quorum,
                          add_call(tree, pass, &quorum->members[0], arrival));
     for (int i = 1; i < quorum->fan; i++) {
@@ -356,7 +356,8 @@ static void add_incoming(const tree_t *tree, message_t *message, int leader)
     baton_before(s, add_call(tree, tally_report, message, message->armed),
                  tree->reached);
     if (tree->quorum->fan > FAN_UNANSWERED) {
-        baton_node_t ask = add_call(tree, answer, tree->quorum, message->armed);
+        baton_node_t ask =
+            add_call(tree, quorum_answer, tree->quorum, message->armed);
         baton_before(s, ask, baton_add_activate(s, leader));
     }
 }
@@ -365,8 +366,9 @@ static void add_incoming(const tree_t *tree, message_t *message, int leader)
    that this rank may get as the root. `gates`, which run with the first report,
    open for the root of the epoch. Returns the node after which the next report
    may be sent. */
-static baton_node_t add_messages(const tree_t *tree, report_t *report,
-                                 const baton_node_t *gates, baton_node_t send)
+static baton_node_t quorum_add_messages(const tree_t *tree, report_t *report,
+                                        const baton_node_t *gates,
+                                        baton_node_t send)
 {
     baton_schedule_t *s = tree->schedule;
     baton__quorum_t *quorum = tree->quorum;
@@ -415,7 +417,7 @@ static void add_reports(const tree_t *tree, const baton_node_t *counts,
             baton_before(s, done, send);
             baton_before(s, done, pass);
         }
-        done = add_messages(tree, report, gates, send);
+        done = quorum_add_messages(tree, report, gates, send);
         baton_before(s, pass, done);
     }
 }

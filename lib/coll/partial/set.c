@@ -70,17 +70,18 @@ bool baton__partial_resolve_tensors(baton_partial_options_t *options,
 /* ---- life -------------------------------------------------------------- */
 
 /* Elements of a tensor; without tensors, of the one vector. */
-static size_t count_in(const baton_partial_options_t *options, size_t tensor)
+static size_t set_count_in(const baton_partial_options_t *options,
+                           size_t tensor)
 {
     return options->tensors > 0 ? options->counts[tensor] : options->count;
 }
 
-static void cut(baton__partial_set_t *self,
-                const baton_partial_options_t *options, size_t parts)
+static void set_cut(baton__partial_set_t *self,
+                    const baton_partial_options_t *options, size_t parts)
 {
     bool was_long = true;
     for (size_t i = 0; i < parts; i++) {
-        size_t count = count_in(options, i);
+        size_t count = set_count_in(options, i);
         bool is_long = baton__partial_is_long(options, count);
         if (was_long || is_long) {
             self->pieces[self->piece_count++].tensor = i;
@@ -104,7 +105,7 @@ baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                             "partial \"%s\": no memory for %zu tensors",
                             options->name, parts);
     }
-    cut(self, options, parts);
+    set_cut(self, options, parts);
     self->tensors = options->tensors;
     if (self->tensors > 0) {
         (void)pthread_mutex_init(&self->lock, NULL);
@@ -125,15 +126,15 @@ void baton__partial_set_fini(baton__partial_set_t *self)
 /* ---- steps ------------------------------------------------------------- */
 
 /* Elements of a tensor; without payload vectors are empty. */
-static size_t count_of(const baton_partial_t *partial, size_t tensor)
+static size_t set_count_of(const baton_partial_t *partial, size_t tensor)
 {
     const baton__partial_set_t *set = &partial->set;
     return partial->payload ? set->begins[tensor + 1] - set->begins[tensor] : 0;
 }
 
 /* The address of a tensor in a vector. */
-static char *place_of(const baton_partial_t *partial, char *vector,
-                      size_t tensor)
+static char *set_place_of(const baton_partial_t *partial, char *vector,
+                          size_t tensor)
 {
     return vector +
            partial->set.begins[tensor] * partial->contribution.element_bytes;
@@ -144,9 +145,9 @@ static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {
     baton__contribution_t *c = &partial->contribution;
-    size_t count = count_of(partial, tensor);
+    size_t count = set_count_of(partial, tensor);
     if (count > 0) {
-        char *place = place_of(partial, c->staged.memory, tensor);
+        char *place = set_place_of(partial, c->staged.memory, tensor);
         if (partial->set.given[tensor]) {
             c->op->reduce(c->op->arg, place,
                           baton__contribution_part(c, &c->staged, tensor), data,
@@ -173,10 +174,11 @@ void baton__partial_set_close(baton_partial_t *partial)
     (void)pthread_mutex_lock(&set->lock);
     baton__float_mode_t mode = baton__float_mode_enter();
     for (size_t i = 0; set->any && i < set->tensors; i++) {
-        size_t count = count_of(partial, i);
+        size_t count = set_count_of(partial, i);
         if (!set->given[i] && count > 0) {
-            c->op->identity(c->op->arg, place_of(partial, c->staged.memory, i),
-                            count, c->dtype);
+            c->op->identity(c->op->arg,
+                            set_place_of(partial, c->staged.memory, i), count,
+                            c->dtype);
         }
         set->given[i] = false;
     }
@@ -196,10 +198,10 @@ bool baton__partial_set_pending(baton_partial_t *partial, void *data)
         baton__contribution_pending(&partial->contribution, data) || set->any;
     baton__float_mode_t mode = baton__float_mode_enter();
     for (size_t i = 0; i < set->tensors; i++) {
-        size_t count = count_of(partial, i);
+        size_t count = set_count_of(partial, i);
         if (set->given[i] && count > 0) {
             const baton__contribution_t *c = &partial->contribution;
-            char *place = place_of(partial, data, i);
+            char *place = set_place_of(partial, data, i);
             c->op->reduce(c->op->arg, place, place,
                           baton__contribution_part(c, &c->staged, i), count,
                           c->dtype);
@@ -219,9 +221,9 @@ void baton__partial_set_end_loan(baton_partial_t *partial)
     }
 }
 
-static baton_status_t contribute(baton_partial_t *partial, size_t tensor,
-                                 const void *data, bool lent,
-                                 const char *function)
+static baton_status_t set_contribute(baton_partial_t *partial, size_t tensor,
+                                     const void *data, bool lent,
+                                     const char *function)
 {
     if (!baton__partial_is_alive(partial, function)) {
         return baton__error_status();
@@ -233,7 +235,7 @@ static baton_status_t contribute(baton_partial_t *partial, size_t tensor,
                             function, partial->name, set->tensors, tensor,
                             set->tensors == 0 ? ": set options.tensors" : "");
     }
-    if (data == NULL && count_of(partial, tensor) > 0) {
+    if (data == NULL && set_count_of(partial, tensor) > 0) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: tensor %zu of \"%s\": data is NULL", function,
                             tensor, partial->name);
@@ -242,7 +244,7 @@ static baton_status_t contribute(baton_partial_t *partial, size_t tensor,
     baton__float_mode_t mode = baton__float_mode_enter();
     stage(partial, tensor, data,
           lent && baton__partial_is_long(&partial->options,
-                                         count_of(partial, tensor)));
+                                         set_count_of(partial, tensor)));
     baton__float_mode_leave(mode);
     (void)pthread_mutex_unlock(&set->lock);
     return BATON_OK;
@@ -251,14 +253,14 @@ static baton_status_t contribute(baton_partial_t *partial, size_t tensor,
 baton_status_t baton_partial_contribute_tensor(baton_partial_t *partial,
                                                size_t tensor, const void *data)
 {
-    return contribute(partial, tensor, data, false, __func__);
+    return set_contribute(partial, tensor, data, false, __func__);
 }
 
 baton_status_t baton_partial_contribute_tensor_lent(baton_partial_t *partial,
                                                     size_t tensor,
                                                     const void *data)
 {
-    return contribute(partial, tensor, data, true, __func__);
+    return set_contribute(partial, tensor, data, true, __func__);
 }
 
 size_t baton_partial_offset(const baton_partial_t *partial, size_t tensor)

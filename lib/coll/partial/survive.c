@@ -99,21 +99,21 @@ struct baton__survival {
 
 typedef baton__survival_t survival_t;
 
-static void lock(survival_t *self)
+static void survive_lock(survival_t *self)
 {
     (void)pthread_mutex_lock(&self->lock);
 }
 
-static void unlock(survival_t *self)
+static void survive_unlock(survival_t *self)
 {
     (void)pthread_mutex_unlock(&self->lock);
 }
 
 static stage_t stage_of(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     stage_t stage = self->stage;
-    unlock(self);
+    survive_unlock(self);
     return stage;
 }
 
@@ -131,69 +131,69 @@ static void go_to(survival_t *self, stage_t from, stage_t to)
 
 static baton_status_t be_gone(survival_t *self, baton_status_t status)
 {
-    lock(self);
+    survive_lock(self);
     (void)snprintf(self->why, sizeof self->why, "%s", baton_error_message());
     if (!baton__goes_on(status)) {
         self->status = status;
         go_to(self, self->stage, GONE);
     }
-    unlock(self);
+    survive_unlock(self);
     return status;
 }
 
 /* Called by the driver when one of the two schedules has failed. */
-static void note_failure(void *arg, baton_status_t status)
+static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
-    lock(self);
+    survive_lock(self);
     if (status == BATON_ERR_TRANSPORT &&
         (self->stage == RUNS || self->stage == HANDS_OVER ||
          self->stage == RESTARTS)) {
         go_to(self, self->stage, SHRINKS);
     }
-    unlock(self);
+    survive_unlock(self);
 }
 
 static void note_end(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
-    lock(self);
+    survive_lock(self);
     self->ended = true;
     (void)pthread_cond_broadcast(&self->changed);
-    unlock(self);
-    note_failure(self, status);
+    survive_unlock(self);
+    survive_note_failure(self, status);
 }
 
 /* ---- use of the schedules ---------------------------------------------- */
 
-static bool enter(survival_t *self)
+static bool survive_enter(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     bool running = self->stage == RUNS;
     self->users += running;
-    unlock(self);
+    survive_unlock(self);
     return running;
 }
 
 /* Ends a use of the schedules. As long as this rank uses them, no rank goes on
    after a loss. Returns true if the call failed because of a loss, and is to be
    repeated. */
-static bool leave(survival_t *self, baton_status_t status)
+static bool survive_leave(survival_t *self, baton_status_t status)
 {
-    lock(self);
+    survive_lock(self);
     bool lost = self->stage != RUNS && status != BATON_OK;
     self->users--;
     (void)pthread_cond_broadcast(&self->changed);
-    unlock(self);
+    survive_unlock(self);
     return lost;
 }
 
 /* Returns the steps' schedule; NULL after this rank has destroyed it. */
 static baton_schedule_t *steps_of(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     baton_schedule_t *steps = self->partial->schedule;
-    unlock(self);
+    survive_unlock(self);
     return steps;
 }
 
@@ -204,32 +204,32 @@ static void note_terms(void *arg, baton_status_t status)
     if (status != BATON_ERR_MISMATCH) {
         return;
     }
-    bool running = enter(self);
-    lock(self);
+    bool running = survive_enter(self);
+    survive_lock(self);
     go_to(self, self->stage == GONE ? RUNS : self->stage, DIFFERS);
-    unlock(self);
+    survive_unlock(self);
     if (running) { /* a waiting call returns the mismatch */
         (void)!baton_schedule_cancel(steps_of(self));
-        (void)leave(self, BATON_OK);
+        (void)survive_leave(self, BATON_OK);
     }
 }
 
 static void forget_terms(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     baton_schedule_t *terms = self->terms;
     self->terms = NULL;
-    unlock(self);
+    survive_unlock(self);
     (void)!baton_schedule_destroy(terms);
 }
 
 static void await_users(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     while (self->users > 0) {
         (void)pthread_cond_wait(&self->changed, &self->lock);
     }
-    unlock(self);
+    survive_unlock(self);
 }
 
 /* Waits for a change until `until_ns`, with the lock. False: it is late. */
@@ -246,9 +246,9 @@ static bool await_change(survival_t *self, uint64_t until_ns)
 static bool steps_have_ended(const void *arg)
 {
     survival_t *self = (survival_t *)(uintptr_t)arg;
-    lock(self);
+    survive_lock(self);
     bool ended = self->ended;
-    unlock(self);
+    survive_unlock(self);
     return ended;
 }
 
@@ -265,11 +265,11 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
         status = baton_engine_wait(self->engine, steps_have_ended, self,
                                    baton__left_ms(until_ns));
     }
-    lock(self);
+    survive_lock(self);
     while (self->threaded && !self->ended && in_time) {
         in_time = await_change(self, until_ns);
     }
-    unlock(self);
+    survive_unlock(self);
     return in_time && status != BATON_ERR_TIMEOUT
                ? status
                : baton__error(BATON_ERR_TIMEOUT,
@@ -289,11 +289,11 @@ static uint64_t last_ended(const survival_t *self)
     return base > 0 ? (uint64_t)base : 0;
 }
 
-static bool has_ended(survival_t *self)
+static bool survive_has_ended(survival_t *self)
 {
-    lock(self);
+    survive_lock(self);
     bool ended = baton__partial_steps(self->partial) <= last_ended(self);
-    unlock(self);
+    survive_unlock(self);
     return ended;
 }
 
@@ -314,7 +314,7 @@ static baton_status_t offer(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t choose(void *arg, baton_call_t *call)
+static baton_status_t survive_choose(void *arg, baton_call_t *call)
 {
     survival_t *self = arg;
     baton__contribution_t *c = &self->partial->contribution;
@@ -363,7 +363,7 @@ static baton_status_t build_hand_over(survival_t *self)
     }
     baton_schedule_t *s = self->hand_over;
     baton_node_t offers = baton_add_call(s, offer, self);
-    baton_node_t chooses = baton_add_call(s, choose, self);
+    baton_node_t chooses = baton_add_call(s, survive_choose, self);
     baton_buffer_t ends = baton_buffer_bind(s, self->ends, sizeof self->ends);
     self->result = baton_buffer_bind(s, NULL, bytes);
     self->given = (struct baton_given){
@@ -371,7 +371,7 @@ static baton_status_t build_hand_over(survival_t *self)
     add_maximum(s, ends, BATON_U64, NULL, offers, chooses);
     add_maximum(s, self->result, BATON_U8, &self->given, chooses,
                 baton_add_nop(s));
-    baton_schedule_on_failure(s, note_failure, self);
+    baton_schedule_on_failure(s, survive_note_failure, self);
     return baton_schedule_commit(s);
 }
 
@@ -487,19 +487,19 @@ static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
     baton_status_t status = destroy_schedule(self, self->hand_over);
     self->hand_over = NULL;
     baton_group_t *before = self->group;
-    lock(self);
+    survive_lock(self);
     self->group = survivors;
     for (int i = 0; i < baton_group_size(survivors); i++) {
         self->ranks[i] = self->ranks[baton_group_origin(survivors, i)];
     }
     go_to(self, SHRINKS, HANDS_OVER);
-    unlock(self);
+    survive_unlock(self);
     return status == BATON_OK && self->steps_group != before
                ? baton_group_destroy(before)
                : status;
 }
 
-static baton_status_t hand_over(survival_t *self, int timeout_ms)
+static baton_status_t survive_hand_over(survival_t *self, int timeout_ms)
 {
     baton_status_t status = BATON_OK;
     if (self->hand_over == NULL) {
@@ -515,7 +515,7 @@ static baton_status_t hand_over(survival_t *self, int timeout_ms)
 /* All survivors know the last epoch, and this rank gets its result. Then a step
    that was started meanwhile begins; the application can't start another one
    before. */
-static baton_status_t go_on(survival_t *self)
+static baton_status_t survive_go_on(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
@@ -535,24 +535,24 @@ static baton_status_t go_on(survival_t *self)
     if (status != BATON_OK) {
         return status;
     }
-    lock(self);
+    survive_lock(self);
     if (baton__partial_steps(partial) > last) {
         /* The epoch may end at once. RESTARTS keeps the application from
            starting the next step before this start has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
-        unlock(self);
+        survive_unlock(self);
         (void)!baton_schedule_start(partial->schedule); /* a loss may fail it */
-        lock(self);
+        survive_lock(self);
         go_to(self, RESTARTS, RUNS);
     }
     go_to(self, HANDS_OVER, RUNS);
-    unlock(self);
+    survive_unlock(self);
     return BATON_OK;
 }
 
 /* Goes on until the partial runs again. BATON_ERR_TIMEOUT: must be called
    again. */
-static baton_status_t advance(survival_t *self, int timeout_ms)
+static baton_status_t survive_advance(survival_t *self, int timeout_ms)
 {
     uint64_t until = baton__deadline(timeout_ms);
     for (;;) {
@@ -576,9 +576,9 @@ static baton_status_t advance(survival_t *self, int timeout_ms)
             break;
         case RESTARTS: /* only within go_on() */
         case HANDS_OVER:
-            status = hand_over(self, baton__left_ms(until));
+            status = survive_hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
-                status = go_on(self);
+                status = survive_go_on(self);
             }
             break;
         case DIFFERS:
@@ -601,17 +601,17 @@ static void *run_thread(void *arg)
 {
     survival_t *self = arg;
     baton__thread_patience++;
-    lock(self);
+    survive_lock(self);
     while (self->stage != GONE) {
         if (self->stage == RUNS) {
             (void)pthread_cond_wait(&self->changed, &self->lock);
             continue;
         }
-        unlock(self);
-        (void)!advance(self, THREAD_MS);
-        lock(self);
+        survive_unlock(self);
+        (void)!survive_advance(self, THREAD_MS);
+        survive_lock(self);
     }
-    unlock(self);
+    survive_unlock(self);
     return NULL;
 }
 
@@ -629,16 +629,16 @@ static baton_status_t await_running(survival_t *self, uint64_t until_ns)
         baton_engine_wait(self->engine, has_settled, self,
                           self->threaded ? baton__left_ms(until_ns) : 0);
     if (!self->threaded && status == BATON_ERR_TIMEOUT) {
-        return advance(self, baton__left_ms(until_ns));
+        return survive_advance(self, baton__left_ms(until_ns));
     }
-    lock(self);
+    survive_lock(self);
     if (self->stage == GONE) {
         status = baton__error(self->status, "%s", self->why);
     } else if (status == BATON_ERR_TIMEOUT) {
         status = baton__error(status, "partial \"%s\" goes on after a loss: %s",
                               self->partial->name, self->why);
     }
-    unlock(self);
+    survive_unlock(self);
     return status;
 }
 
@@ -650,7 +650,7 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
     baton_status_t status = BATON_OK;
     bool uses = false;
     do {
-        lock(self);
+        survive_lock(self);
         bool running = self->stage == RUNS;
         uint64_t steps = baton__partial_steps(partial),
                  ended = last_ended(self);
@@ -667,12 +667,12 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
             baton__partial_count_step(partial, status);
         }
         self->users += uses;
-        unlock(self);
+        survive_unlock(self);
         if (uses) {
             status = baton_schedule_start(partial->schedule);
             baton__partial_count_step(partial, status);
         }
-    } while (uses && leave(self, status));
+    } while (uses && survive_leave(self, status));
     return status;
 }
 
@@ -684,12 +684,12 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
     baton_status_t status =
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
-    if (done_out != NULL && !self->threaded && has_ended(self)) {
+    if (done_out != NULL && !self->threaded && survive_has_ended(self)) {
         /* Makes progress for other ranks' steps. */
         (void)baton_engine_step(self->engine);
     }
-    while (status == BATON_OK && !has_ended(self)) {
-        if (!enter(self)) {
+    while (status == BATON_OK && !survive_has_ended(self)) {
+        if (!survive_enter(self)) {
             status = await_running(self, until);
             continue;
         }
@@ -697,7 +697,7 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
             done_out != NULL
                 ? baton_schedule_test(partial->schedule, &done)
                 : baton_schedule_wait(partial->schedule, baton__left_ms(until));
-        if (!leave(self, status) || status == BATON_ERR_INTERRUPTED) {
+        if (!survive_leave(self, status) || status == BATON_ERR_INTERRUPTED) {
             break;
         }
         status = BATON_OK;
@@ -709,7 +709,7 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
         (status != BATON_OK && status != BATON_ERR_TIMEOUT)) {
         return status;
     }
-    *done_out = status == BATON_OK ? done : has_ended(self);
+    *done_out = status == BATON_OK ? done : survive_has_ended(self);
     return BATON_OK;
 }
 
@@ -732,11 +732,11 @@ bool baton_partial_lives(baton_partial_t *partial, int rank)
         return true;
     }
     bool lives = false;
-    lock(self);
+    survive_lock(self);
     for (int i = 0; i < baton_group_size(self->group); i++) {
         lives |= self->ranks[i] == rank;
     }
-    unlock(self);
+    survive_unlock(self);
     return lives;
 }
 
@@ -744,23 +744,23 @@ baton_status_t baton__survival_enter(baton_partial_t *partial,
                                      const char *doing)
 {
     survival_t *self = partial != NULL ? partial->survival : NULL;
-    if (self == NULL || enter(self)) {
+    if (self == NULL || survive_enter(self)) {
         return BATON_OK;
     }
-    lock(self);
+    survive_lock(self);
     baton_status_t status =
         self->stage == GONE
             ? baton__error(self->status, "%s", self->why)
             : baton__error(BATON_ERR_BUSY, "%s \"%s\": it goes on after a loss",
                            doing, partial->name);
-    unlock(self);
+    survive_unlock(self);
     return status;
 }
 
 void baton__survival_leave(baton_partial_t *partial)
 {
     if (partial != NULL && partial->survival != NULL) {
-        (void)leave(partial->survival, BATON_OK);
+        (void)survive_leave(partial->survival, BATON_OK);
     }
 }
 
@@ -777,7 +777,7 @@ static void init_changed(survival_t *self)
 }
 
 /* Begins in a copy of the group, and starts the thread. */
-static baton_status_t begin(survival_t *self, baton_group_t *group)
+static baton_status_t survive_begin(survival_t *self, baton_group_t *group)
 {
     baton_status_t status = build_terms(self, group);
     if (status == BATON_OK) {
@@ -832,7 +832,7 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     for (int i = 0; i < size; i++) {
         ranks[i] = i;
     }
-    return begin(self, group);
+    return survive_begin(self, group);
 }
 
 /* Ends and destroys the steps' schedule. So peers that wait for a step which
@@ -848,20 +848,20 @@ static void end_steps(survival_t *self, uint64_t until_ns)
         (void)!baton_schedule_cancel(steps);
     }
     (void)!destroy_schedule(self, steps); /* leave_all() reports an error */
-    lock(self);
+    survive_lock(self);
     self->partial->schedule = NULL;
-    unlock(self);
+    survive_unlock(self);
 }
 
 /* Waits until all living ranks destroy the partial; after a loss, begins again.
  */
-static void meet(survival_t *self)
+static void survive_meet(survival_t *self)
 {
     uint64_t until =
         baton__deadline((int)baton__config_number(BATON__CONFIG_DESTROY_MS));
     bool again = true;
     while (again && await_running(self, until) == BATON_OK) {
-        if (enter(self)) {
+        if (survive_enter(self)) {
             end_steps(self, until);
             baton_status_t status = baton_schedule_start(self->hand_over);
             if (status == BATON_OK) {
@@ -872,7 +872,7 @@ static void meet(survival_t *self)
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }
-            again = leave(self, status);
+            again = survive_leave(self, status);
         }
     }
 }
@@ -884,7 +884,7 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         return BATON_OK;
     }
     baton__thread_patience++;
-    meet(self);
+    survive_meet(self);
     baton__thread_patience--;
     (void)be_gone(self, baton_error_set(BATON_ERR_STATE, "\"%s\" was destroyed",
                                         partial->name));

@@ -23,7 +23,8 @@ double baton__clip_factor(double clip, int ranks, double square_sum)
     return norm > most ? most / norm : 1;
 }
 
-static double clip_factor(const baton_sparse_t *sparse, const void *gradient)
+static double accumulate_clip_factor(const baton_sparse_t *sparse,
+                                     const void *gradient)
 {
     if (sparse->options.clip == 0 || gradient == NULL) {
         return 1;
@@ -42,7 +43,8 @@ void baton__sparse_begin(baton_sparse_t *sparse)
     sparse->merged = 0;
     sparse->clip_factor =
         sparse->backend->accumulates
-            ? sparse->given_factor * clip_factor(sparse, sparse->gradient)
+            ? sparse->given_factor *
+                  accumulate_clip_factor(sparse, sparse->gradient)
             : 1;
 }
 
@@ -100,7 +102,7 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *velocity, char *target, bool first)
 {
-    double factor = clip_factor(sparse, gradient);
+    double factor = accumulate_clip_factor(sparse, gradient);
     const baton_accumulation_t of = {
         .dtype = sparse->options.dtype,
         .sum = target,

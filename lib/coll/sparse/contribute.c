@@ -15,8 +15,9 @@
 
 enum { MORE_PARTS = 64 };
 
-static baton_status_t check(const baton_sparse_t *sparse, size_t first,
-                            size_t count, const void *part)
+static baton_status_t contribute_check(const baton_sparse_t *sparse,
+                                       size_t first, size_t count,
+                                       const void *part)
 {
     baton_status_t status = baton__sparse_check_idle(sparse, "contribute to");
     if (status == BATON_OK) {
@@ -55,7 +56,7 @@ static baton_status_t check(const baton_sparse_t *sparse, size_t first,
 baton_status_t baton_sparse_contribute(baton_sparse_t *sparse, size_t first,
                                        size_t count, const void *part)
 {
-    baton_status_t status = check(sparse, first, count, part);
+    baton_status_t status = contribute_check(sparse, first, count, part);
     if (status != BATON_OK || count == 0) {
         return status;
     }

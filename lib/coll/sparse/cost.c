@@ -316,8 +316,9 @@ typedef struct best {
 } best_t;
 
 /* Of algorithms with equal costs the first is taken. */
-static void weigh(const cost_case_t *of, baton_sparse_algorithm_t algorithm,
-                  int teams, best_t *best)
+static void sparse_cost_weigh(const cost_case_t *of,
+                              baton_sparse_algorithm_t algorithm, int teams,
+                              best_t *best)
 {
     baton_sparse_cost_t cost = {.algorithm = algorithm,
                                 .teams = teams,
@@ -333,13 +334,14 @@ static void weigh_spardl(const cost_case_t *of, best_t *best)
 {
     for (int teams = 1; teams <= of->place->ranks; teams++) {
         if (can_have_teams(of->options, of->place->ranks, teams)) {
-            weigh(of, BATON_SPARSE_SPARDL, teams, best);
+            sparse_cost_weigh(of, BATON_SPARSE_SPARDL, teams, best);
         }
     }
 }
 
-static void choose(const baton_sparse_options_t *options,
-                   const baton__sparse_place_t *place, baton_sparse_cost_t *out)
+static void sparse_cost_choose(const baton_sparse_options_t *options,
+                               const baton__sparse_place_t *place,
+                               baton_sparse_cost_t *out)
 {
     cost_case_t of = case_of(options, place);
     best_t best = {.cost = {.algorithm = BATON_SPARSE_AUTO}};
@@ -355,7 +357,7 @@ static void choose(const baton_sparse_options_t *options,
         if (algorithm == BATON_SPARSE_SPARDL) {
             weigh_spardl(&of, &best);
         } else {
-            weigh(&of, algorithm, teams, &best);
+            sparse_cost_weigh(&of, algorithm, teams, &best);
         }
     }
     *out = best.cost;
@@ -365,7 +367,7 @@ void baton__sparse_take_choice(baton_sparse_options_t *o,
                                const baton__sparse_place_t *place)
 {
     baton_sparse_cost_t cost;
-    choose(o, place, &cost);
+    sparse_cost_choose(o, place, &cost);
     o->algorithm = cost.algorithm;
     o->teams = cost.teams;
     o->exchange = cost.exchange;
@@ -398,7 +400,7 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
                                          .hosts = 1,
                                          .measured =
                                              !baton__sparse_has_link(&options)};
-    choose(&resolved, &place, out);
+    sparse_cost_choose(&resolved, &place, out);
     if (out->algorithm != BATON_SPARSE_SPARDL) {
         out->exchange = BATON_EXCHANGE_AUTO; /* only SPARDL has another */
     }

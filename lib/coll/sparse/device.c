@@ -82,17 +82,17 @@ typedef struct backend {
     baton__requests_t vectors;
 } backend_t;
 
-static backend_t *backend_of(const baton_sparse_t *sparse)
+static backend_t *sparse_device_backend_of(const baton_sparse_t *sparse)
 {
     return (backend_t *)(void *)sparse->device;
 }
 
-static baton_schedule_t *schedule_of(const side_t *side)
+static baton_schedule_t *sparse_device_schedule_of(const side_t *side)
 {
     return side->dense ? side->sparse->dense : side->sparse->schedule;
 }
 
-static size_t vector_bytes(const baton_sparse_t *sparse)
+static size_t sparse_device_vector_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.count * sparse->element_bytes;
 }
@@ -115,10 +115,10 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
    epochs anew. The lock is held. */
 static void complete_begun(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     const side_t *side = self->begun;
-    if (side != NULL &&
-        baton_schedule_epoch(schedule_of(side)) >= self->begun_epoch) {
+    if (side != NULL && baton_schedule_epoch(sparse_device_schedule_of(side)) >=
+                            self->begun_epoch) {
         self->begun = NULL;
         complete_step(sparse, side->dense);
     }
@@ -140,7 +140,7 @@ static bool are_copied(backend_t *self, uint64_t results)
 static baton_status_t poll_ready(void *arg)
 {
     const side_t *side = arg;
-    backend_t *self = backend_of(side->sparse);
+    backend_t *self = sparse_device_backend_of(side->sparse);
     return are_copied(self, self->awaited_results) ? BATON_OK : BATON_AGAIN;
 }
 
@@ -148,7 +148,7 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 {
     const side_t *side = arg;
     (void)async; /* only poll completes it */
-    backend_of(side->sparse)->awaited_results =
+    sparse_device_backend_of(side->sparse)->awaited_results =
         side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
     return poll_ready(arg) == BATON_OK ? BATON_DONE : BATON_OK;
 }
@@ -178,7 +178,7 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
 }
 
 /* Binds the dense schedule to vectors that steps swap. */
-static baton_status_t bind_dense(const baton_sparse_t *sparse)
+static baton_status_t sparse_device_bind_dense(const baton_sparse_t *sparse)
 {
     const baton__sparse_device_t *device = sparse->device;
     baton_status_t status =
@@ -189,11 +189,11 @@ static baton_status_t bind_dense(const baton_sparse_t *sparse)
                : status;
 }
 
-static baton_status_t load(void *arg, baton_call_t *call)
+static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
 {
     side_t *side = arg;
     baton_sparse_t *sparse = side->sparse;
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     uint64_t epoch = baton_call_epoch(call);
     const feed_t *feed = &side->feeds[epoch % IN_FLIGHT];
     baton_status_t status = check_before(side, call, feed);
@@ -207,7 +207,7 @@ static baton_status_t load(void *arg, baton_call_t *call)
     sparse->recovered = false;
     sparse->gradient = feed->gradient;
     (void)pthread_mutex_unlock(&self->lock);
-    return side->dense ? bind_dense(sparse) : BATON_OK;
+    return side->dense ? sparse_device_bind_dense(sparse) : BATON_OK;
 }
 
 /* ---- copies of results, on the driver ---------------------------------- */
@@ -232,11 +232,12 @@ static result_form_t prepare_result(const baton_sparse_t *sparse,
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     const result_request_t *request = of;
     self->form = NOTHING;
     (void)pthread_mutex_lock(&self->lock);
-    if (baton_schedule_epoch(schedule_of(request->side)) >= request->epoch) {
+    if (baton_schedule_epoch(sparse_device_schedule_of(request->side)) >=
+        request->epoch) {
         complete_begun(sparse);
         self->form = prepare_result(sparse, self);
     }
@@ -246,7 +247,7 @@ static void begin_result(void *arg, const void *of)
 /* Writes the entries of a sparse result to a dense vector. */
 static void write_out(baton__enqueue_t *queue, void *target)
 {
-    const backend_t *self = backend_of(queue->sparse);
+    const backend_t *self = sparse_device_backend_of(queue->sparse);
     const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
                                          .data = self->entries.device,
                                          .capacity = self->entry_count};
@@ -260,12 +261,12 @@ static baton_status_t copy_result(void *arg, const void *of,
                                   baton_stream_t stream)
 {
     baton_sparse_t *sparse = arg;
-    const backend_t *self = backend_of(sparse);
+    const backend_t *self = sparse_device_backend_of(sparse);
     const result_request_t *request = of;
     baton__enqueue_t queue = {.sparse = sparse, .stream = stream};
     if (self->form == WHOLE) {
         baton__enqueue_copy(&queue, request->target, self->staged,
-                            vector_bytes(sparse));
+                            sparse_device_vector_bytes(sparse));
     } else if (self->form == ENTRIES) {
         write_out(&queue, request->target);
     }
@@ -281,7 +282,7 @@ static baton_status_t use_vector(void *arg, const void *of,
     baton__enqueue_t queue = {.sparse = arg, .stream = stream};
     if (request->source != NULL) {
         baton__enqueue_copy(&queue, request->target, request->source,
-                            vector_bytes(queue.sparse));
+                            sparse_device_vector_bytes(queue.sparse));
     } else {
         baton__enqueue_scale(&queue, request->target, NULL, 0);
     }
@@ -292,7 +293,7 @@ static baton_status_t use_vector(void *arg, const void *of,
 
 static baton_status_t build_results(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     size_t bytes = sparse->result_capacity * sparse->entry_bytes;
     self->entries = baton__mirror_room(sparse, NULL, bytes);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
@@ -307,8 +308,8 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
                                   const void *source)
 {
     const vector_request_t request = {target, source};
-    baton_status_t status =
-        baton__requests_run(&backend_of(sparse)->vectors, &request);
+    baton_status_t status = baton__requests_run(
+        &sparse_device_backend_of(sparse)->vectors, &request);
     return baton__error(status, "\"%s\": a vector of the device: %s",
                         sparse->name, baton_error_message());
 }
@@ -316,7 +317,7 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
 /* Clears residual and velocity, since device memory is not initialised. */
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     self->vectors = (baton__requests_t){
         .bytes = sizeof(vector_request_t), .serve = use_vector, .arg = sparse};
     baton_status_t status = baton__requests_init(&self->vectors, self->self,
@@ -337,10 +338,10 @@ static void add_dense_nodes(baton_sparse_t *sparse)
 }
 
 /* The lock keeps the driver from completing a step meanwhile. */
-static bool recover(void *arg, uint64_t epoch)
+static bool sparse_device_recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
-    backend_t *self = backend_of(side->sparse);
+    backend_t *self = sparse_device_backend_of(side->sparse);
     (void)pthread_mutex_lock(&self->lock);
     side->started = 0;
     baton__sparse_recover(side->sparse, side->dense, epoch);
@@ -352,16 +353,16 @@ static bool recover(void *arg, uint64_t epoch)
 static void add_side(baton_sparse_t *sparse, bool dense,
                      void (*add)(baton_sparse_t *sparse))
 {
-    side_t *side = &backend_of(sparse)->sides[dense];
+    side_t *side = &sparse_device_backend_of(sparse)->sides[dense];
     *side = (side_t){.sparse = sparse, .dense = dense};
-    baton_schedule_t *s = schedule_of(side);
-    baton_node_t first = baton_add_call(s, load, side);
+    baton_schedule_t *s = sparse_device_schedule_of(side);
+    baton_node_t first = baton_add_call(s, sparse_device_load, side);
     baton_node_t last = baton_add_nop(s);
     baton_before(s, baton_add_async(s, &ready_ops, side), first);
     baton_enclosure_t inside = baton_enclose_begin(s);
     add(sparse);
     baton_enclose_end(s, inside, first, last);
-    baton_schedule_on_recover(s, recover, side);
+    baton_schedule_on_recover(s, sparse_device_recover, side);
 }
 
 /* Why gradients may not be in device memory; NULL: they may. */
@@ -390,7 +391,7 @@ static const char *refusal(const baton_sparse_t *sparse,
                : "the device cannot add elements of options.dtype";
 }
 
-static baton_status_t build(baton_sparse_t *sparse)
+static baton_status_t sparse_device_build(baton_sparse_t *sparse)
 {
     backend_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
     if (self == NULL) {
@@ -408,8 +409,8 @@ static baton_status_t build(baton_sparse_t *sparse)
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
     baton__device_allocate(sparse);
-    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
-                                             vector_bytes(sparse));
+    sparse->work = baton__sparse_device_room(
+        sparse, BATON_MEMORY_HOST, sparse_device_vector_bytes(sparse));
     self->staged = sparse->work;
     add_side(sparse, true, add_dense_nodes);
     if (sparse->algorithm != NULL) {
@@ -444,7 +445,7 @@ static void await_results(const backend_t *self)
 
 static baton_status_t close_backend(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     if (self == NULL) {
         return BATON_OK;
     }
@@ -470,7 +471,7 @@ static baton_status_t close_backend(baton_sparse_t *sparse)
 
 static void free_backend(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     if (self != NULL) {
         (void)pthread_mutex_destroy(&self->lock);
     }
@@ -483,9 +484,9 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
                                    const char *doing, const char *what,
                                    const void *vector)
 {
-    baton_status_t status =
-        baton_device_check(sparse->device->engine, vector, vector_bytes(sparse),
-                           BATON_MEMORY_DEVICE);
+    baton_status_t status = baton_device_check(
+        sparse->device->engine, vector, sparse_device_vector_bytes(sparse),
+        BATON_MEMORY_DEVICE);
     return baton__error(status,
                         "%s \"%s\": the %s must be %zu elements of device "
                         "memory: %s",
@@ -497,14 +498,14 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
 static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
                                  const void *gradient, const baton_stream_t *on)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     /* The number of completed steps, once all started ones are completed. */
     uint64_t steps = sparse->sparse_base + sparse->dense_base +
                      self->sides[false].started + self->sides[true].started;
     bool dense = baton__sparse_is_dense(sparse, flush, steps);
     side_t *side = &self->sides[dense];
-    baton_schedule_t *schedule = schedule_of(side);
+    baton_schedule_t *schedule = sparse_device_schedule_of(side);
     uint64_t epoch = side->started + 1;
     bool follows = running && sparse->latest != schedule;
     baton_status_t status =
@@ -531,16 +532,17 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     return status;
 }
 
-static baton_status_t start(baton_sparse_t *sparse, bool flush,
-                            const void *gradient, double factor)
+static baton_status_t sparse_device_start(baton_sparse_t *sparse, bool flush,
+                                          const void *gradient, double factor)
 {
     (void)factor; /* 1: sets of tensors are in main memory */
     return start_step(sparse, flush, gradient, NULL);
 }
 
-static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
+static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
+                                   baton_status_t status)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
         complete_begun(sparse);                 /* an earlier one, if any */
@@ -555,7 +557,7 @@ static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
 /* Returns the failure of the last copy, once. */
 static baton_status_t check_result(baton_sparse_t *sparse)
 {
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
     bool done;
@@ -617,7 +619,7 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
     if (status != BATON_OK || vector == NULL) {
         return status;
     }
-    backend_t *self = backend_of(sparse);
+    backend_t *self = sparse_device_backend_of(sparse);
     const side_t *side = &self->sides[sparse->latest == sparse->dense];
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
     const result_request_t request = {
@@ -632,16 +634,17 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 
 /* ---- vectors between steps --------------------------------------------- */
 
-static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
-                                  void *to)
+static baton_status_t sparse_device_read_vector(baton_sparse_t *sparse,
+                                                bool velocity, void *to)
 {
     const baton__sparse_device_t *device = sparse->device;
     return copy_vector(sparse, to,
                        velocity ? device->velocity : device->residual);
 }
 
-static baton_status_t write_vectors(baton_sparse_t *sparse,
-                                    const void *residual, const void *velocity)
+static baton_status_t sparse_device_write_vectors(baton_sparse_t *sparse,
+                                                  const void *residual,
+                                                  const void *velocity)
 {
     baton__sparse_device_t *device = sparse->device;
     baton_status_t status = copy_vector(sparse, device->work, residual);
@@ -657,12 +660,12 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 
 const baton__sparse_backend_t baton__sparse_on_device = {
     .accumulates = false,
-    .build = build,
+    .build = sparse_device_build,
     .close = close_backend,
     .free = free_backend,
-    .start = start,
-    .complete = complete,
+    .start = sparse_device_start,
+    .complete = sparse_device_complete,
     .check_result = check_result,
-    .read = read_vector,
-    .write = write_vectors,
+    .read = sparse_device_read_vector,
+    .write = sparse_device_write_vectors,
 };

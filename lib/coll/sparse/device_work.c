@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Bytes of n elements of the gradient's type. */
-static size_t vector_bytes(const baton_sparse_t *sparse)
+static size_t device_work_vector_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.count * sparse->element_bytes;
 }
@@ -14,7 +14,7 @@ void baton__device_allocate(baton_sparse_t *sparse)
     baton__sparse_device_t *self = sparse->device;
     const baton_sparse_options_t *o = &sparse->options;
     const baton_memory_t kind = BATON_MEMORY_DEVICE;
-    size_t bytes = vector_bytes(sparse);
+    size_t bytes = device_work_vector_bytes(sparse);
     size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
@@ -120,8 +120,8 @@ void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
 }
 
 /* target = left + right, in this order: of two NaNs the first one counts. */
-static void sum(baton__enqueue_t *queue, char *target, const void *left,
-                const void *right)
+static void device_work_sum(baton__enqueue_t *queue, char *target,
+                            const void *left, const void *right)
 {
     const baton__sparse_device_t *self = queue->sparse->device;
     const baton_sparse_options_t *o = &queue->sparse->options;
@@ -159,17 +159,17 @@ static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
     double momentum = queue->sparse->options.momentum;
     char *velocity = self->new_velocity;
     if (queue->sparse->options.nesterov) {
-        sum(queue, velocity, self->velocity, gradient);
+        device_work_sum(queue, velocity, self->velocity, gradient);
         baton__enqueue_scale(queue, velocity, velocity, momentum);
-        sum(queue, self->work, velocity, gradient);
+        device_work_sum(queue, self->work, velocity, gradient);
         return self->work;
     }
     baton__enqueue_scale(queue, velocity, self->velocity, momentum);
-    sum(queue, velocity, velocity, gradient);
+    device_work_sum(queue, velocity, velocity, gradient);
     return velocity;
 }
 
-static void accumulate(void *arg, baton__enqueue_t *queue)
+static void device_work_accumulate(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     baton__sparse_device_t *self = sparse->device;
@@ -177,7 +177,7 @@ static void accumulate(void *arg, baton__enqueue_t *queue)
     self->latest = NULL;
     if (adds == NULL) { /* a flush */
         baton__enqueue_copy(queue, self->work, self->residual,
-                            vector_bytes(sparse));
+                            device_work_vector_bytes(sparse));
         return;
     }
     if (sparse->clip_factor != 1) {
@@ -187,7 +187,7 @@ static void accumulate(void *arg, baton__enqueue_t *queue)
     if (self->velocity != NULL) {
         adds = add_momentum(queue, adds);
     }
-    sum(queue, self->work, self->residual, adds);
+    device_work_sum(queue, self->work, self->residual, adds);
 }
 
 /* ---- clipping ---------------------------------------------------------- */
@@ -231,13 +231,14 @@ baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
         begin = baton__sparse_add_call(sparse, schedule, clip, sparse);
         baton_before(schedule, square, begin);
     }
-    return baton__sparse_device_call(sparse, schedule, begin, accumulate,
-                                     sparse);
+    return baton__sparse_device_call(sparse, schedule, begin,
+                                     device_work_accumulate, sparse);
 }
 
 /* ---- lists ------------------------------------------------------------- */
 
-static void remember(baton__sparse_device_t *self, baton__change_t *change)
+static void device_work_remember(baton__sparse_device_t *self,
+                                 baton__change_t *change)
 {
     change->earlier = self->latest;
     self->latest = change;
@@ -278,7 +279,7 @@ void baton__enqueue_take(baton__enqueue_t *queue,
     }
     baton__enqueue_transfer(queue, BATON_DEVICE_TAKE, &change->list,
                             self->indices, self->work, 0);
-    remember(self, change);
+    device_work_remember(self, change);
 }
 
 void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
@@ -289,7 +290,7 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
         (baton_device_entries_t){.dtype = queue->sparse->options.dtype,
                                  .data = entries,
                                  .capacity = count};
-    remember(self, change);
+    device_work_remember(self, change);
     baton__enqueue_transfer(queue, BATON_DEVICE_ADD, &change->list, NULL,
                             self->work, factor);
 }
@@ -332,7 +333,7 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
 
 /* ---- the dense schedule ------------------------------------------------ */
 
-static baton_status_t begin_dense(void *arg, baton_call_t *call)
+static baton_status_t device_work_begin_dense(void *arg, baton_call_t *call)
 {
     (void)call;
     baton__sparse_begin(arg);
@@ -350,7 +351,8 @@ baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
 {
     baton__sparse_device_t *self = sparse->device;
     baton_schedule_t *s = sparse->dense;
-    baton_node_t first = baton__sparse_add_call(sparse, s, begin_dense, sparse);
+    baton_node_t first =
+        baton__sparse_add_call(sparse, s, device_work_begin_dense, sparse);
     baton_node_t accumulated =
         baton__sparse_device_add_accumulation(sparse, s, first);
     self->dense_work = baton_buffer_bind(s, self->work, target.bytes);

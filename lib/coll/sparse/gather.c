@@ -41,7 +41,7 @@ static int member(const baton__gather_t *gather, int distance)
     return baton__rank_shift(gather->plan.index, distance, gather->plan.size);
 }
 
-static int rank_at(const baton__gather_t *gather, int distance)
+static int gather_rank_at(const baton__gather_t *gather, int distance)
 {
     return gather->plan.base + gather->plan.stride * member(gather, distance);
 }
@@ -95,7 +95,7 @@ static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
     return data == NULL || at == bytes;
 }
 
-static baton_status_t append(void *arg, baton_call_t *call)
+static baton_status_t gather_append(void *arg, baton_call_t *call)
 {
     gather_round_t *round = arg;
     baton__gather_t *gather = round->gather;
@@ -107,7 +107,8 @@ static baton_status_t append(void *arg, baton_call_t *call)
             "a message of %zu bytes from rank %d does not have the parts of %d "
             "ranks that this step gathers: have ranks started another number "
             "of steps, or set another k?",
-            round->received.bytes, rank_at(gather, round->have), round->parts);
+            round->received.bytes, gather_rank_at(gather, round->have),
+            round->parts);
     }
     if (data != NULL) {
         memcpy(gather->data + gather->offsets[round->have], data,
@@ -177,19 +178,21 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
         .gather = gather, .have = reach, .parts = left < reach ? left : reach};
     baton_view_t prefix = gather->view;
     prefix.bytes = room(gather, 0, round->parts);
-    baton_node_t send = baton_add_send(s, rank_at(gather, -reach), prefix);
+    baton_node_t send =
+        baton_add_send(s, gather_rank_at(gather, -reach), prefix);
     round->sent = baton_add_length(s);
     baton_set_length(s, send, round->sent);
-    baton__message_recv(&round->received, sparse, rank_at(gather, reach),
+    baton__message_recv(&round->received, sparse, gather_rank_at(gather, reach),
                         room(gather, reach, round->parts));
-    baton_node_t call = baton__sparse_call_after(sparse, before, append, round);
+    baton_node_t call =
+        baton__sparse_call_after(sparse, before, gather_append, round);
     baton_before(s, before, send);
     baton_before(s, round->received.node, call);
     return call;
 }
 
-static baton__gather_t *build(const baton__gather_plan_t *plan,
-                              baton_node_t ready, baton_node_t *done_out)
+static baton__gather_t *gather_build(const baton__gather_plan_t *plan,
+                                     baton_node_t ready, baton_node_t *done_out)
 {
     baton_sparse_t *sparse = plan->sparse;
     baton__gather_t *gather = baton__sparse_alloc(sparse, 1, sizeof *gather);
@@ -227,6 +230,6 @@ baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
                                  baton__gather_t **out)
 {
     baton_node_t done;
-    *out = build(plan, ready, &done);
+    *out = gather_build(plan, ready, &done);
     return baton__sparse_call_after(plan->sparse, done, then, plan->arg);
 }

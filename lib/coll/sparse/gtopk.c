@@ -53,12 +53,12 @@ struct gtopk {
 
 /* ---- in a step --------------------------------------------------------- */
 
-static size_t bytes_of(const gtopk_t *gtopk, size_t count)
+static size_t gtopk_bytes_of(const gtopk_t *gtopk, size_t count)
 {
     return count * gtopk->sparse->entry_bytes;
 }
 
-static baton_status_t select_own(void *arg, baton_call_t *call)
+static baton_status_t gtopk_select_own(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
     baton_sparse_t *sparse = gtopk->sparse;
@@ -71,7 +71,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
     if (sparse->payload) {
         baton_entries_take(sparse->options.dtype, gtopk->own, gtopk->indices,
                            gtopk->own_count, sparse->work);
-        memcpy(gtopk->sum, gtopk->own, bytes_of(gtopk, gtopk->own_count));
+        memcpy(gtopk->sum, gtopk->own, gtopk_bytes_of(gtopk, gtopk->own_count));
     }
     return BATON_OK;
 }
@@ -101,10 +101,10 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static baton_status_t pack(void *arg, baton_call_t *call)
+static baton_status_t gtopk_pack(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
-    size_t bytes = bytes_of(gtopk, gtopk->sum_count);
+    size_t bytes = gtopk_bytes_of(gtopk, gtopk->sum_count);
     char *to = baton__message_begin(&gtopk->up, call);
     if (to != NULL && bytes > 0) {
         memcpy(to, gtopk->sum, bytes);
@@ -128,7 +128,7 @@ static void undo(gtopk_t *gtopk)
 }
 
 /* Turns `work` into the new residual. */
-static void keep(void *state, size_t count)
+static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
@@ -139,7 +139,7 @@ static void keep(void *state, size_t count)
     baton_entries_put(dtype, gtopk->kept, count, sparse->work);
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
+static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
     baton_sparse_t *sparse = gtopk->sparse;
@@ -166,7 +166,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
     size_t entries = sparse->options.max_k;
-    baton_node_t last = baton__sparse_add_call(sparse, s, select_own, gtopk);
+    baton_node_t last =
+        baton__sparse_add_call(sparse, s, gtopk_select_own, gtopk);
     int children = baton__binomial_children(sparse->rank, sparse->size);
     for (int t = 0; t < children; t++) {
         gtopk_merge_t *self = &gtopk->merges[gtopk->merge_count++];
@@ -174,7 +175,7 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
         self->dropped =
             baton__sparse_room(sparse, 2 * entries, sparse->entry_bytes);
         baton__message_recv(&self->recv, sparse, sparse->rank + (1 << t),
-                            bytes_of(gtopk, entries));
+                            gtopk_bytes_of(gtopk, entries));
         last = baton__sparse_call_after(sparse, last, merge, self);
         baton_before(s, self->recv.node, last);
     }
@@ -200,9 +201,11 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     baton_schedule_t *s = sparse->schedule;
-    size_t bytes = bytes_of(gtopk, sparse->options.max_k);
-    baton_node_t packed = baton__sparse_call_after(sparse, merged, pack, gtopk);
-    baton_node_t end = baton__sparse_call_after(sparse, packed, finish, gtopk);
+    size_t bytes = gtopk_bytes_of(gtopk, sparse->options.max_k);
+    baton_node_t packed =
+        baton__sparse_call_after(sparse, merged, gtopk_pack, gtopk);
+    baton_node_t end =
+        baton__sparse_call_after(sparse, packed, gtopk_finish, gtopk);
     if (sparse->rank == 0) {
         gtopk->up = (baton__message_t){
             .sparse = sparse,
@@ -220,7 +223,7 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     baton_before(s, gtopk->result.node, end);
 }
 
-static void allocate(gtopk_t *gtopk)
+static void gtopk_allocate(gtopk_t *gtopk)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
@@ -242,9 +245,9 @@ void baton__gtopk_build(baton_sparse_t *sparse)
         return;
     }
     gtopk->sparse = sparse;
-    sparse->settle = keep;
+    sparse->settle = gtopk_keep;
     sparse->settling = gtopk;
-    allocate(gtopk);
+    gtopk_allocate(gtopk);
     add_broadcast(gtopk, add_reduce(gtopk));
     sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);
 }

@@ -55,7 +55,7 @@ static char *other_than_last(const baton_sparse_t *sparse)
 /* The operand of a dense step is the gradient or the residual itself, if that
    is all that this rank contributes. Otherwise it is accumulated in `spare`.
    The result goes to `work`, which with in_place is in `spare`. */
-static baton_status_t bind_dense(baton_sparse_t *sparse)
+static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
                      ? !sparse->no_residual
@@ -80,7 +80,7 @@ static baton_status_t bind_dense(baton_sparse_t *sparse)
                : status;
 }
 
-static baton_status_t begin_dense(void *arg, baton_call_t *call)
+static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
     (void)call;
@@ -98,8 +98,9 @@ static baton_status_t begin_dense(void *arg, baton_call_t *call)
 /* Accumulates a part as the step would do it. The part is only copied if the
    gradient is clipped, since the norm is not known yet, or if the step is
    dense, since that may sum the gradient itself. */
-static baton_status_t contribute(baton_sparse_t *sparse, size_t first,
-                                 size_t count, const void *part)
+static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
+                                             size_t first, size_t count,
+                                             const void *part)
 {
     const size_t offset = first * sparse->element_bytes;
     bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
@@ -118,8 +119,8 @@ static baton_status_t contribute(baton_sparse_t *sparse, size_t first,
     return BATON_OK;
 }
 
-static baton_status_t start(baton_sparse_t *sparse, bool flush,
-                            const void *gradient, double factor)
+static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
+                                        const void *gradient, double factor)
 {
     bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
     baton_status_t status = BATON_OK;
@@ -133,7 +134,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
             sparse->options.in_place ? sparse->residual : sparse->work;
     }
     if (dense && sparse->payload) {
-        status = bind_dense(sparse);
+        status = sparse_host_bind_dense(sparse);
     }
     if (status == BATON_OK) {
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
@@ -166,7 +167,8 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
 /* A dense step leaves no residual, and swaps its result into the residual's
    memory. The result stays there during the next step: peers that fail in that
    step may still need it. */
-static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
+static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
+                                 baton_status_t status)
 {
     if (status != BATON_OK) {
         return;
@@ -203,7 +205,7 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
 
 /* Hands over the result of a step, and completes the step on ranks that lacked
    it. True once the step is complete on all ranks, or on none. */
-static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
+static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     bool dense = sparse->is_dense;
     if (!baton__sparse_tell(sparse, lacks, step)) {
@@ -218,7 +220,7 @@ static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
         baton__sparse_settle(sparse);
     }
     if (gets) {
-        complete(sparse, dense, BATON_OK);
+        sparse_host_complete(sparse, dense, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
     baton__sparse_make_up(sparse, lacks && !gets ? step - 1 : step);
@@ -230,14 +232,14 @@ static bool agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 }
 
 /* True once each step has been completed on all ranks, or on none. */
-static bool mend(baton_sparse_t *sparse)
+static bool sparse_host_mend(baton_sparse_t *sparse)
 {
     bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
     if (stands && !sparse->lacks) {
-        complete(sparse, sparse->is_dense, BATON_OK);
+        sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    if (!agree(sparse, sparse->lacks, sparse->steps)) {
+    if (!sparse_host_agree(sparse, sparse->lacks, sparse->steps)) {
         return false;
     }
     sparse->lacks = false;
@@ -246,11 +248,11 @@ static bool mend(baton_sparse_t *sparse)
 
 /* Sets `steps` anew: a recovery that was cut short may have counted a step that
    no survivor has completed. */
-static bool survive(baton_sparse_t *sparse)
+static bool sparse_host_survive(baton_sparse_t *sparse)
 {
     bool lacks = sparse->open != 0;
     uint64_t step = lacks ? sparse->open : sparse->steps;
-    if (!agree(sparse, lacks, step)) {
+    if (!sparse_host_agree(sparse, lacks, step)) {
         return false;
     }
     sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
@@ -264,7 +266,8 @@ static bool survive(baton_sparse_t *sparse)
    the steps that are complete. It returns false until both schedules have been
    reported and the last step is mended. So neither schedule is reset before,
    and no rank begins an epoch alone. */
-static bool recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
+static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
+                                uint64_t epoch)
 {
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
     if (!sparse->mended && (sparse->told & bit) == 0) {
@@ -274,7 +277,8 @@ static bool recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
                                                    : sparse->schedule) < epoch;
         baton__sparse_recover(sparse, dense, epoch);
     }
-    sparse->mended = sparse->mended || (sparse->told == all && mend(sparse));
+    sparse->mended =
+        sparse->mended || (sparse->told == all && sparse_host_mend(sparse));
     if (!sparse->mended) {
         return false;
     }
@@ -285,17 +289,17 @@ static bool recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 
 static bool recover_sparse(void *arg, uint64_t epoch)
 {
-    return recover(arg, false, epoch);
+    return sparse_host_recover(arg, false, epoch);
 }
 
 static bool recover_dense(void *arg, uint64_t epoch)
 {
-    return recover(arg, true, epoch);
+    return sparse_host_recover(arg, true, epoch);
 }
 
 /* ---- building ---------------------------------------------------------- */
 
-static baton_status_t build(baton_sparse_t *sparse)
+static baton_status_t sparse_host_build(baton_sparse_t *sparse)
 {
     const bool in_place = sparse->options.in_place;
     if (sparse->residual == NULL) {
@@ -311,7 +315,8 @@ static baton_status_t build(baton_sparse_t *sparse)
         sparse->dense, in_place ? NULL : sparse->residual, work.bytes);
     baton__sparse_add_dense(
         sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
-        baton__sparse_add_call(sparse, sparse->dense, begin_dense, sparse));
+        baton__sparse_add_call(sparse, sparse->dense, sparse_host_begin_dense,
+                               sparse));
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     if (sparse->algorithm != NULL) { /* else dense */
         baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
@@ -322,8 +327,8 @@ static baton_status_t build(baton_sparse_t *sparse)
 
 /* ---- between steps ----------------------------------------------------- */
 
-static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
-                                  void *to)
+static baton_status_t sparse_host_read_vector(baton_sparse_t *sparse,
+                                              bool velocity, void *to)
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
     if (velocity) {
@@ -336,8 +341,9 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
     return BATON_OK;
 }
 
-static baton_status_t write_vectors(baton_sparse_t *sparse,
-                                    const void *residual, const void *velocity)
+static baton_status_t sparse_host_write_vectors(baton_sparse_t *sparse,
+                                                const void *residual,
+                                                const void *velocity)
 {
     size_t bytes = sparse->options.count * sparse->element_bytes;
     memcpy(sparse->residual, residual, bytes);
@@ -350,11 +356,11 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
 
 const baton__sparse_backend_t baton__sparse_host = {
     .accumulates = true,
-    .build = build,
-    .start = start,
-    .contribute = contribute,
-    .complete = complete,
-    .survive = survive,
-    .read = read_vector,
-    .write = write_vectors,
+    .build = sparse_host_build,
+    .start = sparse_host_start,
+    .contribute = sparse_host_contribute,
+    .complete = sparse_host_complete,
+    .survive = sparse_host_survive,
+    .read = sparse_host_read_vector,
+    .write = sparse_host_write_vectors,
 };

@@ -23,7 +23,8 @@ static void free_piece(const baton_sparse_t *sparse,
     }
 }
 
-static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece)
+static void *sparse_memory_keep(baton_sparse_t *sparse,
+                                baton__sparse_memory_t piece)
 {
     baton__sparse_memory_t *kept =
         piece.memory != NULL ? baton__alloc(1, sizeof *kept) : NULL;
@@ -41,8 +42,8 @@ static void *keep(baton_sparse_t *sparse, baton__sparse_memory_t piece)
 
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes)
 {
-    return keep(sparse,
-                (baton__sparse_memory_t){.memory = baton__alloc(count, bytes)});
+    return sparse_memory_keep(
+        sparse, (baton__sparse_memory_t){.memory = baton__alloc(count, bytes)});
 }
 
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes)
@@ -56,7 +57,7 @@ void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
     baton__sparse_memory_t piece = {.of_device = true, .kind = kind};
     (void)!baton_device_alloc(baton_group_engine(sparse->group), kind,
                               bytes > 0 ? bytes : 1, &piece.memory);
-    return keep(sparse, piece);
+    return sparse_memory_keep(sparse, piece);
 }
 
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,

@@ -5,8 +5,8 @@
 
 #define PADDING UINT32_MAX /* the index of entries that fill up a list */
 
-static void init(baton__message_t *message, baton_sparse_t *sparse,
-                 size_t capacity)
+static void message_init(baton__message_t *message, baton_sparse_t *sparse,
+                         size_t capacity)
 {
     baton_schedule_t *s = sparse->schedule;
     *message = (baton__message_t){
@@ -19,7 +19,7 @@ static void init(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity)
 {
-    init(message, sparse, capacity);
+    message_init(message, sparse, capacity);
     message->node = baton_add_send(sparse->schedule, peer, message->view);
     baton_set_length(sparse->schedule, message->node, message->length);
 }
@@ -27,7 +27,7 @@ void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity)
 {
-    init(message, sparse, capacity);
+    message_init(message, sparse, capacity);
     message->node = baton_add_recv(sparse->schedule, peer, message->view);
     baton_set_length(sparse->schedule, message->node, message->length);
 }

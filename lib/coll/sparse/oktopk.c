@@ -63,7 +63,8 @@ static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
 
 /* ---- select ------------------------------------------------------------ */
 
-static size_t select_by_threshold(oktopk_t *self, const baton_selection_t *from)
+static size_t oktopk_select_by_threshold(oktopk_t *self,
+                                         const baton_selection_t *from)
 {
     baton_sparse_t *sparse = self->sparse;
     uint64_t *threshold = &sparse->next.local_threshold;
@@ -101,7 +102,7 @@ static void select_from_work(oktopk_t *self)
         searches(self) ? baton__sparse_accumulate_topk(
                              sparse, from.side, self->regions.indices,
                              self->scratch, &sparse->next.local_threshold)
-                       : select_by_threshold(self, &from);
+                       : oktopk_select_by_threshold(self, &from);
     baton_entries_take(sparse->options.dtype, self->regions.own,
                        self->regions.indices, self->regions.count,
                        sparse->work);
@@ -130,7 +131,7 @@ static size_t proposal_bytes(const oktopk_t *self)
     return moves_bounds(self) ? most_proposal_bytes(self->sparse) : 0;
 }
 
-static baton_status_t select_own(void *arg, baton_call_t *call)
+static baton_status_t oktopk_select_own(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -170,7 +171,7 @@ static void set_bounds(oktopk_t *self)
     }
 }
 
-static baton_status_t split(void *arg, baton_call_t *call)
+static baton_status_t oktopk_split(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     if (moves_bounds(self)) {
@@ -224,7 +225,7 @@ static size_t sum_lists(oktopk_t *self)
                                     &dropped, self->scratch);
 }
 
-static baton_status_t sum_region(void *arg, baton_call_t *call)
+static baton_status_t oktopk_sum_region(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -239,7 +240,7 @@ static baton_status_t sum_region(void *arg, baton_call_t *call)
 
 /* Collects all owners' entries, in the order of owners. Returns their
    number. */
-static size_t collect(oktopk_t *self)
+static size_t oktopk_collect(oktopk_t *self)
 {
     const baton_sparse_t *sparse = self->sparse;
     size_t end = 0, bytes;
@@ -314,7 +315,7 @@ static void restore(void *state, size_t count)
     sparse->masked_count = sent;
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
+static baton_status_t oktopk_finish(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
     (void)call;
@@ -323,7 +324,7 @@ static baton_status_t finish(void *arg, baton_call_t *call)
         baton__sparse_publish(sparse, 0);
         return BATON_OK;
     }
-    size_t count = collect(self);
+    size_t count = oktopk_collect(self);
     if (searches(self)) {
         count = search_global(self, count);
     } else {
@@ -362,7 +363,7 @@ static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-static void allocate(oktopk_t *self)
+static void oktopk_allocate(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
@@ -389,7 +390,7 @@ void baton__oktopk_build(baton_sparse_t *sparse)
     self->sparse = sparse;
     sparse->settle = restore;
     sparse->settling = self;
-    allocate(self);
+    oktopk_allocate(self);
     if (sparse->out_of_memory) {
         return;
     }
@@ -404,12 +405,12 @@ void baton__oktopk_build(baton_sparse_t *sparse)
                                                      sparse->entry_bytes,
                                        .nominal = sum_nominal,
                                        .extent = sum_extent};
-    baton_node_t select =
-        baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
+    baton_node_t select = baton__sparse_add_call(sparse, sparse->schedule,
+                                                 oktopk_select_own, self);
     baton_node_t parted =
-        baton__gather_build(&proposals, select, split, &self->proposals);
+        baton__gather_build(&proposals, select, oktopk_split, &self->proposals);
     baton_node_t sum =
-        baton__sparse_call_after(sparse, parted, sum_region, self);
+        baton__sparse_call_after(sparse, parted, oktopk_sum_region, self);
     baton__regions_build(&self->regions, parted, sum);
-    baton__gather_build(&sums, sum, finish, &self->sums);
+    baton__gather_build(&sums, sum, oktopk_finish, &self->sums);
 }

@@ -63,8 +63,8 @@ static bool check_size(const baton_sparse_options_t *o, baton__wrong_t *wrong)
                    o->k, o->count));
 }
 
-static bool check_kind(const baton_sparse_options_t *o, int size,
-                       baton__wrong_t *wrong)
+static bool sparse_options_check_kind(const baton_sparse_options_t *o, int size,
+                                      baton__wrong_t *wrong)
 {
     const char *algorithm = baton_sparse_algorithm_name(o->algorithm);
     const bool may_have_teams = o->algorithm == BATON_SPARSE_AUTO ||
@@ -96,8 +96,8 @@ static bool check_kind(const baton_sparse_options_t *o, int size,
             REFUSE("teams is %d; allowed with RSAG: powers of two", o->teams));
 }
 
-static bool check_training(const baton_sparse_options_t *o,
-                           baton__wrong_t *wrong)
+static bool sparse_options_check_training(const baton_sparse_options_t *o,
+                                          baton__wrong_t *wrong)
 {
     return ((o->momentum >= 0 && o->momentum < 1) ||
             REFUSE("momentum is %g; allowed: 0 to below 1", o->momentum)) &&
@@ -111,14 +111,15 @@ static bool check_training(const baton_sparse_options_t *o,
                    "selections"));
 }
 
-static bool is_cost(double cost)
+static bool sparse_options_is_cost(double cost)
 {
     return cost >= 0 && !isinf(cost);
 }
 
 static bool check_link(const baton_sparse_options_t *o, baton__wrong_t *wrong)
 {
-    return (is_cost(o->link.alpha_us) && is_cost(o->link.beta_ns)) ||
+    return (sparse_options_is_cost(o->link.alpha_us) &&
+            sparse_options_is_cost(o->link.beta_ns)) ||
            REFUSE("link is %g us and %g ns; allowed: 0 and above, finite",
                   o->link.alpha_us, o->link.beta_ns);
 }
@@ -162,8 +163,8 @@ bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm)
            algorithm == BATON_SPARSE_REDSYNC || algorithm == BATON_SPARSE_DENSE;
 }
 
-static bool check_partial(const baton_sparse_options_t *o, int size,
-                          baton__wrong_t *wrong)
+static bool sparse_options_check_partial(const baton_sparse_options_t *o,
+                                         int size, baton__wrong_t *wrong)
 {
     if (!o->partial) {
         return check_not_partial(o, wrong);
@@ -193,8 +194,8 @@ static bool check_partial(const baton_sparse_options_t *o, int size,
             REFUSE("%s", baton_error_message()));
 }
 
-static bool check_in_place(const baton_sparse_options_t *o,
-                           baton__wrong_t *wrong)
+static bool sparse_options_check_in_place(const baton_sparse_options_t *o,
+                                          baton__wrong_t *wrong)
 {
     const char *with = o->partial                       ? "partial"
                        : o->momentum != 0               ? "momentum"
@@ -224,7 +225,7 @@ static bool check_velocity(const baton_sparse_options_t *o,
                   with);
 }
 
-static void fill(baton_sparse_options_t *o)
+static void sparse_options_fill(baton_sparse_options_t *o)
 {
     if (o->partial && o->history == 0) {
         o->history = HISTORY;
@@ -273,11 +274,14 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
     if (out->dtype == BATON_DTYPE_NONE) {
         out->dtype = BATON_F32;
     }
-    (void)(check_size(out, &wrong) && check_kind(out, size, &wrong) &&
-           check_training(out, &wrong) && check_link(out, &wrong) &&
-           check_partial(out, size, &wrong) && check_in_place(out, &wrong) &&
+    (void)(check_size(out, &wrong) &&
+           sparse_options_check_kind(out, size, &wrong) &&
+           sparse_options_check_training(out, &wrong) &&
+           check_link(out, &wrong) &&
+           sparse_options_check_partial(out, size, &wrong) &&
+           sparse_options_check_in_place(out, &wrong) &&
            check_velocity(out, &wrong));
-    fill(out);
+    sparse_options_fill(out);
     fill_link(out, hosts, &wrong);
     return wrong;
 }
@@ -370,7 +374,8 @@ static void list_options(const baton_sparse_options_t *o, compared_t *out)
     memcpy(out, list, sizeof list);
 }
 
-static const char *value_of(const compared_t *option, uint64_t word, char *text)
+static const char *sparse_options_value_of(const compared_t *option,
+                                           uint64_t word, char *text)
 {
     baton__text_t number = {text, VALUE_BYTES, 0};
     double value;
@@ -406,8 +411,9 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     baton_schedule_agree(schedule, "count %zu, density %.12g", o->count,
                          o->density);
     for (int i = 0; i < COMPARED; i++) {
-        baton_schedule_agree(schedule, "%s %s", list[i].name,
-                             value_of(&list[i], list[i].word, value));
+        baton_schedule_agree(
+            schedule, "%s %s", list[i].name,
+            sparse_options_value_of(&list[i], list[i].word, value));
     }
 }
 
@@ -480,12 +486,13 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
     list_options(&sparse->options, list);
     for (int i = 0; i < BATON__SPARSE_STATE_OPTIONS; i++) {
         if (list[i].word != stored[i]) {
-            return baton__error(BATON_ERR_INVALID,
-                                "import \"%s\": options differ: %s is %s, and "
-                                "%s in the state",
-                                sparse->name, list[i].name,
-                                value_of(&list[i], list[i].word, own),
-                                value_of(&list[i], stored[i], other));
+            return baton__error(
+                BATON_ERR_INVALID,
+                "import \"%s\": options differ: %s is %s, and "
+                "%s in the state",
+                sparse->name, list[i].name,
+                sparse_options_value_of(&list[i], list[i].word, own),
+                sparse_options_value_of(&list[i], stored[i], other));
         }
     }
     return BATON_OK;

@@ -60,7 +60,7 @@ static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
 
 /* ---- in an epoch ------------------------------------------------------- */
 
-static baton_status_t prepare(void *arg, baton_call_t *call)
+static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
 {
     const sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -92,7 +92,7 @@ static void end_epoch(sparse_partial_t *self)
                                 0);
 }
 
-static baton_status_t publish(void *arg, baton_call_t *call)
+static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 {
     (void)call;
     end_epoch(arg);
@@ -126,7 +126,8 @@ static void show_result(sparse_partial_t *self, uint64_t step)
 /* ---- recovery ---------------------------------------------------------- */
 
 /* Completes an epoch that this rank lacks, if any rank has completed it. */
-static bool agree(sparse_partial_t *self, bool lacks, uint64_t epoch)
+static bool sparse_partial_agree(sparse_partial_t *self, bool lacks,
+                                 uint64_t epoch)
 {
     baton_sparse_t *sparse = self->sparse;
     if (!baton__sparse_tell(sparse, lacks, epoch)) {
@@ -147,16 +148,16 @@ static bool agree(sparse_partial_t *self, bool lacks, uint64_t epoch)
 /* Completes epoch `last` if this rank lacks it; false while the result is being
    handed over. Some rank has completed this epoch. All ranks have, if one has
    taken gradients for a later epoch. */
-static bool mend(sparse_partial_t *self, uint64_t last)
+static bool sparse_partial_mend(sparse_partial_t *self, uint64_t last)
 {
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    return agree(self, lacks, last);
+    return sparse_partial_agree(self, lacks, last);
 }
 
 /* Continues after `last`, the last epoch that any rank has completed: later
    epochs begin again. */
-static void go_on(sparse_partial_t *self, uint64_t last)
+static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
 {
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
@@ -171,35 +172,35 @@ static void go_on(sparse_partial_t *self, uint64_t last)
 /* Called while the application is in baton_group_recover. Later waits return
    the results that it has missed. Gradients that an epoch has taken are pending
    again, unless some rank has completed the epoch. */
-static bool recover(void *arg, uint64_t epoch)
+static bool sparse_partial_recover(void *arg, uint64_t epoch)
 {
     sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
     uint64_t last = self->epochs.begin.modes.base + epoch;
-    if (epoch > 0 && !mend(self, last)) {
+    if (epoch > 0 && !sparse_partial_mend(self, last)) {
         return false;
     }
     if (c->newest > last) {
         baton__sparse_exchange(&sparse->work, &sparse->residual);
     }
-    go_on(self, last);
+    sparse_partial_go_on(self, last);
     baton__quorum_recover(self->epochs.begin.quorum);
     baton__partial_begin_limit(&self->epochs, true);
     return baton__sparse_recover(sparse, false, epoch);
 }
 
 /* The schedule has failed, so no epoch begins or ends meanwhile. */
-static bool survive(baton_sparse_t *sparse)
+static bool sparse_partial_survive(baton_sparse_t *sparse)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
-    if (!agree(self, lacks, epoch)) {
+    if (!sparse_partial_agree(self, lacks, epoch)) {
         return false;
     }
-    go_on(self, c->newest);
+    sparse_partial_go_on(self, c->newest);
     sparse->steps = c->newest;
     return true;
 }
@@ -264,7 +265,7 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
 }
 
 /* Called again for each new group. */
-static baton_status_t build(baton_sparse_t *sparse)
+static baton_status_t sparse_partial_build(baton_sparse_t *sparse)
 {
     baton_status_t status =
         sparse->epochs == NULL ? open_partial(sparse) : BATON_OK;
@@ -272,13 +273,15 @@ static baton_status_t build(baton_sparse_t *sparse)
     if (self == NULL || status != BATON_OK) {
         return status;
     }
-    static const baton__epoch_t epoch = {prepare, add_algorithm, publish};
+    static const baton__epoch_t epoch = {sparse_partial_prepare, add_algorithm,
+                                         sparse_partial_publish};
     baton_partial_t *epochs = &self->epochs;
     epochs->schedule = sparse->schedule;
     epochs->options.mode_ranks = sparse->options.mode_ranks;
     status = baton__partial_build(epochs, &epoch);
     if (status == BATON_OK && !baton__sparse_goes_on(&sparse->options)) {
-        baton_schedule_on_recover(sparse->schedule, recover, self);
+        baton_schedule_on_recover(sparse->schedule, sparse_partial_recover,
+                                  self);
         baton__begin_fail_if_lost(sparse->schedule);
         baton__partial_begin_limit(epochs, true);
     }
@@ -300,7 +303,7 @@ static void free_partial(baton_sparse_t *sparse)
 
 /* Sets the number of ranks under the lock, since the application may be
    clipping a gradient by it. */
-static baton_status_t commit(baton_partial_t *epochs)
+static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
 {
     sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
@@ -315,7 +318,7 @@ static baton_status_t commit(baton_partial_t *epochs)
         sparse->agree(sparse->agree_arg, s);
     }
     baton__sparse_agree(s, &sparse->asked);
-    baton_status_t status = build(sparse);
+    baton_status_t status = sparse_partial_build(sparse);
     if (status == BATON_OK) {
         epochs->vector_bytes = baton__sparse_room_bytes(sparse);
         status = sparse->out_of_memory ? baton__sparse_no_memory(sparse)
@@ -326,7 +329,7 @@ static baton_status_t commit(baton_partial_t *epochs)
 
 /* Returns the room of the result that is being made, packed, with a copy of the
    last result, or with zeros unless `has`. */
-static char *give(baton_partial_t *epochs, bool has)
+static char *sparse_partial_give(baton_partial_t *epochs, bool has)
 {
     const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
     const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
@@ -342,7 +345,8 @@ static char *give(baton_partial_t *epochs, bool has)
     return to;
 }
 
-static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
+static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
+                               uint32_t active)
 {
     sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
@@ -367,8 +371,9 @@ static void get(baton_partial_t *epochs, uint64_t epoch, uint32_t active)
 
 static baton_status_t connect_epochs(baton_sparse_t *sparse)
 {
-    static const baton__survivor_t survivor = {
-        .commit = commit, .give = give, .get = get};
+    static const baton__survivor_t survivor = {.commit = sparse_partial_commit,
+                                               .give = sparse_partial_give,
+                                               .get = sparse_partial_get};
     baton_partial_t *epochs = sparse->epochs;
     epochs->schedule = NULL;
     return baton__survival_create(epochs, sparse->group, &survivor);
@@ -421,8 +426,8 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
 }
 
 /* Adds the gradient of a step. The contribute lock is held. */
-static void contribute(sparse_partial_t *self, const void *gradient,
-                       uint64_t step)
+static void sparse_partial_contribute(sparse_partial_t *self,
+                                      const void *gradient, uint64_t step)
 {
     baton__contribution_t *c = &self->epochs.contribution;
     bool in_parts = self->sparse->part_count > 0;
@@ -443,8 +448,8 @@ static void contribute(sparse_partial_t *self, const void *gradient,
    may begin at once, and the lock keeps it from taking anything before. Raising
    a limit lets this thread continue the epoch. That is done without the lock,
    so that the epoch may take what was added. */
-static baton_status_t start(baton_sparse_t *sparse, bool flush,
-                            const void *gradient, double factor)
+static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
+                                           const void *gradient, double factor)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
@@ -454,7 +459,7 @@ static baton_status_t start(baton_sparse_t *sparse, bool flush,
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {
-        contribute(self, gradient, step);
+        sparse_partial_contribute(self, gradient, step);
     }
     (void)pthread_mutex_unlock(lock_of(self));
     if (status == BATON_OK) {
@@ -474,7 +479,8 @@ static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
 }
 
 /* Shows the last step's result, or the next one that was missed. */
-static void complete(baton_sparse_t *sparse, bool dense, baton_status_t status)
+static void sparse_partial_complete(baton_sparse_t *sparse, bool dense,
+                                    baton_status_t status)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
@@ -509,14 +515,14 @@ static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
                   "ranks after the same step, and before any starts the next");
 }
 
-static void release(baton_sparse_t *sparse)
+static void sparse_partial_release(baton_sparse_t *sparse)
 {
     (void)pthread_mutex_unlock(lock_of(of_epochs(sparse->epochs)));
 }
 
 /* Copies the velocity, or the sum of the residual and the pending gradients. */
-static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
-                                  void *to)
+static baton_status_t sparse_partial_read_vector(baton_sparse_t *sparse,
+                                                 bool velocity, void *to)
 {
     const baton__contribution_t *c = &sparse->epochs->contribution;
     if (velocity) {
@@ -535,8 +541,9 @@ static baton_status_t read_vector(baton_sparse_t *sparse, bool velocity,
     return BATON_OK;
 }
 
-static baton_status_t write_vectors(baton_sparse_t *sparse,
-                                    const void *residual, const void *velocity)
+static baton_status_t sparse_partial_write_vectors(baton_sparse_t *sparse,
+                                                   const void *residual,
+                                                   const void *velocity)
 {
     if (velocity != NULL) {
         baton__sparse_write_velocity(
@@ -547,7 +554,8 @@ static baton_status_t write_vectors(baton_sparse_t *sparse,
     return BATON_OK;
 }
 
-static void save(baton_sparse_t *sparse, char *residual, char *pending)
+static void sparse_partial_save(baton_sparse_t *sparse, char *residual,
+                                char *pending)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const baton__contribution_t *c = &self->epochs.contribution;
@@ -562,7 +570,8 @@ static void save(baton_sparse_t *sparse, char *residual, char *pending)
 
 /* The schedule's own epoch numbers continue, so modes.base changes: the next
    epoch has the number `steps` + 1. */
-static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
+static void sparse_partial_load(baton_sparse_t *sparse, uint64_t steps,
+                                const char *pending)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
@@ -570,7 +579,7 @@ static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
     uint64_t base =
         epochs->begin.modes.base + steps - baton__partial_steps(epochs);
     epochs->seen = steps;
-    go_on(self, steps);
+    sparse_partial_go_on(self, steps);
     epochs->begin.modes.base = base;
     baton__quorum_recover(epochs->begin.quorum);
     baton__partial_begin_limit(epochs, true);
@@ -586,19 +595,19 @@ static void load(baton_sparse_t *sparse, uint64_t steps, const char *pending)
 
 const baton__sparse_backend_t baton__sparse_partial = {
     .accumulates = false, /* start clips */
-    .build = build,
+    .build = sparse_partial_build,
     .connect = connect_epochs,
     .close = close_epochs,
     .free = free_partial,
-    .start = start,
+    .start = sparse_partial_start,
     .contribute = contribute_part,
     .await = await_epoch,
-    .complete = complete,
-    .survive = survive,
+    .complete = sparse_partial_complete,
+    .survive = sparse_partial_survive,
     .hold = hold,
-    .release = release,
-    .save = save,
-    .load = load,
-    .read = read_vector,
-    .write = write_vectors,
+    .release = sparse_partial_release,
+    .save = sparse_partial_save,
+    .load = sparse_partial_load,
+    .read = sparse_partial_read_vector,
+    .write = sparse_partial_write_vectors,
 };

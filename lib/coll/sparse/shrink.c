@@ -19,7 +19,8 @@
 /* Afterwards nothing of the schedules is in progress. With options.partial a
    peer may have begun an epoch, so epochs are started and cancelled until the
    schedule has failed. */
-static baton_status_t end_step(baton_sparse_t *sparse, uint64_t until)
+static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
+                                             uint64_t until)
 {
     baton_status_t status = BATON_OK;
     bool partial = sparse->options.partial;
@@ -62,8 +63,8 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
 /* Returns the cause if the hand-over failed before this rank started its next
    epoch. A peer that has destroyed the schedule knew of a loss before this
    rank, and has left for another group. */
-static baton_status_t find_cause(const baton_sparse_t *sparse,
-                                 baton_status_t status)
+static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
+                                               baton_status_t status)
 {
     baton_failure_t failure;
     if ((status != BATON_ERR_FAILED && status != BATON_ERR_STATE) ||
@@ -77,35 +78,38 @@ static baton_status_t find_cause(const baton_sparse_t *sparse,
 }
 
 /* Waits for an epoch of the hand-over, which may have failed to start. */
-static baton_status_t await(const baton_sparse_t *sparse, uint64_t until)
+static baton_status_t sparse_shrink_await(const baton_sparse_t *sparse,
+                                          uint64_t until)
 {
     baton_status_t status =
         baton_schedule_wait(sparse->handover, baton__left_ms(until));
     bool begun = baton_schedule_epoch(sparse->handover) >= sparse->handed;
-    return find_cause(sparse,
-                      status == BATON_OK && !begun ? BATON_ERR_FAILED : status);
+    return sparse_shrink_find_cause(
+        sparse, status == BATON_OK && !begun ? BATON_ERR_FAILED : status);
 }
 
-static baton_status_t advance(baton_sparse_t *sparse, uint64_t until)
+static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
+                                            uint64_t until)
 {
     baton_status_t status = BATON_OK;
     switch (sparse->move) {
     case BATON__SPARSE_ENDS_STEP:
-        status = end_step(sparse, until);
+        status = sparse_shrink_end_step(sparse, until);
         if (status == BATON_OK) {
             status = open_handover(sparse);
         }
         break;
     case BATON__SPARSE_HANDS_OVER:
         while (status == BATON_OK && !sparse->backend->survive(sparse)) {
-            status = await(sparse, until);
+            status = sparse_shrink_await(sparse, until);
         }
         if (status == BATON_OK) {
-            status = find_cause(sparse, baton_schedule_start(sparse->handover));
+            status = sparse_shrink_find_cause(
+                sparse, baton_schedule_start(sparse->handover));
         }
         break;
     case BATON__SPARSE_CONFIRMS:
-        status = await(sparse, until);
+        status = sparse_shrink_await(sparse, until);
         break;
     case BATON__SPARSE_REBUILDS:
         status = baton__sparse_leave(sparse);
@@ -117,8 +121,8 @@ static baton_status_t advance(baton_sparse_t *sparse, uint64_t until)
     return status;
 }
 
-static baton_status_t check(const baton_sparse_t *sparse,
-                            const baton_group_t *survivors)
+static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
+                                          const baton_group_t *survivors)
 {
     if (!baton__sparse_is_alive(sparse, "shrink")) {
         return baton__error_status();
@@ -149,7 +153,7 @@ static baton_status_t check(const baton_sparse_t *sparse,
 baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                    baton_group_t *survivors, int timeout_ms)
 {
-    baton_status_t status = check(sparse, survivors);
+    baton_status_t status = sparse_shrink_check(sparse, survivors);
     if (status != BATON_OK) {
         return status;
     }
@@ -168,7 +172,7 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
     }
     uint64_t until = baton__deadline(timeout_ms);
     for (;;) {
-        status = advance(sparse, until);
+        status = sparse_shrink_advance(sparse, until);
         if (status != BATON_OK) {
             return status;
         }

@@ -54,7 +54,7 @@ static size_t quota_of(const spardl_t *spardl, int block)
 }
 
 /* Accumulates a block that is selected from in a later step. */
-static baton_status_t accumulate(void *arg, baton_call_t *call)
+static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
 {
     spardl_block_t *self = arg;
     spardl_t *spardl = self->spardl;
@@ -135,7 +135,7 @@ static size_t select_sparse(spardl_block_t *self,
 }
 
 /* Selects from a block. If no step comes before, this accumulates it, too. */
-static size_t take(spardl_block_t *self, size_t k, char *out)
+static size_t spardl_take(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
     baton_sparse_t *sparse = spardl->sparse;
@@ -166,26 +166,27 @@ static baton_status_t select_for_bag(void *arg, baton_call_t *call)
         step->send.bytes = 0;
     }
     char *to = sparse->payload ? step->send.data + step->send.bytes : NULL;
-    step->send.bytes +=
-        take(self, quota_of(spardl, self->block), to) * sparse->entry_bytes;
+    step->send.bytes += spardl_take(self, quota_of(spardl, self->block), to) *
+                        sparse->entry_bytes;
     return self->place == step->blocks - 1
                ? baton__message_end(&step->send, call, step->send.bytes)
                : BATON_OK;
 }
 
-static baton_status_t select_own(void *arg, baton_call_t *call)
+static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     (void)call;
-    spardl->own.count = take(&spardl->blocks[spardl->position],
-                             baton__spardl_share(spardl), spardl->own.data);
+    spardl->own.count =
+        spardl_take(&spardl->blocks[spardl->position],
+                    baton__spardl_share(spardl), spardl->own.data);
     return BATON_OK;
 }
 
 /* Writes the list's entries at the result's indices of a block to `work`, or
    zeros there. */
-static void keep(spardl_t *spardl, const spardl_list_t *list,
-                 const uint32_t *indices, size_t count, bool zeros)
+static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
+                        const uint32_t *indices, size_t count, bool zeros)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
@@ -204,9 +205,9 @@ static void keep_xi(void *state, size_t left)
         const spardl_block_t *block = &spardl->blocks[i];
         size_t count = baton__spardl_within(spardl, i, indices, left);
         if (block->steps > 0) {
-            keep(spardl, &block->sums, indices, count, false);
+            spardl_keep(spardl, &block->sums, indices, count, false);
         }
-        keep(spardl, &block->chosen, indices, count, true);
+        spardl_keep(spardl, &block->chosen, indices, count, true);
         if (i == spardl->position) {
             baton__spardl_keep_dropped(spardl, indices, count);
         }
@@ -224,15 +225,16 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
     for (int j = 0; j < blocks; j++) {
         spardl_block_t *block =
             &spardl->blocks[baton__spardl_block_at(spardl, j)];
-        block->accumulated =
-            baton__sparse_call_after(spardl->sparse, before, accumulate, block);
+        block->accumulated = baton__sparse_call_after(spardl->sparse, before,
+                                                      spardl_accumulate, block);
     }
 }
 
 /* Adds selections from the bag's blocks, one after the other, and the send. A
    selection waits for those earlier steps that add to its block, but not for
    the others. Returns the last selection. */
-static baton_node_t add_bag(spardl_t *spardl, int index, baton_node_t before)
+static baton_node_t spardl_add_bag(spardl_t *spardl, int index,
+                                   baton_node_t before)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     spardl_step_t *step = &spardl->steps[index];
@@ -260,24 +262,24 @@ static baton_node_t add_bag(spardl_t *spardl, int index, baton_node_t before)
 
 /* Adds Spar-Reduce-Scatter. Returns the selection from this rank's own
    block. */
-static baton_node_t add_reduce_scatter(spardl_t *spardl)
+static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
     baton_node_t last =
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
-        last = add_bag(spardl, 0, last);
+        last = spardl_add_bag(spardl, 0, last);
         /* The blocks of the first bag come after these. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {
         if (i > 0) {
-            last = add_bag(spardl, i, last);
+            last = spardl_add_bag(spardl, i, last);
         }
         baton__spardl_add_arrival(spardl, i);
     }
-    baton_node_t own =
-        baton__sparse_call_after(spardl->sparse, last, select_own, spardl);
+    baton_node_t own = baton__sparse_call_after(spardl->sparse, last,
+                                                spardl_select_own, spardl);
     if (spardl->step_count > 0) {
         baton_before(s, spardl->blocks[spardl->position].accumulated, own);
     }
@@ -324,7 +326,7 @@ static size_t larger(size_t a, size_t b)
 
 /* Selections from a block, selections from sums, and exchanges share the
    scratch memory. */
-static void allocate(spardl_t *spardl)
+static void spardl_allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     size_t entry = sparse->entry_bytes, largest = largest_quota_of(spardl, 0);
@@ -352,10 +354,10 @@ void baton__spardl_build(baton_sparse_t *sparse)
     if (spardl == NULL) {
         return;
     }
-    allocate(spardl);
+    spardl_allocate(spardl);
     sparse->settle = keep_xi;
     sparse->settling = spardl;
-    baton_node_t own = add_reduce_scatter(spardl);
+    baton_node_t own = spardl_add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
     baton__spardl_add_gather(spardl, sum);
 }

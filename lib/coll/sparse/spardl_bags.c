@@ -16,7 +16,7 @@ static int steps_before(const spardl_t *spardl, int distance)
     return steps;
 }
 
-static void lay_out(spardl_t *spardl)
+static void spardl_bags_lay_out(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     int last = spardl->step_count - 1;
@@ -67,20 +67,20 @@ spardl_t *baton__spardl_open(baton_sparse_t *sparse)
     for (int block = 0; block < spardl->members; block++) {
         entries += baton__spardl_quota(spardl, sparse->options.max_k, block);
     }
-    lay_out(spardl);
+    spardl_bags_lay_out(spardl);
     baton__sparse_result_room(sparse, entries);
     return sparse->out_of_memory ? NULL : spardl;
 }
 
 /* ---- bags -------------------------------------------------------------- */
 
-static int rank_at(const spardl_t *spardl, int distance)
+static int spardl_bags_rank_at(const spardl_t *spardl, int distance)
 {
     return spardl->team * spardl->members +
            baton__spardl_block_at(spardl, distance);
 }
 
-static baton_status_t arrive(void *arg, baton_call_t *call)
+static baton_status_t spardl_bags_arrive(void *arg, baton_call_t *call)
 {
     spardl_step_t *step = arg;
     const spardl_t *spardl = step->spardl;
@@ -102,14 +102,15 @@ static baton_status_t arrive(void *arg, baton_call_t *call)
         at += count * sparse->entry_bytes;
         left -= count;
     }
-    return left == 0 ? BATON_OK
-                     : baton_call_fail(
-                           call, BATON_ERR_MISMATCH,
-                           "a message of %zu bytes from rank %d does not have "
-                           "the %d blocks of its bag: have ranks started "
-                           "another number of steps, or set another k?",
-                           step->recv.bytes, rank_at(spardl, -step->gap),
-                           step->blocks);
+    return left == 0
+               ? BATON_OK
+               : baton_call_fail(
+                     call, BATON_ERR_MISMATCH,
+                     "a message of %zu bytes from rank %d does not have "
+                     "the %d blocks of its bag: have ranks started "
+                     "another number of steps, or set another k?",
+                     step->recv.bytes, spardl_bags_rank_at(spardl, -step->gap),
+                     step->blocks);
 }
 
 static size_t bag_room(const spardl_t *spardl, int first, int blocks)
@@ -127,7 +128,8 @@ static size_t bag_room(const spardl_t *spardl, int first, int blocks)
 void baton__spardl_add_send(spardl_t *spardl, int index, baton_node_t packed)
 {
     spardl_step_t *step = &spardl->steps[index];
-    baton__message_send(&step->send, spardl->sparse, rank_at(spardl, step->gap),
+    baton__message_send(&step->send, spardl->sparse,
+                        spardl_bags_rank_at(spardl, step->gap),
                         bag_room(spardl, step->gap, step->blocks));
     baton_before(spardl->sparse->schedule, packed, step->send.node);
 }
@@ -136,10 +138,10 @@ void baton__spardl_add_arrival(spardl_t *spardl, int index)
 {
     spardl_step_t *step = &spardl->steps[index];
     baton__message_recv(&step->recv, spardl->sparse,
-                        rank_at(spardl, -step->gap),
+                        spardl_bags_rank_at(spardl, -step->gap),
                         bag_room(spardl, 0, step->blocks));
-    step->arrive =
-        baton__sparse_call_after(spardl->sparse, step->recv.node, arrive, step);
+    step->arrive = baton__sparse_call_after(spardl->sparse, step->recv.node,
+                                            spardl_bags_arrive, step);
 }
 
 /* ---- the all-gather ---------------------------------------------------- */
@@ -151,7 +153,7 @@ static size_t most(void *arg, int member)
            spardl->sparse->entry_bytes;
 }
 
-static size_t nominal(void *arg, int member)
+static size_t spardl_bags_nominal(void *arg, int member)
 {
     const spardl_t *spardl = arg;
     return baton__spardl_quota(spardl, spardl->sparse->k, member) *
@@ -178,7 +180,7 @@ static baton_status_t begin_gather(void *arg, baton_call_t *call)
                              sum->count * spardl->sparse->entry_bytes);
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
+static baton_status_t spardl_bags_finish(void *arg, baton_call_t *call)
 {
     const spardl_t *spardl = arg;
     (void)call;
@@ -198,10 +200,10 @@ baton_node_t baton__spardl_add_gather(spardl_t *spardl, baton_node_t ready)
         .base = spardl->team * spardl->members,
         .stride = 1,
         .most = most,
-        .nominal = nominal,
+        .nominal = spardl_bags_nominal,
         .extent = extent,
     };
     return baton__gather_build(
         &plan, baton__sparse_call_after(sparse, ready, begin_gather, spardl),
-        finish, &spardl->result);
+        spardl_bags_finish, &spardl->result);
 }

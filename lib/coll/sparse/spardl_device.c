@@ -53,8 +53,8 @@ static size_t bag_bytes(const spardl_step_t *step, size_t k)
     return bytes;
 }
 
-static void take(spardl_block_t *self, baton__enqueue_t *queue, size_t k,
-                 char *to)
+static void spardl_device_take(spardl_block_t *self, baton__enqueue_t *queue,
+                               size_t k, char *to)
 {
     baton__block_t block = baton__spardl_block(self->spardl, self->block);
     const baton__selecting_t selecting = {
@@ -70,7 +70,8 @@ static void select_bag(void *arg, baton__enqueue_t *queue)
     char *to = step->selected.device;
     for (int i = 0; i < step->blocks; i++) {
         spardl_block_t *block = block_of_bag(step, i);
-        take(block, queue, baton__spardl_quota(spardl, k, block->block), to);
+        spardl_device_take(block, queue,
+                           baton__spardl_quota(spardl, k, block->block), to);
         to += selected_bytes(spardl, block->block, k);
     }
     baton__enqueue_to_host(queue, &step->selected, bag_bytes(step, k));
@@ -93,7 +94,7 @@ static baton_status_t pack_bag(void *arg, baton_call_t *call)
 }
 
 /* One addition is enough, since the blocks of a bag have no index in common. */
-static void add_bag(void *arg, baton__enqueue_t *queue)
+static void spardl_device_add_bag(void *arg, baton__enqueue_t *queue)
 {
     spardl_step_t *step = arg;
     memcpy(step->received.host, step->recv.data, step->recv.bytes);
@@ -102,17 +103,17 @@ static void add_bag(void *arg, baton__enqueue_t *queue)
                        baton__message_entries(&step->recv), 1, &step->change);
 }
 
-static void select_own(void *arg, baton__enqueue_t *queue)
+static void spardl_device_select_own(void *arg, baton__enqueue_t *queue)
 {
     spardl_t *spardl = arg;
     size_t share = baton__spardl_share(spardl);
-    take(&spardl->blocks[spardl->position], queue, share,
-         spardl->own_selected.device);
+    spardl_device_take(&spardl->blocks[spardl->position], queue, share,
+                       spardl->own_selected.device);
     baton__enqueue_to_host(queue, &spardl->own_selected,
                            baton__selected_bytes(spardl->sparse, share));
 }
 
-static baton_status_t take_own(void *arg, baton_call_t *call)
+static baton_status_t spardl_device_take_own(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     baton_entries_t own = baton__selected_entries(spardl->own_selected.host);
@@ -121,7 +122,8 @@ static baton_status_t take_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-static void add_dropped(spardl_exchange_t *exchange, baton__enqueue_t *queue)
+static void spardl_device_add_dropped(spardl_exchange_t *exchange,
+                                      baton__enqueue_t *queue)
 {
     size_t count = exchange->dropped.count;
     baton__enqueue_to_device(queue, &exchange->adds,
@@ -138,7 +140,7 @@ static void keep_result(void *arg, baton__enqueue_t *queue)
     const baton__mirror_t *indices = &spardl->result_indices;
     baton__enqueue_to_device(queue, indices, count * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
-        add_dropped(&spardl->exchanges[i], queue);
+        spardl_device_add_dropped(&spardl->exchanges[i], queue);
     }
     baton__enqueue_keep(queue, (const uint32_t *)(void *)indices->device,
                         count);
@@ -171,14 +173,14 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     spardl_step_t *step = &spardl->steps[index];
     baton__spardl_add_arrival(spardl, index);
     step->received = baton__mirror_room(sparse, NULL, step->recv.view.bytes);
-    baton_node_t add = baton__sparse_device_call(sparse, sparse->schedule,
-                                                 step->arrive, add_bag, step);
+    baton_node_t add = baton__sparse_device_call(
+        sparse, sparse->schedule, step->arrive, spardl_device_add_bag, step);
     baton_before(sparse->schedule, before, add);
     return add;
 }
 
 /* Adds Spar-Reduce-Scatter. After the node that is returned, `own` is set. */
-static baton_node_t add_reduce_scatter(spardl_t *spardl)
+static baton_node_t spardl_device_add_reduce_scatter(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
@@ -191,11 +193,12 @@ static baton_node_t add_reduce_scatter(spardl_t *spardl)
         last = add_sending(spardl, i, last);
         last = add_receiving(spardl, i, last);
     }
-    baton_node_t select =
-        baton__sparse_device_call(sparse, s, last, select_own, spardl);
+    baton_node_t select = baton__sparse_device_call(
+        sparse, s, last, spardl_device_select_own, spardl);
     spardl->own_selected =
         baton__mirror_room(sparse, NULL, baton__selected_bytes(sparse, quota));
-    return baton__sparse_call_after(sparse, select, take_own, spardl);
+    return baton__sparse_call_after(sparse, select, spardl_device_take_own,
+                                    spardl);
 }
 
 static void add_keeping(spardl_t *spardl, baton_node_t end)
@@ -222,7 +225,7 @@ void baton__spardl_build_on_device(baton_sparse_t *sparse)
     }
     spardl->scratch =
         baton__sparse_room(sparse, 1, baton__spardl_teams_scratch(spardl));
-    baton_node_t own = add_reduce_scatter(spardl);
+    baton_node_t own = spardl_device_add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
     add_keeping(spardl, baton__spardl_add_gather(spardl, sum));
 }

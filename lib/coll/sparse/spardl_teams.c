@@ -122,7 +122,7 @@ size_t baton__spardl_share(const spardl_t *spardl)
 
 /* ---- R-SAG ------------------------------------------------------------- */
 
-static baton_status_t pack(void *arg, baton_call_t *call)
+static baton_status_t spardl_teams_pack(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;
     spardl_t *spardl = exchange->spardl;
@@ -140,7 +140,7 @@ static baton_entries_t entries_of(const baton__message_t *message)
 /* `other` = the sum of the sent and the received message; its top-L becomes the
    new sum. Both ranks add the lower team's entries first: of two NaNs the sum
    has the bits of the first one. */
-static baton_status_t merge(void *arg, baton_call_t *call)
+static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;
     spardl_t *spardl = exchange->spardl;
@@ -182,9 +182,9 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready)
     baton__message_recv(&exchange->recv, sparse, partner,
                         entries * sparse->entry_bytes);
     baton_node_t packed =
-        baton__sparse_call_after(sparse, ready, pack, exchange);
+        baton__sparse_call_after(sparse, ready, spardl_teams_pack, exchange);
     baton_node_t merged =
-        baton__sparse_call_after(sparse, packed, merge, exchange);
+        baton__sparse_call_after(sparse, packed, spardl_teams_merge, exchange);
     baton_before(sparse->schedule, packed, exchange->send.node);
     baton_before(sparse->schedule, exchange->recv.node, merged);
     return merged;
@@ -204,8 +204,10 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
 
 /* Adds a share of the dropped entries at these indices: the result's in this
    rank's block. */
-static void add_dropped(spardl_t *spardl, const spardl_exchange_t *exchange,
-                        const uint32_t *indices, size_t count, double share)
+static void spardl_teams_add_dropped(spardl_t *spardl,
+                                     const spardl_exchange_t *exchange,
+                                     const uint32_t *indices, size_t count,
+                                     double share)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
@@ -220,8 +222,8 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
 {
     for (int i = 0; i < spardl->sparse->merged; i++) {
         const spardl_exchange_t *exchange = &spardl->exchanges[i];
-        add_dropped(spardl, exchange, indices, count,
-                    baton__spardl_residual_share(exchange));
+        spardl_teams_add_dropped(spardl, exchange, indices, count,
+                                 baton__spardl_residual_share(exchange));
     }
 }
 
@@ -251,8 +253,9 @@ static void make_up(void *state, size_t count)
         }
         if (missing > 0 && first == spardl->team) {
             const spardl_exchange_t *exchange = &spardl->exchanges[i];
-            add_dropped(spardl, exchange, indices, count,
-                        missing * baton__spardl_residual_share(exchange));
+            spardl_teams_add_dropped(
+                spardl, exchange, indices, count,
+                missing * baton__spardl_residual_share(exchange));
         }
     }
 }

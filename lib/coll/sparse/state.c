@@ -28,7 +28,7 @@ typedef struct header {
     baton__learned_t learned;
 } header_t;
 
-static header_t header_of(const baton_sparse_t *sparse)
+static header_t state_header_of(const baton_sparse_t *sparse)
 {
     header_t header = {
         .magic = MAGIC,
@@ -117,7 +117,7 @@ baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
     if (status != BATON_OK) {
         return status;
     }
-    const header_t header = header_of(sparse);
+    const header_t header = state_header_of(sparse);
     memcpy(to, &header, sizeof header);
     if (sparse->backend->save != NULL) {
         sparse->backend->save(sparse, to + at.residual, to + at.pending);
@@ -138,8 +138,9 @@ baton_status_t baton_sparse_state_export(baton_sparse_t *sparse, void *state,
 
 /* ---- import ------------------------------------------------------------ */
 
-static baton_status_t refuse(const baton_sparse_t *sparse, const char *what,
-                             uint64_t actual, uint64_t expected)
+static baton_status_t state_refuse(const baton_sparse_t *sparse,
+                                   const char *what, uint64_t actual,
+                                   uint64_t expected)
 {
     return baton__error(BATON_ERR_INVALID,
                         "import \"%s\": %s of the state is %llu, expected %llu",
@@ -161,8 +162,8 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         if (checks[i].actual != checks[i].expected) {
-            return refuse(sparse, checks[i].what, checks[i].actual,
-                          checks[i].expected);
+            return state_refuse(sparse, checks[i].what, checks[i].actual,
+                                checks[i].expected);
         }
     }
     baton_status_t status =
@@ -179,8 +180,9 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     return status;
 }
 
-static baton_status_t check(const baton_sparse_t *sparse, const char *from,
-                            size_t bytes, const header_t *header)
+static baton_status_t state_check(const baton_sparse_t *sparse,
+                                  const char *from, size_t bytes,
+                                  const header_t *header)
 {
     const layout_t at = layout_of(sparse);
     uint64_t sum;
@@ -189,12 +191,13 @@ static baton_status_t check(const baton_sparse_t *sparse, const char *from,
         return status;
     }
     if (bytes != at.all) {
-        return refuse(sparse, "the size", bytes, at.all);
+        return state_refuse(sparse, "the size", bytes, at.all);
     }
     memcpy(&sum, from + at.sum, sizeof sum);
     const uint64_t expected = checksum(from, at.sum);
-    return sum == expected ? BATON_OK
-                           : refuse(sparse, "the checksum", sum, expected);
+    return sum == expected
+               ? BATON_OK
+               : state_refuse(sparse, "the checksum", sum, expected);
 }
 
 static baton_status_t import(baton_sparse_t *sparse, const void *state,
@@ -212,7 +215,7 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     const char *from = state;
     const layout_t at = layout_of(sparse);
     memcpy(&header, from, sizeof header);
-    status = check(sparse, from, bytes, &header);
+    status = state_check(sparse, from, bytes, &header);
     if (status == BATON_OK) {
         status = baton__sparse_hold(sparse, "import", true);
     }

@@ -14,8 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static baton_status_t system_error(const baton_sparse_t *sparse,
-                                   const char *doing, const char *path)
+static baton_status_t state_file_system_error(const baton_sparse_t *sparse,
+                                              const char *doing,
+                                              const char *path)
 {
     return baton__error(BATON_ERR_SYSTEM, "%s \"%s\", file %s: %s", doing,
                         sparse->name, path, strerror(errno));
@@ -57,7 +58,7 @@ static bool sync_folder(char *path)
 
 /* Whether the name is unused, or a regular file. A link or a device is the
    user's: it is neither replaced nor followed. */
-static bool is_free(const char *path)
+static bool state_file_is_free(const char *path)
 {
     struct stat found;
     return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
@@ -106,13 +107,14 @@ baton_status_t baton_sparse_save(baton_sparse_t *sparse, const char *path)
     }
     if (status == BATON_OK) {
         (void)snprintf(other, sizeof other, "%s.new", path);
-        if (!is_free(path) || !is_free(other)) {
+        if (!state_file_is_free(path) || !state_file_is_free(other)) {
             status = baton__error(BATON_ERR_INVALID,
                                   "save \"%s\": %s is no regular file, and is "
                                   "not replaced: choose another path",
-                                  sparse->name, is_free(path) ? other : path);
+                                  sparse->name,
+                                  state_file_is_free(path) ? other : path);
         } else if (!replace(path, other, data, bytes)) {
-            status = system_error(sparse, "save", path);
+            status = state_file_system_error(sparse, "save", path);
         }
     }
     baton__free(data);
@@ -135,7 +137,7 @@ baton_status_t baton_sparse_load(baton_sparse_t *sparse, const char *path)
         done = transfer(file, false, data, bytes);
     }
     if (file < 0 || !closed(file, done)) {
-        status = system_error(sparse, "load", path);
+        status = state_file_system_error(sparse, "load", path);
     } else {
         status = baton_sparse_state_import(sparse, data, bytes);
         status = baton__error(status, "load \"%s\" from %s: %s", sparse->name,

@@ -278,8 +278,9 @@ static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
 /* Hands over the parts, whose first piece has the number `begin` in this
    hand-over: stores the piece that has arrived, and starts the next one unless
    one is on its way. True once all pieces have arrived. */
-static bool pass_on(baton_sparse_t *sparse, uint64_t begin,
-                    const piece_t *parts, int count, bool gives, bool gets)
+static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
+                                const piece_t *parts, int count, bool gives,
+                                bool gets)
 {
     const piece_t from = piece_at(sparse, parts, count, sparse->handed - begin);
     if (sparse->handed > begin) {
@@ -322,7 +323,7 @@ bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
         news[HAS + (step - lacks) % 4] = 1;
     }
     const piece_t all = {news, news_bytes(sparse)};
-    return pass_on(sparse, 0, &all, 1, true, true);
+    return sparse_step_pass_on(sparse, 0, &all, 1, true, true);
 }
 
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
@@ -339,8 +340,8 @@ bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
             parts[1] = (piece_t){of->indices, entries * sizeof *of->indices};
             parts[2] = (piece_t){of->values, entries * size};
         }
-        if (!pass_on(sparse, pieces_of(sparse, news_bytes(sparse)), parts, 3,
-                     !gets, gets)) {
+        if (!sparse_step_pass_on(sparse, pieces_of(sparse, news_bytes(sparse)),
+                                 parts, 3, !gets, gets)) {
             return false;
         }
     }

@@ -104,8 +104,9 @@ static baton_status_t check_arguments(baton_group_t *group,
                         "create tensors: %s", wrong);
 }
 
-static baton_status_t init(baton_tensors_t *set, const baton_tensor_t *tensors,
-                           size_t count, const baton_tensors_options_t *options)
+static baton_status_t tensors_init(baton_tensors_t *set,
+                                   const baton_tensor_t *tensors, size_t count,
+                                   const baton_tensors_options_t *options)
 {
     if (!copy_tensors(set, tensors, count) || !copy_options(set, options)) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for %zu tensors",
@@ -144,7 +145,7 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
     set->group = group;
     set->ranks = baton_group_size(group);
     set->payload = baton_group_has_payload(group);
-    status = init(set, tensors, count, &options);
+    status = tensors_init(set, tensors, count, &options);
     if (status != BATON_OK) {
         (void)!baton_tensors_destroy(set);
         return status;
@@ -386,7 +387,7 @@ static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
 }
 
 /* Prepares the unit for the next gradients. */
-static void reset(baton_tensors_t *set, baton__unit_t *unit)
+static void tensors_reset(baton_tensors_t *set, baton__unit_t *unit)
 {
     for (size_t i = 0; unit->ready > 0 && i < set->count; i++) {
         if (&set->units[set->members[i].unit] == unit) {
@@ -429,7 +430,7 @@ static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
     unit->started = status == BATON_OK;
     unit->has_result = unit->has_result && !unit->started;
     if (status != BATON_OK) {
-        reset(set, unit);
+        tensors_reset(set, unit);
     }
     return status;
 }
@@ -441,7 +442,7 @@ static bool waits_to_clip(const baton_tensors_t *set)
 }
 
 /* The factor of local clipping, by the norm of all gradients. */
-static double clip_factor(const baton_tensors_t *set)
+static double tensors_clip_factor(const baton_tensors_t *set)
 {
     double square_sum = 0;
     for (size_t i = 0; set->payload && i < set->unit_count; i++) {
@@ -453,10 +454,10 @@ static double clip_factor(const baton_tensors_t *set)
     return baton__clip_factor(set->options.clip, set->ranks, square_sum);
 }
 
-static baton_status_t start_all(baton_tensors_t *set)
+static baton_status_t tensors_start_all(baton_tensors_t *set)
 {
     baton_status_t status = BATON_OK;
-    double factor = clip_factor(set);
+    double factor = tensors_clip_factor(set);
     set->ready_units = 0;
     for (size_t i = 0; i < set->unit_count; i++) {
         baton_status_t one = start_unit(set, &set->units[i], factor);
@@ -499,7 +500,8 @@ baton_status_t baton_tensors_ready(baton_tensors_t *set, size_t tensor,
     if (!waits_to_clip(set)) {
         return start_unit(set, unit, 1);
     }
-    return ++set->ready_units < set->unit_count ? BATON_OK : start_all(set);
+    return ++set->ready_units < set->unit_count ? BATON_OK
+                                                : tensors_start_all(set);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
@@ -518,7 +520,7 @@ baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
         return BATON_OK;
     }
     if (status != BATON_OK) {
-        reset(set, unit);
+        tensors_reset(set, unit);
     }
     return status;
 }
@@ -545,10 +547,10 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
 }
 
 /* The tensor's entries of its unit's result. */
-static baton_sparse_result_t part_of(const baton_tensors_t *set,
-                                     const baton__unit_t *unit,
-                                     const baton__member_t *member,
-                                     baton_sparse_result_t result)
+static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
+                                             const baton__unit_t *unit,
+                                             const baton__member_t *member,
+                                             baton_sparse_result_t result)
 {
     size_t begin = member->offset, end = begin + member->tensor.count;
     if (unit->pack == NULL) {
@@ -601,10 +603,11 @@ baton_status_t baton_tensors_wait(baton_tensors_t *set, size_t tensor,
     status = partial ? next_result(set, unit, member, timeout_ms)
                      : baton_sparse_wait(unit->sparse, timeout_ms, &result);
     if (unit->sparse->phase != BATON__SPARSE_RUNNING) {
-        reset(set, unit);
+        tensors_reset(set, unit);
     }
     if (status == BATON_OK) {
-        *out = part_of(set, unit, member, partial ? unit->result : result);
+        *out =
+            tensors_part_of(set, unit, member, partial ? unit->result : result);
     }
     return status;
 }

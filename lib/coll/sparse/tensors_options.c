@@ -40,7 +40,7 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
 }
 
 /* Checks the options that all all-reduces of the set share, as sparse.h's. */
-static bool check_training(baton_tensors_t *set)
+static bool tensors_options_check_training(baton_tensors_t *set)
 {
     baton_sparse_options_t resolved, given = baton__tensors_common(set);
     given.count = 1;
@@ -62,7 +62,7 @@ static bool costs_decide(const baton_tensors_options_t *o)
                                   !o->quantise && !o->paper_selections));
 }
 
-static bool check_costs(baton_tensors_t *set)
+static bool tensors_options_check_costs(baton_tensors_t *set)
 {
     set->costs = (baton_costs_t)BATON_COSTS;
     baton_status_t status = baton_costs_get(&set->costs);
@@ -140,8 +140,9 @@ void baton__tensors_resolve(baton_tensors_t *set)
     baton_tensors_options_t *o = &set->options;
     o->density = o->density == 0 ? default_density : o->density;
     o->small_bytes = o->small_bytes == 0 ? SMALL_BYTES : o->small_bytes;
-    if (!(check_training(set) && check_algorithm(set) && check_densities(set) &&
-          check_tensors(set) && check_costs(set))) {
+    if (!(tensors_options_check_training(set) && check_algorithm(set) &&
+          check_densities(set) && check_tensors(set) &&
+          tensors_options_check_costs(set))) {
         const baton__wrong_t wrong = set->wrong;
         set->wrong.status = BATON_OK;
         baton__wrong_keep(&set->wrong,

@@ -80,7 +80,8 @@ static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
     }
 }
 
-static void decide(const baton_tensors_t *set, baton__member_t *member)
+static void tensors_plan_decide(const baton_tensors_t *set,
+                                baton__member_t *member)
 {
     const baton_tensor_t *of = &member->tensor;
     baton_tensor_plan_t *plan = &member->plan;
@@ -129,7 +130,7 @@ void baton__tensors_decide(baton_tensors_t *set)
     set->unit_count = 0;
     for (size_t i = 0; i < set->count; i++) {
         baton__member_t *member = &set->members[i];
-        decide(set, member);
+        tensors_plan_decide(set, member);
         if (member->plan.form == BATON_TENSOR_PACKED) {
             member->offset = packed_count;
             packed_count += member->tensor.count;

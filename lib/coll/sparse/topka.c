@@ -61,7 +61,8 @@ static bool reuses(const baton_sparse_t *sparse)
 /* Accumulates, and selects by a threshold, which is searched for or from an
    earlier step. Selects exactly k if that finds none, or would select more than
    2k. */
-static size_t select_by_threshold(topka_t *topka, const baton_selection_t *from)
+static size_t topka_select_by_threshold(topka_t *topka,
+                                        const baton_selection_t *from)
 {
     baton_sparse_t *sparse = topka->sparse;
     baton_magnitude_t *threshold = &sparse->next.local_threshold;
@@ -97,7 +98,7 @@ static size_t select_redsync(topka_t *topka)
                                     topka->scratch);
     case BATON_REDSYNC_SEARCH:
     case BATON_REDSYNC_SAMPLED:
-        return select_by_threshold(topka, &from);
+        return topka_select_by_threshold(topka, &from);
     case BATON_REDSYNC_EXACT:
         break;
     }
@@ -117,7 +118,7 @@ static bool by_threshold(const baton_sparse_t *sparse)
 /* ---- this rank's part -------------------------------------------------- */
 
 /* The bytes of a part with `count` entries. */
-static size_t part_bytes(const baton_sparse_t *sparse, size_t count)
+static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
 {
     size_t values = sparse->options.quantise ? 1 : count;
     return redsync(sparse) ? COUNT_BYTES + count * sizeof(uint32_t) +
@@ -164,8 +165,8 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
 
 /* Ends this rank's part: pads TopkA's to k entries where it is, or writes
    RedSync's. */
-static baton_status_t end_part(topka_t *topka, baton_call_t *call,
-                               const void *taken, char *to)
+static baton_status_t topka_end_part(topka_t *topka, baton_call_t *call,
+                                     const void *taken, char *to)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t count = sparse->k;
@@ -177,7 +178,8 @@ static baton_status_t end_part(topka_t *topka, baton_call_t *call,
     } else if (to != NULL) {
         baton__entries_pad(sparse, to, topka->count, count);
     }
-    return baton__gather_end(topka->gather, call, part_bytes(sparse, count));
+    return baton__gather_end(topka->gather, call,
+                             topka_part_bytes(sparse, count));
 }
 
 static baton_status_t select_and_write(void *arg, baton_call_t *call)
@@ -200,7 +202,7 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
         baton_entries_take(dtype, taken, topka->indices, topka->count,
                            sparse->work);
     }
-    return end_part(topka, call, taken, to);
+    return topka_end_part(topka, call, taken, to);
 }
 
 /* ---- this rank's part, on a device ------------------------------------- */
@@ -255,7 +257,7 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
     topka->count = taken.count;
     if (!redsync(sparse)) {
         memcpy(to, taken.data, taken.count * sparse->entry_bytes);
-        return end_part(topka, call, taken.data, to);
+        return topka_end_part(topka, call, taken.data, to);
     }
     baton_entries_split(sparse->options.dtype, taken.data, taken.count,
                         topka->indices, NULL);
@@ -263,19 +265,19 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
         sparse->next.local_threshold =
             baton__selected_head(selected)->threshold;
     }
-    return end_part(topka, call, taken.data, to);
+    return topka_end_part(topka, call, taken.data, to);
 }
 
 /* ---- all parts --------------------------------------------------------- */
 
-static size_t nominal(void *arg, int member)
+static size_t topka_nominal(void *arg, int member)
 {
     const topka_t *topka = arg;
     (void)member;
-    return part_bytes(topka->sparse, topka->sparse->k);
+    return topka_part_bytes(topka->sparse, topka->sparse->k);
 }
 
-static size_t count_in(const char *part)
+static size_t topka_count_in(const char *part)
 {
     uint32_t count;
     memcpy(&count, part, sizeof count);
@@ -287,8 +289,9 @@ static size_t redsync_extent(void *arg, int member, const char *data,
 {
     const topka_t *topka = arg;
     (void)member;
-    return left < COUNT_BYTES ? SIZE_MAX
-                              : part_bytes(topka->sparse, count_in(data));
+    return left < COUNT_BYTES
+               ? SIZE_MAX
+               : topka_part_bytes(topka->sparse, topka_count_in(data));
 }
 
 /* Writes a part [count | indices | values or mean] as entries to `to`. */
@@ -296,7 +299,7 @@ static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
                                        char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
-    size_t count = count_in(part);
+    size_t count = topka_count_in(part);
     const char *indices = part + COUNT_BYTES;
     baton__entries_join(sparse, to, indices, indices + count * sizeof(uint32_t),
                         sparse->options.quantise ? 0 : sparse->element_bytes,
@@ -304,7 +307,7 @@ static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
     return (baton_entries_t){to, count};
 }
 
-static baton_status_t sum(void *arg, baton_call_t *call)
+static baton_status_t topka_sum(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
@@ -333,7 +336,7 @@ static baton_status_t sum(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-static void allocate(topka_t *topka)
+static void topka_allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
@@ -356,17 +359,17 @@ static void allocate(topka_t *topka)
 }
 
 /* Adds the all-gather after `write`, a call that writes this rank's part. */
-static void add_gather(topka_t *topka, baton_node_t write)
+static void topka_add_gather(topka_t *topka, baton_node_t write)
 {
     baton_sparse_t *sparse = topka->sparse;
     const baton__gather_plan_t plan = {
         .sparse = sparse,
         .arg = topka,
-        .most_bytes = part_bytes(sparse, topka->room),
-        .nominal = nominal,
+        .most_bytes = topka_part_bytes(sparse, topka->room),
+        .nominal = topka_nominal,
         .extent = redsync(sparse) ? redsync_extent : NULL,
     };
-    baton__gather_build(&plan, write, sum, &topka->gather);
+    baton__gather_build(&plan, write, topka_sum, &topka->gather);
 }
 
 static topka_t *open(baton_sparse_t *sparse)
@@ -374,7 +377,7 @@ static topka_t *open(baton_sparse_t *sparse)
     topka_t *topka = baton__sparse_alloc(sparse, 1, sizeof *topka);
     if (topka != NULL) {
         topka->sparse = sparse;
-        allocate(topka);
+        topka_allocate(topka);
         sparse->selected = topka->indices;
     }
     return topka;
@@ -384,8 +387,9 @@ void baton__topka_build(baton_sparse_t *sparse)
 {
     topka_t *topka = open(sparse);
     if (topka != NULL) {
-        add_gather(topka, baton__sparse_add_call(sparse, sparse->schedule,
-                                                 select_and_write, topka));
+        topka_add_gather(topka,
+                         baton__sparse_add_call(sparse, sparse->schedule,
+                                                select_and_write, topka));
     }
 }
 
@@ -405,5 +409,5 @@ void baton__topka_build_on_device(baton_sparse_t *sparse)
         select_on_device, topka);
     baton_node_t write =
         baton__sparse_call_after(sparse, select, write_selected, topka);
-    add_gather(topka, write);
+    topka_add_gather(topka, write);
 }

@@ -38,7 +38,7 @@ static size_t sum_room(const topkdsa_t *self, int owner)
 
 /* ---- select, send ------------------------------------------------------ */
 
-static baton_status_t select_own(void *arg, baton_call_t *call)
+static baton_status_t topkdsa_select_own(void *arg, baton_call_t *call)
 {
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -57,7 +57,7 @@ static baton_status_t select_own(void *arg, baton_call_t *call)
 
 /* ---- sum, gather ------------------------------------------------------- */
 
-static baton_status_t sum_region(void *arg, baton_call_t *call)
+static baton_status_t topkdsa_sum_region(void *arg, baton_call_t *call)
 {
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -94,7 +94,7 @@ static size_t length_of(const topkdsa_t *self, int member)
     return length;
 }
 
-static size_t part_bytes(void *arg, int member)
+static size_t topkdsa_part_bytes(void *arg, int member)
 {
     const topkdsa_t *self = arg;
     const baton_sparse_t *sparse = self->sparse;
@@ -146,7 +146,8 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
     if (to != NULL) {
         write_part(self, to);
     }
-    return baton__gather_end(self->sums, call, part_bytes(self, sparse->rank));
+    return baton__gather_end(self->sums, call,
+                             topkdsa_part_bytes(self, sparse->rank));
 }
 
 /* Writes the nonzero elements of the dense regions to the result. Returns their
@@ -175,7 +176,7 @@ static size_t put_regions(const topkdsa_t *self)
     return count;
 }
 
-static baton_status_t finish(void *arg, baton_call_t *call)
+static baton_status_t topkdsa_finish(void *arg, baton_call_t *call)
 {
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
@@ -203,11 +204,11 @@ static void add_gathers(topkdsa_t *self, baton_node_t summed)
     baton_node_t known =
         baton__gather_build(&plan, summed, begin_sums, &self->lengths);
     plan.most = part_most;
-    plan.nominal = part_bytes;
-    baton__gather_build(&plan, known, finish, &self->sums);
+    plan.nominal = topkdsa_part_bytes;
+    baton__gather_build(&plan, known, topkdsa_finish, &self->sums);
 }
 
-static void allocate(topkdsa_t *self)
+static void topkdsa_allocate(topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
     size_t n = sparse->options.count, k = sparse->options.max_k;
@@ -233,15 +234,15 @@ void baton__topkdsa_build(baton_sparse_t *sparse)
         return;
     }
     self->sparse = sparse;
-    allocate(self);
+    topkdsa_allocate(self);
     if (sparse->out_of_memory) {
         return;
     }
     sparse->selected = self->regions.indices;
-    baton_node_t select =
-        baton__sparse_add_call(sparse, sparse->schedule, select_own, self);
+    baton_node_t select = baton__sparse_add_call(sparse, sparse->schedule,
+                                                 topkdsa_select_own, self);
     baton_node_t sum =
-        baton__sparse_call_after(sparse, select, sum_region, self);
+        baton__sparse_call_after(sparse, select, topkdsa_sum_region, self);
     baton__regions_build(&self->regions, select, sum);
     add_gathers(self, sum);
 }

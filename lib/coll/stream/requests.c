@@ -13,7 +13,7 @@ static char *request_of(const baton__requests_t *self, uint64_t epoch)
     return self->queue + epoch % BATON__REQUESTS * self->bytes;
 }
 
-static baton_status_t begin(void *arg, baton_call_t *call)
+static baton_status_t stream_requests_begin(void *arg, baton_call_t *call)
 {
     baton__requests_t *self = arg;
     self->begun = baton_call_epoch(call);
@@ -31,7 +31,7 @@ static baton_status_t serve(void *arg, baton_call_t *call,
     return self->serve(self->arg, request_of(self, self->begun), stream);
 }
 
-static baton_status_t end(void *arg, baton_call_t *call)
+static baton_status_t stream_requests_end(void *arg, baton_call_t *call)
 {
     const baton__requests_t *self = arg;
     (void)call;
@@ -55,12 +55,13 @@ baton_status_t baton__requests_init(baton__requests_t *self,
     if (status != BATON_OK) {
         return status;
     }
-    baton_node_t first = baton_add_call(self->schedule, begin, self);
+    baton_node_t first =
+        baton_add_call(self->schedule, stream_requests_begin, self);
     baton_node_t served = baton_add_device_call(self->schedule, serve, self);
     baton_before(self->schedule, first, served);
     if (self->end != NULL) {
         baton_before(self->schedule, served,
-                     baton_add_call(self->schedule, end, self));
+                     baton_add_call(self->schedule, stream_requests_end, self));
     }
     return baton_schedule_commit(self->schedule);
 }

@@ -38,8 +38,8 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
 
 /* Chooses, and states the choice. False if there is none; the schedule's error
    says why. */
-static bool choose(baton_schedule_t *schedule, const char *title,
-                   baton_choice_case_t of, baton_choice_t *out)
+static bool by_name_choose(baton_schedule_t *schedule, const char *title,
+                           baton_choice_case_t of, baton_choice_t *out)
 {
     of.size = sizeof of;
     of.ranks = baton_schedule_size(schedule);
@@ -58,7 +58,7 @@ static bool choose(baton_schedule_t *schedule, const char *title,
 
 /* Returns the caller's segment size, or that of the choice if the caller gives
    none. */
-static size_t chunk_of(size_t given, const baton_choice_t *choice)
+static size_t by_name_chunk_of(size_t given, const baton_choice_t *choice)
 {
     return given > 0 ? given : choice->segment_bytes;
 }
@@ -70,14 +70,15 @@ void baton_add_broadcast(baton_schedule_t *schedule,
     args = baton__pass_args(schedule, "broadcast", args, sizeof *args,
                             "baton_broadcast_args_t");
     if (args != NULL &&
-        choose(schedule, "broadcast",
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
-                                     .algorithm = args->algorithm,
-                                     .bytes = args->data.bytes,
-                                     .segment_bytes = args->chunk_bytes},
-               &choice)) {
+        by_name_choose(
+            schedule, "broadcast",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->data.bytes,
+                                  .segment_bytes = args->chunk_bytes},
+            &choice)) {
         baton_broadcast_args_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
         choice.algorithm.build.broadcast(schedule, &chosen);
     }
 }
@@ -88,17 +89,18 @@ void baton_add_reduce(baton_schedule_t *schedule,
     baton_choice_t choice;
     args = baton__pass_args(schedule, "reduce", args, sizeof *args,
                             "baton_reduce_args_t");
-    if (args != NULL && choose(schedule, "reduce",
-                               (baton_choice_case_t){
-                                   .collective = BATON_COLLECTIVE_REDUCE,
-                                   .algorithm = args->algorithm,
-                                   .bytes = args->source.bytes,
-                                   .ordered = is_ordered(args->op),
-                                   .root_at_end = is_end(schedule, args->root),
-                                   .segment_bytes = args->chunk_bytes},
-                               &choice)) {
+    if (args != NULL &&
+        by_name_choose(
+            schedule, "reduce",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->source.bytes,
+                                  .ordered = is_ordered(args->op),
+                                  .root_at_end = is_end(schedule, args->root),
+                                  .segment_bytes = args->chunk_bytes},
+            &choice)) {
         baton_reduce_args_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
         choice.algorithm.build.reduce(schedule, &chosen);
     }
 }
@@ -110,17 +112,18 @@ void baton_add_allreduce(baton_schedule_t *schedule,
     args = baton__pass_args(schedule, "all-reduce", args, sizeof *args,
                             "baton_allreduce_args_t");
     if (args != NULL &&
-        choose(schedule, "all-reduce",
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
-                                     .algorithm = args->algorithm,
-                                     .bytes = args->source.bytes,
-                                     .ordered = is_ordered(args->op),
-                                     .in_place = baton__same_place(
-                                         schedule, args->source, args->target),
-                                     .segment_bytes = args->chunk_bytes},
-               &choice)) {
+        by_name_choose(
+            schedule, "all-reduce",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->source.bytes,
+                                  .ordered = is_ordered(args->op),
+                                  .in_place = baton__same_place(
+                                      schedule, args->source, args->target),
+                                  .segment_bytes = args->chunk_bytes},
+            &choice)) {
         baton_allreduce_args_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
         choice.algorithm.build.allreduce(schedule, &chosen);
     }
 }
@@ -132,7 +135,7 @@ void baton_add_reduce_scatter(baton_schedule_t *schedule,
     args = baton__pass_args(schedule, "reduce-scatter", args, sizeof *args,
                             "baton_reduce_scatter_args_t");
     if (args != NULL &&
-        choose(
+        by_name_choose(
             schedule, "reduce-scatter",
             (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
                                   .algorithm = args->algorithm,
@@ -142,7 +145,7 @@ void baton_add_reduce_scatter(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_reduce_scatter_args_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
         choice.algorithm.build.reduce_scatter(schedule, &chosen);
     }
 }
@@ -154,15 +157,16 @@ void baton_add_allgather(baton_schedule_t *schedule,
     args = baton__pass_args(schedule, "all-gather", args, sizeof *args,
                             "baton_allgather_args_t");
     if (args != NULL &&
-        choose(schedule, "all-gather",
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
-                                     .algorithm = args->algorithm,
-                                     .bytes = args->target.bytes,
-                                     .uneven = args->block_bytes != NULL,
-                                     .segment_bytes = args->chunk_bytes},
-               &choice)) {
+        by_name_choose(
+            schedule, "all-gather",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->target.bytes,
+                                  .uneven = args->block_bytes != NULL,
+                                  .segment_bytes = args->chunk_bytes},
+            &choice)) {
         baton_allgather_args_t chosen = *args;
-        chosen.chunk_bytes = chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
         choice.algorithm.build.allgather(schedule, &chosen);
     }
 }
@@ -176,13 +180,14 @@ void baton_add_alltoall(baton_schedule_t *schedule,
     args = baton__pass_args(schedule, "all-to-all", args, sizeof *args,
                             "baton_alltoall_args_t");
     if (args != NULL &&
-        choose(schedule, "all-to-all",
-               (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
-                                     .algorithm = args->algorithm,
-                                     .bytes = args->source.bytes,
-                                     .uneven = args->send_bytes != NULL ||
-                                               args->recv_bytes != NULL},
-               &choice)) {
+        by_name_choose(
+            schedule, "all-to-all",
+            (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLTOALL,
+                                  .algorithm = args->algorithm,
+                                  .bytes = args->source.bytes,
+                                  .uneven = args->send_bytes != NULL ||
+                                            args->recv_bytes != NULL},
+            &choice)) {
         choice.algorithm.build.alltoall(schedule, args);
     }
 }

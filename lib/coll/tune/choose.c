@@ -64,8 +64,9 @@ static bool can_do(const baton_algorithm_t *algorithm,
            (!algorithm->equal_blocks || !of->uneven);
 }
 
-static void weigh(const baton_algorithm_t *algorithm, baton_cost_case_t cost,
-                  bool one_host, baton_choice_t *best)
+static void choose_weigh(const baton_algorithm_t *algorithm,
+                         baton_cost_case_t cost, bool one_host,
+                         baton_choice_t *best)
 {
     size_t bytes = (size_t)cost.bytes;
     size_t given = (size_t)cost.segment_bytes;
@@ -126,8 +127,8 @@ static baton_status_t refuse_all(const baton_choice_case_t *of)
                         baton_collective_name(of->collective), demand_of(of));
 }
 
-static baton_status_t refuse(const baton_choice_case_t *of,
-                             const baton_algorithm_t *algorithm)
+static baton_status_t choose_refuse(const baton_choice_case_t *of,
+                                    const baton_algorithm_t *algorithm)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
@@ -155,7 +156,7 @@ static bool reduces(baton_collective_t collective)
            collective == BATON_COLLECTIVE_EXSCAN;
 }
 
-static baton_status_t check(const baton_choice_case_t *of)
+static baton_status_t choose_check(const baton_choice_case_t *of)
 {
     baton_status_t status = baton__check_collective("choice", of->collective);
     if (status != BATON_OK) {
@@ -189,8 +190,8 @@ static baton_status_t check(const baton_choice_case_t *of)
 
 /* Inserts a choice after those that cost no more. If there are `most` already,
    drops the most expensive one. Returns the new count. */
-static size_t insert(const baton_choice_t *choice, baton_choice_t *all,
-                     size_t count, size_t most)
+static size_t choose_insert(const baton_choice_t *choice, baton_choice_t *all,
+                            size_t count, size_t most)
 {
     size_t at = count < most ? count++ : most;
     for (; at > 0 && choice->cost_us < all[at - 1].cost_us * LESS; at--) {
@@ -215,8 +216,8 @@ baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
          i++) {
         if (can_do(&algorithm, of) && (of->hosts <= 1 || !algorithm.one_host)) {
             baton_choice_t choice = {.cost_us = 0};
-            weigh(&algorithm, cost, of->hosts <= 1, &choice);
-            *count_out = insert(&choice, out, *count_out, most);
+            choose_weigh(&algorithm, cost, of->hosts <= 1, &choice);
+            *count_out = choose_insert(&choice, out, *count_out, most);
         }
     }
     return status;
@@ -238,14 +239,14 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
     baton_status_t status =
         baton_algorithm_find(of->collective, name, &algorithm);
     if (status == BATON_OK && !can_do(&algorithm, of)) {
-        status = refuse(of, &algorithm);
+        status = choose_refuse(of, &algorithm);
     }
     if (status != BATON_OK) {
         return status;
     }
     status = cost_case(of, &cost);
     if (status == BATON_OK) {
-        weigh(&algorithm, cost, of->hosts <= 1, out);
+        choose_weigh(&algorithm, cost, of->hosts <= 1, out);
     } else if (!algorithm.segmented || of->segment_bytes > 0) {
         size_t segment = algorithm.segmented ? of->segment_bytes : 0;
         *out = (baton_choice_t){algorithm, segment, NAN};
@@ -299,7 +300,7 @@ baton_status_t baton_choose(const baton_choice_case_t *given,
     baton_status_t status = baton__options_read(
         &whole, sizeof whole, given, "choice: case", "BATON_CHOICE_CASE");
     if (status == BATON_OK) {
-        status = check(of);
+        status = choose_check(of);
     }
     if (status != BATON_OK) {
         return status;

@@ -120,7 +120,7 @@ bool baton__has_processor_each(const baton__terms_t *t)
     return t->of.processors <= 0 || t->of.processors >= t->of.ranks;
 }
 
-static baton__work_t sum(baton__work_t a, baton__work_t b)
+static baton__work_t tune_cost_sum(baton__work_t a, baton__work_t b)
 {
     return (baton__work_t){a.messages + b.messages, a.bytes + b.bytes,
                            a.reduced + b.reduced};
@@ -129,8 +129,8 @@ static baton__work_t sum(baton__work_t a, baton__work_t b)
 baton__works_t baton__both(baton__works_t first, baton__works_t second)
 {
     return (baton__works_t){
-        .most = sum(first.most, second.most),
-        .all = sum(first.all, second.all),
+        .most = tune_cost_sum(first.most, second.most),
+        .all = tune_cost_sum(first.all, second.all),
         .direct = first.direct && second.direct,
         .passed = first.passed + second.passed,
     };

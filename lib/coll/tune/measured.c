@@ -82,7 +82,7 @@ void baton__measured_free(baton__measured_t **list)
 
 /* ---- files --------------------------------------------------------------- */
 
-static baton_status_t system_error(const char *doing, const char *path)
+static baton_status_t measured_system_error(const char *doing, const char *path)
 {
     return baton__error(BATON_ERR_SYSTEM, "calibration: can't %s \"%s\": %s",
                         doing, path, strerror(errno));
@@ -111,7 +111,7 @@ static bool find_algorithm(baton_collective_t collective, const char *name,
     return known && found.segmented == (out->segment_bytes > 0);
 }
 
-static bool parse(const char *line, baton__measured_t *out)
+static bool measured_parse(const char *line, baton__measured_t *out)
 {
     char collective[32];
     char place[4];
@@ -145,7 +145,7 @@ static baton_status_t read_lines(FILE *file, const char *path,
         if (strncmp(line, CHOICE, strlen(CHOICE)) != 0) {
             continue;
         }
-        if (!parse(line, &one)) {
+        if (!measured_parse(line, &one)) {
             return baton__error(BATON_ERR_INVALID,
                                 "calibration: line %d of \"%s\" is \"%.80s\", "
                                 "must be \"" FORM "\", of this version's "
@@ -161,7 +161,7 @@ static baton_status_t read_file(const char *path, baton__measured_t **list)
 {
     FILE *file = baton__descriptor_fopen(path);
     if (file == NULL) {
-        return system_error("open", path);
+        return measured_system_error("open", path);
     }
     baton_status_t status = read_lines(file, path, list);
     (void)fclose(file);
@@ -175,7 +175,7 @@ baton_status_t baton__measured_append(const char *path,
     int file =
         baton__descriptor_move(open(path, O_WRONLY | O_APPEND | O_CLOEXEC));
     if (file < 0) {
-        return system_error("open", path);
+        return measured_system_error("open", path);
     }
     bool written = true;
     for (; list != NULL; list = list->next) {
@@ -188,7 +188,7 @@ baton_status_t baton__measured_append(const char *path,
         written &= write(file, line, (size_t)length) == length;
     }
     bool closed = close(file) == 0;
-    return written && closed ? BATON_OK : system_error("write", path);
+    return written && closed ? BATON_OK : measured_system_error("write", path);
 }
 
 /* ---- in force ------------------------------------------------------------ */

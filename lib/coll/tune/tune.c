@@ -123,8 +123,8 @@ typedef struct trial {
 } trial_t;
 
 /* Runs an epoch. One that takes too long is cancelled. */
-static baton_status_t run(tuning_t *tuning, baton_schedule_t *schedule,
-                          int timeout_ms)
+static baton_status_t tune_run(tuning_t *tuning, baton_schedule_t *schedule,
+                               int timeout_ms)
 {
     char why[BATON__MESSAGE_BYTES];
     baton_status_t status = baton__start_to_wait(schedule);
@@ -147,7 +147,7 @@ static baton_status_t vote(tuning_t *tuning, int timeout_ms)
 {
     double ms = (double)(baton__clock_ns() - tuning->began_ns) / 1e6;
     tuning->mine[USED] = ms / tuning->options.budget_ms;
-    baton_status_t status = run(tuning, tuning->votes, timeout_ms);
+    baton_status_t status = tune_run(tuning, tuning->votes, timeout_ms);
     const baton_tune_options_t *options = &tuning->options;
     if (status == BATON_OK && options->on_progress != NULL) {
         options->on_progress(options->on_progress_arg, tuning->all[USED]);
@@ -155,7 +155,7 @@ static baton_status_t vote(tuning_t *tuning, int timeout_ms)
     return status;
 }
 
-static void destroy(tuning_t *tuning, baton_schedule_t *schedule)
+static void tune_destroy(tuning_t *tuning, baton_schedule_t *schedule)
 {
     tuning->moving |= baton_schedule_destroy(schedule) != BATON_OK;
 }
@@ -164,17 +164,17 @@ static void destroy(tuning_t *tuning, baton_schedule_t *schedule)
 
 /* Returns the size of a vector of the case's class, rounded down so that each
    rank has equally many whole elements. */
-static size_t bytes_of(const baton_choice_case_t *of)
+static size_t tune_bytes_of(const baton_choice_case_t *of)
 {
     size_t unit = sizeof(float) * (size_t)of->ranks;
     return of->bytes > unit ? of->bytes / unit * unit : unit;
 }
 
-static void build(const trial_t *trial, const baton_choice_t *choice,
-                  baton_schedule_t *schedule)
+static void tune_build(const trial_t *trial, const baton_choice_t *choice,
+                       baton_schedule_t *schedule)
 {
     const tuning_t *tuning = trial->tuning;
-    size_t bytes = bytes_of(&trial->of);
+    size_t bytes = tune_bytes_of(&trial->of);
     size_t block = bytes / (size_t)trial->of.ranks;
     baton_view_t from = baton_view(
         baton_buffer_bind(schedule, tuning->source, bytes), 0, bytes);
@@ -214,7 +214,7 @@ static baton_status_t open_candidates(trial_t *trial)
         status = baton_schedule_create(tuning->group, tuning->name,
                                        &trial->schedules[i]);
         if (status == BATON_OK) {
-            build(trial, &trial->choices[i], trial->schedules[i]);
+            tune_build(trial, &trial->choices[i], trial->schedules[i]);
             status = baton_schedule_commit(trial->schedules[i]);
         }
     }
@@ -223,7 +223,7 @@ static baton_status_t open_candidates(trial_t *trial)
 
 /* ---- a size -------------------------------------------------------------- */
 
-static baton_status_t sample(trial_t *trial, size_t candidate)
+static baton_status_t tune_sample(trial_t *trial, size_t candidate)
 {
     tuning_t *tuning = trial->tuning;
     const char *name = trial->choices[candidate].algorithm.name;
@@ -231,8 +231,8 @@ static baton_status_t sample(trial_t *trial, size_t candidate)
     baton_status_t status = BATON_OK;
     for (int i = -1; i < trial->epochs && status == BATON_OK; i++) {
         began_ns = i <= 0 ? baton__clock_ns() : began_ns;
-        status =
-            run(tuning, trial->schedules[candidate], tuning->options.budget_ms);
+        status = tune_run(tuning, trial->schedules[candidate],
+                          tuning->options.budget_ms);
     }
     double us = (double)(baton__clock_ns() - began_ns) / 1e3 / trial->epochs;
     if (baton__tune_us != NULL) {
@@ -258,7 +258,7 @@ static baton_status_t sample_all(trial_t *trial)
                 (int)fmax(LEAST_EPOCHS,
                           fmin(SAMPLE_US / tuning->all[FIRST], MOST_EPOCHS));
         }
-        status = sample(trial, i % trial->count);
+        status = tune_sample(trial, i % trial->count);
         if (status != BATON_OK) {
             return status;
         }
@@ -320,7 +320,7 @@ static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
         status = conclude(&trial);
     }
     for (size_t i = 0; i < trial.count; i++) {
-        destroy(tuning, trial.schedules[i]);
+        tune_destroy(tuning, trial.schedules[i]);
     }
     return status;
 }
@@ -343,7 +343,7 @@ static double what_of(const baton_tune_options_t *options,
     return (double)(baton__mix(hash + options->in_place) >> 12);
 }
 
-static baton_status_t allocate(tuning_t *tuning)
+static baton_status_t tune_allocate(tuning_t *tuning)
 {
     size_t room = baton__measured_class(tuning->options.most_bytes) +
                   sizeof(float) * (size_t)baton_group_size(tuning->group);
@@ -358,7 +358,7 @@ static baton_status_t allocate(tuning_t *tuning)
                               "tune: no memory for vectors of %zu bytes", room);
 }
 
-static void release(tuning_t *tuning)
+static void tune_release(tuning_t *tuning)
 {
     baton__measured_free(&tuning->learned);
     if (!tuning->moving) {
@@ -369,7 +369,7 @@ static void release(tuning_t *tuning)
 }
 
 /* Waits for the other ranks, and compares options and costs with them. */
-static baton_status_t begin(tuning_t *tuning)
+static baton_status_t tune_begin(tuning_t *tuning)
 {
     enum { BYTES = VALUES * sizeof(double) };
     baton_schedule_t *schedule = NULL;
@@ -438,7 +438,8 @@ static baton_status_t tune_all(tuning_t *tuning)
 }
 
 /* Adds the results to a calibration file, which is created if need be. */
-static baton_status_t save(const char *path, const baton__measured_t *learned)
+static baton_status_t tune_save(const char *path,
+                                const baton__measured_t *learned)
 {
     baton_costs_t costs = BATON_COSTS;
     bool exists = access(path, F_OK) == 0;
@@ -452,7 +453,7 @@ static baton_status_t save(const char *path, const baton__measured_t *learned)
 
 /* Waits until all ranks have all results, and puts these into force. Rank 0
    also saves them; they are in force even if that fails. */
-static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
+static baton_status_t tune_end(tuning_t *tuning, tuned_t *tuned)
 {
     const char *file = tuning->options.file;
     baton_status_t status = vote(tuning, -1);
@@ -460,7 +461,7 @@ static baton_status_t end(tuning_t *tuning, tuned_t *tuned)
         return status;
     }
     if (file != NULL && baton_group_rank(tuning->group) == 0) {
-        status = save(file, tuning->learned);
+        status = tune_save(file, tuning->learned);
     }
     pthread_mutex_lock(&tuned->lock);
     baton__measured_t **last = &tuning->learned;
@@ -487,18 +488,18 @@ static baton_status_t tune(baton_group_t *group, tuned_t *tuned,
     (void)snprintf(tuning->name, sizeof tuning->name, "baton/tune %u",
                    ++tuned->calls);
     pthread_mutex_unlock(&tuned->lock);
-    baton_status_t status = begin(tuning);
+    baton_status_t status = tune_begin(tuning);
     if (status == BATON_OK) {
-        status = allocate(tuning);
+        status = tune_allocate(tuning);
     }
     if (status == BATON_OK) {
         status = tune_all(tuning);
     }
     if (status == BATON_OK) {
-        status = end(tuning, tuned);
+        status = tune_end(tuning, tuned);
     }
-    destroy(tuning, tuning->votes);
-    release(tuning);
+    tune_destroy(tuning, tuning->votes);
+    tune_release(tuning);
     return status;
 }
 
@@ -518,8 +519,8 @@ static unsigned eligible(void)
     return several;
 }
 
-static baton_status_t read_options(const baton_tune_options_t *given,
-                                   baton_tune_options_t *out)
+static baton_status_t tune_read_options(const baton_tune_options_t *given,
+                                        baton_tune_options_t *out)
 {
     static const baton_tune_options_t defaults = {.size = sizeof defaults};
     baton_status_t status =
@@ -562,7 +563,7 @@ baton_status_t baton_group_tune(baton_group_t *group,
         return baton__error(BATON_ERR_INVALID,
                             "%s: group is NULL, or was destroyed", __func__);
     }
-    baton_status_t status = read_options(given, &options);
+    baton_status_t status = tune_read_options(given, &options);
     if (status != BATON_OK) {
         return status;
     }
@@ -583,8 +584,8 @@ baton_status_t baton_group_tune(baton_group_t *group,
 
 /* ---- BATON_TUNE=measure -------------------------------------------------- */
 
-static const baton__measured_t *find(tuned_t *tuned,
-                                     const baton__measured_t *key)
+static const baton__measured_t *tune_find(tuned_t *tuned,
+                                          const baton__measured_t *key)
 {
     pthread_mutex_lock(&tuned->lock);
     const baton__measured_t *found = baton__measured_find(tuned->measured, key);
@@ -594,8 +595,8 @@ static const baton__measured_t *find(tuned_t *tuned,
 
 /* Measures a case. After a failure the group does not try again: if ranks do
    not make the same calls, each try would cost them time. */
-static void measure(baton_group_t *group, tuned_t *tuned,
-                    const baton__measured_t *key)
+static void tune_measure(baton_group_t *group, tuned_t *tuned,
+                         const baton__measured_t *key)
 {
     const baton_tune_options_t options = {.size = sizeof options,
                                           .budget_ms = MEASURE_MS,
@@ -625,13 +626,13 @@ static const baton__measured_t *find_or_measure(baton_group_t *group,
         return NULL;
     }
     const baton__measured_t key = baton__measured_key(of);
-    const baton__measured_t *found = find(tuned, &key);
+    const baton__measured_t *found = tune_find(tuned, &key);
     if (found == NULL && measures &&
         !atomic_load_explicit(&tuned->refused, memory_order_relaxed) &&
         key.class_bytes <= MEASURE_MOST &&
         (eligible() & 1u << of->collective) != 0) {
-        measure(group, tuned, &key);
-        found = find(tuned, &key);
+        tune_measure(group, tuned, &key);
+        found = tune_find(tuned, &key);
     }
     return found;
 }

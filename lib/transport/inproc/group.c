@@ -30,7 +30,7 @@ static baton_status_t make_lost(rank_t *rank)
     return BATON_OK;
 }
 
-static baton_status_t join(rank_t *rank)
+static baton_status_t inproc_group_join(rank_t *rank)
 {
     int event_fd =
         baton__descriptor_move(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -76,7 +76,7 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                             "inproc: rank %d is not in 0 to %d", rank,
                             medium->size - 1);
     }
-    baton_status_t status = join(&medium->ranks[rank]);
+    baton_status_t status = inproc_group_join(&medium->ranks[rank]);
     if (status == BATON_OK) {
         *transport_out = &baton__inproc_transport;
         *endpoint_out = &medium->ranks[rank];
@@ -86,8 +86,9 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
 
 /* ---- groups ------------------------------------------------------------ */
 
-static baton_status_t create(baton_engine_t *engine, baton_inproc_t *medium,
-                             int rank, bool owns_medium, baton_group_t **out)
+static baton_status_t inproc_group_create(baton_engine_t *engine,
+                                          baton_inproc_t *medium, int rank,
+                                          bool owns_medium, baton_group_t **out)
 {
     const baton_transport_t *transport = NULL;
     void *endpoint = NULL;
@@ -110,7 +111,7 @@ baton_status_t baton_group_create_inproc(baton_engine_t *engine,
                                          baton_inproc_t *medium, int rank,
                                          baton_group_t **out)
 {
-    return create(engine, medium, rank, false, out);
+    return inproc_group_create(engine, medium, rank, false, out);
 }
 
 baton_status_t baton_group_create_self(baton_engine_t *engine,
@@ -121,7 +122,7 @@ baton_status_t baton_group_create_self(baton_engine_t *engine,
     if (status != BATON_OK || medium == NULL) {
         return status;
     }
-    status = create(engine, medium, 0, true, out);
+    status = inproc_group_create(engine, medium, 0, true, out);
     if (status != BATON_OK) {
         (void)!baton_inproc_destroy(medium);
     }

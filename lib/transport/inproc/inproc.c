@@ -32,7 +32,7 @@ typedef baton__inproc_rank_t rank_t;
 
 /* Wakes a rank that is armed for this event. The caller holds the rank's
    mutex. */
-static void ring(rank_t *rank, bool urgent)
+static void inproc_ring(rank_t *rank, bool urgent)
 {
     if (rank->armed && (urgent || rank->for_all)) {
         rank->armed = false;
@@ -46,8 +46,8 @@ static void ring(rank_t *rank, bool urgent)
 
 /* Appends a record to a list of a rank, and wakes the rank, unless it is the
    caller's own. Returns false if the rank has left. */
-static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
-                const rank_t *actor, bool urgent)
+static bool inproc_put(rank_t *rank, baton__inproc_list_t *list,
+                       record_t *record, const rank_t *actor, bool urgent)
 {
     pthread_mutex_lock(&rank->mutex);
     bool there = !rank->left;
@@ -58,7 +58,7 @@ static bool put(rank_t *rank, baton__inproc_list_t *list, record_t *record,
         atomic_store_explicit(&rank->waiting, waiting + 1,
                               memory_order_release);
         if (rank != actor) {
-            ring(rank, urgent);
+            inproc_ring(rank, urgent);
         }
     }
     pthread_mutex_unlock(&rank->mutex);
@@ -73,14 +73,15 @@ static bool has_copy(const record_t *record)
 /* Ends a send: its receiver no longer uses the sender's memory. */
 static void end_send(record_t *record, const rank_t *actor)
 {
-    if (!put(record->owner, &record->owner->ended, record, actor, false)) {
+    if (!inproc_put(record->owner, &record->owner->ended, record, actor,
+                    false)) {
         baton__inproc_give(record);
     }
 }
 
 /* Takes a record that refers to its sender's memory. Returns false if the
    sender has withdrawn it. */
-static bool take(record_t *record)
+static bool inproc_take(record_t *record)
 {
     int posted = BATON__INPROC_POSTED;
     if (atomic_compare_exchange_strong_explicit(
@@ -112,13 +113,13 @@ static void deliver(rank_t *self, record_t *record, int peer,
         .data = has_copy(record) ? record->data : NULL,
         .peer = self->index,
     };
-    if (put(target, &target->inbox, record, self, urgent)) {
+    if (inproc_put(target, &target->inbox, record, self, urgent)) {
         return;
     }
     note_lost(self, peer, false);
     if (has_copy(record)) {
         baton__inproc_give(record);
-    } else if (take(record)) {
+    } else if (inproc_take(record)) {
         end_send(record, self);
     }
 }
@@ -211,7 +212,7 @@ static baton_status_t inproc_accept(void *endpoint, baton_message_t *message,
         baton__inproc_give(record);
         return BATON_DONE;
     }
-    if (!take(record)) {
+    if (!inproc_take(record)) {
         return BATON_ERR_CANCELLED;
     }
     if (message->bytes <= BATON__INPROC_SLICE_BYTES) {
@@ -232,7 +233,7 @@ static baton_status_t inproc_lend(void *endpoint, baton_message_t *message)
     record_t *record = (record_t *)message;
     (void)endpoint;
     if (message->data == NULL) {
-        if (!take(record)) {
+        if (!inproc_take(record)) {
             return BATON_ERR_CANCELLED;
         }
         message->data = record->source;
@@ -245,14 +246,14 @@ static void inproc_drop(void *endpoint, baton_message_t *message)
     record_t *record = (record_t *)message;
     if (has_copy(record)) {
         baton__inproc_give(record);
-    } else if (message->data != NULL /* lent */ || take(record)) {
+    } else if (message->data != NULL /* lent */ || inproc_take(record)) {
         end_send(record, endpoint);
     }
 }
 
 /* Copies a slice of the first long message. Returns true if this was the last
    slice. */
-static bool copy_slice(rank_t *self, baton_event_t *out)
+static bool inproc_copy_slice(rank_t *self, baton_event_t *out)
 {
     record_t *record = self->long_ones.head;
     size_t bytes = record->message.bytes - record->copied;
@@ -334,7 +335,7 @@ static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
     rank_t *self = endpoint;
     size_t count = 0;
     if (self->long_ones.head != NULL && max > 0) {
-        count += copy_slice(self, out);
+        count += inproc_copy_slice(self, out);
     }
     count += take_waiting(self, out + count, max - count);
     return count + take_lost(self, out + count, max - count);
@@ -374,7 +375,7 @@ static bool inproc_is_copying(const void *endpoint)
 }
 
 /* Wakes all ranks that have not yet taken the entries of their lists. */
-static void insist(const rank_t *self)
+static void inproc_insist(const rank_t *self)
 {
     for (int i = 0; i < self->medium->size; i++) {
         rank_t *rank = &self->medium->ranks[i];
@@ -383,7 +384,7 @@ static void insist(const rank_t *self)
             continue;
         }
         pthread_mutex_lock(&rank->mutex);
-        ring(rank, true);
+        inproc_ring(rank, true);
         pthread_mutex_unlock(&rank->mutex);
     }
 }
@@ -394,7 +395,7 @@ static bool inproc_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     rank_t *self = endpoint;
     if (how == BATON_ARM_INSIST) {
-        insist(self);
+        inproc_insist(self);
     }
     *sleep_us_out = BATON_SLEEP_FOREVER;
     if (self->long_ones.head != NULL || self->lost_count > 0) {

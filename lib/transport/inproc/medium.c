@@ -9,7 +9,7 @@
 typedef baton__inproc_record_t record_t;
 
 /* Moves records that came back to the free ones. */
-static void collect(baton__inproc_rank_t *rank)
+static void medium_collect(baton__inproc_rank_t *rank)
 {
     record_t *record =
         atomic_exchange_explicit(&rank->back, NULL, memory_order_acquire);
@@ -25,7 +25,7 @@ static void collect(baton__inproc_rank_t *rank)
 record_t *baton__inproc_take(baton__inproc_rank_t *rank, bool copy)
 {
     if (rank->records == NULL || (copy && rank->copies == rank->most_copies)) {
-        collect(rank);
+        medium_collect(rank);
     }
     record_t *record = rank->records;
     if (record == NULL || (copy && rank->copies == rank->most_copies)) {
@@ -83,7 +83,7 @@ baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
     return BATON_OK;
 }
 
-static void free_records(baton__inproc_rank_t *rank)
+static void medium_free_records(baton__inproc_rank_t *rank)
 {
     while (rank->slabs != NULL) {
         baton__inproc_slab_t *slab = rank->slabs;
@@ -100,7 +100,7 @@ static void free_records(baton__inproc_rank_t *rank)
 static void free_medium(baton_inproc_t *medium)
 {
     for (int i = 0; i < medium->size; i++) {
-        free_records(&medium->ranks[i]);
+        medium_free_records(&medium->ranks[i]);
         pthread_mutex_destroy(&medium->ranks[i].mutex);
     }
     baton__free(medium->ranks);

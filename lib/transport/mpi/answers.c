@@ -38,7 +38,7 @@ static size_t answer_bytes(const baton__answers_t *self)
 /* True if the driver has been in one call of MPI for too long. Only time that
    this thread has observed counts, because the process may have been stopped
    between two questions. */
-static bool is_inside(baton__answers_t *self)
+static bool answers_is_inside(baton__answers_t *self)
 {
     uint32_t returned =
         atomic_load_explicit(&self->returned, memory_order_relaxed);
@@ -70,7 +70,7 @@ static void *answer_all(void *arg)
             (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
             continue;
         }
-        bool inside = is_inside(self);
+        bool inside = answers_is_inside(self);
         (void)pthread_mutex_lock(&self->lock);
         self->answer[KEY_BYTES] &= (unsigned char)~INSIDE;
         self->answer[KEY_BYTES] |= inside ? INSIDE : 0;
@@ -213,8 +213,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
     return BATON__REPLY_NONE;
 }
 
-static baton__reply_t ask(baton__asked_t *asked, const struct sockaddr *to,
-                          socklen_t bytes)
+static baton__reply_t answers_ask(baton__asked_t *asked,
+                                  const struct sockaddr *to, socklen_t bytes)
 {
     /* Not 0, so that a connection that fails at once is tried again. */
     asked->silent_ns += 1;
@@ -244,7 +244,7 @@ baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
     if (answer == BATON__REPLY_NONE && asked->fd < 0 &&
         (asked->silent_ns > 0 || now - asked->asked_ns >= again)) {
         asked->asked_ns = now;
-        answer = ask(asked, to, bytes);
+        answer = answers_ask(asked, to, bytes);
     }
     return answer;
 }

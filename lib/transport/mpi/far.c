@@ -44,7 +44,7 @@ enum {
     ASK_NS = 1000000
 };
 
-static size_t part_of(size_t part, size_t left)
+static size_t far_part_of(size_t part, size_t left)
 {
     return left < part ? left : part;
 }
@@ -137,7 +137,7 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 /* ---- packets out ------------------------------------------------------- */
 
 /* True if the peer has a link, and was not told of all packets. */
-static bool is_behind(const baton__mpi_t *mpi, int peer)
+static bool far_is_behind(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
     return baton__links_is_open(links, peer) &&
@@ -153,11 +153,11 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
         peer->rang_ns = now;
         baton__links_ring(&mpi->far.links, rank, peer->packets_sent);
     }
-    mpi->far.rings_due |= is_behind(mpi, rank);
+    mpi->far.rings_due |= far_is_behind(mpi, rank);
 }
 
 /* Wakes the peer that something was sent to, if it may be asleep. */
-static void ring(baton__mpi_t *mpi, int rank)
+static void far_ring(baton__mpi_t *mpi, int rank)
 {
     mpi->far.now_ns = baton__clock_ns();
     mpi->far.quiet = 0;
@@ -188,7 +188,7 @@ void baton__far_ring_due(baton__mpi_t *mpi)
     uint64_t now = baton__clock_ns();
     mpi->far.rings_due = false;
     for (int i = 0; i < mpi->size; i++) {
-        if (is_behind(mpi, i)) {
+        if (far_is_behind(mpi, i)) {
             ring_after(mpi, i, now, RANG_NS);
         }
     }
@@ -308,9 +308,9 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
             size_t at = i * BATON__FIRST_BYTES;
             push_packet(mpi, peer, slot, i == 0 ? packet : &tail,
                         i == 0 ? data : (const char *)data + at,
-                        part_of(BATON__FIRST_BYTES, count - at));
+                        far_part_of(BATON__FIRST_BYTES, count - at));
         }
-        ring(mpi, (int)(peer - mpi->peers));
+        far_ring(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
             peer->probe = peer->packets_sent;
             peer->probe_ns = mpi->far.now_ns;
@@ -328,7 +328,7 @@ void baton__far_test_packets(baton__mpi_t *mpi)
     far->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         if (far->departures[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
-            ring(mpi, far->destinations[slot]);
+            far_ring(mpi, far->destinations[slot]);
         }
         far->packets_unsent += far->departures[slot] != MPI_REQUEST_NULL;
     }
@@ -426,8 +426,8 @@ void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record)
     baton__far_t *far = &mpi->far;
     baton__far_buffer_t **arrived = &far->arrived[far->arrival % far->receives];
     uint32_t k = record->body_count;
-    size_t bytes =
-        part_of(BATON__FIRST_BYTES, record->message.bytes - record->arrived);
+    size_t bytes = far_part_of(BATON__FIRST_BYTES,
+                               record->message.bytes - record->arrived);
     record->arrived += bytes;
     if (k == baton__body_buffers(record->message.bytes)) {
         memcpy(record->bodies[k - 1]->bytes + BATON__FAR_PACKET_HEAD +
@@ -508,7 +508,7 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
          i++) {
         MPI_Request request = MPI_REQUEST_NULL;
         int complete = 0;
-        int part = (int)part_of(send->part, send->bytes - send->moved);
+        int part = (int)far_part_of(send->part, send->bytes - send->moved);
         code =
             PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
                        send->peer, (int)send->tag, mpi->comm, &request);
@@ -561,8 +561,8 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
     while (record->parts < BATON__MPI_PARTS &&
            record->copied < record->message.bytes && code == MPI_SUCCESS) {
         MPI_Request *request = add_transfer(&mpi->far, NULL, record);
-        int part =
-            (int)part_of(record->part, record->message.bytes - record->copied);
+        int part = (int)far_part_of(record->part,
+                                    record->message.bytes - record->copied);
         code = PMPI_Irecv(record->target + record->copied, part, MPI_BYTE, peer,
                           (int)record->place, mpi->comm, request);
         record->copied += (size_t)part;
@@ -633,7 +633,7 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
     return true;
 }
 
-static baton_status_t no_memory(void)
+static baton_status_t far_no_memory(void)
 {
     return baton__error(BATON_ERR_NO_MEMORY,
                         "mpi: no memory for messages between hosts");
@@ -646,7 +646,7 @@ baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi, baton__peer_t *peer)
     }
     peer->kept = baton__alloc(BATON__MPI_BODIES, sizeof *peer->kept);
     if (peer->kept == NULL) {
-        return no_memory();
+        return far_no_memory();
     }
     for (int i = 0; i < BATON__MPI_BODIES; i++) {
         give_buffer(&mpi->far, &peer->kept[i]);
@@ -674,7 +674,7 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
     far->buffers = baton__alloc((size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED,
                                 sizeof *far->buffers);
     if (far->buffers == NULL) {
-        return no_memory();
+        return far_no_memory();
     }
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         far->departed[slot] = &far->buffers[BATON__MPI_POSTED + slot];

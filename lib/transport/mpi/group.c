@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-static baton_status_t check_engine(const baton_engine_t *engine,
-                                   baton_group_t **out)
+static baton_status_t mpi_group_check_engine(const baton_engine_t *engine,
+                                             baton_group_t **out)
 {
     static const char function[] = "baton_group_create_mpi";
     return baton__is_given(engine, true, function, "engine") &&
@@ -44,13 +44,14 @@ static baton_status_t check_endpoint(const baton_engine_t *engine,
                               "BATON_PROGRESS_MANUAL");
 }
 
-static baton_status_t create(baton_engine_t *engine, baton__meeting_t *meeting,
-                             baton_group_t **out)
+static baton_status_t mpi_group_create(baton_engine_t *engine,
+                                       baton__meeting_t *meeting,
+                                       baton_group_t **out)
 {
     baton__mpi_t *mpi = NULL;
     baton_group_t *group = NULL;
     baton_status_t status =
-        baton__mpi_open(meeting, check_engine(engine, out), &mpi);
+        baton__mpi_open(meeting, mpi_group_check_engine(engine, out), &mpi);
     if (status != BATON_OK) {
         return status;
     }
@@ -82,7 +83,7 @@ baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
     }
     baton_status_t status = baton__meeting_begin(&meeting, comm);
     if (status == BATON_OK) {
-        status = create(engine, &meeting, out);
+        status = mpi_group_create(engine, &meeting, out);
         baton__meeting_end(&meeting);
     }
     return status;

@@ -34,7 +34,7 @@ enum { LISTENER = -1, PENDING = -2 };
 
 /* ---- addresses -------------------------------------------------------- */
 
-static uint16_t count_bits(const char *mask, size_t bytes)
+static uint16_t links_count_bits(const char *mask, size_t bytes)
 {
     uint16_t bits = 0;
     for (size_t i = 0; i < bytes; i++) {
@@ -43,7 +43,7 @@ static uint16_t count_bits(const char *mask, size_t bytes)
     return bits;
 }
 
-static size_t bytes_of(int family)
+static size_t links_bytes_of(int family)
 {
     return family == AF_INET ? 4 : 16;
 }
@@ -63,7 +63,7 @@ static socklen_t socket_address(const baton__link_address_t *address,
     /* sin6_port is at the same offset. */
     ((struct sockaddr_in *)out)->sin_port = port;
     memcpy(bytes_in(out, address->family), address->bytes,
-           bytes_of(address->family));
+           links_bytes_of(address->family));
     return address->family == AF_INET ? sizeof(struct sockaddr_in)
                                       : sizeof(struct sockaddr_in6);
 }
@@ -99,10 +99,10 @@ static void find_addresses(baton__link_place_t *place, bool loopback)
         baton__link_address_t *address = &place->addresses[count++];
         int family = at->ifa_addr->sa_family;
         address->family = (uint16_t)family;
-        address->prefix =
-            count_bits(bytes_in(at->ifa_netmask, family), bytes_of(family));
+        address->prefix = links_count_bits(bytes_in(at->ifa_netmask, family),
+                                           links_bytes_of(family));
         memcpy(address->bytes, bytes_in(at->ifa_addr, family),
-               bytes_of(family));
+               links_bytes_of(family));
     }
     freeifaddrs(all);
 }
@@ -178,7 +178,7 @@ static void handle_forks(void)
     (void)pthread_atfork(before_fork, after_fork, close_in_child);
 }
 
-static void list(baton__links_t *links)
+static void links_list(baton__links_t *links)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, handle_forks);
@@ -266,7 +266,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
     for (int i = 0; i < size; i++) {
         links->at[i].fd = -1;
     }
-    list(links);
+    links_list(links);
     baton__link_place_t *own = &links->places[rank];
     baton__links_find(own, alone);
     links->epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));
@@ -291,7 +291,7 @@ static void set_options(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-static void end(baton__link_t *link)
+static void links_end(baton__link_t *link)
 {
     /* This also removes it from the epoll. */
     baton__descriptor_close(&link->fd);
@@ -302,7 +302,7 @@ static void end(baton__link_t *link)
    could not be made. Another link can be made. */
 static void be_broken(baton__link_t *link, int error)
 {
-    end(link);
+    links_end(link);
     link->state = BATON__LINK_NONE;
     link->reset |= error == ECONNRESET;
     link->error = 0;
@@ -553,7 +553,7 @@ static bool look_at(const baton__links_t *links, int peer)
         be_broken(link, error);
         return made || rang;
     }
-    end(link);
+    links_end(link);
     if (!link->farewell) {
         link->lost = "its process has ended";
     }
@@ -581,7 +581,7 @@ bool baton__links_poll(baton__links_t *links)
     return found > 0;
 }
 
-static void leave(baton__link_t *link, uint64_t farewell)
+static void links_leave(baton__link_t *link, uint64_t farewell)
 {
     bool rang = false;
     if (link->state == BATON__LINK_OPEN) {
@@ -591,7 +591,7 @@ static void leave(baton__link_t *link, uint64_t farewell)
     }
     if (link->state == BATON__LINK_OPEN ||
         link->state == BATON__LINK_CONNECTING) {
-        end(link);
+        links_end(link);
     }
 }
 
@@ -601,7 +601,7 @@ void baton__links_close(baton__links_t *links)
         links->gives_up ? FAREWELL_AFTER_LOSS + links->blamed : FAREWELL;
     unlist(links);
     for (int peer = 0; links->at != NULL && peer < links->size; peer++) {
-        leave(&links->at[peer], farewell);
+        links_leave(&links->at[peer], farewell);
     }
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         baton__descriptor_close(&links->pending[i]);

@@ -147,7 +147,8 @@ static bool take_far_packet(baton__mpi_t *mpi)
 
 /* Handles a completed receive of a record's data. If the message was withdrawn
    before it was pulled, each of its receives gets an empty MPI message. */
-static void take_part(baton__mpi_t *mpi, baton__record_t *record, size_t bytes)
+static void poll_take_part(baton__mpi_t *mpi, baton__record_t *record,
+                           size_t bytes)
 {
     record->arrived += bytes;
     record->parts--;
@@ -200,7 +201,7 @@ static bool complete_transfer(baton__mpi_t *mpi)
     } else if (transfer.record != NULL) {
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
-        take_part(mpi, transfer.record, (size_t)bytes);
+        poll_take_part(mpi, transfer.record, (size_t)bytes);
     }
     return true;
 }
@@ -481,7 +482,7 @@ static void heed_answer(baton__mpi_t *mpi)
 /* True if the host of a silent rank must be refusing connections because the
    rank's process has ended, and not because of a firewall: the link of a rank
    there was reset, or a rank there has ended lately. */
-static bool has_ended(const baton__mpi_t *mpi, int peer)
+static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 {
     const uint64_t now = baton__clock_ns();
     bool found = false;
@@ -550,7 +551,7 @@ void baton__mpi_ask(void *endpoint, int peer)
     if (reply != BATON__REPLY_NONE) {
         baton__mpi_lose(mpi, &mpi->peers[peer],
                         reply == BATON__REPLY_REFUSED &&
-                                (!far || has_ended(mpi, peer))
+                                (!far || poll_has_ended(mpi, peer))
                             ? BATON_ERR_TRANSPORT
                             : BATON_ERR_TIMEOUT,
                         reply == BATON__REPLY_DISOWNED ? baton__disowned
@@ -620,7 +621,7 @@ static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 }
 
 /* Wakes peers on this host that have not taken all packets from their rings. */
-static void insist(baton__mpi_t *mpi)
+static void poll_insist(baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
         const baton__peer_t *peer = &mpi->peers[i];
@@ -635,7 +636,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     baton__mpi_t *mpi = endpoint;
     if (how == BATON_ARM_INSIST) {
-        insist(mpi);
+        poll_insist(mpi);
     }
     bool recent = mpi->far.peers > 0 &&
                   baton__clock_ns() - mpi->far.now_ns < AFTER_RING_NS;

@@ -64,12 +64,12 @@ static uint32_t generation_of(const baton__host_post_t *post)
 
 /* The index of a message's post. Consecutive messages of a schedule have
    different indices. */
-static uint32_t place_of(const baton_header_t *header)
+static uint32_t put_place_of(const baton_header_t *header)
 {
     return (header->tag + (uint32_t)header->schedule) % BATON__HOST_POSTS;
 }
 
-static bool is_same(const baton_header_t *a, const baton_header_t *b)
+static bool put_is_same(const baton_header_t *a, const baton_header_t *b)
 {
     return a->schedule == b->schedule && a->epoch == b->epoch &&
            a->tag == b->tag && a->incarnation == b->incarnation &&
@@ -101,7 +101,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
         token.memory != BATON_MEMORY_HOST) {
         return false;
     }
-    uint32_t place = place_of(header);
+    uint32_t place = put_place_of(header);
     baton__host_posted_t *posted = posted_from(mpi, from, place);
     if (posted->used) {
         return false;
@@ -119,8 +119,8 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
 }
 
 /* The index of a posted receive; BATON__HOST_POSTS if it is not posted. */
-static uint32_t find(const baton__mpi_t *mpi, const baton__peer_t *peer,
-                     baton_token_t token)
+static uint32_t put_find(const baton__mpi_t *mpi, const baton__peer_t *peer,
+                         baton_token_t token)
 {
     uint32_t place = peer->near >= 0 ? 0 : BATON__HOST_POSTS;
     for (; place < BATON__HOST_POSTS; place++) {
@@ -137,7 +137,7 @@ bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer)
 {
     baton__mpi_t *mpi = endpoint;
     const baton__peer_t *from = &mpi->peers[peer];
-    uint32_t place = find(mpi, from, token);
+    uint32_t place = put_find(mpi, from, token);
     if (place == BATON__HOST_POSTS) {
         return true;
     }
@@ -151,7 +151,7 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token)
 {
     const baton__peer_t *peer = &mpi->peers[message->peer];
-    return peer->near >= 0 && find(mpi, peer, token) < BATON__HOST_POSTS &&
+    return peer->near >= 0 && put_find(mpi, peer, token) < BATON__HOST_POSTS &&
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
@@ -159,7 +159,7 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];
-    uint32_t place = place_of(&record->message.header);
+    uint32_t place = put_place_of(&record->message.header);
     if (!mpi->asks || (record->flags & BATON__PACKET_MADE) == 0 ||
         !baton__doorbell_polls(&mpi->host.doorbell.states[peer->near])) {
         return false;
@@ -234,8 +234,8 @@ bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
 
 /* ---- the sender --------------------------------------------------------- */
 
-static void begin(baton__mpi_t *mpi, baton__send_t *send, uint32_t place,
-                  uint32_t generation, uint64_t address)
+static void put_begin(baton__mpi_t *mpi, baton__send_t *send, uint32_t place,
+                      uint32_t generation, uint64_t address)
 {
     send->state = BATON__SEND_PUTTING;
     send->post = place;
@@ -248,7 +248,8 @@ static void begin(baton__mpi_t *mpi, baton__send_t *send, uint32_t place,
 void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet)
 {
-    begin(mpi, send, packet->place, (uint32_t)packet->bytes, packet->address);
+    put_begin(mpi, send, packet->place, (uint32_t)packet->bytes,
+              packet->address);
 }
 
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
@@ -258,12 +259,13 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
         send->bytes > mpi->put_bytes || peer->near == mpi->host.index) {
         return false;
     }
-    uint32_t place = place_of(&send->header);
+    uint32_t place = put_place_of(&send->header);
     baton__host_post_t *post =
         &baton__host_posts(&mpi->host, peer->near, mpi->host.index)[place];
     uint32_t word = atomic_load_explicit(&post->word, memory_order_acquire);
     if (word % POST_STATES != POST_MADE ||
-        !is_same(&post->header, &send->header) || post->bytes != send->bytes) {
+        !put_is_same(&post->header, &send->header) ||
+        post->bytes != send->bytes) {
         return false;
     }
     /* If this fails, the receive was withdrawn meanwhile, and the fields that
@@ -271,7 +273,7 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
     uint64_t address = post->address;
     bool taken = change(post, word / POST_STATES, POST_MADE, POST_TAKEN);
     if (taken) {
-        begin(mpi, send, place, word / POST_STATES, address);
+        put_begin(mpi, send, place, word / POST_STATES, address);
     }
     return taken;
 }

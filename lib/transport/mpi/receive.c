@@ -36,7 +36,7 @@ static const void *data_of(const baton__mpi_t *mpi,
                : NULL;
 }
 
-static bool arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
+static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
     baton__record_t *record = baton__mpi_take_record(mpi);
     if (record == NULL) {
@@ -90,7 +90,8 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
 }
 
 /* Handles PART: the next data of an offer that this rank could not read. */
-static void take_part(baton__mpi_t *mpi, const baton__packet_t *packet)
+static void mpi_receive_take_part(baton__mpi_t *mpi,
+                                  const baton__packet_t *packet)
 {
     baton__records_t *parted = &mpi->peers[packet->source].parted;
     baton__record_t *record = parted->head;
@@ -120,7 +121,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
     case BATON__PACKET_OFFER:
     case BATON__PACKET_BODY:
     case BATON__PACKET_RTS:
-        return arrive(mpi, packet);
+        return mpi_receive_arrive(mpi, packet);
     case BATON__PACKET_TAIL:
         take_tail(mpi, packet);
         break;
@@ -135,8 +136,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         baton__mpi_take_cts(mpi, packet);
         break;
     case BATON__PACKET_PART:
-        (packet->place < BATON__HOST_POSTS ? baton__mpi_take_put_part
-                                           : take_part)(mpi, packet);
+        (packet->place < BATON__HOST_POSTS
+             ? baton__mpi_take_put_part
+             : mpi_receive_take_part)(mpi, packet);
         break;
     case BATON__PACKET_LAST:
         mpi->peers[packet->source].has_told = true;
@@ -174,7 +176,7 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
 
 /* Finishes a message: frees its buffers, and gives its sender a credit, or
    FIN. */
-static void release(baton__mpi_t *mpi, baton__record_t *record)
+static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
@@ -254,7 +256,8 @@ static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
                           "returned";
 }
 
-static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
+static const char *mpi_receive_copy_slice(baton__mpi_t *mpi,
+                                          baton__record_t *record)
 {
     size_t bytes = record->message.bytes - record->copied;
     char *target = record->target + record->copied;
@@ -272,7 +275,7 @@ static const char *copy_slice(baton__mpi_t *mpi, baton__record_t *record)
 void baton__mpi_copy(baton__mpi_t *mpi)
 {
     baton__record_t *record = mpi->copying.head;
-    const char *wrong = copy_slice(mpi, record);
+    const char *wrong = mpi_receive_copy_slice(mpi, record);
     if (wrong == NULL && record->copied < record->message.bytes) {
         baton__events_moved(mpi, record->token);
         return;
@@ -285,7 +288,7 @@ void baton__mpi_copy(baton__mpi_t *mpi)
     baton__events_received(mpi, record->token,
                            wrong == NULL ? BATON_OK : BATON_ERR_TRANSPORT,
                            wrong);
-    release(mpi, record);
+    mpi_receive_release(mpi, record);
 }
 
 static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
@@ -307,13 +310,13 @@ static baton_status_t accept_offer(baton__mpi_t *mpi, baton__record_t *record,
         baton__records_append(&mpi->copying, record);
         return BATON_OK;
     } else {
-        wrong = copy_slice(mpi, record);
+        wrong = mpi_receive_copy_slice(mpi, record);
     }
     if (record->kind == BATON__PACKET_COPY) {
         ask_parts(mpi, record);
         return BATON_OK;
     }
-    release(mpi, record);
+    mpi_receive_release(mpi, record);
     return wrong == NULL ? BATON_DONE : baton__mpi_fail_peer(mpi, peer, wrong);
 }
 
@@ -346,7 +349,7 @@ void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record)
 
 /* ---- the port's functions --------------------------------------------- */
 
-static baton__record_t *record_of(const baton_message_t *message)
+static baton__record_t *mpi_receive_record_of(const baton_message_t *message)
 {
     return (baton__record_t *)((char *)(uintptr_t)message -
                                offsetof(baton__record_t, message));
@@ -356,7 +359,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
                                  baton_token_t token, void *target)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__record_t *record = record_of(message);
+    baton__record_t *record = mpi_receive_record_of(message);
     bool posted = message->bytes > mpi->put_above &&
                   baton__mpi_end_post(mpi, message, token);
     if (message->data != NULL || message->bytes == 0 ||
@@ -366,7 +369,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         } else if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
         }
-        release(mpi, record);
+        mpi_receive_release(mpi, record);
         return BATON_DONE;
     }
     record->token = token;
@@ -397,7 +400,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
 baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
 {
     baton__mpi_t *mpi = endpoint;
-    baton__record_t *record = record_of(message);
+    baton__record_t *record = mpi_receive_record_of(message);
     bool readable = message->data != NULL;
     if (!readable && record->kind == BATON__PACKET_OFFER &&
         !mpi->peers[message->peer].lost) {
@@ -415,7 +418,7 @@ baton_status_t baton__mpi_lend(void *endpoint, baton_message_t *message)
 baton_status_t baton__mpi_read(void *endpoint, const baton_message_t *message,
                                size_t offset, size_t bytes, void *target)
 {
-    baton__record_t *record = record_of(message);
+    baton__record_t *record = mpi_receive_record_of(message);
     const char *wrong = read_source(endpoint, record, offset, bytes, target);
     return wrong == NULL ? BATON_OK
            : record->kind == BATON__PACKET_COPY
@@ -437,7 +440,7 @@ void baton__mpi_deallocate(void *endpoint, void *memory)
 
 void baton__mpi_drop(void *endpoint, baton_message_t *message)
 {
-    release(endpoint, record_of(message));
+    mpi_receive_release(endpoint, mpi_receive_record_of(message));
 }
 
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer)

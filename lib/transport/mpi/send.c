@@ -48,7 +48,7 @@ typedef enum outcome {
    it, so that the data in flight stays in caches and buffers. The peer may need
    a later message before it can answer. So this only delays sends: one more is
    let through every BATON__MPI_PATIENCE_NS. */
-static bool is_behind(baton__peer_t *peer)
+static bool mpi_send_is_behind(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
         return false;
@@ -60,8 +60,9 @@ static bool is_behind(baton__peer_t *peer)
 }
 
 /* Sends a packet with `count` bytes of data; false if there is no space. */
-static bool push(baton__mpi_t *mpi, baton__peer_t *peer,
-                 const baton__packet_t *packet, const void *data, size_t count)
+static bool mpi_send_push(baton__mpi_t *mpi, baton__peer_t *peer,
+                          const baton__packet_t *packet, const void *data,
+                          size_t count)
 {
     return peer->near >= 0
                ? baton__mpi_push_near(mpi, peer, packet, data, count)
@@ -74,8 +75,8 @@ static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
                             bool credited)
 {
     packet->flags = credited ? BATON__PACKET_CREDITED : 0;
-    if ((!credited && is_behind(peer)) ||
-        !push(mpi, peer, packet, send->data, send->bytes)) {
+    if ((!credited && mpi_send_is_behind(peer)) ||
+        !mpi_send_push(mpi, peer, packet, send->data, send->bytes)) {
         return NO_ROOM;
     }
     peer->messages.sent += credited;
@@ -106,7 +107,7 @@ static outcome_t send_in_buffer(baton__mpi_t *mpi, baton__peer_t *peer,
     packet->kind = BATON__PACKET_BUFFER;
     packet->flags = BATON__PACKET_CREDITED;
     packet->place = (uint32_t)buffer;
-    if (!push(mpi, peer, packet, NULL, 0)) {
+    if (!mpi_send_push(mpi, peer, packet, NULL, 0)) {
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, mpi->host.index, (uint32_t)buffer)
                  ->full,
@@ -130,8 +131,9 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
     atomic_store_explicit(
         baton__host_offer(&mpi->host, mpi->host.index, send->id),
         offer_word(send, OFFER_MADE), memory_order_relaxed);
-    return push(mpi, peer, packet, &address, sizeof address) ? ANNOUNCED
-                                                             : NO_ROOM;
+    return mpi_send_push(mpi, peer, packet, &address, sizeof address)
+               ? ANNOUNCED
+               : NO_ROOM;
 }
 
 /* The id of the segment in which the peer can read the data. 0 if there is
@@ -147,7 +149,7 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
 
 /* Exchanges the ids and generations of this send and a free one, so that this
    send's id has an offer. False: all ids with offers are in use. */
-static bool renumber(baton__mpi_t *mpi, baton__send_t *send)
+static bool mpi_send_renumber(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__send_t *other = mpi->free_sends;
     while (other != NULL && other->id >= BATON__HOST_OFFERS) {
@@ -189,11 +191,11 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         peer->bodies.sent += outcome == ENDED ? buffers : 0;
         return outcome;
     }
-    if (is_behind(peer)) {
+    if (mpi_send_is_behind(peer)) {
         return NO_ROOM;
     }
     if (near && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&
-        !renumber(mpi, send)) {
+        !mpi_send_renumber(mpi, send)) {
         return NO_ROOM;
     }
     if (near && (mpi->reads || segment != 0) && send->id < BATON__HOST_OFFERS) {
@@ -202,7 +204,7 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         return send_offer(mpi, peer, send, packet, segment);
     }
     packet->kind = BATON__PACKET_RTS;
-    return push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;
+    return mpi_send_push(mpi, peer, packet, NULL, 0) ? ANNOUNCED : NO_ROOM;
 }
 
 static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
@@ -246,7 +248,7 @@ static bool has_queued(const baton__peer_t *peer)
                                      : peer->outbox.head) != NULL;
 }
 
-static void list(baton__mpi_t *mpi, baton__peer_t *peer)
+static void mpi_send_list(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     if (!peer->listed) {
         peer->listed = true;
@@ -260,7 +262,7 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
     send->state = BATON__SEND_QUEUED;
     send->out.answers = false;
     baton__outbox_append(&peer->outbox, &send->out);
-    list(mpi, peer);
+    mpi_send_list(mpi, peer);
 }
 
 /* Queues an answer, or the parts of a send, before all sends, which may wait
@@ -276,7 +278,7 @@ static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
         peer->outbox.tail = out;
     }
     peer->last_reply = out;
-    list(mpi, peer);
+    mpi_send_list(mpi, peer);
 }
 
 static bool lets_put(const baton__record_t *record)
@@ -303,8 +305,8 @@ static bool push_answer(baton__mpi_t *mpi, baton__record_t *record)
         packet.flags = (uint16_t)record->parts;
         packet.bytes = record->part;
     }
-    if (!push(mpi, peer, &packet, &record->address,
-              lets_put(record) ? sizeof record->address : 0)) {
+    if (!mpi_send_push(mpi, peer, &packet, &record->address,
+                       lets_put(record) ? sizeof record->address : 0)) {
         return false;
     }
     if (is_last(record)) {
@@ -361,8 +363,9 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
     do {
         const size_t left = send->bytes - send->moved;
         packet.bytes = left < BATON__SHORT_BYTES ? left : BATON__SHORT_BYTES;
-        if (!push(mpi, peer, &packet, (const char *)send->data + send->moved,
-                  packet.bytes)) {
+        if (!mpi_send_push(mpi, peer, &packet,
+                           (const char *)send->data + send->moved,
+                           packet.bytes)) {
             break;
         }
         send->moved += packet.bytes;
@@ -475,7 +478,7 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                               .bytes = bytes,
                               .header = *header};
     bool may = !has_queued(other) && has_credit(other, true);
-    if (!may || !push(mpi, other, &packet, data, bytes)) {
+    if (!may || !mpi_send_push(mpi, other, &packet, data, bytes)) {
         other->notice_due |= may;
         if (other->near >= 0) { /* the peer may have to make space */
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
@@ -487,7 +490,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
 }
 
 /* Takes back an announced send; false if the receiver has taken its offer. */
-static bool take_back(const baton__mpi_t *mpi, const baton__send_t *send)
+static bool mpi_send_take_back(const baton__mpi_t *mpi,
+                               const baton__send_t *send)
 {
     uint32_t made = offer_word(send, OFFER_MADE);
     return send->kind != BATON__PACKET_OFFER ||
@@ -511,7 +515,8 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         if (send->state == BATON__SEND_MOVING ||
             send->state == BATON__SEND_PUTTING ||
             send->state == BATON__SEND_PARTING ||
-            (send->state == BATON__SEND_ANNOUNCED && !take_back(mpi, send))) {
+            (send->state == BATON__SEND_ANNOUNCED &&
+             !mpi_send_take_back(mpi, send))) {
             return false;
         }
         baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
@@ -528,8 +533,8 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 /* ---- completion -------------------------------------------------- */
 
 /* Returns the send that a peer answers; NULL if it was withdrawn. */
-static baton__send_t *find(const baton__mpi_t *mpi,
-                           const baton__packet_t *packet)
+static baton__send_t *mpi_send_find(const baton__mpi_t *mpi,
+                                    const baton__packet_t *packet)
 {
     baton__send_t *send =
         packet->id < mpi->send_count ? mpi->sends[packet->id] : NULL;
@@ -541,7 +546,7 @@ static baton__send_t *find(const baton__mpi_t *mpi,
 
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
-    baton__send_t *send = find(mpi, packet);
+    baton__send_t *send = mpi_send_find(mpi, packet);
     if (send != NULL) {
         baton__mpi_end_send(mpi, send, BATON_OK, NULL);
     }
@@ -549,7 +554,7 @@ void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet)
 
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
 {
-    baton__send_t *send = find(mpi, packet);
+    baton__send_t *send = mpi_send_find(mpi, packet);
     if (send != NULL && packet->kind == BATON__PACKET_COPY) {
         send->posted = send->generation;
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);

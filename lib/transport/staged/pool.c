@@ -153,8 +153,9 @@ void baton__staged_end(staged_t *self, transfer_t *transfer)
 
 /* Sends a control message. Returns false if there is no capacity now. An error
    means that the peer is lost, which a LOST event reports later. */
-static bool notify(staged_t *self, int peer, baton__staged_kind_t kind,
-                   baton_header_t header, const void *data, size_t bytes)
+static bool staged_pool_notify(staged_t *self, int peer,
+                               baton__staged_kind_t kind, baton_header_t header,
+                               const void *data, size_t bytes)
 {
     header.kind = (uint16_t)(BATON__STAGED_CONTROL | (int)kind);
     return self->peers[peer].lost != BATON_OK ||
@@ -171,13 +172,13 @@ static bool send_control(staged_t *self, const transfer_t *of)
     const uint64_t block = of->block_bytes;
     bool grants = of->control == BATON__STAGED_GRANT;
     bool asks = of->control == BATON__STAGED_ASK;
-    return notify(self, of->peer, of->control, header,
-                  grants ? of->handle
-                  : asks ? (const void *)&block
-                         : NULL,
-                  grants ? sizeof of->handle
-                  : asks ? sizeof block
-                         : 0);
+    return staged_pool_notify(self, of->peer, of->control, header,
+                              grants ? of->handle
+                              : asks ? (const void *)&block
+                                     : NULL,
+                              grants ? sizeof of->handle
+                              : asks ? sizeof block
+                                     : 0);
 }
 
 void baton__staged_tell(staged_t *self, transfer_t *transfer,
@@ -195,7 +196,8 @@ void baton__staged_refuse(staged_t *self, baton_message_t *request)
 {
     const baton_header_t header = {.schedule = request->header.schedule,
                                    .tag = 1};
-    if (notify(self, request->peer, BATON__STAGED_ABORT, header, NULL, 0)) {
+    if (staged_pool_notify(self, request->peer, BATON__STAGED_ABORT, header,
+                           NULL, 0)) {
         self->around.inner->drop(self->around.endpoint, request);
     } else {
         request->next = self->refused;

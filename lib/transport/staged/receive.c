@@ -23,8 +23,8 @@ static uint32_t available(const staged_t *self)
 
 /* Divides a message into blocks that the model chooses, of at most `most`
    bytes. */
-static void cut(const staged_t *self, transfer_t *receive, size_t bytes,
-                size_t most)
+static void staged_receive_cut(const staged_t *self, transfer_t *receive,
+                               size_t bytes, size_t most)
 {
     size_t block = baton__block_for(&self->model, bytes);
     block = block < self->block_bytes ? block : self->block_bytes;
@@ -68,8 +68,8 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
 
 /* ---- ending ------------------------------------------------------------ */
 
-static void end_block(staged_t *self, transfer_t *receive,
-                      baton_status_t status)
+static void staged_receive_end_block(staged_t *self, transfer_t *receive,
+                                     baton_status_t status)
 {
     receive->finished++;
     baton__staged_fail(self, receive, status, NULL);
@@ -84,8 +84,8 @@ static void end_block(staged_t *self, transfer_t *receive,
 }
 
 /* Ends the receive early: blocks that have not begun are given up. */
-static void stop(staged_t *self, transfer_t *receive, baton_status_t status,
-                 const char *detail)
+static void staged_receive_stop(staged_t *self, transfer_t *receive,
+                                baton_status_t status, const char *detail)
 {
     baton__staged_fail(self, receive, status, detail);
     if (receive->state == BATON__TRANSFER_RECEIVING) {
@@ -104,7 +104,7 @@ void baton__staged_receive_lost(staged_t *self, transfer_t *receive,
 {
     if (receive->state == BATON__TRANSFER_RECEIVING ||
         receive->state == BATON__TRANSFER_ASKED) {
-        stop(self, receive, status, "the sender is lost");
+        staged_receive_stop(self, receive, status, "the sender is lost");
     } /* in all other states the receive ends by itself */
 }
 
@@ -120,7 +120,7 @@ static void copy_to_device(staged_t *self, buffer_t *buffer)
         baton__staged_copy(self, &self->in, buffer, target, buffer->memory,
                            baton__staged_bytes_of(receive, buffer->block));
     if (status != BATON_OK) {
-        end_block(self, receive, status);
+        staged_receive_end_block(self, receive, status);
     }
 }
 
@@ -132,7 +132,7 @@ static void end_accept(staged_t *self, buffer_t *buffer, baton_status_t status)
         copy_to_device(self, buffer);
     } else {
         baton__staged_give_buffer(&self->in, buffer);
-        end_block(self, receive, status);
+        staged_receive_end_block(self, receive, status);
     }
 }
 
@@ -152,7 +152,7 @@ static void take_block(staged_t *self, transfer_t *receive,
     self->promised--;
     if (receive->status != BATON_OK) {
         inner->drop(self->around.endpoint, message);
-        end_block(self, receive, BATON_OK);
+        staged_receive_end_block(self, receive, BATON_OK);
         return;
     }
     if (is_to_device(receive)) {
@@ -171,7 +171,8 @@ static void take_block(staged_t *self, transfer_t *receive,
         baton__staged_token(self, BATON__STAGED_TOKEN_HOST, receive->id),
         receive->target + (size_t)block * receive->block_bytes);
     if (status != BATON_OK) {
-        end_block(self, receive, status == BATON_DONE ? BATON_OK : status);
+        staged_receive_end_block(self, receive,
+                                 status == BATON_DONE ? BATON_OK : status);
     }
 }
 
@@ -180,7 +181,7 @@ static void feed_block(staged_t *self, transfer_t *receive)
     uint32_t block = receive->started++;
     self->promised--;
     if (receive->status != BATON_OK) {
-        end_block(self, receive, BATON_OK);
+        staged_receive_end_block(self, receive, BATON_OK);
         return;
     }
     buffer_t *buffer = baton__staged_take_buffer(&self->in, receive, block);
@@ -192,7 +193,7 @@ static void feed_block(staged_t *self, transfer_t *receive)
 
 /* Asks for as many blocks as there are buffers for. If the message is already
    in ordinary memory, copies these blocks from there instead. */
-static void ask(staged_t *self, transfer_t *receive)
+static void staged_receive_ask(staged_t *self, transfer_t *receive)
 {
     uint32_t before = receive->granted;
     while (receive->granted < receive->blocks &&
@@ -214,7 +215,7 @@ static void start_blocks(staged_t *self, transfer_t *receive)
 {
     receive->state = BATON__TRANSFER_RECEIVING;
     baton__staged_list_append(&self->receiving, receive);
-    ask(self, receive);
+    staged_receive_ask(self, receive);
 }
 
 /* ---- between devices --------------------------------------------------- */
@@ -298,7 +299,7 @@ baton_status_t baton__staged_accept_plain(staged_t *self,
     receive->target = target;
     receive->peer = message->peer;
     receive->state = BATON__TRANSFER_PULLING;
-    cut(self, receive, message->bytes, message->bytes);
+    staged_receive_cut(self, receive, message->bytes, message->bytes);
     receive->memory = baton__alloc(1, message->bytes);
     baton_status_t status;
     if (receive->memory != NULL) {
@@ -345,7 +346,8 @@ baton_status_t baton__staged_accept(staged_t *self, transfer_t *receive,
     }
     receive->token = token;
     receive->target = target;
-    cut(self, receive, receive->offer.bytes, receive->offer.block);
+    staged_receive_cut(self, receive, receive->offer.bytes,
+                       receive->offer.block);
     if (can_be_direct(self, receive)) {
         receive->state = BATON__TRANSFER_ASKED;
         baton__staged_tell(self, receive, BATON__STAGED_ASK, 0);
@@ -372,10 +374,10 @@ void baton__staged_receive_control(staged_t *self, baton__staged_kind_t kind,
         take_grant(self, receive, message);
     } else if ((asked || comes) && kind == BATON__STAGED_ABORT) {
         if (message->header.tag == 1) {
-            stop(self, receive, BATON_ERR_CANCELLED, NULL);
+            staged_receive_stop(self, receive, BATON_ERR_CANCELLED, NULL);
         } else {
-            stop(self, receive, BATON_ERR_FAILED,
-                 "the sender's device could not copy it");
+            staged_receive_stop(self, receive, BATON_ERR_FAILED,
+                                "the sender's device could not copy it");
         }
     }
     self->around.inner->drop(self->around.endpoint, message);
@@ -391,7 +393,7 @@ void baton__staged_receive_event(staged_t *self, baton__staged_tokens_t what,
     transfer_t *receive = baton__staged_by_id(&self->receives, index);
     assert(receive != NULL);
     if (what == BATON__STAGED_TOKEN_HOST) {
-        end_block(self, receive, status);
+        staged_receive_end_block(self, receive, status);
     } else {
         end_pull(self, receive, status);
     }
@@ -404,7 +406,7 @@ static void end_copies(staged_t *self)
     while ((buffer = baton__staged_copied(self, &self->in, &status)) != NULL) {
         transfer_t *receive = buffer->transfer;
         baton__staged_give_buffer(&self->in, buffer);
-        end_block(self, receive, status);
+        staged_receive_end_block(self, receive, status);
     }
     while ((buffer = baton__staged_copied(self, &self->direct, &status)) !=
            NULL) {
@@ -422,6 +424,6 @@ void baton__staged_receive_progress(staged_t *self)
     for (transfer_t *at = self->receiving.head;
          at != NULL && available(self) > 0; at = next) {
         next = at->next;
-        ask(self, at);
+        staged_receive_ask(self, at);
     }
 }

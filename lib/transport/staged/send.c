@@ -52,7 +52,7 @@ baton_status_t baton__staged_offer(staged_t *self, baton_token_t token,
     return BATON_OK;
 }
 
-static bool take_back(staged_t *self, transfer_t *send)
+static bool staged_send_take_back(staged_t *self, transfer_t *send)
 {
     if (send->offer_posted &&
         self->around.inner->withdraw(
@@ -77,7 +77,7 @@ bool baton__staged_withdraw(void *endpoint, baton_token_t token)
                 send->token.owner == token.owner &&
                 send->token.node == token.node) {
                 return send->state == BATON__TRANSFER_OFFERED &&
-                       take_back(self, send);
+                       staged_send_take_back(self, send);
             }
         }
     }
@@ -112,7 +112,8 @@ void baton__staged_send_lost(staged_t *self, transfer_t *send,
     }
 }
 
-static void end_block(staged_t *self, transfer_t *send, baton_status_t status)
+static void staged_send_end_block(staged_t *self, transfer_t *send,
+                                  baton_status_t status)
 {
     send->finished++;
     if (status != BATON_OK || send->status != BATON_OK) {
@@ -126,7 +127,7 @@ static void end_buffer(staged_t *self, buffer_t *buffer, baton_status_t status)
 {
     transfer_t *send = buffer->transfer;
     baton__staged_give_buffer(&self->out, buffer);
-    end_block(self, send, status);
+    staged_send_end_block(self, send, status);
 }
 
 /* ---- blocks ------------------------------------------------------------ */
@@ -162,7 +163,7 @@ static void begin_block(staged_t *self, transfer_t *send)
                            send->source + (size_t)block * send->block_bytes,
                            baton__staged_bytes_of(send, block));
     if (status != BATON_OK) {
-        end_block(self, send, status);
+        staged_send_end_block(self, send, status);
     }
 }
 
@@ -206,8 +207,8 @@ static void grant(staged_t *self, transfer_t *send)
     baton__staged_tell(self, send, BATON__STAGED_GRANT, known);
 }
 
-static void start(staged_t *self, transfer_t *send,
-                  const baton_message_t *message)
+static void staged_send_start(staged_t *self, transfer_t *send,
+                              const baton_message_t *message)
 {
     uint64_t block = 0;
     if (message->data != NULL && message->bytes == sizeof block) {
@@ -232,7 +233,7 @@ static void take_ask(staged_t *self, transfer_t *send,
     if (send->state == BATON__TRANSFER_SENDING) {
         send->granted = send->granted < blocks ? blocks : send->granted;
     } else if (blocks > 0) {
-        start(self, send, message);
+        staged_send_start(self, send, message);
     } else if (send->state == BATON__TRANSFER_OFFERED) {
         grant(self, send);
     }

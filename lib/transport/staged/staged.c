@@ -115,7 +115,7 @@ static void take_control(staged_t *self, baton_message_t *message)
     }
 }
 
-static void take_own(staged_t *self, const baton_event_t *event)
+static void staged_take_own(staged_t *self, const baton_event_t *event)
 {
     const uint32_t mask = (UINT32_C(1) << BATON__STAGED_TOKEN_BITS) - 1;
     baton__staged_tokens_t what =
@@ -157,7 +157,7 @@ static bool take_event(staged_t *self, const baton_event_t *event)
     case BATON_EVENT_SENT:
     case BATON_EVENT_RECEIVED:
         if (event->token.owner == self) {
-            take_own(self, event);
+            staged_take_own(self, event);
             return false;
         }
         return true;
@@ -174,7 +174,7 @@ static bool take_event(staged_t *self, const baton_event_t *event)
 }
 
 /* Reports messages that have arrived, and transfers that have ended. */
-static size_t report(staged_t *self, baton_event_t *out, size_t max)
+static size_t staged_report(staged_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
     while (count < max && self->arrived.head != NULL) {
@@ -217,7 +217,7 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     staged_t *self = endpoint;
     progress(self);
-    size_t count = report(self, out, max);
+    size_t count = staged_report(self, out, max);
     if (count == max) {
         return count;
     }
@@ -232,7 +232,7 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
     if (more > 0) {
         progress(self);
     }
-    return count + report(self, out + count, max - count);
+    return count + staged_report(self, out + count, max - count);
 }
 
 /* ---- reserve, sleep ---------------------------------------------------- */
@@ -318,7 +318,7 @@ void baton__staged_undo(void *endpoint)
 
 /* Ends the transfers of schedules that were destroyed, and declines the offers
    that the engine has not accepted: their senders would wait forever. */
-static void give_up(staged_t *self)
+static void staged_give_up(staged_t *self)
 {
     end_all(self, -1, BATON_ERR_CANCELLED);
     for (uint32_t id = 0; id < self->receives.capacity; id++) {
@@ -370,7 +370,7 @@ static bool decline(staged_t *self)
 /* Polls until no memory is in use and no peer waits for an answer. A peer that
    has closed as well has no capacity for answers, and needs none; so answers
    have a time limit. */
-static bool finish(staged_t *self)
+static bool staged_finish(staged_t *self)
 {
     enum { ANSWER_MS = 500, QUIET = 2 };
     uint64_t began_ns = baton__clock_ns();
@@ -399,8 +399,8 @@ static bool finish(staged_t *self)
 static void staged_close(void *endpoint)
 {
     staged_t *self = endpoint;
-    give_up(self);
-    bool finished = finish(self);
+    staged_give_up(self);
+    bool finished = staged_finish(self);
     self->around.inner->close(self->around.endpoint);
     if (finished) {
         baton__staged_undo(self);
@@ -462,7 +462,7 @@ static baton_status_t make_endpoint(staged_t *self)
                : status;
 }
 
-static baton_transport_t table_around(const baton_transport_t *inner)
+static baton_transport_t staged_table_around(const baton_transport_t *inner)
 {
     baton_transport_t table = baton__around(inner);
     table.reserve = staged_reserve;
@@ -491,7 +491,7 @@ baton_status_t baton__staged_open(const baton_transport_t *inner,
         return baton__error(BATON_ERR_NO_MEMORY,
                             "staged: there is no memory for an endpoint");
     }
-    self->around.transport = table_around(inner);
+    self->around.transport = staged_table_around(inner);
     self->around.inner = inner;
     self->around.endpoint = inner_endpoint;
     self->rank = rank;
