@@ -415,6 +415,8 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    engine can be. But its memory is still in use, and scratch is freed later,
    when that has ended. Until then destroy is BATON_ERR_TIMEOUT at once when it
    is called again, and then once BATON_OK: bound memory can be freed then.
+   An async node must complete within that time: what completes it later is not
+   noticed, and destroy stays BATON_ERR_TIMEOUT.
    BATON_ERR_STATE (in a call node): nothing has happened. */
 
 /* epoch: the number of the last epoch that has retired here since the commit or
