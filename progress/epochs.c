@@ -508,9 +508,11 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
                         "something long, such as a call node",
                         schedule->name, baton__group_place(schedule->group));
     }
-    baton__text_add(&text,
-                    "\n    (wait gave up after %d ms; the epoch goes on)",
-                    timeout_ms);
+    if (timeout_ms > 0) {
+        baton__text_add(&text,
+                        "\n    (wait gave up after %d ms; the epoch goes on)",
+                        timeout_ms);
+    }
     return baton__error_forward(BATON_ERR_TIMEOUT, memory);
 }
 

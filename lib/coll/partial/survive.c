@@ -204,14 +204,9 @@ static void note_terms(void *arg, baton_status_t status)
     if (status != BATON_ERR_MISMATCH) {
         return;
     }
-    bool running = survive_enter(self);
     survive_lock(self);
     go_to(self, self->stage == GONE ? RUNS : self->stage, DIFFERS);
     survive_unlock(self);
-    if (running) { /* a waiting call returns the mismatch */
-        (void)!baton_schedule_cancel(steps_of(self));
-        (void)survive_leave(self, BATON_OK);
-    }
 }
 
 static void forget_terms(survival_t *self)
@@ -676,6 +671,38 @@ baton_status_t baton__survival_start(baton_partial_t *partial)
     return status;
 }
 
+static bool first_step_has_ended(const void *arg)
+{
+    survival_t *self = (survival_t *)(uintptr_t)arg;
+    survive_lock(self);
+    baton_schedule_t *steps = self->partial->schedule;
+    bool ended = self->stage != RUNS || self->ended ||
+                 baton_schedule_epoch(steps) >= baton_schedule_started(steps);
+    survive_unlock(self);
+    return ended;
+}
+
+/* Waits for the running step, as a user of the schedules. Until the first step
+   has ended, the ranks' options may turn out to differ. That ends the wait, and
+   not the epoch: other ranks are to learn of the options, and not of a step
+   that was cancelled here. */
+static baton_status_t wait_for_step(survival_t *self, uint64_t until_ns)
+{
+    baton_status_t status = BATON_OK;
+    survive_lock(self);
+    bool agreed = self->terms == NULL;
+    survive_unlock(self);
+    if (!agreed) {
+        status = baton_engine_wait(self->engine, first_step_has_ended, self,
+                                   baton__left_ms(until_ns));
+        until_ns = 0;
+    }
+    return status == BATON_OK || status == BATON_ERR_TIMEOUT
+               ? baton_schedule_wait(self->partial->schedule,
+                                     baton__left_ms(until_ns))
+               : status;
+}
+
 static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
                                    bool *done_out)
 {
@@ -693,10 +720,9 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
             status = await_running(self, until);
             continue;
         }
-        status =
-            done_out != NULL
-                ? baton_schedule_test(partial->schedule, &done)
-                : baton_schedule_wait(partial->schedule, baton__left_ms(until));
+        status = done_out != NULL
+                     ? baton_schedule_test(partial->schedule, &done)
+                     : wait_for_step(self, until);
         if (!survive_leave(self, status) || status == BATON_ERR_INTERRUPTED) {
             break;
         }
@@ -892,6 +918,8 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         (void)pthread_join(self->thread, NULL);
         self->threaded = false;
     }
+    /* If the ranks' options differ, a step may still be running. */
+    (void)!baton_schedule_cancel(self->partial->schedule);
     forget_terms(self);
     baton_status_t status = leave_all(self);
     if (status == BATON_OK) {
