@@ -192,7 +192,7 @@ if [ "$1" = --plain ]; then
     began=$(date +%s)
     if try "$3/build/tests" "$4" "$output"; then
         # A bug may make it hang: that is found in a few times its own time.
-        echo $((5 + 4 * ($(date +%s) - began))) \
+        echo $((5 + 2 * ($(date +%s) - began))) \
             >"$3/patience.$(name_of "$4")"
         exit
     fi
@@ -257,7 +257,7 @@ cmake --build "$build" -j "$jobs" --target baton_static baton_mpi test_run $prog
     exit 1
 }
 # More than there are processors: a hang is waited for, and needs none.
-side=$((2 * jobs))
+side=$((3 * jobs))
 for step in plain one; do
     if [ $step = plain ]; then
         tr '\n' '\0' <"$specs"
