@@ -65,8 +65,8 @@ struct trial {
     support_random_t random;
     support_row_t row;
     baton_sparse_options_t options;
-    baton_sim_t *sim;          /* or */
-    device_cluster_t *devices; /* ranks with these */
+    baton_sim_t *sim;           /* or */
+    support_cluster_t *devices; /* ranks with these */
     struct {
         void (*fn)(void *arg);
         participant_t *p;
@@ -117,7 +117,7 @@ static bool once_in(uint64_t n)
 
 static baton_group_t *group_of(int rank)
 {
-    return trial.devices != NULL ? trial.devices->cluster->groups[rank]
+    return trial.devices != NULL ? trial.devices->groups[rank]
                                  : baton_sim_group(trial.sim, rank);
 }
 
@@ -188,20 +188,6 @@ static baton_sim_options_t random_network(void)
             (baton_distribution_t){BATON_DISTRIBUTION_LOGNORMAL, 1, 0.5};
     }
     return options;
-}
-
-/* Of a rank with a device, unless `devices` is NULL. */
-static baton_status_t prepare(support_collective_t *self, support_row_t row,
-                              baton_group_t *group,
-                              const baton_sparse_options_t *options,
-                              const device_cluster_t *devices)
-{
-    int rank = baton_group_rank(group);
-    return devices == NULL
-               ? support_collective_prepare(self, row, group, options)
-               : support_collective_prepare_on(self, row, group, options,
-                                               devices->devices[rank],
-                                               devices->streams[rank]);
 }
 
 static void open_devices(void)
@@ -329,8 +315,11 @@ static void open_trial(support_row_t row, uint64_t index)
                                  .rank = r,
                                  .size = trial.size,
                                  .sees_all = row == SUPPORT_PARTIAL};
-        support_ok(prepare(&trial.participants[r].own, row, group_of(r), o,
-                           trial.devices));
+        support_collective_t *own = &trial.participants[r].own;
+        support_ok(
+            on_devices
+                ? support_collective_prepare_on(own, row, trial.devices, r, o)
+                : support_collective_prepare(own, row, group_of(r), o));
     }
     support_ok(run_due()); /* options are compared */
     for (int i = 0; i < 2 * trial.size; i++) {
@@ -345,7 +334,7 @@ static void close_trial(void)
         support_ok(support_collective_destroy(&trial.participants[r].own));
     }
     if (on_devices) {
-        device_cluster_close(trial.devices);
+        support_cluster_close(trial.devices);
     } else {
         support_ok(baton_sim_destroy(trial.sim));
     }
@@ -355,7 +344,7 @@ static void recover(void)
 {
     bool all = on_devices;
     if (on_devices) {
-        device_cluster_recover(trial.devices);
+        support_cluster_recover(trial.devices);
     }
     for (int tries = 0; !all; tries++) {
         holds(tries < 100);
@@ -1023,29 +1012,16 @@ TEST(test_device_trials)
 /* Ranks, on devices or not, and one collective of them. */
 typedef struct ranks {
     support_cluster_t *cluster;
-    device_cluster_t *devices; /* or NULL */
     support_collective_t all[4];
 } ranks_t;
 
 static void open_ranks(ranks_t *ranks, int size, bool devices)
 {
     const emulated_options_t options = {.workers = 1, .delay_us = 10};
-    *ranks = (ranks_t){0};
-    if (devices) {
-        ranks->devices =
-            device_cluster_open(size, SUPPORT_OWN_ENGINES, &options);
-    }
-    ranks->cluster =
-        devices ? ranks->devices->cluster : support_cluster_manual(size);
-}
-
-static void close_ranks(ranks_t *ranks)
-{
-    if (ranks->devices != NULL) {
-        device_cluster_close(ranks->devices);
-    } else {
-        support_cluster_close(ranks->cluster);
-    }
+    *ranks =
+        (ranks_t){.cluster = devices ? device_cluster_open(
+                                           size, SUPPORT_OWN_ENGINES, &options)
+                                     : support_cluster_manual(size)};
 }
 
 /* Returns the first error. */
@@ -1055,11 +1031,10 @@ static baton_status_t create(ranks_t *ranks, support_row_t row,
     const int size = ranks->cluster->size;
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 3 * size && status == BATON_OK; i++) {
-        status = i < size
-                     ? prepare(&ranks->all[i], row, ranks->cluster->groups[i],
-                               options, ranks->devices)
-                     : support_collective_connect(&ranks->all[i % size],
-                                                  i / size - 1);
+        status = i < size ? support_collective_prepare_on(
+                                &ranks->all[i], row, ranks->cluster, i, options)
+                          : support_collective_connect(&ranks->all[i % size],
+                                                       i / size - 1);
     }
     return status;
 }
@@ -1101,17 +1076,17 @@ static void allocates_nothing(support_row_t row,
     run_steps(&ranks, 10);
     int64_t allocated = baton__alloc_count();
     if (devices) {
-        before = emulated_counters(ranks.devices->devices[0]);
+        before = emulated_counters(ranks.cluster->devices[0]);
     }
     run_steps(&ranks, 10);
     assert_int_equal(baton__alloc_count(), allocated);
     if (devices) {
-        after = emulated_counters(ranks.devices->devices[0]);
+        after = emulated_counters(ranks.cluster->devices[0]);
     }
     assert_int_equal(after.allocated, before.allocated);
     assert_int_equal(after.events, before.events);
     destroy(&ranks);
-    close_ranks(&ranks);
+    support_cluster_close(ranks.cluster);
 }
 
 /* Whichever allocation of a create fails, of the host or of a device, nothing
@@ -1155,9 +1130,9 @@ static void needs_memory(support_row_t row,
     open_ranks(&ranks, 1, devices);
     needs_memory_of(&ranks, row, options, NULL);
     if (devices) {
-        needs_memory_of(&ranks, row, options, ranks.devices->devices[0]);
+        needs_memory_of(&ranks, row, options, ranks.cluster->devices[0]);
     }
-    close_ranks(&ranks);
+    support_cluster_close(ranks.cluster);
 }
 
 typedef void check_fn(support_row_t row, const baton_sparse_options_t *options,
@@ -1227,7 +1202,7 @@ static void refuses_wrong_use(support_row_t row,
     }
     run_steps(&ranks, 2);
     destroy(&ranks);
-    close_ranks(&ranks);
+    support_cluster_close(ranks.cluster);
 }
 
 TEST(test_wrong_use_is_refused)

@@ -3,6 +3,8 @@
 #include "base/config.h"
 #include "progress/engine.h"
 #include "support/cmocka.h"
+#include "support/device_cluster.h"
+#include "support/random.h"
 #include "transport/inproc/rank.h"
 
 #include <locale.h>
@@ -79,6 +81,14 @@ support_cluster_t *support_cluster_through(int size, int variant,
 
 support_cluster_t *support_cluster_open(int size, int variant)
 {
+    if (variant >= SUPPORT_DEVICES) {
+        const emulated_options_t options = {.seed = support_seed()};
+        return device_cluster_open(size,
+                                   variant == SUPPORT_DEVICES
+                                       ? SUPPORT_OWN_ENGINES
+                                       : SUPPORT_OWN_MANUAL,
+                                   &options);
+    }
     return open_cluster(size, variant, NULL, NULL, NULL);
 }
 
@@ -98,7 +108,20 @@ void support_cluster_close(support_cluster_t *cluster)
     }
     free(cluster->engines);
     free(cluster->groups);
+    free(cluster->devices);
+    free(cluster->streams);
     free(cluster);
+}
+
+static void recover_own(support_worker_t *worker)
+{
+    (void)support_worker_ok(
+        worker, baton_group_recover(worker->group, SUPPORT_WAIT_MS));
+}
+
+void support_cluster_recover(support_cluster_t *cluster)
+{
+    support_cluster_run(cluster, recover_own, NULL);
 }
 
 void support_test(void **state)

@@ -5,6 +5,8 @@
    for the main thread, unless a comment says otherwise. */
 #pragma once
 
+#include "support/emulated.h"
+
 #include <baton/build.h>
 #include <baton/inproc.h>
 #include <baton/transport.h>
@@ -18,6 +20,9 @@ typedef struct support_cluster {
     baton_inproc_t *inproc;
     baton_engine_t **engines; /* [size] */
     baton_group_t **groups;   /* [size] */
+    emulated_t **devices;     /* [size]; NULL: the ranks have none */
+    baton_stream_t *streams;  /* [size], a stream of the user for each rank; or
+                                 NULL */
     atomic_bool failed;       /* relaxed, since it only ends loops */
 } support_cluster_t;
 
@@ -27,7 +32,11 @@ enum {
     SUPPORT_ONE_THREAD,  /* one engine with a progress thread */
     SUPPORT_OWN_ENGINES, /* an engine with a thread for each rank */
     SUPPORT_VARIANTS,
-    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS /* a manual engine for each rank */
+    /* An engine for each rank: a manual one; one with a thread, and a device
+       (device_cluster.h); a manual one, and a device. */
+    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS,
+    SUPPORT_DEVICES,
+    SUPPORT_DEVICES_MANUAL,
 };
 extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
@@ -47,6 +56,9 @@ support_cluster_t *support_cluster_through(int size, int variant,
 
 void support_cluster_close(support_cluster_t *cluster);
 
+/* Recovers the groups of all ranks, each in its own thread. */
+void support_cluster_recover(support_cluster_t *cluster);
+
 /* Open a manual cluster of each of these sizes, for all tests of a program: 1
    to 17 and 32 ranks, which covers every kind of fold and up to five rounds.
    Group fixtures. */
@@ -58,7 +70,8 @@ int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
 /* A test (cmocka.h) of a new cluster of `ranks` ranks. TEST_EACH runs it with
-   each variant, TEST_WITH with one. */
+   each variant without devices, TEST_ON_DEVICES with each variant with them,
+   TEST_WITH with one. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
     int ranks, first, end; /* variants first to end - 1 */
@@ -70,6 +83,8 @@ void support_test(void **state);
     SUPPORT_ADD(name, support_test, NULL, NULL, &of_##name)                    \
     static void name(support_cluster_t *cluster)
 #define TEST_EACH(name, ranks) TEST_VARIANTS(name, ranks, 0, SUPPORT_VARIANTS)
+#define TEST_ON_DEVICES(name, ranks)                                           \
+    TEST_VARIANTS(name, ranks, SUPPORT_DEVICES, SUPPORT_DEVICES_MANUAL + 1)
 #define TEST_WITH(name, ranks, variant)                                        \
     TEST_VARIANTS(name, ranks, variant, variant + 1)
 #define TEST_MANUALLY(name, ranks) TEST_WITH(name, ranks, SUPPORT_MANUAL)

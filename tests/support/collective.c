@@ -1,5 +1,4 @@
 #include "support/collective.h"
-#include "support/cluster.h"
 #include "support/cmocka.h"
 
 #include <baton/partial.h>
@@ -159,17 +158,19 @@ static size_t bytes_of(const support_collective_t *self)
     return self->count * sizeof(double);
 }
 
-baton_status_t support_collective_prepare_on(
-    support_collective_t *self, support_row_t row, baton_group_t *group,
-    const baton_sparse_options_t *o, emulated_t *device, baton_stream_t stream)
+baton_status_t
+support_collective_prepare_on(support_collective_t *self, support_row_t row,
+                              const support_cluster_t *cluster, int rank,
+                              const baton_sparse_options_t *options)
 {
-    baton_sparse_options_t options = *o;
-    options.memory = BATON_MEMORY_DEVICE;
+    baton_sparse_options_t own = *options;
+    own.memory =
+        cluster->devices != NULL ? BATON_MEMORY_DEVICE : BATON_MEMORY_HOST;
     baton_status_t status =
-        support_collective_prepare(self, row, group, &options);
-    if (status == BATON_OK) {
-        self->device = device;
-        self->stream = stream;
+        support_collective_prepare(self, row, cluster->groups[rank], &own);
+    if (status == BATON_OK && cluster->devices != NULL) {
+        self->device = cluster->devices[rank];
+        self->stream = cluster->streams[rank];
     }
     return status;
 }

@@ -5,7 +5,7 @@
    told from the stream's data alone. */
 #pragma once
 
-#include "support/emulated.h"
+#include "support/cluster.h"
 
 #include <baton/tensors.h>
 
@@ -84,13 +84,12 @@ baton_status_t
 support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
                            const baton_sparse_options_t *options);
-/* Prepares the collective on the device of the group's engine, with a user's
-   stream. */
+/* Prepares the collective on a rank of a cluster, in the memory of its device
+   if it has one, with the user's stream. */
 baton_status_t
 support_collective_prepare_on(support_collective_t *self, support_row_t row,
-                              baton_group_t *group,
-                              const baton_sparse_options_t *options,
-                              emulated_t *device, baton_stream_t stream);
+                              const support_cluster_t *cluster, int rank,
+                              const baton_sparse_options_t *options);
 baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);

@@ -2,85 +2,92 @@
 
 #include "support/cmocka.h"
 
-#include <stdlib.h>
-
 typedef struct attaching {
-    device_cluster_t *self;
-    const emulated_options_t *options;
+    emulated_options_t options;
+    emulated_t **devices;
+    baton_stream_t *streams;
 } attaching_t;
 
 static void attach(void *arg, int rank, baton_engine_t *engine)
 {
-    const attaching_t *attaching = arg;
-    emulated_options_t options = *attaching->options;
-    options.seed += (uint64_t)rank;
-    emulated_t *device = emulated_open(&options);
-    attaching->self->devices[rank] = device;
-    attaching->self->streams[rank] = emulated_stream(device);
+    attaching_t *attaching = arg;
+    emulated_t *device = emulated_open(&attaching->options);
+    attaching->options.seed++;
+    attaching->devices[rank] = device;
+    attaching->streams[rank] = emulated_stream(device);
     support_ok(
         baton_engine_attach_device(engine, emulated_port(device), device));
 }
 
-device_cluster_t *device_cluster_open(int size, int variant,
-                                      const emulated_options_t *options)
+support_cluster_t *device_cluster_open(int size, int variant,
+                                       const emulated_options_t *options)
 {
-    device_cluster_t *self = support_alloc(1, sizeof *self);
-    self->devices = calloc((size_t)size, sizeof(emulated_t *));
-    self->streams = calloc((size_t)size, sizeof(baton_stream_t));
-    assert_true(self->devices != NULL && self->streams != NULL);
-    attaching_t attaching = {self, options};
-    self->cluster = support_cluster_prepare(size, variant, attach, &attaching);
+    attaching_t attaching = {
+        .options = *options,
+        .devices = support_alloc((size_t)size, sizeof(emulated_t *)),
+        .streams = support_alloc((size_t)size, sizeof(baton_stream_t))};
+    support_cluster_t *self =
+        support_cluster_prepare(size, variant, attach, &attaching);
+    self->devices = attaching.devices;
+    self->streams = attaching.streams;
     return self;
 }
 
-void device_cluster_close(device_cluster_t *self)
+static baton_view_t view_of(baton_schedule_t *schedule, baton_buffer_t buffer,
+                            size_t bytes)
 {
-    support_cluster_close(self->cluster);
-    free(self->devices);
-    free(self->streams);
-    free(self);
-}
-
-baton_view_t device_view(baton_schedule_t *schedule, void *memory, size_t bytes)
-{
-    baton_buffer_t buffer = baton_buffer_bind(schedule, memory, bytes);
     baton_buffer_set_memory(schedule, buffer, BATON_MEMORY_DEVICE);
     return baton_view(buffer, 0, bytes);
 }
 
-void device_cluster_copy(device_cluster_t *self, int rank, void *target,
-                         const void *source, size_t bytes)
+baton_view_t device_view(baton_schedule_t *schedule, void *memory, size_t bytes)
+{
+    return view_of(schedule, baton_buffer_bind(schedule, memory, bytes), bytes);
+}
+
+baton_view_t device_scratch(baton_schedule_t *schedule, size_t bytes)
+{
+    return view_of(schedule, baton_buffer_scratch(schedule, bytes), bytes);
+}
+
+void device_copy(support_cluster_t *self, int rank, void *target,
+                 const void *source, size_t bytes)
 {
     emulated_t *device = self->devices[rank];
     support_ok(emulated_port(device)->copy(device, self->streams[rank], target,
                                            source, bytes));
 }
 
-void device_cluster_delay(device_cluster_t *self, int rank, int us)
+void device_delay(support_cluster_t *self, int rank, int us)
 {
     emulated_delay(self->devices[rank], self->streams[rank], us);
 }
 
-void device_cluster_synchronise(device_cluster_t *self, int rank)
+void device_synchronise(support_cluster_t *self, int rank)
 {
     emulated_synchronise(self->devices[rank], self->streams[rank]);
 }
 
-static void recover(void *group)
+device_gate_t device_gate(support_cluster_t *self, int rank)
 {
-    support_ok(baton_group_recover(group, SUPPORT_WAIT_MS));
+    return (device_gate_t){.device = self->devices[rank],
+                           .stream = self->streams[rank],
+                           .flag = emulated_gate(self->devices[rank])};
 }
 
-void device_cluster_recover(device_cluster_t *self)
+void device_gate_close(device_gate_t *gate)
 {
-    int size = self->cluster->size;
-    support_thread_t **threads = support_alloc((size_t)size, sizeof(*threads));
-    for (int rank = 0; rank < size; rank++) {
-        threads[rank] =
-            support_thread_start(recover, self->cluster->groups[rank]);
-    }
-    for (int rank = 0; rank < size; rank++) {
-        support_thread_join(threads[rank]);
-    }
-    free(threads);
+    support_ok(
+        emulated_port(gate->device)
+            ->await(gate->device, gate->stream, gate->flag, ++gate->closed));
+}
+
+void device_gate_open(const device_gate_t *gate)
+{
+    emulated_open_gate(gate->device, gate->flag, gate->closed);
+}
+
+void device_gate_destroy(const device_gate_t *gate)
+{
+    emulated_free_gate(gate->device, gate->flag);
 }

@@ -3,30 +3,35 @@
 #pragma once
 
 #include "support/cluster.h"
-#include "support/emulated.h"
-
-typedef struct device_cluster {
-    support_cluster_t *cluster;
-    emulated_t **devices;    /* [size] */
-    baton_stream_t *streams; /* [size], a stream of the user for each rank */
-} device_cluster_t;
 
 /* Opens the ranks. `variant` is SUPPORT_OWN_ENGINES or SUPPORT_OWN_MANUAL. Rank
    r's device has the seed options->seed + r. */
-device_cluster_t *device_cluster_open(int size, int variant,
-                                      const emulated_options_t *options);
-void device_cluster_close(device_cluster_t *self);
+support_cluster_t *device_cluster_open(int size, int variant,
+                                       const emulated_options_t *options);
 
 /* Returns a view of a whole new buffer in this device memory. */
 baton_view_t device_view(baton_schedule_t *schedule, void *memory,
                          size_t bytes);
 
+/* The same of scratch memory on the device. */
+baton_view_t device_scratch(baton_schedule_t *schedule, size_t bytes);
+
 /* Work in the user's stream of a rank: copy copies and delay delays.
    synchronise waits for all of it. */
-void device_cluster_copy(device_cluster_t *self, int rank, void *target,
-                         const void *source, size_t bytes);
-void device_cluster_delay(device_cluster_t *self, int rank, int us);
-void device_cluster_synchronise(device_cluster_t *self, int rank);
+void device_copy(support_cluster_t *self, int rank, void *target,
+                 const void *source, size_t bytes);
+void device_delay(support_cluster_t *self, int rank, int us);
+void device_synchronise(support_cluster_t *self, int rank);
 
-/* Recovers the group on all ranks, each in its own thread. */
-void device_cluster_recover(device_cluster_t *self);
+/* A device with a gate, which stops the user's first stream from close to open.
+   It is made with the device and freed with destroy. */
+typedef struct device_gate {
+    emulated_t *device;
+    baton_stream_t stream;
+    void *flag;
+    uint64_t closed;
+} device_gate_t;
+device_gate_t device_gate(support_cluster_t *self, int rank);
+void device_gate_close(device_gate_t *gate);
+void device_gate_open(const device_gate_t *gate);
+void device_gate_destroy(const device_gate_t *gate);

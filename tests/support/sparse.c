@@ -1,7 +1,7 @@
 #include "support/sparse.h"
 
-#include "support/cluster.h"
 #include "support/cmocka.h"
+#include "support/device_cluster.h"
 #include "support/random.h"
 #include "support/select_cases.h"
 
@@ -15,30 +15,61 @@ static size_t vector_bytes(const support_sparse_t *group)
     return group->options.count * group->element;
 }
 
-support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
-                                         const baton_sparse_options_t *options)
+static baton_group_t *group_of(const support_sparse_t *self, int rank)
 {
-    support_sparse_t *group = calloc(1, sizeof *group);
-    size_t size = (size_t)sim->ranks;
-    group->size = sim->ranks;
-    group->options = *options;
-    group->element = baton_dtype_size(options->dtype);
-    support_ok(baton_sim_create(sim, &group->sim));
-    group->ranks = calloc(size, sizeof(baton_sparse_t *));
-    group->results = calloc(size, sizeof *group->results);
-    if (!sim->cost_only) {
+    return self->cluster != NULL ? self->cluster->groups[rank]
+                                 : baton_sim_group(self->sim, rank);
+}
+
+static int limit_ms(const support_sparse_t *group)
+{
+    return group->cluster != NULL ? SUPPORT_WAIT_MS : -1;
+}
+
+static support_sparse_t *open_group(baton_sim_t *sim,
+                                    support_cluster_t *cluster, int ranks,
+                                    bool payload,
+                                    const baton_sparse_options_t *options)
+{
+    support_sparse_t *group = support_alloc(1, sizeof *group);
+    size_t size = (size_t)ranks;
+    *group = (support_sparse_t){
+        .sim = sim,
+        .cluster = cluster,
+        .options = *options,
+        .size = ranks,
+        .element = baton_dtype_size(options->dtype),
+        .ranks = support_alloc(size, sizeof(baton_sparse_t *)),
+        .results = support_alloc(size, sizeof *group->results)};
+    if (payload) {
         group->gradients = calloc(size, vector_bytes(group));
         group->residuals = calloc(size, vector_bytes(group));
         group->dense = calloc(1, vector_bytes(group));
     }
-    for (int rank = 0; rank < group->size; rank++) {
-        support_ok(baton_sparse_prepare(baton_sim_group(group->sim, rank),
-                                        options, &group->ranks[rank]));
+    if (cluster != NULL && cluster->devices != NULL) {
+        group->options.memory = BATON_MEMORY_DEVICE;
+        group->there = support_alloc(size, sizeof(char *));
     }
-    for (int rank = 0; rank < group->size; rank++) {
-        support_ok(baton_sparse_connect(group->ranks[rank], -1));
+    for (int rank = 0; rank < ranks; rank++) {
+        support_ok(baton_sparse_prepare(group_of(group, rank), &group->options,
+                                        &group->ranks[rank]));
+        if (group->there != NULL) {
+            group->there[rank] = emulated_allocate(cluster->devices[rank],
+                                                   2 * vector_bytes(group));
+        }
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        support_ok(baton_sparse_connect(group->ranks[rank], limit_ms(group)));
     }
     return group;
+}
+
+support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
+                                         const baton_sparse_options_t *options)
+{
+    baton_sim_t *made = NULL;
+    support_ok(baton_sim_create(sim, &made));
+    return open_group(made, NULL, sim->ranks, !sim->cost_only, options);
 }
 
 support_sparse_t *support_sparse_open(int size,
@@ -51,10 +82,21 @@ support_sparse_t *support_sparse_open(int size,
     return support_sparse_open_in(&sim, options);
 }
 
+support_sparse_t *support_sparse_open_on(support_cluster_t *cluster,
+                                         const baton_sparse_options_t *options)
+{
+    return open_group(NULL, cluster, cluster->size, true, options);
+}
+
 void support_sparse_close(support_sparse_t *group)
 {
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(baton_sparse_destroy(group->ranks[rank]));
+        if (group->there != NULL) {
+            emulated_t *device = group->cluster->devices[rank];
+            emulated_synchronise_all(device);
+            emulated_release(device, group->there[rank]);
+        }
     }
     support_ok(baton_sim_destroy(group->sim));
     free(group->ranks);
@@ -62,6 +104,7 @@ void support_sparse_close(support_sparse_t *group)
     free(group->gradients);
     free(group->residuals);
     free(group->dense);
+    free(group->there);
     free(group);
 }
 
@@ -84,24 +127,38 @@ void support_sparse_fill(support_sparse_t *group, uint64_t step)
     }
 }
 
-static void expect_same(const baton_sparse_result_t *left,
-                        const baton_sparse_result_t *right, size_t element)
+bool support_sparse_same(const baton_sparse_result_t *left,
+                         const baton_sparse_result_t *right, size_t element)
 {
-    assert_int_equal(left->count, right->count);
-    assert_int_equal(left->indices == NULL, right->indices == NULL);
-    if (left->indices != NULL && left->count > 0) {
-        assert_memory_equal(left->indices, right->indices,
-                            left->count * sizeof *left->indices);
-    }
-    if (left->count > 0) {
-        assert_memory_equal(left->values, right->values, left->count * element);
-    }
+    const size_t count = left->count;
+    const bool entries = left->indices != NULL;
+    return count == right->count && entries == (right->indices != NULL) &&
+           (count == 0 ||
+            ((!entries || memcmp(left->indices, right->indices,
+                                 count * sizeof *left->indices) == 0) &&
+             memcmp(left->values, right->values, count * element) == 0));
+}
+
+void support_sparse_differs(const support_sparse_t *group, const char *what,
+                            int rank, int step)
+{
+    const baton_sparse_options_t *o = &group->options;
+    fail_msg("%d ranks, %s of %zu %s, k %zu: %s of rank %d in step %d differs "
+             "(BATON_SEED=%llu)",
+             group->size, baton_sparse_algorithm_name(o->algorithm), o->count,
+             baton_dtype_name(o->dtype), o->k, what, rank, step,
+             (unsigned long long)support_seed());
 }
 
 /* Starts a step. A residual that is in place first gets the gradient. */
 static void start(const support_sparse_t *group, int rank, const void *gradient)
 {
     baton_sparse_t *sparse = group->ranks[rank];
+    if (group->there != NULL) {
+        emulated_write(group->cluster->devices[rank], group->there[rank],
+                       gradient, vector_bytes(group));
+        gradient = group->there[rank];
+    }
     if (group->options.in_place) {
         void *sum = baton_sparse_accumulator(sparse);
         const baton_accumulation_t of = {.dtype = group->options.dtype,
@@ -156,20 +213,37 @@ static void expect_ranges(const support_sparse_t *group)
     }
 }
 
-void support_sparse_step(support_sparse_t *group)
+void support_sparse_put(support_sparse_t *group, int rank, const void *gradient,
+                        void *dense)
 {
-    support_sparse_start(group);
+    baton_stream_t stream = group->cluster->streams[rank];
+    char *there = group->there[rank], *sum = there + vector_bytes(group);
+    device_copy(group->cluster, rank, there, gradient, vector_bytes(group));
+    support_ok(baton_sparse_start_on(group->ranks[rank], stream, there));
+    support_ok(baton_sparse_wait_on(group->ranks[rank], stream, sum));
+    device_copy(group->cluster, rank, dense, sum, vector_bytes(group));
+}
+
+void support_sparse_wait(support_sparse_t *group)
+{
     for (int rank = 0; rank < group->size; rank++) {
-        support_ok(
-            baton_sparse_wait(group->ranks[rank], -1, &group->results[rank]));
-        expect_same(&group->results[0], &group->results[rank], group->element);
+        support_ok(baton_sparse_wait(group->ranks[rank], limit_ms(group),
+                                     &group->results[rank]));
+        if (!support_sparse_same(&group->results[0], &group->results[rank],
+                                 group->element)) {
+            support_sparse_differs(group, "result", rank, group->steps);
+        }
     }
     const baton_sparse_result_t *result = &group->results[0];
     for (size_t i = 1; result->indices != NULL && i < result->count; i++) {
         assert_true(result->indices[i - 1] < result->indices[i]);
     }
     support_ok(baton_sparse_dense(group->ranks[0], group->dense));
-    expect_ranges(group);
+    group->steps++;
+}
+
+void support_sparse_read_residuals(support_sparse_t *group)
+{
     for (int rank = 0; rank < group->size; rank++) {
         support_ok(baton_sparse_residual(
             group->ranks[rank],
@@ -177,9 +251,20 @@ void support_sparse_step(support_sparse_t *group)
     }
 }
 
+void support_sparse_step(support_sparse_t *group)
+{
+    support_sparse_start(group);
+    support_sparse_wait(group);
+    expect_ranges(group);
+    support_sparse_read_residuals(group);
+}
+
 void support_sparse_recover(support_sparse_t *group)
 {
-    bool all = false;
+    bool all = group->cluster != NULL;
+    if (all) {
+        support_cluster_recover(group->cluster);
+    }
     while (!all) {
         all = true;
         for (int rank = 0; rank < group->size; rank++) {

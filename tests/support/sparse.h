@@ -1,10 +1,14 @@
-/* Sparse all-reduces on every rank of a simulated group. */
+/* Sparse all-reduces on every rank of a group: of a simulated one, or of a
+   cluster, with gradients in main memory or in that of the ranks' devices. */
 #pragma once
+
+#include "support/cluster.h"
 
 #include <baton/sim.h>
 
 typedef struct support_sparse {
-    baton_sim_t *sim;
+    baton_sim_t *sim;           /* NULL: the ranks are the cluster's */
+    support_cluster_t *cluster; /* NULL: the ranks are simulated */
     baton_sparse_options_t options;
     int size;
     size_t element;         /* bytes of an element */
@@ -12,14 +16,21 @@ typedef struct support_sparse {
     baton_sparse_result_t *results;
     char *gradients, *residuals; /* `size` vectors each */
     char *dense;                 /* the last result as a dense vector */
-    bool in_parts;               /* gradients are contributed in parts */
+    char **there;  /* [size]; a gradient and a result in the memory
+                      of each rank's device; NULL: there are no
+                      devices */
+    bool in_parts; /* gradients are contributed in parts */
+    int steps;     /* that were waited for */
 } support_sparse_t;
 
 /* Open the group. They fail the test unless create returns BATON_OK on all
-   ranks. Without payload there are no vectors. */
+   ranks. Without payload there are no vectors. The last one does not close the
+   cluster. */
 support_sparse_t *support_sparse_open(int size,
                                       const baton_sparse_options_t *options);
 support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
+                                         const baton_sparse_options_t *options);
+support_sparse_t *support_sparse_open_on(support_cluster_t *cluster,
                                          const baton_sparse_options_t *options);
 void support_sparse_close(support_sparse_t *group);
 
@@ -34,9 +45,26 @@ void support_sparse_fill(support_sparse_t *group, uint64_t step);
 /* All ranks start a step. */
 void support_sparse_start(support_sparse_t *group);
 
-/* Runs one step of all ranks, and reads the residuals. Fails the test unless
-   the result is the same on all ranks, to the last bit, with ascending
-   indices. */
+/* Puts a rank's step into the user's stream: it copies the gradient in, and the
+   dense result out. Both are in main memory. */
+void support_sparse_put(support_sparse_t *group, int rank, const void *gradient,
+                        void *dense);
+
+/* Waits for a step of all ranks. Fails the test unless the result is the same
+   on all ranks, to the last bit, with ascending indices. */
+void support_sparse_wait(support_sparse_t *group);
+
+/* Returns whether both results are the same, to the last bit. */
+bool support_sparse_same(const baton_sparse_result_t *left,
+                         const baton_sparse_result_t *right, size_t element);
+
+/* Fails the test with a message that names the group's options. */
+void support_sparse_differs(const support_sparse_t *group, const char *what,
+                            int rank, int step);
+
+void support_sparse_read_residuals(support_sparse_t *group);
+
+/* Runs one step of all ranks, and reads the residuals. */
 void support_sparse_step(support_sparse_t *group);
 
 /* Recovers the groups of all ranks. */

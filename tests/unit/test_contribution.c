@@ -2,8 +2,8 @@
    what no test through partial.h meets. sim/test_properties.c tells the rest.
  */
 #include "coll/partial/contribution.h"
+#include "support/cluster.h"
 #include "support/cmocka.h"
-#include "support/device_cluster.h"
 
 static const baton__contribution_t unit = {
     .history = 2,
@@ -140,16 +140,13 @@ TEST(test_contribution_that_is_lent_is_added)
 /* The device was adding the first contribution since when the epoch failed, and
    fails at it: the epoch after the recovery takes what was given back, and then
    nothing is pending any more. */
-TEST(test_contribution_given_back_leaves_no_age)
+TEST_WITH(test_contribution_given_back_leaves_no_age, 1, SUPPORT_DEVICES_MANUAL)
 {
-    const emulated_options_t device = {.seed = 1};
-    device_cluster_t *ranks =
-        device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
     baton__contribution_t c = unit;
     baton_partial_result_t result;
     char *carried, *pending;
     c.op = BATON_SUM;
-    c.engine = baton_group_engine(ranks->cluster->groups[0]);
+    c.engine = cluster->engines[0];
     support_ok(baton__contribution_init(&c));
     baton__contribution_begin_use(&c, &carried, &pending);
     assert_null(pending);
@@ -170,21 +167,18 @@ TEST(test_contribution_given_back_leaves_no_age)
         assert_int_equal(result.staleness, 0);
     }
     baton__contribution_fini(&c);
-    device_cluster_close(ranks);
 }
 
 /* The application reads a result, and the device copies it for a stream: the
    slot is used again when neither does. */
-TEST(test_contribution_slot_is_kept_for_each_reader)
+TEST_WITH(test_contribution_slot_is_kept_for_each_reader, 1,
+          SUPPORT_DEVICES_MANUAL)
 {
-    const emulated_options_t device = {.seed = 1};
-    device_cluster_t *ranks =
-        device_cluster_open(1, SUPPORT_OWN_MANUAL, &device);
     for (int reader = 0; reader < 2; reader++) {
         baton__contribution_t c = unit;
         baton_partial_result_t result;
         c.op = BATON_SUM;
-        c.engine = baton_group_engine(ranks->cluster->groups[0]);
+        c.engine = cluster->engines[0];
         support_ok(baton__contribution_init(&c));
         (void)baton__contribution_take(&c, 1);
         baton__contribution_publish(&c, 1, 0);
@@ -209,7 +203,6 @@ TEST(test_contribution_slot_is_kept_for_each_reader)
         }
         baton__contribution_fini(&c);
     }
-    device_cluster_close(ranks);
 }
 
 RUN_TESTS()

@@ -15,11 +15,11 @@
 enum { EPOCHS = 2 };
 
 static uint64_t seed;
-static device_cluster_t *devices; /* the ranks' now; or NULL */
+static support_cluster_t *devices; /* the ranks' now; or NULL */
 
 static support_cluster_t *ranks_of(int size)
 {
-    return devices != NULL ? devices->cluster : support_cluster_of(size);
+    return devices != NULL ? devices : support_cluster_of(size);
 }
 
 /* Vectors between guards, at an alignment that differs from rank to rank. With
@@ -134,19 +134,19 @@ static void run_there(const dense_case_t *c, baton_schedule_t **schedules,
         baton_stream_t stream = devices->streams[rank];
         size_t bytes = block_bytes(c, rank);
         for (int i = 2 * rank; i < 2 * rank + 2; i++) {
-            device_cluster_copy(devices, rank, memory->there[i],
-                                memory->blocks[i], bytes);
+            device_copy(devices, rank, memory->there[i], memory->blocks[i],
+                        bytes);
         }
         support_ok(baton_schedule_start_on(schedules[rank], stream));
         support_ok(baton_schedule_wait_on(schedules[rank], stream));
         for (int i = 2 * rank; i < 2 * rank + 2; i++) {
-            device_cluster_copy(devices, rank, memory->blocks[i],
-                                memory->there[i], bytes);
+            device_copy(devices, rank, memory->blocks[i], memory->there[i],
+                        bytes);
         }
     }
     for (int rank = 0; rank < c->size; rank++) {
         support_ends(schedules[rank], BATON_OK);
-        device_cluster_synchronise(devices, rank);
+        device_synchronise(devices, rank);
     }
 }
 
@@ -358,7 +358,7 @@ TEST(test_builders_on_devices)
                 run_case(&c, op);
             }
         }
-        device_cluster_close(devices);
+        support_cluster_close(devices);
         devices = NULL;
     }
 }

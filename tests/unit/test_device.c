@@ -10,36 +10,19 @@
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(int32_t) };
 
-static device_cluster_t *ranks; /* one rank with a thread */
-static device_cluster_t *manual;
 static int32_t in[COUNT], out[COUNT];
 
-static int open_ranks(void **state)
+static int fill_in(void **state)
 {
-    const emulated_options_t options = {.seed = 5};
-    ranks = device_cluster_open(1, SUPPORT_OWN_ENGINES, &options);
-    manual = device_cluster_open(1, SUPPORT_OWN_MANUAL, &options);
     for (int i = 0; i < COUNT; i++) {
         in[i] = i * 7 - 3;
     }
     return 0;
 }
 
-static int close_ranks(void **state)
+static baton_schedule_t *begin(support_cluster_t *cluster, const char *name)
 {
-    device_cluster_close(ranks);
-    device_cluster_close(manual);
-    return 0;
-}
-
-static baton_schedule_t *begin(const char *name)
-{
-    return support_schedule(ranks->cluster->groups[0], name);
-}
-
-static baton_view_t scratch(baton_schedule_t *s, size_t bytes)
-{
-    return baton_view(baton_buffer_scratch(s, bytes), 0, bytes);
+    return support_schedule(cluster->groups[0], name);
 }
 
 static baton_node_t behind(baton_schedule_t *s, baton_node_t before,
@@ -54,8 +37,7 @@ static baton_node_t behind(baton_schedule_t *s, baton_node_t before,
 /* in --> copy --> `length` sums, each of itself and itself --> copy --> out  */
 static void add_chain(baton_schedule_t *s, int length)
 {
-    baton_view_t a = scratch(s, BYTES);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_view_t a = device_scratch(s, BYTES);
     baton_node_t node = baton_add_copy(s, a, support_view(s, in, BYTES));
     for (int i = 0; i < length; i++) {
         node = behind(s, node,
@@ -73,12 +55,11 @@ static void check_doubled(int times)
 
 /* A chain is put into its streams at once, with an event recorded after each
    node. */
-TEST(test_chain_without_visits)
+TEST_WITH(test_chain_without_visits, 1, SUPPORT_DEVICES_MANUAL)
 {
     enum { LENGTH = 20 };
-    emulated_t *device = manual->devices[0];
-    baton_schedule_t *s =
-        support_schedule(manual->cluster->groups[0], "at once");
+    emulated_t *device = cluster->devices[0];
+    baton_schedule_t *s = begin(cluster, "at once");
     add_chain(s, LENGTH);
     support_ok(baton_schedule_commit(s));
     emulated_counters_t before = emulated_counters(device);
@@ -110,14 +91,14 @@ static baton_status_t refuse_call(void *arg, baton_call_t *call,
                : baton_call_fail(call, BATON_ERR_LIMIT, "it does not want to");
 }
 
-TEST(test_device_call_fails)
+TEST_WITH(test_device_call_fails, 1, SUPPORT_DEVICES)
 {
     static const char *const texts[] = {
         "failed at device_call#0 on rank 0: device_call#0 returned 1, "
         "BATON_ERR_INVALID",
         "failed at device_call#0 on rank 0: it does not want to"};
     for (int i = 0; i < 2; i++) {
-        baton_schedule_t *s = begin("refusing");
+        baton_schedule_t *s = begin(cluster, "refusing");
         (void)baton_add_device_call(s, refuse_call, i == 0 ? NULL : &in);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(s));
@@ -140,12 +121,11 @@ static baton_status_t set_length(void *arg, baton_call_t *call)
     return baton_call_set_length(call, lengths->length, lengths->bytes);
 }
 
-TEST(test_lengths)
+TEST_WITH(test_lengths, 1, SUPPORT_DEVICES)
 {
-    baton_schedule_t *s = begin("lengths");
+    baton_schedule_t *s = begin(cluster, "lengths");
     lengths_t lengths = {.length = baton_add_length(s)};
-    baton_view_t a = scratch(s, BYTES);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_view_t a = device_scratch(s, BYTES);
     baton_node_t call = baton_add_call(s, set_length, &lengths);
     baton_node_t copy =
         behind(s, call, baton_add_copy(s, a, support_view(s, in, BYTES)));
@@ -172,19 +152,19 @@ TEST(test_lengths)
 
 /* ---- where scratch lies ------------------------------------------------ */
 
-TEST(test_scratch_follows_device_memory)
+TEST_WITH(test_scratch_follows_device_memory, 1, SUPPORT_DEVICES)
 {
-    emulated_t *device = ranks->devices[0];
+    emulated_t *device = cluster->devices[0];
     void *memory = emulated_allocate(device, BYTES);
-    baton_schedule_t *s = begin("scratch");
+    baton_schedule_t *s = begin(cluster, "scratch");
     baton_view_t bound = device_view(s, memory, BYTES);
     /* On the device, by a reduce with `bound`. */
-    baton_view_t near = scratch(s, BYTES);
+    baton_view_t near = support_scratch(s, BYTES);
     /* On the device, by a copy from `near`. */
-    baton_view_t far = scratch(s, BYTES);
+    baton_view_t far = support_scratch(s, BYTES);
     /* On the host: nothing says otherwise. */
-    baton_view_t other = scratch(s, BYTES);
-    baton_view_t said = scratch(s, BYTES);
+    baton_view_t other = support_scratch(s, BYTES);
+    baton_view_t said = support_scratch(s, BYTES);
     baton_buffer_set_memory(s, said.buffer, BATON_MEMORY_HOST);
     emulated_write(device, memory, in, BYTES);
     baton_node_t node =
@@ -211,12 +191,11 @@ static void refuses_commit(baton_schedule_t *s, baton_status_t status,
     support_ok(baton_schedule_destroy(s));
 }
 
-TEST(test_refuses_mixed_reduce)
+TEST_WITH(test_refuses_mixed_reduce, 1, SUPPORT_DEVICES)
 {
-    baton_schedule_t *s = begin("wrong");
+    baton_schedule_t *s = begin(cluster, "wrong");
     baton_view_t host = support_view(s, in, BYTES);
-    baton_view_t a = scratch(s, BYTES);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_view_t a = device_scratch(s, BYTES);
     (void)baton_add_reduce_local(s, BATON_I32, BATON_SUM, a, a, host);
     refuses_commit(s, BATON_ERR_INVALID,
                    "reduce#0 has buffer 1 in device memory and buffer 0 in "
@@ -233,52 +212,53 @@ TEST(test_refuses_unknown_reduction)
     static const baton_op_t own = {
         .name = "own", .reduce = reduce_nothing, .commutative = true};
     const emulated_options_t options = {.builtin_only = true};
-    device_cluster_t *self =
+    support_cluster_t *self =
         device_cluster_open(1, SUPPORT_OWN_MANUAL, &options);
-    baton_schedule_t *s = support_schedule(self->cluster->groups[0], "wrong");
-    baton_view_t a = scratch(s, BYTES);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    baton_schedule_t *s = begin(self, "wrong");
+    baton_view_t a = device_scratch(s, BYTES);
     (void)baton_add_reduce_local(s, BATON_I32, &own, a, a, a);
     refuses_commit(s, BATON_ERR_UNSUPPORTED, "has no reduction \"own\" of i32");
-    device_cluster_close(self);
+    support_cluster_close(self);
 }
 
-TEST(test_refuses_wrong_memory)
+TEST_WITH(test_refuses_wrong_memory, 1, SUPPORT_DEVICES)
 {
-    emulated_t *device = ranks->devices[0];
+    emulated_t *device = cluster->devices[0];
     void *memory = emulated_allocate(device, BYTES);
-    baton_schedule_t *s = begin("wrong");
+    baton_schedule_t *s = begin(cluster, "wrong");
     baton_view_t a = device_view(s, in, BYTES);
     (void)baton_add_copy(s, support_view(s, out, BYTES), a);
     refuses_commit(s, BATON_ERR_INVALID,
                    "buffer 0 (copy#0 uses it) is to be device memory");
-    s = begin("wrong");
+    s = begin(cluster, "wrong");
     (void)baton_add_copy(s, support_view(s, out, BYTES),
                          support_view(s, memory, BYTES));
     refuses_commit(s, BATON_ERR_INVALID,
                    "(copy#0 uses it) is to be host memory");
     /* Memory of another device. */
-    void *foreign = emulated_allocate(manual->devices[0], BYTES);
-    s = begin("wrong");
+    support_cluster_t *other = support_cluster_open(1, SUPPORT_DEVICES);
+    void *foreign = emulated_allocate(other->devices[0], BYTES);
+    s = begin(cluster, "wrong");
     (void)baton_add_copy(s, support_view(s, out, BYTES),
                          device_view(s, foreign, BYTES));
     refuses_commit(s, BATON_ERR_INVALID,
                    "(copy#0 uses it) is to be device memory");
-    emulated_release(manual->devices[0], foreign);
+    emulated_release(other->devices[0], foreign);
+    support_cluster_close(other);
     emulated_release(device, memory);
 }
 
 TEST_MANUALLY(test_refuses_without_device, 1)
 {
-    baton_schedule_t *s = support_schedule(cluster->groups[0], "wrong");
+    baton_schedule_t *s = begin(cluster, "wrong");
     (void)baton_add_device_call(s, refuse_call, NULL);
     refuses_commit(s, BATON_ERR_UNSUPPORTED, "device_call#0 needs a device");
-    s = support_schedule(cluster->groups[0], "wrong");
+    s = begin(cluster, "wrong");
     (void)baton_add_copy(s, support_view(s, out, BYTES),
                          device_view(s, in, BYTES));
     refuses_commit(s, BATON_ERR_UNSUPPORTED,
                    " in device memory: the engine has no device");
-    s = support_schedule(cluster->groups[0], "idle");
+    s = begin(cluster, "idle");
     support_ok(baton_schedule_commit(s));
     support_expect(baton_schedule_start_on(s, NULL), BATON_ERR_UNSUPPORTED);
     support_expect(baton_schedule_wait_on(s, NULL), BATON_ERR_UNSUPPORTED);
@@ -287,10 +267,9 @@ TEST_MANUALLY(test_refuses_without_device, 1)
 
 static void attach_to_first(void *arg, int rank, baton_engine_t *engine)
 {
-    const emulated_options_t options = {.seed = 9};
     emulated_t **device = arg;
     if (rank == 0) {
-        *device = emulated_open(&options);
+        *device = emulated_open(NULL);
         support_ok(baton_engine_attach_device(engine, emulated_port(*device),
                                               *device));
     }
@@ -323,24 +302,21 @@ TEST(test_refuses_receiver_without_device)
 
 /* The pipeline's blocks of 1 MiB are not divided, as those of host memory
    are. */
-TEST(test_segments_are_long)
+TEST_WITH(test_segments_are_long, 2, SUPPORT_DEVICES)
 {
     enum { LONG = 1 << 21 };
-    const emulated_options_t options = {.seed = 6};
-    device_cluster_t *two =
-        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
     baton_schedule_t *s[2];
     float *memory[2];
     for (int rank = 0; rank < 2; rank++) {
-        memory[rank] = emulated_allocate(two->devices[rank], LONG);
+        memory[rank] = emulated_allocate(cluster->devices[rank], LONG);
         const baton_operands_t operands = {.target = memory[rank],
                                            .count = LONG / sizeof(float),
                                            .dtype = BATON_F32,
                                            .op = BATON_SUM,
                                            .algorithm = "pairwise",
                                            .memory = BATON_MEMORY_DEVICE};
-        support_ok(baton_allreduce_create(two->cluster->groups[rank], &operands,
-                                          &s[rank]));
+        support_ok(
+            baton_allreduce_create(cluster->groups[rank], &operands, &s[rank]));
     }
     for (int rank = 0; rank < 2; rank++) {
         support_ok(baton_schedule_start(s[rank]));
@@ -349,16 +325,15 @@ TEST(test_segments_are_long)
         support_ends(s[rank], BATON_OK);
         assert_int_equal(baton_schedule_sent(s[rank]).messages, 2);
         support_ok(baton_schedule_destroy(s[rank]));
-        emulated_release(two->devices[rank], memory[rank]);
+        emulated_release(cluster->devices[rank], memory[rank]);
     }
-    device_cluster_close(two);
 }
 
-TEST(test_rebinds)
+TEST_WITH(test_rebinds, 1, SUPPORT_DEVICES)
 {
-    emulated_t *device = ranks->devices[0];
+    emulated_t *device = cluster->devices[0];
     char *memory = emulated_allocate(device, 2 * BYTES);
-    baton_schedule_t *s = begin("rebound");
+    baton_schedule_t *s = begin(cluster, "rebound");
     baton_view_t a = device_view(s, memory, BYTES);
     (void)baton_add_copy(s, support_view(s, out, BYTES), a);
     support_ok(baton_schedule_commit(s));
@@ -376,12 +351,11 @@ TEST(test_rebinds)
     emulated_release(device, memory);
 }
 
-TEST(test_no_device_memory)
+TEST_WITH(test_no_device_memory, 1, SUPPORT_DEVICES)
 {
-    emulated_t *device = ranks->devices[0];
-    baton_schedule_t *s = begin("wrong");
-    baton_view_t a = scratch(s, BYTES);
-    baton_buffer_set_memory(s, a.buffer, BATON_MEMORY_DEVICE);
+    emulated_t *device = cluster->devices[0];
+    baton_schedule_t *s = begin(cluster, "wrong");
+    baton_view_t a = device_scratch(s, BYTES);
     (void)baton_add_copy(s, a, support_view(s, in, BYTES));
     emulated_fail_allocate(device, 1);
     uint64_t events = emulated_counters(device).events;
@@ -397,10 +371,11 @@ TEST(test_no_device_memory)
 
 /* ---- attaching --------------------------------------------------------- */
 
-TEST_MANUALLY(test_attaching, 1)
+TEST_WITH(test_attaching, 1, SUPPORT_DEVICES_MANUAL)
 {
-    baton_engine_t *engine = manual->cluster->engines[0];
-    emulated_t *device = manual->devices[0];
+    support_cluster_t *without = support_cluster_manual(1);
+    baton_engine_t *engine = cluster->engines[0];
+    emulated_t *device = cluster->devices[0];
     baton_device_port_t port = *emulated_port(device);
     const baton_device_port_t *own = NULL;
     void *owned = NULL;
@@ -414,7 +389,7 @@ TEST_MANUALLY(test_attaching, 1)
     support_fails(baton_engine_attach_device(engine, &port, device),
                   BATON_ERR_STATE, "the engine has a device already");
     support_fails(
-        baton_engine_attach_device(cluster->engines[0], &port, device),
+        baton_engine_attach_device(without->engines[0], &port, device),
         BATON_ERR_STATE, "the engine has a group already");
     support_ok(baton_engine_open(NULL, &engine));
     support_expect(baton_engine_device(engine, &own, &owned),
@@ -433,6 +408,7 @@ TEST_MANUALLY(test_attaching, 1)
     support_fails(baton_engine_attach_device(engine, &port, device),
                   BATON_ERR_INVALID, "has 4 only");
     support_ok(baton_engine_close(engine));
+    support_cluster_close(without);
 }
 
 /* ---- failures ---------------------------------------------------------- */
@@ -440,11 +416,11 @@ TEST_MANUALLY(test_attaching, 1)
 /* The k-th piece of work fails, or the k-th call that puts something into a
    stream. Then the epoch fails, the message names it, and the next one is
    right. */
-static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
-                     const char *at)
+static void fail_kth(support_cluster_t *cluster, int k,
+                     void (*plant)(emulated_t *device, int k), const char *at)
 {
-    emulated_t *device = ranks->devices[0];
-    baton_schedule_t *s = begin("failing");
+    emulated_t *device = cluster->devices[0];
+    baton_schedule_t *s = begin(cluster, "failing");
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
     plant(device, k);
@@ -458,17 +434,17 @@ static void fail_kth(int k, void (*plant)(emulated_t *device, int k),
     support_ok(baton_schedule_destroy(s));
 }
 
-TEST(test_failures)
+TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
 {
     for (int k = 1; k <= 12; k++) {
         char at[32];
         (void)snprintf(at, sizeof at, "%s#%d on rank",
                        k == 1 || k == 12 ? "copy" : "reduce", k - 1);
-        fail_kth(k, emulated_fail_work, at);
+        fail_kth(cluster, k, emulated_fail_work, at);
     }
     for (int i = 0; i < 4 * 14; i++) { /* the progress at the failure varies */
-        fail_kth(1 + i % 14, emulated_fail_submit, "");
+        fail_kth(cluster, 1 + i % 14, emulated_fail_submit, "");
     }
 }
 
-RUN_TESTS_BETWEEN(open_ranks, close_ranks)
+RUN_TESTS_BETWEEN(fill_in, NULL)

@@ -15,12 +15,11 @@ enum { LARGEST = 8, MOST = 600 * 16 };
 /* Ranks with devices and partials, and device memory for a contribution and a
    result. */
 typedef struct world {
-    device_cluster_t *ranks;
+    support_cluster_t *ranks;
     int size;
     baton_partial_t *partials[LARGEST];
     char *data[LARGEST], *result[LARGEST];
-    void *gates[LARGEST]; /* flags */
-    uint64_t closed[LARGEST];
+    device_gate_t gates[LARGEST];
 } world_t;
 
 static world_t world_open(int size, bool handles)
@@ -36,7 +35,7 @@ static world_t world_open(int size, bool handles)
         emulated_t *device = world.ranks->devices[rank];
         world.data[rank] = emulated_allocate(device, MOST);
         world.result[rank] = emulated_allocate(device, MOST);
-        world.gates[rank] = emulated_gate(device);
+        world.gates[rank] = device_gate(world.ranks, rank);
     }
     return world;
 }
@@ -55,35 +54,20 @@ static void world_close(world_t *world)
     for (int rank = 0; rank < world->size; rank++) {
         emulated_t *device = world->ranks->devices[rank];
         emulated_synchronise_all(device);
-        emulated_free_gate(device, world->gates[rank]);
+        device_gate_destroy(&world->gates[rank]);
         emulated_release(device, world->data[rank]);
         emulated_release(device, world->result[rank]);
     }
-    device_cluster_close(world->ranks);
+    support_cluster_close(world->ranks);
 }
 
 static void create(world_t *world, baton_partial_options_t options)
 {
     options.memory = BATON_MEMORY_DEVICE;
     for (int rank = 0; rank < world->size; rank++) {
-        support_ok(baton_partial_create(world->ranks->cluster->groups[rank],
-                                        &options, &world->partials[rank]));
+        support_ok(baton_partial_create(world->ranks->groups[rank], &options,
+                                        &world->partials[rank]));
     }
-}
-
-/* The rank's stream stops here until open_gate(). */
-static void close_gate(world_t *world, int rank)
-{
-    emulated_t *device = world->ranks->devices[rank];
-    support_ok(emulated_port(device)->await(device, world->ranks->streams[rank],
-                                            world->gates[rank],
-                                            ++world->closed[rank]));
-}
-
-static void open_gate(world_t *world, int rank)
-{
-    emulated_t *device = world->ranks->devices[rank];
-    emulated_open_gate(device, world->gates[rank], world->closed[rank]);
 }
 
 /* ---- types and reductions ---------------------------------------------- */
@@ -105,7 +89,7 @@ static void reduce_twice(world_t *world, const baton_partial_options_t *options,
         char *data = world->data[rank] + (i < world->size ? 0 : MOST / 2);
         support_fill_exact(in[i], count, options->dtype, op, rank, &random);
         support_reduce(expected, in[i], count, options->dtype, op);
-        device_cluster_copy(world->ranks, rank, data, in[i], bytes);
+        device_copy(world->ranks, rank, data, in[i], bytes);
         support_ok(baton_partial_contribute_on(world->partials[rank], data,
                                                world->ranks->streams[rank]));
     }
@@ -115,11 +99,10 @@ static void reduce_twice(world_t *world, const baton_partial_options_t *options,
         support_ok(baton_partial_start_on(world->partials[rank], stream));
         support_ok(baton_partial_wait_on(world->partials[rank], stream,
                                          world->result[rank]));
-        device_cluster_copy(world->ranks, rank, out[rank], world->result[rank],
-                            bytes);
+        device_copy(world->ranks, rank, out[rank], world->result[rank], bytes);
     }
     for (int rank = 0; rank < world->size; rank++) {
-        device_cluster_synchronise(world->ranks, rank);
+        device_synchronise(world->ranks, rank);
         if (memcmp(out[rank], expected, bytes) != 0) {
             fail_msg("%d ranks, %s of %zu %s: rank %d is wrong", world->size,
                      options->op->name, count, baton_dtype_name(options->dtype),
@@ -175,15 +158,14 @@ static void put_step(world_t *world, int rank, const int64_t *value,
     baton_partial_t *partial = world->partials[rank];
     baton_stream_t stream = world->ranks->streams[rank];
     if (value != NULL) {
-        device_cluster_copy(world->ranks, rank, world->data[rank], value,
-                            sizeof *value);
+        device_copy(world->ranks, rank, world->data[rank], value,
+                    sizeof *value);
         support_ok(
             baton_partial_contribute_on(partial, world->data[rank], stream));
     }
     support_ok(baton_partial_start_on(partial, stream));
     support_ok(baton_partial_wait_on(partial, stream, world->result[rank]));
-    device_cluster_copy(world->ranks, rank, out, world->result[rank],
-                        sizeof *out);
+    device_copy(world->ranks, rank, out, world->result[rank], sizeof *out);
 }
 
 /* The last rank's stream is stopped while the others run epochs. Its
@@ -197,7 +179,7 @@ static void run_late(int size, baton_keep_t keep)
     int64_t in[LARGEST][AHEAD + 1], out[LARGEST][AHEAD + 1];
     create(&world, of_one(BATON_SOLO, keep, keep == BATON_KEEP_ALL ? 4 : 0));
     memset(out, -1, sizeof out);
-    close_gate(&world, last);
+    device_gate_close(&world.gates[last]);
     for (int k = 0; k <= AHEAD; k++) {
         in[last][k] = 1000 << k;
         put_step(&world, last, &in[last][k], &out[last][k]);
@@ -206,7 +188,7 @@ static void run_late(int size, baton_keep_t keep)
     for (int k = 0; k < AHEAD; k++) {
         in[0][k] = 1 + k;
         put_step(&world, 0, &in[0][k], &out[0][k]);
-        device_cluster_synchronise(world.ranks, 0);
+        device_synchronise(world.ranks, 0);
         assert_int_equal(out[0][k], 1 + k);
         support_ok(baton_partial_test(world.partials[last], &done));
         assert_false(done); /* its last step is the next epoch */
@@ -216,9 +198,8 @@ static void run_late(int size, baton_keep_t keep)
         support_ok(baton_partial_test(world.partials[last], &done));
     }
     assert_int_equal(out[last][0], -1);
-    open_gate(&world, last);
-    device_cluster_synchronise(world.ranks,
-                               last); /* this begins the last epoch */
+    device_gate_open(&world.gates[last]);
+    device_synchronise(world.ranks, last); /* this begins the last epoch */
     assert_int_equal(out[last][AHEAD], 1000 * 15);
     for (int k = 0; k < AHEAD; k++) {
         /* KEEP_ALL: the epochs in order; KEEP_LATEST: the newest of them. */
@@ -226,20 +207,18 @@ static void run_late(int size, baton_keep_t keep)
     }
     in[0][AHEAD] = 7;
     put_step(&world, 0, &in[0][AHEAD], &out[0][AHEAD]);
-    device_cluster_synchronise(world.ranks, 0);
+    device_synchronise(world.ranks, 0);
     assert_int_equal(out[0][AHEAD], 1000 * 15);
-    int64_t left = 0;
-    bool any = false;
-    support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
-    emulated_read(world.ranks->devices[0], &left, world.result[0], sizeof left);
-    assert_true(any);
-    assert_int_equal(left, 7);
-    support_ok(
-        baton_partial_pending(world.partials[last], world.result[last], &any));
-    emulated_read(world.ranks->devices[last], &left, world.result[last],
-                  sizeof left);
-    assert_false(any);
-    assert_int_equal(left, 0);
+    for (int rank = 0; rank <= last; rank += last) {
+        int64_t left = -1;
+        bool any = rank != 0;
+        support_ok(baton_partial_pending(world.partials[rank],
+                                         world.result[rank], &any));
+        emulated_read(world.ranks->devices[rank], &left, world.result[rank],
+                      sizeof left);
+        assert_int_equal(any, rank == 0);
+        assert_int_equal(left, rank == 0 ? 7 : 0);
+    }
     world_close(&world);
 }
 
@@ -265,7 +244,7 @@ TEST(test_staleness_is_of_the_stream)
         int64_t in[2][AHEAD], out[2][AHEAD];
         options.max_staleness = bound;
         create(&world, options);
-        close_gate(&world, 1);
+        device_gate_close(&world.gates[1]);
         for (int k = 0; k < AHEAD; k++) {
             in[1][k] = 100;
             put_step(&world, 1, &in[1][k], &out[1][k]);
@@ -285,11 +264,11 @@ TEST(test_staleness_is_of_the_stream)
         assert_int_equal(
             baton_schedule_epoch(baton_partial_schedule(world.partials[0])),
             bound);
-        open_gate(&world, 1);
+        device_gate_open(&world.gates[1]);
         for (int rank = 0; rank < 2; rank++) {
             support_ok(baton_partial_wait(world.partials[rank], SUPPORT_WAIT_MS,
                                           &seen));
-            device_cluster_synchronise(world.ranks, rank);
+            device_synchronise(world.ranks, rank);
         }
         assert_in_range(seen.staleness, 0, bound);
         world_close(&world);
@@ -336,7 +315,7 @@ static bool step_all(world_t *world, bool gives, int64_t *sum_out)
         bool ok = started[rank] &&
                   baton_partial_wait(world->partials[rank], SUPPORT_WAIT_MS,
                                      &seen) == BATON_OK;
-        device_cluster_synchronise(world->ranks, rank);
+        device_synchronise(world->ranks, rank);
         emulated_read(world->ranks->devices[rank], &out, world->result[rank],
                       sizeof out);
         if (rank != 0) { /* rank 0's may be its own contribution */
@@ -368,7 +347,7 @@ static bool fail_once(int k, bool *failed)
     bool took = c->taken_for == 2 && c->steps.first != 0;
     support_ok(baton_partial_pending(world.partials[0], world.result[0], &any));
     bool lost = !any && !took;
-    device_cluster_recover(world.ranks);
+    support_cluster_recover(world.ranks);
     /* Only the first gives anything new. */
     for (int step = 0; step < 3; step++) {
         assert_false(step_all(&world, step == 0, &sum));
@@ -396,7 +375,7 @@ TEST(test_recovery)
 TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
 {
     world_t world = world_open(1, true);
-    baton_group_t *group = world.ranks->cluster->groups[0];
+    baton_group_t *group = world.ranks->groups[0];
     baton_stream_t stream = world.ranks->streams[0];
     baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_ALL, 8);
     baton_partial_t *host = NULL;
@@ -427,8 +406,8 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     support_ok(baton_partial_wait_on(partial, stream, NULL));
     support_expect(baton_partial_wait_on(partial, stream, NULL),
                    BATON_ERR_STATE);
-    device_cluster_synchronise(world.ranks, 0);
-    close_gate(&world, 0);
+    device_synchronise(world.ranks, 0);
+    device_gate_close(&world.gates[0]);
     /* The stream may go on shortly before the first step has ended on the
        host. */
     int started = 0;
@@ -437,9 +416,9 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     }
     support_expect(baton_partial_start_on(partial, stream), BATON_ERR_BUSY);
     assert_in_range(started, 7, 8);
-    open_gate(&world, 0);
+    device_gate_open(&world.gates[0]);
     support_ok(baton_partial_wait_on(partial, stream, NULL));
-    device_cluster_synchronise(world.ranks, 0);
+    device_synchronise(world.ranks, 0);
     world_close(&world);
 }
 
@@ -449,9 +428,9 @@ TEST(test_poor_device)
 {
     const emulated_options_t given = {.seed = support_seed(),
                                       .builtin_only = true};
-    device_cluster_t *ranks =
+    support_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_ENGINES, &given);
-    baton_group_t *group = ranks->cluster->groups[0];
+    baton_group_t *group = ranks->groups[0];
     emulated_t *device = ranks->devices[0];
     baton_partial_options_t options = of_one(BATON_SOLO, BATON_KEEP_LATEST, 0);
     const baton_op_t own = {.name = "own",
@@ -476,7 +455,7 @@ TEST(test_poor_device)
     emulated_counters_t after = emulated_counters(device);
     assert_int_equal(after.allocated, before.allocated);
     assert_int_equal(after.events, before.events);
-    device_cluster_close(ranks);
+    support_cluster_close(ranks);
 }
 
 RUN_TESTS()

@@ -60,7 +60,7 @@ static unsigned char *expected[PROGRAMS][EPOCHS + 1];
 
 static struct {
     int number;
-    device_cluster_t *cluster;
+    support_cluster_t *cluster;
     int ranks, programs, life;
     uint64_t epochs;
     bool manual, inputs;
@@ -180,7 +180,7 @@ static int64_t now_s(void)
 static void drive(const run_t *run, int64_t began_s)
 {
     for (int rank = 0; rank < trial.ranks && trial.manual; rank++) {
-        (void)baton_engine_step(trial.cluster->cluster->engines[rank]);
+        (void)baton_engine_step(trial.cluster->engines[rank]);
     }
     (void)sched_yield();
     holds(now_s() < began_s + 60, "program %d, rank %d waits for epoch %d",
@@ -371,11 +371,11 @@ static void make_schedules(void)
     for (int i = 0; i < trial.programs; i++) {
         baton_schedule_t *schedules[RANKS];
         for (int rank = 0; rank < trial.ranks; rank++) {
-            schedules[rank] = support_schedule(
-                trial.cluster->cluster->groups[rank], "random program");
+            schedules[rank] =
+                support_schedule(trial.cluster->groups[rank], "random program");
             program_build(&runs[i][rank].own.part, schedules[rank]);
         }
-        support_schedules_commit(trial.cluster->cluster, schedules);
+        support_schedules_commit(trial.cluster, schedules);
     }
 }
 
@@ -466,7 +466,7 @@ static void run_trial(int number)
             emulated_synchronise_all(trial.cluster->devices[rank]);
             emulated_repair(trial.cluster->devices[rank]);
         }
-        device_cluster_recover(trial.cluster);
+        support_cluster_recover(trial.cluster);
         trial.life = 1;
         live();
     }
@@ -477,7 +477,7 @@ static void run_trial(int number)
             free(expected[i][epoch]);
         }
     }
-    device_cluster_close(trial.cluster);
+    support_cluster_close(trial.cluster);
 }
 
 TEST(test_random_programs)

@@ -7,6 +7,7 @@
 #include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/random.h"
+#include "support/sparse.h"
 
 #include <baton/engine.h>
 #include <baton/sparse.h>
@@ -34,84 +35,36 @@ typedef enum data {
     KINDS
 } data_t;
 
-/* The result of a step on one rank. */
-typedef struct outcome {
-    bool in_stream; /* only the dense vector is known */
-    uint64_t count;
-    uint32_t indices[MOST];
-    bool entries; /* it has indices */
-    _Alignas(double) char dense[BYTES];
-    char values[BYTES];
-} outcome_t;
-
-/* A rank's memory on its device, and as much on the host. */
-typedef struct rank {
-    char *gradient, *sum, *other;
-    baton_sparse_t *device, *host;
-    _Alignas(double) char gradients[STEPS][BYTES];
-    outcome_t found[STEPS];
-} rank_t;
-
+/* Ranks with devices and the same number without, each with a sparse all-reduce
+   of the same options. */
 typedef struct world {
-    device_cluster_t *ranks;
-    support_cluster_t *hosts; /* the same number of ranks, without devices */
-    int size;
-    size_t count, bytes; /* elements, and their bytes */
-    size_t element_bytes;
-    baton_sparse_options_t options; /* of those on devices */
-    outcome_t expected[STEPS];
-    rank_t rank[]; /* `size` of them */
+    support_cluster_t *ranks, *hosts;
+    support_sparse_t *device, *host;
+    size_t bytes; /* of a gradient */
 } world_t;
+
+/* Of each step: the gradients, in main memory; the results on the host, and
+   whether they have entries; and the dense results on each device. */
+static _Alignas(double) char gradients[STEPS][RANKS][BYTES];
+static _Alignas(double) char expected[STEPS][BYTES];
+static _Alignas(double) char found[STEPS][RANKS][BYTES];
+static bool has_entries[STEPS];
 
 /* ---- ranks on devices and the same number on the host ------------------- */
 
 /* `variant` is that of device_cluster_open. */
-static world_t *world_open(int size, int variant)
+static world_t world_open(int size, int variant)
 {
     const emulated_options_t options = {
         .seed = support_seed(), .delay_us = 20, .workers = 1};
-    world_t *self =
-        support_alloc(1, sizeof *self + (size_t)size * sizeof *self->rank);
-    self->ranks = device_cluster_open(size, variant, &options);
-    self->hosts = support_cluster_manual(size);
-    self->size = size;
-    for (int rank = 0; rank < size; rank++) {
-        emulated_t *device = self->ranks->devices[rank];
-        rank_t *mine = &self->rank[rank];
-        mine->gradient = emulated_allocate(device, BYTES);
-        mine->sum = emulated_allocate(device, BYTES);
-        mine->other = emulated_allocate(device, BYTES);
-    }
-    return self;
+    return (world_t){.ranks = device_cluster_open(size, variant, &options),
+                     .hosts = support_cluster_manual(size)};
 }
 
-static void world_close(world_t *self)
+static void world_close(const world_t *self)
 {
-    for (int rank = 0; rank < self->size; rank++) {
-        emulated_t *device = self->ranks->devices[rank];
-        const rank_t *mine = &self->rank[rank];
-        emulated_synchronise_all(device);
-        emulated_release(device, mine->gradient);
-        emulated_release(device, mine->sum);
-        emulated_release(device, mine->other);
-    }
     support_cluster_close(self->hosts);
-    device_cluster_close(self->ranks);
-    free(self);
-}
-
-/* Creates one on each rank of a cluster. */
-static void create_on(support_cluster_t *cluster,
-                      const baton_sparse_options_t *options,
-                      baton_sparse_t **out)
-{
-    for (int rank = 0; rank < cluster->size; rank++) {
-        support_ok(
-            baton_sparse_prepare(cluster->groups[rank], options, &out[rank]));
-    }
-    for (int rank = 0; rank < cluster->size; rank++) {
-        support_ok(baton_sparse_connect(out[rank], SUPPORT_WAIT_MS));
-    }
+    support_cluster_close(self->ranks);
 }
 
 /* ---- gradients --------------------------------------------------------- */
@@ -129,10 +82,10 @@ static uint64_t a_nan(baton_dtype_t dtype)
 }
 
 /* Returns the bits of an element. */
-static uint64_t element_of(const world_t *self, data_t data,
+static uint64_t element_of(baton_dtype_t dtype, data_t data,
                            support_random_t *random)
 {
-    unsigned width = (unsigned)(8 * self->element_bytes);
+    unsigned width = (unsigned)(8 * baton_dtype_size(dtype));
     uint64_t bits = support_random_next(random);
     uint64_t sign = (bits & 1) << (width - 1);
     uint64_t choice = support_random_below(random, 12);
@@ -140,30 +93,27 @@ static uint64_t element_of(const world_t *self, data_t data,
     bits &= ~(UINT64_C(1) << (width - 2));
     if (data == TIES) {
         double magnitude = 0.25 * (double)(choice % 5);
-        return baton_magnitude_of(self->options.dtype, magnitude) | sign;
+        return baton_magnitude_of(dtype, magnitude) | sign;
     }
     if (data == ZEROS && choice > 0) {
         return sign; /* -0, too */
     }
     if (data == NOT_FINITE && choice < 2) {
-        return choice == 0
-                   ? a_nan(self->options.dtype)
-                   : baton_magnitude_of(self->options.dtype, INFINITY) | sign;
+        return choice == 0 ? a_nan(dtype)
+                           : baton_magnitude_of(dtype, INFINITY) | sign;
     }
     return bits;
 }
 
-static void fill(world_t *self, data_t data)
+static void fill(const world_t *self, data_t data)
 {
+    const size_t element = self->host->element;
     support_random_t random = support_random(support_seed(), 9);
-    for (int rank = 0; rank < self->size; rank++) {
-        for (int step = 0; step < STEPS; step++) {
-            char *gradient = self->rank[rank].gradients[step];
-            for (size_t i = 0; i < self->count; i++) {
-                uint64_t bits = element_of(self, data, &random);
-                memcpy(gradient + i * self->element_bytes, &bits,
-                       self->element_bytes);
-            }
+    for (int i = 0; i < self->ranks->size * STEPS; i++) {
+        for (size_t at = 0; at < self->bytes; at += element) {
+            uint64_t bits =
+                element_of(self->host->options.dtype, data, &random);
+            memcpy(gradients[i % STEPS][i / STEPS] + at, &bits, element);
         }
     }
 }
@@ -172,63 +122,39 @@ static void fill(world_t *self, data_t data)
 static void create(world_t *self, const baton_sparse_options_t *options,
                    data_t data)
 {
-    baton_sparse_t *made[RANKS] = {NULL};
     assert_in_range(options->count, 1, MOST);
-    self->options = *options;
-    self->element_bytes = baton_dtype_size(options->dtype);
-    self->count = options->count;
-    self->bytes = self->count * self->element_bytes;
-    create_on(self->hosts, options, made);
-    for (int rank = 0; rank < self->size; rank++) {
-        self->rank[rank].host = made[rank];
-    }
-    self->options.memory = BATON_MEMORY_DEVICE;
-    create_on(self->ranks->cluster, &self->options, made);
-    for (int rank = 0; rank < self->size; rank++) {
-        self->rank[rank].device = made[rank];
-    }
+    self->host = support_sparse_open_on(self->hosts, options);
+    self->device = support_sparse_open_on(self->ranks, options);
+    self->bytes = options->count * self->host->element;
     fill(self, data);
 }
 
-static void destroy(world_t *self)
+static void destroy(const world_t *self)
 {
-    for (int rank = 0; rank < self->size; rank++) {
-        support_ok(baton_sparse_destroy(self->rank[rank].device));
-        support_ok(baton_sparse_destroy(self->rank[rank].host));
-    }
+    support_sparse_close(self->device);
+    support_sparse_close(self->host);
 }
 
 /* ---- steps ------------------------------------------------------------- */
 
-static void keep(const world_t *self, const baton_sparse_result_t *result,
-                 outcome_t *out)
+static void start_step(const world_t *self, support_sparse_t *group, int step)
 {
-    out->in_stream = false;
-    out->count = result->count;
-    out->entries = result->indices != NULL;
-    if (out->entries && out->count > 0) {
-        memcpy(out->indices, result->indices, out->count * sizeof(uint32_t));
-        memcpy(out->values, result->values, out->count * self->element_bytes);
+    for (int rank = 0; rank < group->size; rank++) {
+        memcpy(support_sparse_gradient(group, rank), gradients[step][rank],
+               self->bytes);
     }
+    support_sparse_start(group);
 }
 
-static void run_on_host(world_t *self, int step)
+static void run_on_host(const world_t *self, int step)
 {
-    baton_sparse_result_t result = {0};
-    for (int rank = 0; rank < self->size; rank++) {
-        support_ok(baton_sparse_start(self->rank[rank].host,
-                                      self->rank[rank].gradients[step]));
-    }
-    for (int rank = 0; rank < self->size; rank++) {
-        support_ok(
-            baton_sparse_wait(self->rank[rank].host, SUPPORT_WAIT_MS, &result));
-    }
-    keep(self, &result, &self->expected[step]);
-    support_ok(
-        baton_sparse_dense(self->rank[0].host, self->expected[step].dense));
+    start_step(self, self->host, step);
+    support_sparse_wait(self->host);
+    has_entries[step] = self->host->results[0].indices != NULL;
+    memcpy(expected[step], self->host->dense, self->bytes);
 }
 
-static void run_on_hosts(world_t *self)
+static void run_on_hosts(const world_t *self)
 {
     for (int step = 0; step < STEPS; step++) {
         run_on_host(self, step);
@@ -236,123 +162,105 @@ static void run_on_hosts(world_t *self)
 }
 
 /* Puts a step into the rank's stream: the gradient in, the result out. */
-static void put_step(world_t *self, int rank, int step)
+static void put_step(const world_t *self, int rank, int step)
 {
-    rank_t *mine = &self->rank[rank];
-    outcome_t *out = &mine->found[step];
-    baton_stream_t stream = self->ranks->streams[rank];
-    device_cluster_delay(self->ranks, rank, 30);
-    device_cluster_copy(self->ranks, rank, mine->gradient,
-                        mine->gradients[step], self->bytes);
-    support_ok(baton_sparse_start_on(mine->device, stream, mine->gradient));
-    support_ok(baton_sparse_wait_on(mine->device, stream, mine->sum));
-    out->in_stream = true;
-    device_cluster_copy(self->ranks, rank, out->dense, mine->sum, self->bytes);
+    device_delay(self->ranks, rank, 30);
+    support_sparse_put(self->device, rank, gradients[step][rank],
+                       found[step][rank]);
 }
 
 /* Runs a step of all ranks without streams. */
-static void run_step(world_t *self, int step)
+static void run_step(const world_t *self, int step)
 {
-    for (int rank = 0; rank < self->size; rank++) {
-        const rank_t *mine = &self->rank[rank];
-        emulated_write(self->ranks->devices[rank], mine->gradient,
-                       mine->gradients[step], self->bytes);
-        support_ok(baton_sparse_start(mine->device, mine->gradient));
-    }
-    for (int rank = 0; rank < self->size; rank++) {
-        rank_t *mine = &self->rank[rank];
-        baton_sparse_result_t result = {0};
-        support_ok(baton_sparse_wait(mine->device, SUPPORT_WAIT_MS, &result));
-        keep(self, &result, &mine->found[step]);
-        support_ok(baton_sparse_dense(mine->device, mine->found[step].dense));
+    start_step(self, self->device, step);
+    support_sparse_wait(self->device);
+    for (int rank = 0; rank < self->ranks->size; rank++) {
+        support_ok(
+            baton_sparse_dense(self->device->ranks[rank], found[step][rank]));
     }
 }
 
 /* Waits for the rank's stream and for its last step. */
-static void wait_for(world_t *self, int rank)
+static void wait_for(const world_t *self, int rank)
 {
     baton_sparse_result_t result = {0};
-    device_cluster_synchronise(self->ranks, rank);
+    device_synchronise(self->ranks, rank);
     support_ok(
-        baton_sparse_wait(self->rank[rank].device, SUPPORT_WAIT_MS, &result));
+        baton_sparse_wait(self->device->ranks[rank], SUPPORT_WAIT_MS, &result));
 }
 
 /* ---- comparison -------------------------------------------------------- */
 
-static void differs(const world_t *self, int rank, int step, const char *what)
-{
-    fail_msg("%d ranks, %s of %zu %s, k %zu: %s of rank %d in step %d differs "
-             "(BATON_SEED=%llu)",
-             self->size, baton_sparse_algorithm_name(self->options.algorithm),
-             self->count, baton_dtype_name(self->options.dtype),
-             self->options.k, what, rank, step,
-             (unsigned long long)support_seed());
-}
-
 /* Only on a device a dense step adds a residual of zeros, so a -0 may be 0. */
-static void drop_signs_of_zeros(const world_t *self, outcome_t *of)
+static void drop_signs_of_zeros(const world_t *self, char *dense)
 {
     static const char zeros[BYTES];
-    BATON_SUM->reduce(BATON_SUM->arg, of->dense, of->dense, zeros, self->count,
-                      self->options.dtype);
+    BATON_SUM->reduce(BATON_SUM->arg, dense, dense, zeros,
+                      self->host->options.count, self->host->options.dtype);
 }
 
 /* Compares a rank's step with the one on the host. */
-static void check_step(world_t *self, int rank, int step)
+static void check_step(const world_t *self, int rank, int step)
 {
-    outcome_t *right = &self->expected[step];
-    outcome_t *mine = &self->rank[rank].found[step];
-    if (!right->entries) {
-        drop_signs_of_zeros(self, right);
-        drop_signs_of_zeros(self, mine);
+    if (!has_entries[step]) {
+        drop_signs_of_zeros(self, expected[step]);
+        drop_signs_of_zeros(self, found[step][rank]);
     }
-    if (memcmp(right->dense, mine->dense, self->bytes) != 0) {
-        differs(self, rank, step, "dense result");
-    }
-    if (mine->in_stream) {
-        return;
-    }
-    if (right->count != mine->count) {
-        differs(self, rank, step, "count");
-    }
-    if (right->entries && (memcmp(right->indices, mine->indices,
-                                  right->count * sizeof(uint32_t)) != 0 ||
-                           memcmp(right->values, mine->values,
-                                  right->count * self->element_bytes) != 0)) {
-        differs(self, rank, step, "list of entries");
+    if (memcmp(expected[step], found[step][rank], self->bytes) != 0) {
+        support_sparse_differs(self->device, "dense result", rank, step);
     }
 }
 
-static void check_residuals(world_t *self)
+/* Compares the last step of both; support_sparse_wait has compared ranks. */
+static void check_entries(const world_t *self, int step)
 {
-    static char right[BYTES], mine[BYTES];
-    for (int rank = 0; rank < self->size; rank++) {
-        support_ok(baton_sparse_residual(self->rank[rank].host, right));
-        support_ok(baton_sparse_residual(self->rank[rank].device, mine));
-        if (memcmp(right, mine, self->bytes) != 0) {
-            differs(self, rank, STEPS, "residual");
+    const baton_sparse_result_t *right = &self->host->results[0];
+    const baton_sparse_result_t *mine = &self->device->results[0];
+    if (right->count != mine->count ||
+        (has_entries[step] &&
+         !support_sparse_same(right, mine, self->host->element))) {
+        support_sparse_differs(self->device, "list of entries", 0, step);
+    }
+}
+
+static void check_residuals(const world_t *self)
+{
+    support_sparse_read_residuals(self->host);
+    support_sparse_read_residuals(self->device);
+    for (int rank = 0; rank < self->ranks->size; rank++) {
+        if (memcmp(support_sparse_residual(self->host, rank),
+                   support_sparse_residual(self->device, rank),
+                   self->bytes) != 0) {
+            support_sparse_differs(self->device, "residual", rank, STEPS);
         }
     }
 }
 
 /* Runs and compares all steps. in_flight: no step is waited for before all are
    in the streams. */
-static void compare(world_t *self, bool in_flight)
+static void compare(const world_t *self, bool in_flight)
 {
-    run_on_hosts(self);
+    const int size = self->ranks->size;
+    if (in_flight) {
+        run_on_hosts(self);
+    }
     for (int step = 0; step < STEPS; step++) {
+        if (!in_flight) {
+            run_on_host(self, step);
+        }
         if (!in_flight && step % 2 == 1) {
             run_step(self, step);
+            check_entries(self, step);
             continue;
         }
-        for (int rank = 0; rank < self->size; rank++) {
+        for (int rank = 0; rank < size; rank++) {
             put_step(self, rank, step);
         }
-        for (int rank = 0; rank < self->size && !in_flight; rank++) {
+        for (int rank = 0; rank < size && !in_flight; rank++) {
             wait_for(self, rank);
         }
     }
-    for (int rank = 0; rank < self->size; rank++) {
+    for (int rank = 0; rank < size; rank++) {
         wait_for(self, rank);
         for (int step = 0; step < STEPS; step++) {
             check_step(self, rank, step);
@@ -396,45 +304,50 @@ static baton_sparse_options_t sized(baton_sparse_algorithm_t algorithm,
 
 /* One rank, its memory and its stream. */
 typedef struct alone {
-    world_t *world;
+    world_t world;
     emulated_t *device;
-    const rank_t *memory;
     baton_sparse_t *sparse;
     baton_stream_t stream;
-    size_t bytes; /* of a gradient */
+    char *gradient, *sum; /* on the device */
+    size_t bytes;         /* of a gradient */
 } alone_t;
 
 static void create_alone(alone_t *self, const baton_sparse_options_t *options)
 {
-    create(self->world, options, ANY);
-    self->sparse = self->memory->device;
-    self->bytes = self->world->bytes;
-    emulated_write(self->device, self->memory->gradient,
-                   self->memory->gradients[0], self->bytes);
+    create(&self->world, options, ANY);
+    self->sparse = self->world.device->ranks[0];
+    self->bytes = self->world.bytes;
+    self->gradient = self->world.device->there[0];
+    self->sum = self->gradient + self->bytes;
+    emulated_write(self->device, self->gradient, gradients[0][0], self->bytes);
 }
 
 static alone_t open_alone(int variant, const baton_sparse_options_t *options)
 {
-    world_t *world = world_open(1, variant);
-    alone_t self = {.world = world,
-                    .device = world->ranks->devices[0],
-                    .memory = &world->rank[0],
-                    .stream = world->ranks->streams[0]};
+    alone_t self = {.world = world_open(1, variant)};
+    self.device = self.world.ranks->devices[0];
+    self.stream = self.world.ranks->streams[0];
     create_alone(&self, options);
     return self;
 }
 
-static void close_alone(alone_t *self)
+static void close_alone(const alone_t *self)
 {
-    destroy(self->world);
-    world_close(self->world);
+    destroy(&self->world);
+    world_close(&self->world);
+}
+
+static void destroy_alone(const alone_t *self)
+{
+    support_ok(baton_sparse_destroy(self->sparse));
+    self->world.device->ranks[0] = NULL;
 }
 
 /* A step in the stream without a target for its result. */
 static void put_alone(const alone_t *self)
 {
-    support_ok(baton_sparse_start_on(self->sparse, self->stream,
-                                     self->memory->gradient));
+    support_ok(
+        baton_sparse_start_on(self->sparse, self->stream, self->gradient));
     support_ok(baton_sparse_wait_on(self->sparse, self->stream, NULL));
     emulated_synchronise(self->device, self->stream);
 }
@@ -475,16 +388,16 @@ static void expect_entries_alone(world_t *world,
 /* RedSync with each selection, with values and quantised. */
 TEST(test_entries_alone_are_copied)
 {
-    world_t *world = world_open(2, SUPPORT_OWN_ENGINES);
+    world_t world = world_open(2, SUPPORT_OWN_ENGINES);
     for (int i = 0; i < 9; i++) {
         baton_sparse_options_t options =
             sized(algorithms[i < 2 ? i : 2], 5000, 10);
         options.redsync =
             i < 2 ? BATON_REDSYNC_EXACT : (baton_redsync_t)((i - 2) % 4);
         options.quantise = i >= 6 && options.redsync != BATON_REDSYNC_SAMPLED;
-        expect_entries_alone(world, &options);
+        expect_entries_alone(&world, &options);
     }
-    world_close(world);
+    world_close(&world);
 }
 
 /* Options that an algorithm allows, at random. */
@@ -522,23 +435,16 @@ static baton_sparse_options_t any_options(support_random_t *random, int size)
 }
 
 /* A flush leaves the velocity as it is. */
-static void flush_both(world_t *world)
+static void flush_both(const world_t *world)
 {
-    static char sums[2][BYTES];
-    for (int i = 0; i < 2 * world->size; i++) {
-        const rank_t *mine = &world->rank[i % world->size];
-        support_ok(
-            baton_sparse_flush(i < world->size ? mine->host : mine->device));
+    support_sparse_t *const both[] = {world->host, world->device};
+    for (int i = 0; i < 2 * world->ranks->size; i++) {
+        support_ok(baton_sparse_flush(both[i % 2]->ranks[i / 2]));
     }
-    for (int i = 0; i < 2 * world->size; i++) {
-        const rank_t *mine = &world->rank[i % world->size];
-        baton_sparse_result_t result = {0};
-        bool host = i < world->size;
-        support_ok(baton_sparse_wait(host ? mine->host : mine->device,
-                                     SUPPORT_WAIT_MS, &result));
-        memcpy(sums[host], result.values, world->bytes);
-    }
-    assert_memory_equal(sums[0], sums[1], world->bytes);
+    support_sparse_wait(world->host);
+    support_sparse_wait(world->device);
+    assert_memory_equal(world->host->results[0].values,
+                        world->device->results[0].values, world->bytes);
     check_residuals(world);
 }
 
@@ -547,36 +453,33 @@ TEST(test_random_options_and_data)
     static const int sizes[] = {1, 2, 3, 5, 8};
     support_random_t random = support_random(support_seed(), 31);
     for (int i = 0; i < 5; i++) {
-        world_t *world = world_open(sizes[i], SUPPORT_OWN_ENGINES);
+        world_t world = world_open(sizes[i], SUPPORT_OWN_ENGINES);
         for (int trial = 0; trial < 20; trial++) {
             baton_sparse_options_t options = any_options(&random, sizes[i]);
-            create(world, &options, (data_t)(trial % KINDS));
-            compare(world, trial % 2 == 0);
+            create(&world, &options, (data_t)(trial % KINDS));
+            compare(&world, trial % 2 == 0);
             if (trial % 4 == ANY) {
-                flush_both(world);
-                compare(world, true);
+                flush_both(&world);
+                compare(&world, true);
             }
-            destroy(world);
+            destroy(&world);
         }
-        world_close(world);
+        world_close(&world);
     }
 }
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* f32 elements that are equal except for their signs, and for one in
+/* One rank's f32 elements that are equal except for their signs, and for one in
    `every`, which is large. So a threshold is reached by all of the others,
    or by none. */
-static void fill_with(world_t *world, int step, size_t every, float value)
+static void fill_with(size_t count, int step, size_t every, float value)
 {
-    for (int rank = 0; rank < world->size; rank++) {
-        char *gradient = world->rank[rank].gradients[step];
-        for (size_t i = 0; i < world->count; i++) {
-            size_t at = i + (size_t)rank;
-            float element = at % every == 0 ? 64 : value;
-            element = at % 3 == 0 ? -element : element;
-            memcpy(gradient + i * sizeof element, &element, sizeof element);
-        }
+    for (size_t i = 0; i < count; i++) {
+        float element = i % every == 0 ? 64 : value;
+        element = i % 3 == 0 ? -element : element;
+        memcpy(gradients[step][0] + i * sizeof element, &element,
+               sizeof element);
     }
 }
 
@@ -594,20 +497,20 @@ static void go_back(const baton_sparse_options_t *options)
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
     static char before[BYTES], after[BYTES];
     char path[64];
-    fill_with(self.world, 2, 2, 32);
+    fill_with(options->count, 2, 2, 32);
     path_of(path, 0);
-    run_step(self.world, 0);
+    run_step(&self.world, 0);
     support_ok(baton_sparse_save(self.sparse, path));
-    run_step(self.world, 1);
+    run_step(&self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
-    run_step(self.world, 2);
+    run_step(&self.world, 2);
     for (int made = 0; made < 2; made++) {
         if (made == 1) {
-            destroy(self.world);
+            destroy(&self.world);
             create_alone(&self, options);
         }
         support_ok(baton_sparse_load(self.sparse, path));
-        run_step(self.world, 1);
+        run_step(&self.world, 1);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);
     }
@@ -634,9 +537,9 @@ TEST(test_failed_copy)
     options.momentum = 0.5;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     path_of(path, 0);
-    run_step(self.world, 0);
+    run_step(&self.world, 0);
     support_ok(baton_sparse_save(self.sparse, path));
-    run_step(self.world, 1);
+    run_step(&self.world, 1);
     support_ok(baton_sparse_residual(self.sparse, before));
     for (int k = 1; k <= 3; k++) {
         emulated_fail_work(self.device, k < 3 ? k : 1);
@@ -658,10 +561,10 @@ static bool refuse_work(const baton_sparse_options_t *options, int k)
     static char before[BYTES], after[BYTES];
     baton_sparse_result_t result;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, options);
-    run_step(self.world, 0);
+    run_step(&self.world, 0);
     support_ok(baton_sparse_residual(self.sparse, before));
     emulated_fail_submit(self.device, k);
-    support_ok(baton_sparse_start(self.sparse, self.memory->gradient));
+    support_ok(baton_sparse_start(self.sparse, self.gradient));
     baton_status_t status =
         baton_sparse_wait(self.sparse, SUPPORT_WAIT_MS, &result);
     emulated_repair(self.device);
@@ -700,19 +603,19 @@ TEST(test_warm_up_ends_in_flight)
     static char dense[BYTES];
     options.warmup = 1;
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
-    char *gradients[] = {self.memory->gradient, self.memory->other};
+    char *const there[] = {self.gradient, self.sum};
     for (int step = 0; step < 2; step++) {
-        run_on_host(self.world, step);
-        emulated_write(self.device, gradients[step],
-                       self.memory->gradients[step], self.bytes);
+        run_on_host(&self.world, step);
+        emulated_write(self.device, there[step], gradients[step][0],
+                       self.bytes);
     }
     for (int step = 0; step < 2; step++) {
         support_ok(
-            baton_sparse_start_on(self.sparse, self.stream, gradients[step]));
+            baton_sparse_start_on(self.sparse, self.stream, there[step]));
     }
     wait_alone(&self, BATON_OK);
     support_ok(baton_sparse_dense(self.sparse, dense));
-    assert_memory_equal(dense, self.world->expected[1].dense, self.bytes);
+    assert_memory_equal(dense, expected[1], self.bytes);
     close_alone(&self);
 }
 
@@ -722,16 +625,16 @@ TEST(test_destroy_in_flight)
 {
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_MANUAL, &options);
-    run_on_hosts(self.world);
+    run_on_hosts(&self.world);
     for (int step = 0; step < STEPS; step++) {
-        put_step(self.world, 0, step);
+        put_step(&self.world, 0, step);
     }
-    destroy(self.world);
+    destroy_alone(&self);
     emulated_synchronise(self.device, self.stream);
     for (int step = 0; step < STEPS; step++) {
-        check_step(self.world, 0, step);
+        check_step(&self.world, 0, step);
     }
-    world_close(self.world);
+    close_alone(&self);
 }
 
 /* Steps that the stream does not get to within BATON_DESTROY_MS are
@@ -739,22 +642,18 @@ TEST(test_destroy_in_flight)
 TEST(test_destroy_behind_gate)
 {
     support_set_variable("BATON_DESTROY_MS", "40");
-    world_t *world = world_open(1, SUPPORT_OWN_ENGINES);
-    emulated_t *device = world->ranks->devices[0];
-    const baton_device_port_t *port = emulated_port(device);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
-    void *gate = NULL;
-    create(world, &options, ANY);
-    gate = emulated_gate(device);
-    support_ok(port->await(device, world->ranks->streams[0], gate, 1));
+    alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
+    device_gate_t gate = device_gate(self.world.ranks, 0);
+    device_gate_close(&gate);
     for (int step = 0; step < 2; step++) {
-        put_step(world, 0, step);
+        put_step(&self.world, 0, step);
     }
-    destroy(world);
-    emulated_open_gate(device, gate, 1);
-    device_cluster_synchronise(world->ranks, 0);
-    emulated_free_gate(device, gate);
-    world_close(world);
+    destroy_alone(&self);
+    device_gate_open(&gate);
+    emulated_synchronise(self.device, self.stream);
+    device_gate_destroy(&gate);
+    close_alone(&self);
     support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
@@ -767,9 +666,9 @@ static void target_after_recovery(int steps)
     static char kept[BYTES], now[BYTES];
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
-    char *sum = self.memory->sum;
+    char *sum = self.sum;
     for (int step = 0; step < steps; step++) {
-        run_step(self.world, step);
+        run_step(&self.world, step);
         support_ok(baton_sparse_wait_on(self.sparse, self.stream, sum));
     }
     emulated_synchronise(self.device, self.stream);
@@ -778,7 +677,7 @@ static void target_after_recovery(int steps)
     emulated_fail_work(self.device, 1);
     put_alone(&self);
     emulated_repair(self.device);
-    device_cluster_recover(self.world->ranks);
+    support_cluster_recover(self.world.ranks);
     support_ok(baton_sparse_wait_on(self.sparse, self.stream, sum));
     emulated_synchronise(self.device, self.stream);
     emulated_read(self.device, now, sum, self.bytes);
@@ -809,8 +708,8 @@ TEST(test_failed_copy_of_a_result)
         for (int step = 0; step < 3; step++) {
             put_alone(&self);
             emulated_fail_work(self.device, step == failing ? 1 : 0);
-            support_ok(baton_sparse_wait_on(self.sparse, self.stream,
-                                            self.memory->sum));
+            support_ok(
+                baton_sparse_wait_on(self.sparse, self.stream, self.sum));
             emulated_synchronise(self.device, self.stream);
             emulated_repair(self.device);
             if (step == 0) {
@@ -837,12 +736,11 @@ TEST(test_failure_ends_warm_up)
     emulated_fail_work(self.device, 1);
     put_alone(&self);
     emulated_repair(self.device);
-    support_ok(
-        baton_sparse_start_on(self.sparse, self.stream, self.memory->gradient));
+    support_ok(baton_sparse_start_on(self.sparse, self.stream, self.gradient));
     wait_alone(&self, BATON_ERR_SYSTEM);
     support_says("the step before it has failed");
-    device_cluster_recover(self.world->ranks);
-    compare(self.world, true);
+    support_cluster_recover(self.world.ranks);
+    compare(&self.world, true);
     close_alone(&self);
 }
 
@@ -853,41 +751,41 @@ TEST(test_wrong_use)
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     alone_t self = open_alone(SUPPORT_OWN_ENGINES, &options);
     baton_stream_t stream = self.stream;
-    const baton_device_port_t *port = emulated_port(self.device);
     baton_sparse_t *sparse = self.sparse, *host = NULL;
-    void *gate = emulated_gate(self.device), *gradient = self.memory->gradient;
+    device_gate_t gate = device_gate(self.world.ranks, 0);
     static float here[N];
-    support_expect(baton_sparse_start_on(NULL, stream, gradient),
+    support_expect(baton_sparse_start_on(NULL, stream, self.gradient),
                    BATON_ERR_INVALID);
     support_fails(baton_sparse_start_on(sparse, stream, here),
                   BATON_ERR_INVALID,
                   "the gradient must be 601 elements of device memory");
-    support_expect(baton_sparse_wait_on(sparse, stream, self.memory->sum),
+    support_expect(baton_sparse_wait_on(sparse, stream, self.sum),
                    BATON_ERR_STATE);
     support_fails(baton_sparse_wait_on(sparse, stream, here), BATON_ERR_INVALID,
                   "the vector must be 601 elements of device memory");
 
     put_alone(&self);
     wait_alone(&self, BATON_OK);
-    support_ok(port->await(self.device, stream, gate, 1));
-    support_ok(baton_sparse_wait_on(sparse, stream, self.memory->sum));
+    device_gate_close(&gate);
+    support_ok(baton_sparse_wait_on(sparse, stream, self.sum));
     /* A step waits until the last one's result has been copied. */
     baton_sparse_result_t result = {0};
-    support_ok(baton_sparse_start(sparse, gradient));
+    support_ok(baton_sparse_start(sparse, self.gradient));
     support_expect(baton_sparse_wait(sparse, 20, &result), BATON_ERR_TIMEOUT);
-    emulated_open_gate(self.device, gate, 1);
+    device_gate_open(&gate);
     wait_alone(&self, BATON_OK);
     emulated_synchronise(self.device, stream);
-    emulated_free_gate(self.device, gate);
-    destroy(self.world);
+    device_gate_destroy(&gate);
+    destroy(&self.world);
 
-    create_on(self.world->ranks->cluster, &options, &host);
+    support_ok(baton_sparse_create(self.world.ranks->groups[0], &options,
+                                   SUPPORT_WAIT_MS, &host));
     support_fails(baton_sparse_start_on(host, stream, here),
                   BATON_ERR_UNSUPPORTED, "must be BATON_MEMORY_DEVICE");
     support_expect(baton_sparse_wait_on(host, stream, NULL),
                    BATON_ERR_UNSUPPORTED);
     support_ok(baton_sparse_destroy(host));
-    world_close(self.world);
+    world_close(&self.world);
 }
 
 static void expect_refused(support_cluster_t *cluster,
@@ -904,8 +802,8 @@ TEST(test_refused_options)
 {
     static const baton_sparse_algorithm_t of_the_host[] = {
         BATON_SPARSE_TOPKDSA, BATON_SPARSE_GTOPK, BATON_SPARSE_OKTOPK};
-    world_t *world = world_open(1, SUPPORT_OWN_ENGINES);
-    support_cluster_t *cluster = world->ranks->cluster;
+    world_t world = world_open(1, SUPPORT_OWN_ENGINES);
+    support_cluster_t *cluster = world.ranks;
     baton_sparse_options_t options;
     for (int i = 0; i < 3; i++) {
         options = options_of(of_the_host[i]);
@@ -919,30 +817,30 @@ TEST(test_refused_options)
     expect_refused(cluster, &options, BATON_ERR_UNSUPPORTED,
                    "allowed with options.partial: BATON_MEMORY_HOST");
     options.partial = false;
-    expect_refused(world->hosts, &options, BATON_ERR_UNSUPPORTED, "no device");
+    expect_refused(world.hosts, &options, BATON_ERR_UNSUPPORTED, "no device");
     options.memory = (baton_memory_t)2;
     expect_refused(cluster, &options, BATON_ERR_INVALID, "memory is 2");
-    world_close(world);
+    world_close(&world);
 }
 
 TEST(test_device_without_selection)
 {
     const emulated_options_t kind = {.seed = support_seed(),
                                      .no_selection = true};
-    device_cluster_t *ranks =
+    support_cluster_t *ranks =
         device_cluster_open(1, SUPPORT_OWN_ENGINES, &kind);
     baton_sparse_options_t options = options_of(BATON_SPARSE_SPARDL);
     options.memory = BATON_MEMORY_DEVICE;
-    expect_refused(ranks->cluster, &options, BATON_ERR_UNSUPPORTED,
+    expect_refused(ranks, &options, BATON_ERR_UNSUPPORTED,
                    "the device cannot select");
-    device_cluster_close(ranks);
+    support_cluster_close(ranks);
 }
 
 /* The cheapest algorithm is gTopk here, which does not run on devices. */
-TEST(test_choice_is_for_devices)
+enum { SIZE = 8 };
+
+TEST_WITH(test_choice_is_for_devices, SIZE, SUPPORT_DEVICES)
 {
-    enum { SIZE = 8 };
-    world_t *world = world_open(SIZE, SUPPORT_OWN_ENGINES);
     baton_sparse_t *made[SIZE] = {NULL};
     baton_sparse_cost_t cost = {0};
     baton_sparse_options_t options = sized(BATON_SPARSE_AUTO, 100, 1);
@@ -954,15 +852,14 @@ TEST(test_choice_is_for_devices)
     assert_int_equal(cost.algorithm, BATON_SPARSE_TOPKA);
     for (int rank = 0; rank < SIZE; rank++) {
         options.memory = (baton_memory_t)(rank > 0);
-        support_ok(baton_sparse_prepare(world->ranks->cluster->groups[rank],
-                                        &options, &made[rank]));
+        support_ok(
+            baton_sparse_prepare(cluster->groups[rank], &options, &made[rank]));
     }
     for (int rank = 0; rank < SIZE; rank++) {
         support_fails(baton_sparse_connect(made[rank], SUPPORT_WAIT_MS),
                       BATON_ERR_MISMATCH, "has memory 0");
         support_ok(baton_sparse_destroy(made[rank]));
     }
-    world_close(world);
 }
 
 RUN_TESTS()

@@ -11,68 +11,33 @@
 
 enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
 
-/* One rank with an emulated device, as its user sees it: two streams, a gate in
-   the first one, and two vectors in device memory. */
+/* One rank with an emulated device, as its user sees it: a stream with a gate,
+   and two vectors in device memory. */
 typedef struct user {
-    device_cluster_t *ranks;
+    support_cluster_t *ranks;
     emulated_t *device;
-    const baton_device_port_t *port;
-    baton_stream_t stream, other;
-    void *gate; /* a flag */
-    uint64_t closed;
+    baton_stream_t stream;
+    device_gate_t gate;
     int32_t *a, *b; /* device memory, COUNT elements each */
 } user_t;
 
-static user_t user_open(int variant)
+static user_t user_open(support_cluster_t *ranks)
 {
-    const emulated_options_t options = {.seed = support_seed()};
-    user_t user = {.ranks = device_cluster_open(1, variant, &options)};
-    user.device = user.ranks->devices[0];
-    user.port = emulated_port(user.device);
-    user.stream = emulated_stream(user.device);
-    user.other = emulated_stream(user.device);
-    user.gate = emulated_gate(user.device);
-    user.a = emulated_allocate(user.device, BYTES);
-    user.b = emulated_allocate(user.device, BYTES);
-    return user;
+    emulated_t *device = ranks->devices[0];
+    return (user_t){.ranks = ranks,
+                    .device = device,
+                    .stream = ranks->streams[0],
+                    .gate = device_gate(ranks, 0),
+                    .a = emulated_allocate(device, BYTES),
+                    .b = emulated_allocate(device, BYTES)};
 }
 
-static void user_close(user_t *user)
+static void user_close(const user_t *user)
 {
     emulated_synchronise_all(user->device);
-    emulated_free_gate(user->device, user->gate);
+    device_gate_destroy(&user->gate);
     emulated_release(user->device, user->a);
     emulated_release(user->device, user->b);
-    device_cluster_close(user->ranks);
-}
-
-static void user_for_each(void (*fn)(user_t *user))
-{
-    static const int variants[] = {SUPPORT_OWN_ENGINES, SUPPORT_OWN_MANUAL};
-    for (size_t v = 0; v < sizeof variants / sizeof *variants; v++) {
-        user_t user = user_open(variants[v]);
-        fn(&user);
-        user_close(&user);
-    }
-}
-
-/* Nothing in the user's stream runs between user_close_gate and
-   user_open_gate. */
-static void user_close_gate(user_t *user)
-{
-    support_ok(user->port->await(user->device, user->stream, user->gate,
-                                 ++user->closed));
-}
-
-static void user_open_gate(user_t *user)
-{
-    emulated_open_gate(user->device, user->gate, user->closed);
-}
-
-static void user_copy(user_t *user, void *target, const void *source)
-{
-    support_ok(
-        user->port->copy(user->device, user->stream, target, source, BYTES));
 }
 
 static void user_fill(int32_t *data, int32_t from)
@@ -84,7 +49,7 @@ static void user_fill(int32_t *data, int32_t from)
 
 static baton_schedule_t *begin(user_t *user, const char *name)
 {
-    return support_schedule(user->ranks->cluster->groups[0], name);
+    return support_schedule(user->ranks->groups[0], name);
 }
 
 /* a + a --> b */
@@ -100,22 +65,23 @@ static baton_schedule_t *doubling(user_t *user)
 
 /* ---- nothing before the stream gets there ------------------------------ */
 
-static void check_gate(user_t *user)
+TEST_ON_DEVICES(test_gate, 1)
 {
-    baton_schedule_t *s = doubling(user);
+    user_t user = user_open(cluster);
+    baton_schedule_t *s = doubling(&user);
     uint64_t calls = 0;
-    baton_schedule_t *root = begin(user, "root");
+    baton_schedule_t *root = begin(&user, "root");
     (void)baton_add_call(root, support_count, &calls);
     support_ok(baton_schedule_commit(root));
-    baton_schedule_t *empty = begin(user, "empty");
+    baton_schedule_t *empty = begin(&user, "empty");
     support_ok(baton_schedule_commit(empty));
     baton_schedule_t *all[] = {s, root, empty};
     static int32_t zeros[COUNT];
-    emulated_write(user->device, user->a, zeros, BYTES);
+    emulated_write(user.device, user.a, zeros, BYTES);
     for (uint64_t round = 1; round <= 5; round++) {
-        user_close_gate(user);
+        device_gate_close(&user.gate);
         for (int i = 0; i < 3; i++) {
-            support_ok(baton_schedule_start_on(all[i], user->stream));
+            support_ok(baton_schedule_start_on(all[i], user.stream));
         }
         bool done = false;
         for (int polls = 0; polls < 100; polls++) {
@@ -130,7 +96,7 @@ static void check_gate(user_t *user)
                 baton_schedule_wait(s, 20), BATON_ERR_TIMEOUT,
                 "the stream that it was started on has not reached it");
         }
-        user_open_gate(user);
+        device_gate_open(&user.gate);
         for (int i = 0; i < 3; i++) {
             support_ok(baton_schedule_wait(all[i], SUPPORT_WAIT_MS));
         }
@@ -139,20 +105,16 @@ static void check_gate(user_t *user)
     for (int i = 0; i < 3; i++) {
         support_ok(baton_schedule_destroy(all[i]));
     }
-}
-
-TEST(test_gate)
-{
-    user_for_each(check_gate);
+    user_close(&user);
 }
 
 /* ---- without a visit to the host --------------------------------------- */
 
 /* With a manual engine that makes no steps after the start, the epoch ends, as
    the user's stream sees, even with an optional node. */
-TEST(test_ends_by_itself)
+TEST_WITH(test_ends_by_itself, 1, SUPPORT_DEVICES_MANUAL)
 {
-    user_t user = user_open(SUPPORT_OWN_MANUAL);
+    user_t user = user_open(cluster);
     baton_schedule_t *s = begin(&user, "by itself");
     baton_view_t a = device_view(s, user.a, BYTES);
     baton_view_t b = device_view(s, user.b, BYTES);
@@ -166,11 +128,11 @@ TEST(test_ends_by_itself)
         emulated_counters_t before = emulated_counters(user.device);
         user_fill(in, 3 * round);
         memset(out, 0, sizeof out);
-        user_copy(&user, user.a, in);
+        device_copy(cluster, 0, user.a, in, BYTES);
         emulated_synchronise(user.device, user.stream);
         support_ok(baton_schedule_start_on(s, user.stream));
         support_ok(baton_schedule_wait_on(s, user.stream));
-        user_copy(&user, out, user.b);
+        device_copy(cluster, 0, out, user.b, BYTES);
         emulated_synchronise(user.device, user.stream);
         for (int i = 0; i < COUNT; i++) {
             assert_int_equal(out[i], 2 * (3 * round + i));
@@ -268,51 +230,49 @@ TEST(test_ends_on_the_host)
 
 /* ---- in flight --------------------------------------------------------- */
 
-static void check_flight(user_t *user)
+TEST_ON_DEVICES(test_flight, 1)
 {
-    baton_schedule_t *s = doubling(user);
-    user_close_gate(user);
+    user_t user = user_open(cluster);
+    baton_schedule_t *s = doubling(&user);
+    device_gate_close(&user.gate);
     for (int k = 0; k < FLIGHT; k++) {
-        support_ok(baton_schedule_start_on(s, user->stream));
+        support_ok(baton_schedule_start_on(s, user.stream));
     }
-    support_fails(baton_schedule_start_on(s, user->stream), BATON_ERR_BUSY,
+    support_fails(baton_schedule_start_on(s, user.stream), BATON_ERR_BUSY,
                   "8 epochs have been started and not ended");
     support_fails(baton_schedule_start(s), BATON_ERR_BUSY,
                   "epoch 8 is still running");
-    support_expect(baton_buffer_rebind(s, (baton_buffer_t){0}, user->b),
+    support_expect(baton_buffer_rebind(s, (baton_buffer_t){0}, user.b),
                    BATON_ERR_BUSY);
     assert_int_equal(baton_schedule_epoch(s), 0);
-    user_open_gate(user);
+    device_gate_open(&user.gate);
     support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     assert_int_equal(baton_schedule_epoch(s), FLIGHT);
     support_run(s);
     assert_int_equal(baton_schedule_epoch(s), FLIGHT + 1);
     support_ok(baton_schedule_destroy(s));
-}
-
-TEST(test_flight)
-{
-    user_for_each(check_flight);
+    user_close(&user);
 }
 
 /* Destroy cancels an epoch that does not end in time. If work is queued, the
    schedule is freed only when that is done. Behind a closed gate nothing is
    queued. */
-TEST(test_destroy_gives_up)
+TEST_WITH(test_destroy_gives_up, 1, SUPPORT_DEVICES)
 {
-    user_t user = user_open(SUPPORT_OWN_ENGINES);
+    user_t user = user_open(cluster);
     support_set_variable("BATON_DESTROY_MS", "40");
     baton_schedule_t *s = doubling(&user);
-    user_close_gate(&user);
+    device_gate_close(&user.gate);
     support_ok(baton_schedule_start_on(s, user.stream));
     support_ok(baton_schedule_wait_on(s, user.stream));
     support_ok(baton_schedule_destroy(s));
-    user_open_gate(&user);
+    device_gate_open(&user.gate);
     s = doubling(&user);
     uint64_t before = emulated_counters(user.device).events;
     assert_int_equal(sem_init(&late.latch, 0, 0), 0);
-    support_ok(emulated_call(user.device, user.port->streams[BATON_DEVICE_WORK],
-                             hold_back, &late.latch));
+    support_ok(emulated_call(
+        user.device, emulated_port(user.device)->streams[BATON_DEVICE_WORK],
+        hold_back, &late.latch));
     support_ok(baton_schedule_start(s));
     support_ok(baton_schedule_wait_on(s, user.stream));
     support_expect(baton_schedule_destroy(s), BATON_ERR_TIMEOUT);
@@ -336,12 +296,8 @@ static baton_status_t refuse_on_host(void *arg, baton_call_t *call)
 
 /* A peer has begun an epoch, which failed, and this rank has never started one.
    After the recovery its stream has nothing to wait for. */
-TEST(test_wait_before_start)
+TEST_WITH(test_wait_before_start, 2, SUPPORT_DEVICES)
 {
-    const emulated_options_t options = {.seed = 3};
-    device_cluster_t *ranks =
-        device_cluster_open(2, SUPPORT_OWN_ENGINES, &options);
-    support_cluster_t *cluster = ranks->cluster;
     baton_schedule_t **s = support_schedules_create(cluster, "activated");
     (void)baton_add_activate(s[0], 1);
     (void)baton_add_recv(s[0], 1, support_scratch(s[0], 1));
@@ -351,43 +307,35 @@ TEST(test_wait_before_start)
     baton_before(s[1], fails,
                  baton_add_send(s[1], 0, support_scratch(s[1], 1)));
     support_schedules_commit(cluster, s);
-    baton_stream_t stream = emulated_stream(ranks->devices[1]);
+    baton_stream_t stream = cluster->streams[1];
     support_fails(baton_schedule_wait_on(s[1], stream), BATON_ERR_STATE,
                   "it has not been started");
     support_ok(baton_schedule_start(s[0]));
     support_expect(baton_schedule_wait(s[0], SUPPORT_WAIT_MS),
                    BATON_ERR_INVALID);
-    device_cluster_recover(ranks);
+    support_cluster_recover(cluster);
     support_ok(baton_schedule_wait_on(s[1], stream));
-    emulated_synchronise(ranks->devices[1], stream);
+    device_synchronise(cluster, 1);
     support_schedules_destroy(cluster, s);
-    device_cluster_close(ranks);
 }
 
 /* Rank 0 activates an epoch that rank 1 has started on its stream, which is
    stopped. */
 typedef struct activated {
-    device_cluster_t *ranks;
+    support_cluster_t *ranks;
     baton_schedule_t **schedules;
-    emulated_t *device; /* of rank 1 */
-    baton_stream_t stream;
-    void *gate; /* a flag */
+    device_gate_t gate;
     int32_t *data;
 } activated_t;
 
-static activated_t activated_open(uint32_t need)
+static activated_t activated_open(support_cluster_t *ranks, uint32_t need)
 {
     enum { SMALL = 400 };
-    const emulated_options_t options = {.seed = 3};
-    activated_t self = {
-        .ranks = device_cluster_open(2, SUPPORT_OWN_MANUAL, &options)};
-    self.device = self.ranks->devices[1];
-    self.stream = emulated_stream(self.device);
-    self.gate = emulated_gate(self.device);
-    self.data = emulated_allocate(self.device, SMALL);
-    baton_schedule_t **s =
-        support_schedules_create(self.ranks->cluster, "solo");
-    self.schedules = s;
+    baton_schedule_t **s = support_schedules_create(ranks, "solo");
+    activated_t self = {.ranks = ranks,
+                        .schedules = s,
+                        .gate = device_gate(ranks, 1),
+                        .data = emulated_allocate(ranks->devices[1], SMALL)};
     (void)baton_add_activate(s[0], 1);
     (void)baton_add_recv(s[0], 1, support_scratch(s[0], SMALL));
     baton_node_t armed = baton_add_armed_recv(s[1], 0);
@@ -406,37 +354,25 @@ static activated_t activated_open(uint32_t need)
 
 static void activated_close(activated_t *self)
 {
-    emulated_synchronise_all(self->device);
-    support_schedules_destroy(self->ranks->cluster, self->schedules);
-    emulated_free_gate(self->device, self->gate);
-    emulated_release(self->device, self->data);
-    device_cluster_close(self->ranks);
-}
-
-static void activated_start(const activated_t *self, uint64_t round)
-{
-    support_ok(emulated_port(self->device)
-                   ->await(self->device, self->stream, self->gate, round));
-    support_ok(baton_schedule_start_on(self->schedules[1], self->stream));
-    support_ok(baton_schedule_start(self->schedules[0]));
-}
-
-static void activated_open_gate(const activated_t *self, uint64_t round)
-{
-    emulated_open_gate(self->device, self->gate, round);
+    emulated_synchronise_all(self->gate.device);
+    support_schedules_destroy(self->ranks, self->schedules);
+    device_gate_destroy(&self->gate);
+    emulated_release(self->gate.device, self->data);
 }
 
 /* The epoch runs once the limit allows it, which is after it was activated, and
    before the stream gets there. */
-TEST(test_limit_is_raised_before_stream)
+TEST_WITH(test_limit_is_raised_before_stream, 2, SUPPORT_DEVICES_MANUAL)
 {
-    activated_t world = activated_open(1);
+    activated_t world = activated_open(cluster, 1);
     baton_schedule_t **s = world.schedules;
     baton_schedule_limit(s[1], 0);
-    support_schedules_commit(world.ranks->cluster, s);
+    support_schedules_commit(cluster, s);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         bool done[2] = {false, false};
-        activated_start(&world, round);
+        device_gate_close(&world.gate);
+        support_ok(baton_schedule_start_on(s[1], cluster->streams[1]));
+        support_ok(baton_schedule_start(s[0]));
         for (int polls = 0; polls < 100; polls++) {
             for (int rank = 0; rank < 2; rank++) {
                 support_ok(baton_schedule_test(s[rank], &done[rank]));
@@ -448,32 +384,31 @@ TEST(test_limit_is_raised_before_stream)
             support_ok(baton_schedule_test(s[0], &done[0]));
             support_ok(baton_schedule_test(s[1], &done[1]));
         }
-        activated_open_gate(&world, round);
+        device_gate_open(&world.gate);
     }
     activated_close(&world);
 }
 
 /* All nodes that can begin are done on the device, but not those after the
    message that activates. */
-TEST(test_stream_waits_for_all)
+TEST_WITH(test_stream_waits_for_all, 2, SUPPORT_DEVICES_MANUAL)
 {
-    activated_t world = activated_open(2);
+    activated_t world = activated_open(cluster, 2);
+    emulated_t *device = cluster->devices[1];
     baton_schedule_t **s = world.schedules;
-    baton_view_t root = support_scratch(s[1], BYTES);
-    baton_buffer_set_memory(s[1], root.buffer, BATON_MEMORY_DEVICE);
+    baton_view_t root = device_scratch(s[1], BYTES);
     (void)baton_add_reduce_local(s[1], BATON_I32, BATON_SUM, root, root, root);
-    support_schedules_commit(world.ranks->cluster, s);
-    uint64_t raises = emulated_counters(world.device).raises;
+    support_schedules_commit(cluster, s);
+    uint64_t raises = emulated_counters(device).raises;
     bool done[2] = {false, false};
-    support_ok(baton_schedule_start_on(s[1], world.stream));
-    support_ok(baton_schedule_wait_on(s[1], world.stream));
+    support_ok(baton_schedule_start_on(s[1], cluster->streams[1]));
+    support_ok(baton_schedule_wait_on(s[1], cluster->streams[1]));
     for (int polls = 0; polls < 100; polls++) {
         support_ok(baton_schedule_test(s[1], &done[1]));
-        emulated_synchronise(
-            world.device,
-            emulated_port(world.device)->streams[BATON_DEVICE_WORK]);
+        emulated_synchronise(device,
+                             emulated_port(device)->streams[BATON_DEVICE_WORK]);
     }
-    assert_int_equal(emulated_counters(world.device).raises, raises);
+    assert_int_equal(emulated_counters(device).raises, raises);
     support_ok(baton_schedule_start(s[0]));
     while (!done[0] || !done[1]) {
         support_ok(baton_schedule_test(s[0], &done[0]));
@@ -484,11 +419,10 @@ TEST(test_stream_waits_for_all)
 
 /* Memory of both kinds. How a port allocates it is tested by
    test_device_conformance. */
-TEST(test_memory)
+TEST_WITH(test_memory, 1, SUPPORT_DEVICES)
 {
-    user_t user = user_open(SUPPORT_OWN_ENGINES);
-    baton_engine_t *engine = baton_group_engine(user.ranks->cluster->groups[0]);
-    uint64_t before = emulated_counters(user.device).allocated;
+    baton_engine_t *engine = cluster->engines[0];
+    uint64_t before = emulated_counters(cluster->devices[0]).allocated;
     for (int kind = 0; kind < 2; kind++) {
         void *memory = NULL;
         baton_memory_t of = (baton_memory_t)kind;
@@ -501,16 +435,15 @@ TEST(test_memory)
         support_expect(baton_device_alloc(engine, of, 0, &memory),
                        BATON_ERR_INVALID);
     }
-    void *untouched = &user;
+    void *untouched = &before;
     support_fails(
         baton_device_alloc(engine, (baton_memory_t)2, BYTES, &untouched),
         BATON_ERR_INVALID, "kind is 2");
-    support_fails(baton_device_check(engine, &user, 1, (baton_memory_t)2),
+    support_fails(baton_device_check(engine, &before, 1, (baton_memory_t)2),
                   BATON_ERR_INVALID, "kind is 2");
-    assert_ptr_equal(untouched, &user);
+    assert_ptr_equal(untouched, &before);
     baton_device_free(engine, BATON_MEMORY_HOST, NULL);
-    assert_int_equal(emulated_counters(user.device).allocated, before);
-    user_close(&user);
+    assert_int_equal(emulated_counters(cluster->devices[0]).allocated, before);
 }
 
 RUN_TESTS()
