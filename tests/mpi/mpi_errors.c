@@ -79,10 +79,6 @@ static void use_addresses(baton_engine_t *engine)
 static int count_copies(MPI_Comm comm, int keyval, void *count, void *in,
                         void *out, int *copies)
 {
-    (void)comm;
-    (void)keyval;
-    (void)in;
-    (void)out;
     *copies = 0;
     ++*(int *)count;
     return MPI_SUCCESS;

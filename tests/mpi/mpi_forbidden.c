@@ -88,7 +88,6 @@ static bool begin_late(const ban_t *ban)
 
 static void on_log(void *arg, baton_log_level_t level, const char *message)
 {
-    (void)arg;
     if (level == BATON_LOG_WARN && strstr(message, banned->says) != NULL) {
         atomic_fetch_add(&said, 1);
     }

@@ -77,7 +77,6 @@ static void sum_bytes(const char *algorithm, unsigned char *source,
 static void add_bytes(void *arg, void *target, const void *left,
                       const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)dtype;
     for (size_t i = 0; i < count * *(const size_t *)arg; i++) {
         ((unsigned char *)target)[i] =
             (unsigned char)(((const unsigned char *)left)[i] +

@@ -253,5 +253,3 @@ TEST(test_segments_are_bounded)
     (void)simulate(&c, (world_t){0, 0}, &sent);
     assert_int_equal(sent.messages, 3);
 }
-
-RUN_TESTS()

@@ -1209,5 +1209,3 @@ TEST(test_wrong_use_is_refused)
 {
     for_each(refuses_wrong_use);
 }
-
-RUN_TESTS()

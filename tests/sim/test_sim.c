@@ -276,5 +276,3 @@ TEST(test_sim_build_again_after_an_error)
     support_us(us, SUPPORT_WORD_US);
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

@@ -168,5 +168,3 @@ TEST(test_sim_calls_let_no_time_pass)
     support_us(us, 0);
     support_words_close(&words);
 }
-
-RUN_TESTS()

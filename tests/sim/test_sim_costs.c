@@ -276,5 +276,3 @@ TEST(test_sim_cost_eager_bytes_free_the_sender)
         support_words_close(&words);
     }
 }
-
-RUN_TESTS()

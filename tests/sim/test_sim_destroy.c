@@ -280,5 +280,3 @@ TEST(test_sim_destroy_keeps_its_groups)
                   "rank 1 of 2");
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

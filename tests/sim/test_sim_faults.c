@@ -229,5 +229,3 @@ TEST(test_sim_kill_ends_what_has_not_fired)
         support_ok(baton_sim_destroy(sim));
     }
 }
-
-RUN_TESTS()

@@ -160,5 +160,3 @@ TEST(test_sim_memory_is_asked_for_before)
     support_ok(baton_sim_epoch(sim, &us));
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

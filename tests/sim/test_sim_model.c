@@ -237,5 +237,3 @@ TEST(test_link_is_what_the_topology_says)
     link = baton__sim_link(&options, 1, 0);
     assert_true(link.alpha_us == BATON__SIM_MOST && link.beta_ns == 0);
 }
-
-RUN_TESTS()

@@ -195,5 +195,3 @@ TEST(test_queue_allocates_for_its_count_alone)
     baton__sim_queue_fini(&queue);
     assert_int_equal(queue.count, 0);
 }
-
-RUN_TESTS()

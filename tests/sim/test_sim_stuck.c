@@ -421,5 +421,3 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
     };
     RUN_ALL(all);
 }
-
-RUN_TESTS()

@@ -298,5 +298,3 @@ TEST(test_sim_trace_checks_a_graph_that_is_like_no_other)
                    BATON_ERR_HAZARD);
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

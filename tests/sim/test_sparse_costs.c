@@ -418,5 +418,3 @@ TEST(test_created_with_what_is_chosen)
     assert_true(stats.rounds == (uint32_t)cost.rounds);
     support_sparse_close(group);
 }
-
-RUN_TESTS()

@@ -16,13 +16,21 @@ void support_add(struct CMUnitTest test)
     test_count++;
 }
 
-int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown)
+int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
+                      CMFixtureFunction teardown)
 {
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     if (test_count > MOST) {
         print_error("%d tests, and room for %d\n", (int)test_count, MOST);
         return 1;
     }
     return _cmocka_run_group_tests("tests", tests, test_count, setup, teardown);
+}
+
+/* Programs with a main of their own replace this one. */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+    return support_run_tests(argc, argv, NULL, NULL);
 }
 
 void *support_alloc(size_t count, size_t bytes)

@@ -6,11 +6,9 @@
            ...                       with `state`, which is NULL
        }
 
-       RUN_TESTS()                   at the end of the file
-
-   Tests run in the order in which they are written. With a name or pattern as
-   argument the program runs only the tests that match. cluster.h has macros for
-   tests of clusters. */
+   A program without a main runs its tests in the order in which they are
+   written. With a name or pattern as argument it runs only the tests that
+   match. cluster.h has macros for tests of clusters. */
 #pragma once
 
 #include <setjmp.h>
@@ -36,16 +34,14 @@
     }
 void support_add(struct CMUnitTest test);
 
-#define RUN_TESTS() RUN_TESTS_BETWEEN(NULL, NULL)
-
-/* Runs all tests inside a group fixture. */
+/* At the end of a file: runs all tests inside a group fixture. */
 #define RUN_TESTS_BETWEEN(setup, teardown)                                     \
     int main(int argc, char **argv)                                            \
     {                                                                          \
-        cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);                     \
-        return support_run_tests(setup, teardown);                             \
+        return support_run_tests(argc, argv, setup, teardown);                 \
     }
-int support_run_tests(CMFixtureFunction setup, CMFixtureFunction teardown);
+int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
+                      CMFixtureFunction teardown);
 
 /* Allocates zeroed memory. A failure fails the test. */
 void *support_alloc(size_t count, size_t bytes);

@@ -7,8 +7,6 @@
 static void compose(void *arg, void *target, const void *left,
                     const void *right, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
-    (void)dtype;
     for (size_t i = 0; i < count; i++) {
         dense_affine_t l, r, both;
         memcpy(&l, (const char *)left + i * sizeof l, sizeof l);

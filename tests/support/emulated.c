@@ -513,8 +513,6 @@ static baton_status_t port_reduce(void *arg, baton_stream_t stream,
 static size_t port_select_bytes(void *arg, baton_dtype_t dtype, size_t count,
                                 size_t k)
 {
-    (void)arg;
-    (void)dtype;
     return baton_select_scratch_bytes(count, k);
 }
 

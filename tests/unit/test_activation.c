@@ -246,5 +246,3 @@ TEST_MANUALLY(test_activation_after_the_start_keeps_its_origin, 7)
     baton__run_set_phase(run, BATON__RUN_IDLE);
     support_ok(baton_schedule_destroy(s));
 }
-
-RUN_TESTS()

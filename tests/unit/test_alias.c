@@ -283,5 +283,3 @@ TEST(test_rebind_in_a_call_is_checked_at_once)
     assert_ptr_equal(baton_view_address(b.s, to), b.memory); /* as before */
     end(&b);
 }
-
-RUN_TESTS()

@@ -167,5 +167,3 @@ TEST(test_answers_count_only_looks)
     (void)close(listener);
     close_both();
 }
-
-RUN_TESTS()

@@ -233,5 +233,3 @@ TEST_EACH(test_async_that_has_completed_is_not_cancelled, 1)
     assert_int_equal(atomic_load(&operation.cancels), 0);
     support_ok(baton_schedule_destroy(s));
 }
-
-RUN_TESTS()

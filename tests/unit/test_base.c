@@ -478,5 +478,3 @@ TEST_BETWEEN(test_error_is_logged_once, clean, NULL)
     assert_int_equal(record.level, BATON_LOG_INFO);
     assert_string_equal(record.text, "oops");
 }
-
-RUN_TESTS()

@@ -204,5 +204,3 @@ TEST_WITH(test_contribution_slot_is_kept_for_each_reader, 1,
         baton__contribution_fini(&c);
     }
 }
-
-RUN_TESTS()

@@ -506,5 +506,3 @@ TEST_MANUALLY(test_wrong_arguments, 2)
     refused(baton_now(group, NULL, &good), "baton_now: create is NULL");
     refused(baton_now(group, baton_scan_create, NULL), "operands is NULL");
 }
-
-RUN_TESTS()

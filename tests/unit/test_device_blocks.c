@@ -113,5 +113,3 @@ TEST(test_block_of_the_variable_or_the_costs)
     assert_true(between.send.alpha_us == costs.between.alpha_us);
     assert_true(baton__block_for(&model, 1 << 20) > BATON__BLOCK_LEAST);
 }
-
-RUN_TESTS()

@@ -457,5 +457,3 @@ TEST(test_poor_device)
     assert_int_equal(after.events, before.events);
     support_cluster_close(ranks);
 }
-
-RUN_TESTS()

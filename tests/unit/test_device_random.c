@@ -492,5 +492,3 @@ TEST(test_random_programs)
         assert_int_equal(unsetenv(set[i]), 0);
     }
 }
-
-RUN_TESTS()

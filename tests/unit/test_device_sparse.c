@@ -861,5 +861,3 @@ TEST_WITH(test_choice_is_for_devices, SIZE, SUPPORT_DEVICES)
         support_ok(baton_sparse_destroy(made[rank]));
     }
 }
-
-RUN_TESTS()

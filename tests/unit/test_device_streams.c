@@ -445,5 +445,3 @@ TEST_WITH(test_memory, 1, SUPPORT_DEVICES)
     baton_device_free(engine, BATON_MEMORY_HOST, NULL);
     assert_int_equal(emulated_counters(cluster->devices[0]).allocated, before);
 }
-
-RUN_TESTS()

@@ -310,7 +310,6 @@ static baton_status_t refuse_notice(void *endpoint, int peer,
                                     const void *data, size_t bytes)
 {
     (void)endpoint, (void)peer, (void)header, (void)data;
-    (void)bytes;
     return BATON_AGAIN;
 }
 
@@ -449,5 +448,3 @@ TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
     assert_true(status != BATON_OK && status != BATON_ERR_TIMEOUT);
     support_schedules_destroy(cluster, s);
 }
-
-RUN_TESTS()

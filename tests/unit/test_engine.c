@@ -204,7 +204,6 @@ static long application_polls;
 
 static bool busy_is_copying(const void *endpoint)
 {
-    (void)endpoint;
     return atomic_load(&copying);
 }
 
@@ -356,5 +355,3 @@ TEST_MANUALLY(test_driving_threads_float_mode_changes_no_result, 1)
     support_ok(baton_schedule_destroy(schedule));
 }
 #endif
-
-RUN_TESTS()

@@ -301,5 +301,3 @@ TEST_MANUALLY(test_limit_holds_external_epochs_back, 2)
     assert_int_equal(calls[1], 5);
     support_schedules_destroy(cluster, s);
 }
-
-RUN_TESTS()

@@ -84,5 +84,3 @@ TEST(test_event_loop_watch_that_fails_leaves_the_others)
     (void)close(pipes[0]);
     (void)close(pipes[1]);
 }
-
-RUN_TESTS()

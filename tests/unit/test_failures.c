@@ -221,5 +221,3 @@ TEST(test_failures_are_told_in_their_order)
     }
     support_cluster_close(cluster);
 }
-
-RUN_TESTS()

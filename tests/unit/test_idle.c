@@ -91,5 +91,3 @@ TEST(test_idle_slow_yield_is_forgotten)
         baton__idle_yield(&idle);
     }
 }
-
-RUN_TESTS()

@@ -318,5 +318,3 @@ TEST(test_inproc_bell_rings_once_when_armed)
     assert_int_equal(poll_one(&pair, 0).kind, BATON_EVENT_SENT);
     close_pair(&pair);
 }
-
-RUN_TESTS()

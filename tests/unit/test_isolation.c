@@ -336,5 +336,3 @@ TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
         support_ok(baton_schedule_destroy(exchange.schedule));
     }
 }
-
-RUN_TESTS()

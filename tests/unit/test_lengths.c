@@ -223,5 +223,3 @@ TEST_MANUALLY(test_length_is_checked_by_commit, 2)
                      length);
     expect_refused(s, BATON_ERR_INVALID, "recv#0 and recv#1 both set length 0");
 }
-
-RUN_TESTS()

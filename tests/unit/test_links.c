@@ -404,5 +404,3 @@ TEST(test_links_choose_the_common_network)
     assert_memory_equal(&to.sin_addr, its->addresses[2].bytes, 4);
     close_ends();
 }
-
-RUN_TESTS()

@@ -146,5 +146,3 @@ TEST(test_liveness_takes_no_descriptor_of_a_stranger)
     end(pid);
     close_own();
 }
-
-RUN_TESTS()

@@ -266,5 +266,3 @@ TEST(test_memory_of_a_sparse)
         try_each(create_sparse);
     }
 }
-
-RUN_TESTS()

@@ -213,5 +213,3 @@ TEST(test_recovery_of_many_schedules_needs_few_notices)
     }
     support_cluster_close(cluster);
 }
-
-RUN_TESTS()

@@ -174,5 +174,3 @@ TEST(test_account_names_what_is_wrong)
         assert_non_null(strstr(world.account[1].failure, cases[i].words));
     }
 }
-
-RUN_TESTS()

@@ -334,5 +334,3 @@ TEST(test_bench_operation_rounds_up_to_blocks)
     assert_int_equal(operation.source_count + operation.target_count, 0);
     assert_int_equal(bench_operation_check(&operation), 0);
 }
-
-RUN_TESTS()

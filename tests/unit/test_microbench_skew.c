@@ -146,5 +146,3 @@ TEST(test_limits_are_means_over_all_elections)
         }
     }
 }
-
-RUN_TESTS()

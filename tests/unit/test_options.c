@@ -146,5 +146,3 @@ TEST_MANUALLY(test_a_call_node_returns_no_status, 1)
         support_ok(baton_schedule_destroy(schedule));
     }
 }
-
-RUN_TESTS()

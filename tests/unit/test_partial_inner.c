@@ -250,5 +250,3 @@ TEST(test_null_contributions_save_bytes)
         }
     }
 }
-
-RUN_TESTS()

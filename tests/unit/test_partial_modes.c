@@ -436,5 +436,3 @@ TEST_MANUALLY(test_contributions_are_lent, 5)
         support_ok(baton_partial_destroy(partials[r]));
     }
 }
-
-RUN_TESTS()

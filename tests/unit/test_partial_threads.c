@@ -110,5 +110,3 @@ TEST(test_partial_threads_come_and_go)
         seed++;
     }
 }
-
-RUN_TESTS()

@@ -252,5 +252,3 @@ TEST_BETWEEN(test_proof_refuses_wrong_arguments, open_proof, close_proof)
     assert_int_equal(vector.elements[0], 0);
     assert_int_equal(baton_proof_destroy(NULL), BATON_OK);
 }
-
-RUN_TESTS()

@@ -254,7 +254,6 @@ static void fuzz(int size, int variant, uint64_t seed)
 TEST(test_queued_random_programs)
 {
     enum { ROUNDS = 4 };
-    (void)state;
     for (uint64_t round = 0; round < ROUNDS; round++) {
         for (int size = 1; size <= MOST_RANKS; size++) {
             for (int variant = 0; variant < SUPPORT_VARIANTS; variant++) {
@@ -279,7 +278,6 @@ static void count_end(void *arg, uint64_t epoch, baton_status_t status)
 {
     uint64_t *ends = arg;
     assert_int_equal(epoch, *ends + 1); /* in the test's thread */
-    (void)status;
     ++*ends;
 }
 
@@ -502,7 +500,6 @@ static baton_status_t start_next(starter_t *starter)
 static baton_status_t start_three(void *arg, baton_call_t *call)
 {
     baton_status_t status = BATON_OK;
-    (void)call;
     for (int i = 0; i < 3 && status == BATON_OK; i++) {
         status = start_next(arg);
     }
@@ -513,7 +510,6 @@ static void start_again(void *arg, uint64_t epoch, baton_status_t status)
 {
     starter_t *starter = arg;
     support_ok(status);
-    (void)epoch;
     if (starter->starts < starter->most) {
         support_ok(start_next(starter));
     }
@@ -732,7 +728,6 @@ TEST(test_queued_in_the_simulator)
                                       baton_sim_group(sim, 1)}};
     queue_t queue;
     uint64_t sent[2] = {3, 4}, got[2] = {0};
-    (void)state;
     queue_open(&queue, &cluster, 2);
     for (int i = 0; i < 2; i++) {
         queue_start(&queue, 0, &got[i]);
@@ -752,5 +747,3 @@ TEST(test_queued_in_the_simulator)
     assert_int_equal(queue.ends[0], 4);
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

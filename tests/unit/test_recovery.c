@@ -341,5 +341,3 @@ TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
     }
     support_schedules_destroy(cluster, s);
 }
-
-RUN_TESTS()

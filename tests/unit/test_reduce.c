@@ -236,5 +236,3 @@ TEST(test_names_are_found)
     support_ok(baton_op_find("avg", &op));
     assert_ptr_equal(op, BATON_AVG);
 }
-
-RUN_TESTS()

@@ -313,5 +313,3 @@ TEST(test_bell_of_a_struck_process_is_heard)
     }
     (void)munmap(states, 3 * sizeof *states);
 }
-
-RUN_TESTS()

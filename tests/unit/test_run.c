@@ -260,5 +260,3 @@ TEST_MANUALLY(test_run_agrees_in_all_orders, 1)
         assert_true(ends > 0);
     }
 }
-
-RUN_TESTS()

@@ -229,7 +229,6 @@ TEST(test_segments_heed_the_limit_of_files)
 
 static void on_alarm(int signal)
 {
-    (void)signal;
 }
 
 /* Each would interrupt what reserves memory, which takes longer. */
@@ -340,5 +339,3 @@ TEST(test_memory_alloc_in_a_simulation)
     support_ok(baton_memory_alloc(group, 8, &block));
     support_ok(baton_sim_destroy(sim));
 }
-
-RUN_TESTS()

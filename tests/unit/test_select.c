@@ -689,5 +689,3 @@ TEST(test_measure_sees_what_is_not_finite)
                          baton_magnitude_of(types[type], 0.0 / 0.0));
     }
 }
-
-RUN_TESTS()

@@ -221,7 +221,6 @@ TEST(test_shrink_agrees_whoever_dies_when)
 /* Each rank is on a host of its own. */
 static int host_of(const void *endpoint, int rank)
 {
-    (void)endpoint;
     return rank;
 }
 
@@ -438,7 +437,6 @@ static void note_lost(void *endpoint, int peer, baton_status_t status,
                       const char *detail)
 {
     (void)endpoint, (void)status;
-    (void)detail;
     lost_to_port = peer;
 }
 
@@ -667,5 +665,3 @@ TEST(test_who_leaves_asks_whom_it_can_not_tell)
     close_ranks();
     support_set_variable("BATON_STALL_MS", NULL);
 }
-
-RUN_TESTS()

@@ -998,5 +998,3 @@ TEST(test_teams_adjust_h)
     }
     support_sparse_close(group);
 }
-
-RUN_TESTS()

@@ -241,5 +241,3 @@ TEST(test_vectors_beyond_caches_are_summed_alike)
     support_random_t random = support_random(support_seed(), 99);
     expect(3, BATON_F32, SELECT_NORMAL, (2 << 20) + 77, &random);
 }
-
-RUN_TESTS()

@@ -568,5 +568,3 @@ TEST(test_save_and_load)
     assert_int_equal(rmdir(folder), 0);
     support_sparse_close(group);
 }
-
-RUN_TESTS()

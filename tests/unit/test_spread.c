@@ -30,5 +30,3 @@ TEST(test_spread_moves_where_fewest_poll)
     baton__host_spread(&host);
     assert_int_equal(host.spread_ns, 0);
 }
-
-RUN_TESTS()

@@ -904,5 +904,3 @@ TEST(test_staged_every_allocation_may_fail)
     }
     assert_true(made);
 }
-
-RUN_TESTS()

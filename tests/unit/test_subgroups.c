@@ -123,5 +123,3 @@ TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
     support_fails(baton_group_create_sub(all, others, 2, "some", &group),
                   BATON_ERR_INVALID, "ranks must have rank 0, which calls");
 }
-
-RUN_TESTS()

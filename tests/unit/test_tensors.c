@@ -709,5 +709,3 @@ TEST(test_tensors_refuse_wrong_use)
     support_ok(baton_tensors_destroy(NULL));
     close_world(world);
 }
-
-RUN_TESTS()

@@ -455,5 +455,3 @@ TEST_MANUALLY(test_stall_of_many_ranks_is_reported_by_one, MANY)
     support_ends(s[MANY - 1], BATON_OK);
     support_schedules_destroy(cluster, s);
 }
-
-RUN_TESTS()

@@ -28,7 +28,6 @@ static int last_sample, long_ms;
 
 static double inject(int rank, const char *algorithm, double us)
 {
-    (void)us;
     if (rank == 1 && atomic_fetch_add(&samples, 1) + 1 == last_sample) {
         if (long_ms > 0) {
             (void)poll(NULL, 0, long_ms);
@@ -523,7 +522,6 @@ TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)
 static void count_warning(void *warnings, baton_log_level_t level,
                           const char *message)
 {
-    (void)message;
     atomic_fetch_add((atomic_int *)warnings, level == BATON_LOG_WARN);
 }
 

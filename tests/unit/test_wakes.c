@@ -479,5 +479,3 @@ TEST_VARIANTS(test_event_loop_misses_nothing, 2, SUPPORT_ONE_THREAD,
         support_schedules_destroy(cluster, many[i]);
     }
 }
-
-RUN_TESTS()

@@ -177,7 +177,6 @@ static void forget(operation_t *operation)
 
 int PMPI_Comm_size(MPI_Comm comm, int *size)
 {
-    (void)comm;
     *size = rank_count;
     return MPI_SUCCESS;
 }
@@ -192,7 +191,6 @@ int PMPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag,
                MPI_Comm comm, MPI_Request *request)
 {
     int from;
-    (void)type;
     (void)PMPI_Comm_rank(comm, &from);
     pthread_mutex_lock(&lock);
     int code = MPI_SUCCESS;
@@ -217,7 +215,6 @@ int PMPI_Irecv(void *data, int count, MPI_Datatype type, int from, int tag,
                MPI_Comm comm, MPI_Request *request)
 {
     int to;
-    (void)type;
     (void)PMPI_Comm_rank(comm, &to);
     pthread_mutex_lock(&lock);
     add(&receives,
@@ -285,8 +282,6 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
 int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     int to;
-    (void)from;
-    (void)status;
     (void)PMPI_Comm_rank(comm, &to);
     pthread_mutex_lock(&lock);
     *flag = 0;
@@ -299,14 +294,12 @@ int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 
 int PMPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *count)
 {
-    (void)type;
     *count = status->MPI_ERROR;
     return MPI_SUCCESS;
 }
 
 int PMPI_Cancel(MPI_Request *request)
 {
-    (void)request;
     return MPI_SUCCESS;
 }
 
@@ -330,7 +323,6 @@ int PMPI_Request_free(MPI_Request *request)
 
 int PMPI_Error_string(int code, char *text, int *length)
 {
-    (void)code;
     static const char why[] = "MPI was told to fail";
     memcpy(text, why, sizeof why);
     *length = (int)sizeof why - 1;
