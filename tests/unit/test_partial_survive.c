@@ -146,6 +146,18 @@ static void learn_all(const rank_t *rank, bool dead_alone)
     }
 }
 
+/* The last rank dies, and the others learn of it. */
+static void lose_last(void)
+{
+    rank_t *last = &ranks[size - 1];
+    enter(last);
+    last->dead = true;
+    leave(last);
+    for (int r = 0; r < size - 1; r++) {
+        learn_outside(&ranks[r], size - 1);
+    }
+}
+
 static void open_groups(int count, baton_progress_t progress)
 {
     baton_engine_options_t own = BATON_ENGINE_OPTIONS;
@@ -310,15 +322,15 @@ static void interrupt_sometimes(const rank_t *rank)
     }
 }
 
-/* Continues this rank's step, or starts the next; false when all are done. */
-static bool go_on(rank_t *rank)
+/* Continues this rank's step, or starts the next. */
+static void go_on(rank_t *rank)
 {
     baton_partial_result_t result;
     if (rank->step == STEPS && !rank->started) {
         bool done = false;
         support_ok(baton_partial_test(rank->partial, &done));
         assert_true(done || rank->dead);
-        return false;
+        return;
     }
     if (!rank->started) {
         rank->step++;
@@ -326,12 +338,11 @@ static bool go_on(rank_t *rank)
             contribute(rank);
         }
         baton_status_t status = baton_partial_start(rank->partial);
-        if (rank->dead) {
-            return true;
+        if (!rank->dead) {
+            support_ok(status);
+            rank->started = true;
         }
-        support_ok(status);
-        rank->started = true;
-        return true;
+        return;
     }
     bool done = below(50) == 0; /* test is quicker: it does not yield */
     baton_status_t status =
@@ -340,14 +351,13 @@ static bool go_on(rank_t *rank)
         interrupt_sometimes(rank);
         status = baton_partial_wait(rank->partial, 0, &result);
     } else if (status == BATON_OK) {
-        return true;
+        return;
     }
     if (!is_awaited(status) && !rank->dead) {
         support_ok(status);
         check_result(rank, &result);
         rank->started = false;
     }
-    return true;
 }
 
 /* A living rank learns of a death that it may not have noticed. */
@@ -369,26 +379,35 @@ static bool all_are_done(void)
     return true;
 }
 
-static void take_turns(void)
+static void go_on_unless_idle(rank_t *rank)
+{
+    if (!rank->idle) {
+        go_on(rank);
+    }
+    rank->idle = below(4) == 0 ? !rank->idle : rank->idle;
+}
+
+/* Calls `go` on living ranks until all of them have done their steps. */
+static void take_turns(void (*go)(rank_t *rank), bool (*are_all_done)(void))
 {
     for (int turn = 0; turn < TURNS; turn++) {
         rank_t *rank = &ranks[below(size)];
+        if (are_all_done()) {
+            return;
+        }
         if (rank->dead) {
             continue;
         }
         (void)baton_engine_step(rank->engine);
-        if (!rank->dead && !rank->idle) {
-            (void)go_on(rank);
+        if (!rank->dead) {
+            go(rank);
         }
-        rank->idle = below(4) == 0 ? !rank->idle : rank->idle;
         spread_losses();
-        if (all_are_done()) {
-            return;
-        }
     }
     for (int r = 0; r < size; r++) {
-        print_error("rank %d: %s, step %d\n", r,
-                    ranks[r].dead ? "dead" : "lives", (int)ranks[r].step);
+        print_error("rank %d: %s, step %d, at %d, shrunk %d\n", r,
+                    ranks[r].dead ? "dead" : "lives", (int)ranks[r].step,
+                    (int)ranks[r].at, ranks[r].shrunk);
     }
     fail_msg("the ranks that live have not ended: %s", baton_error_message());
 }
@@ -461,6 +480,16 @@ static void choose_options(void)
     options.inner = below(4) == 0 ? baton_add_allreduce_ring : NULL;
 }
 
+static void set_options(baton_partial_mode_t mode, size_t count,
+                        baton_on_loss_t on_loss)
+{
+    options = (baton_partial_options_t){.size = sizeof options,
+                                        .mode = mode,
+                                        .count = count,
+                                        .dtype = BATON_U64,
+                                        .on_loss = on_loss};
+}
+
 TEST(test_partial_goes_on_whoever_dies_when)
 {
     int died = 0;
@@ -473,7 +502,7 @@ TEST(test_partial_goes_on_whoever_dies_when)
         for (int i = 0; i < victims; i++) {
             ranks[below(size)].messages = below(60 * size);
         }
-        take_turns();
+        take_turns(go_on_unless_idle, all_are_done);
         check_same();
         check_conserved();
         check_lives();
@@ -539,12 +568,8 @@ static void interrupt_while_it_waits_for_peers(rank_t *rank)
 /* Rank 1 makes no call from before the loss until rank 0 has done its steps. */
 TEST(test_partial_goes_on_without_a_rank_that_computes)
 {
-    options = (baton_partial_options_t){.size = sizeof options,
-                                        .mode = BATON_SOLO,
-                                        .history = 8,
-                                        .count = 4,
-                                        .dtype = BATON_U64,
-                                        .on_loss = BATON_ON_LOSS_CONTINUE};
+    set_options(BATON_SOLO, 4, BATON_ON_LOSS_CONTINUE);
+    options.history = 8;
     open_ranks(3, BATON_PROGRESS_THREAD);
     do_steps(&ranks[0], 3, 3);
     assert_true(baton_partial_lives(ranks[0].partial, 2));
@@ -624,21 +649,16 @@ static bool destroy_in_motion(const uint64_t *data, int turns)
     return in_motion;
 }
 
-static void keep_memory_that_a_peer_uses(baton_on_loss_t on_loss)
+/* Calls fn with more and more turns, until a message was in transfer. */
+static void find_motion(baton_on_loss_t on_loss,
+                        bool (*fn)(const uint64_t *data, int turns))
 {
     bool any = false;
-    options = (baton_partial_options_t){.size = sizeof options,
-                                        .mode = BATON_FULL,
-                                        .count = (size_t)1 << 20,
-                                        .dtype = BATON_U64,
-                                        .on_loss = on_loss};
-    uint64_t *data = calloc(options.count, sizeof *data);
-    assert_non_null(data);
-    (void)setenv("BATON_DESTROY_MS", "5", 1);
+    set_options(BATON_FULL, (size_t)1 << 20, on_loss);
+    uint64_t *data = support_alloc(options.count, sizeof *data);
     for (int turns = 1; turns < 60 && !any; turns++) {
-        any = destroy_in_motion(data, turns);
+        any = fn(data, turns);
     }
-    (void)unsetenv("BATON_DESTROY_MS");
     assert_true(any);
     free(data);
     options.count = 4;
@@ -647,8 +667,10 @@ static void keep_memory_that_a_peer_uses(baton_on_loss_t on_loss)
 
 TEST(test_partial_keeps_memory_that_a_peer_uses)
 {
-    keep_memory_that_a_peer_uses(BATON_ON_LOSS_CONTINUE);
-    keep_memory_that_a_peer_uses(BATON_ON_LOSS_FAIL);
+    (void)setenv("BATON_DESTROY_MS", "5", 1);
+    find_motion(BATON_ON_LOSS_CONTINUE, destroy_in_motion);
+    find_motion(BATON_ON_LOSS_FAIL, destroy_in_motion);
+    (void)unsetenv("BATON_DESTROY_MS");
 }
 
 static baton_status_t wait_inside(void *partial, baton_call_t *call)
@@ -702,21 +724,7 @@ static bool wait_for_motion(const uint64_t *data, int turns)
 
 TEST(test_partial_interrupts_a_wait_for_motion)
 {
-    bool any = false;
-    options = (baton_partial_options_t){.size = sizeof options,
-                                        .mode = BATON_FULL,
-                                        .count = (size_t)1 << 20,
-                                        .dtype = BATON_U64,
-                                        .on_loss = BATON_ON_LOSS_CONTINUE};
-    uint64_t *data = calloc(options.count, sizeof *data);
-    assert_non_null(data);
-    for (int turns = 1; turns < 60 && !any; turns++) {
-        any = wait_for_motion(data, turns);
-    }
-    assert_true(any);
-    free(data);
-    options.count = 4;
-    options.mode = BATON_SOLO;
+    find_motion(BATON_ON_LOSS_CONTINUE, wait_for_motion);
 }
 
 /* Rank 1 believes that rank 0 is dead. Rank 0 lives, and is told that the
@@ -764,11 +772,8 @@ TEST(test_partial_says_what_does_not_go_on)
 TEST(test_partial_that_does_not_go_on_fails)
 {
     baton_partial_result_t result;
-    options = (baton_partial_options_t){.size = sizeof options,
-                                        .mode = BATON_QUORUM,
-                                        .mode_ranks = 2,
-                                        .count = 4,
-                                        .dtype = BATON_U64};
+    set_options(BATON_QUORUM, 4, BATON_ON_LOSS_FAIL);
+    options.mode_ranks = 2;
     open_ranks(3, BATON_PROGRESS_THREAD);
     support_ok(baton_partial_start(ranks[2].partial));
     enter(&ranks[1]);
@@ -964,6 +969,9 @@ static void catch_up(rank_t *rank)
 static void go_on_sparse(rank_t *rank)
 {
     baton_status_t status;
+    if (below(4) == 0) {
+        return;
+    }
     interrupt_sometimes(rank);
     switch (rank->at) {
     case WORKS:
@@ -1007,30 +1015,6 @@ static bool all_have_done_sparse(void)
         }
     }
     return true;
-}
-
-static void take_sparse_turns(void)
-{
-    for (int turn = 0; turn < TURNS && !all_have_done_sparse(); turn++) {
-        rank_t *rank = &ranks[below(size)];
-        if (rank->dead) {
-            continue;
-        }
-        (void)baton_engine_step(rank->engine);
-        if (!rank->dead && below(4) > 0) {
-            go_on_sparse(rank);
-        }
-        spread_losses();
-    }
-    for (int r = 0; r < size && !all_have_done_sparse(); r++) {
-        print_error("rank %d: %s, step %d, at %d, shrunk %d\n", r,
-                    ranks[r].dead ? "dead" : "lives", (int)ranks[r].step,
-                    (int)ranks[r].at, ranks[r].shrunk);
-    }
-    if (!all_have_done_sparse()) {
-        fail_msg("the ranks that live have not ended: %s",
-                 baton_error_message());
-    }
 }
 
 static void check_sparse(int died)
@@ -1110,7 +1094,7 @@ static void kill_in_sparse_steps(bool partial, baton_on_loss_t on_loss)
         for (int i = 0; i < victims; i++) {
             ranks[below(size)].messages = below(60 * size);
         }
-        take_sparse_turns();
+        take_turns(go_on_sparse, all_have_done_sparse);
         for (int r = 0; r < size; r++) {
             dead += ranks[r].dead;
         }
@@ -1180,9 +1164,7 @@ static bool shrink_without_memory(int64_t n)
     for (int r = 0; r < 2; r++) {
         support_ok(start_sparse(&ranks[r]));
     }
-    ranks[2].dead = true;
-    learn(&ranks[0], 2);
-    learn(&ranks[1], 2);
+    lose_last();
     do_all(2, shrink_group);
     while (status[1] == BATON_ERR_TIMEOUT) {
         for (int r = 0; r < 2; r++) {
@@ -1241,6 +1223,16 @@ static void solo_sparse_options(void)
     sparse_options.on_loss = BATON_ON_LOSS_CONTINUE;
 }
 
+static void open_solo(int count, baton_partial_mode_t mode,
+                      baton_progress_t progress)
+{
+    dice = support_random(support_seed(), 11);
+    size = count;
+    solo_sparse_options();
+    sparse_options.mode = mode;
+    open_sparse(progress);
+}
+
 static void end_sparse_step(rank_t *rank)
 {
     baton_status_t status = BATON_ERR_TIMEOUT;
@@ -1262,20 +1254,13 @@ static void do_sparse_steps(rank_t *rank, int count)
  */
 TEST(test_partial_sparse_goes_on_without_a_rank_that_computes)
 {
-    dice = support_random(support_seed(), 11);
-    size = 3;
-    solo_sparse_options();
-    open_sparse(BATON_PROGRESS_THREAD);
+    open_solo(3, BATON_SOLO, BATON_PROGRESS_THREAD);
     do_sparse_steps(&ranks[0], 3);
     support_expect(baton_sparse_shrink(ranks[0].sparse, ranks[0].group, 0),
                    BATON_ERR_UNSUPPORTED);
     support_says("it goes on by itself");
     assert_true(baton_sparse_lives(ranks[0].sparse, 2));
-    enter(&ranks[2]);
-    ranks[2].dead = true;
-    leave(&ranks[2]);
-    learn_outside(&ranks[0], 2);
-    learn_outside(&ranks[1], 2);
+    lose_last();
     do_sparse_steps(&ranks[0], 5);
     do_sparse_steps(&ranks[1], 8);
     assert_false(baton_sparse_lives(ranks[1].sparse, 2));
@@ -1307,10 +1292,7 @@ baton_status_t __wrap_baton_schedule_start(baton_schedule_t *schedule)
    again returns. Rank 0 does not start the next step meanwhile. */
 TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
 {
-    dice = support_random(support_seed(), 15);
-    size = 3;
-    solo_sparse_options();
-    open_sparse(BATON_PROGRESS_THREAD);
+    open_solo(3, BATON_SOLO, BATON_PROGRESS_THREAD);
     do_sparse_steps(&ranks[0], 3);
     enter(&ranks[2]);
     ranks[2].dead = true;
@@ -1400,11 +1382,7 @@ static baton_status_t import_kept(int r)
    not. */
 TEST(test_partial_sparse_loses_a_rank_between_imports)
 {
-    dice = support_random(support_seed(), 15);
-    size = 3;
-    solo_sparse_options();
-    sparse_options.mode = BATON_FULL;
-    open_sparse(BATON_PROGRESS_MANUAL);
+    open_solo(3, BATON_FULL, BATON_PROGRESS_MANUAL);
     kept_bytes = baton_sparse_state_size(ranks[0].sparse);
     kept = calloc(1, kept_bytes);
     double before[SPARSE], after[SPARSE];
@@ -1450,9 +1428,7 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
         support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
                                         &ranks[r].sparse));
     }
-    ranks[2].dead = true;
-    learn(&ranks[0], 2);
-    learn(&ranks[1], 2);
+    lose_last();
     do_all(2, connect_sparse);
     for (int r = 0; r < 2; r++) {
         support_ok(start_sparse(&ranks[r]));
@@ -1546,10 +1522,7 @@ static void end_steps_by_test_alone(bool sparse)
 TEST(test_partial_test_alone_makes_progress)
 {
     for (int loss = 0; loss < 2; loss++) {
-        options = (baton_partial_options_t){.size = sizeof options,
-                                            .count = 4,
-                                            .dtype = BATON_U64,
-                                            .on_loss = (baton_on_loss_t)loss};
+        set_options(BATON_SOLO, 4, (baton_on_loss_t)loss);
         end_steps_by_test_alone(false);
         solo_sparse_options();
         sparse_options.on_loss = (baton_on_loss_t)loss;
@@ -1653,6 +1626,21 @@ static void ready_all(int count, const float *gradient)
     }
 }
 
+/* Opens a set on each of three ranks. The last one dies in the first step. */
+static void open_sets(const baton_tensor_t tensors[2],
+                      const baton_tensors_options_t *own, const float *gradient)
+{
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    for (int r = 0; r < 3; r++) {
+        support_ok(
+            baton_tensors_prepare(ranks[r].group, tensors, 2, own, &sets[r]));
+    }
+    do_all(3, agree_on_set);
+    do_all(3, connect_set);
+    ready_all(2, gradient);
+    lose_last();
+}
+
 /* One tensor is packed, and one is sparse. */
 TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
 {
@@ -1665,17 +1653,7 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
     own.small_bytes = 1;
     own.always_sparse = true;
     own.density = 1;
-    open_groups(3, BATON_PROGRESS_MANUAL);
-    for (int r = 0; r < 3; r++) {
-        support_ok(
-            baton_tensors_prepare(ranks[r].group, tensors, 2, &own, &sets[r]));
-    }
-    do_all(3, agree_on_set);
-    do_all(3, connect_set);
-    ready_all(2, gradient);
-    ranks[2].dead = true;
-    learn(&ranks[0], 2);
-    learn(&ranks[1], 2);
+    open_sets(tensors, &own, gradient);
     do_all(2, shrink_group);
     do_all(2, shrink_set);
     for (size_t i = 0; i < 2; i++) { /* no rank has completed it */
@@ -1720,17 +1698,7 @@ TEST(test_tensors_go_on_by_themselves)
     own.partial = true;
     own.mode = BATON_FULL;
     own.on_loss = BATON_ON_LOSS_CONTINUE;
-    open_groups(3, BATON_PROGRESS_MANUAL);
-    for (int r = 0; r < 3; r++) {
-        support_ok(
-            baton_tensors_prepare(ranks[r].group, tensors, 2, &own, &sets[r]));
-    }
-    do_all(3, agree_on_set);
-    do_all(3, connect_set);
-    ready_all(2, gradient);
-    ranks[2].dead = true;
-    learn(&ranks[0], 2);
-    learn(&ranks[1], 2);
+    open_sets(tensors, &own, gradient);
     support_expect(baton_tensors_shrink(sets[0], ranks[0].group, 0),
                    BATON_ERR_UNSUPPORTED);
     for (int step = 0; step < 2; step++) {

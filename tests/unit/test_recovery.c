@@ -170,23 +170,31 @@ static void recover_in_part(support_cluster_t *ranks, const char *order)
     }
 }
 
-/* Rank 0 has recovered, and recovers again, before the others have: they know
-   when they have. */
-TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
+/* Ranks that know of each other start a barrier. Rank 0 recovers, and the
+   others have not yet. */
+static baton_schedule_t **recover_first(support_cluster_t *cluster,
+                                        keeper_t keepers[3])
 {
-    keeper_t keepers[3] = {{0, 0}};
-    baton_schedule_t **s = support_schedules_create(cluster, "twice");
+    baton_schedule_t **s = support_schedules_create(cluster, "first");
     for (int rank = 0; rank < 3; rank++) {
         baton_add_barrier(s[rank]);
         baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
     }
     support_schedules_commit(cluster, s);
-    for (int rank = 0; rank < 3; rank++) { /* so that they know of each other */
+    for (int rank = 0; rank < 3; rank++) {
         support_ok(baton_schedule_start(s[rank]));
     }
     support_drain(cluster);
     recover_in_part(cluster, "222111");
     support_ok(baton_group_recover(cluster->groups[0], 10000));
+    return s;
+}
+
+/* Rank 0 recovers again before the others have: they know when they have. */
+TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
+{
+    keeper_t keepers[3] = {{0, 0}};
+    baton_schedule_t **s = recover_first(cluster, keepers);
     recover_in_part(cluster, "0001");
     support_ok(baton_group_recover(cluster->groups[2], 10000));
     support_ok(baton_group_recover(cluster->groups[1], 10000));
@@ -206,23 +214,11 @@ TEST_WITH(test_recovery_twice_in_a_row_is_told_of, 3, SUPPORT_OWN_MANUAL)
     support_schedules_destroy(cluster, s);
 }
 
-/* The same, and rank 0 destroys the schedule: the others have recovered, too.
- */
+/* Rank 0 destroys the schedule then: the others have recovered, too. */
 TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
 {
     keeper_t keepers[3] = {{0, 0}};
-    baton_schedule_t **s = support_schedules_create(cluster, "left");
-    for (int rank = 0; rank < 3; rank++) {
-        baton_add_barrier(s[rank]);
-        baton_schedule_on_recover(s[rank], keep, &keepers[rank]);
-    }
-    support_schedules_commit(cluster, s);
-    for (int rank = 0; rank < 3; rank++) {
-        support_ok(baton_schedule_start(s[rank]));
-    }
-    support_drain(cluster);
-    recover_in_part(cluster, "222111");
-    support_ok(baton_group_recover(cluster->groups[0], 10000));
+    baton_schedule_t **s = recover_first(cluster, keepers);
     support_ok(baton_schedule_destroy(s[0]));
     s[0] = NULL;
     for (int i = 0; i < 20; i++) {
