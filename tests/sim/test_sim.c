@@ -6,52 +6,43 @@
 
 /* ---- run, wait, test ---------------------------------------------------- */
 
-TEST(test_sim_start_lets_no_time_pass)
+TEST_WORDS(test_sim_start_lets_no_time_pass)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_words_start(&words);
-    support_us(baton_sim_now_us(words.sim), 0);
-    assert_int_equal(baton_schedule_epoch(words.recv), 0);
-    assert_int_equal(baton_sim_totals(words.sim).messages, 0);
-    support_words_close(&words);
+    support_words_start(words);
+    support_us(baton_sim_now_us(words->sim), 0);
+    assert_int_equal(baton_schedule_epoch(words->recv), 0);
+    assert_int_equal(baton_sim_totals(words->sim).messages, 0);
 }
 
-TEST(test_sim_run_goes_to_the_end)
+TEST_WORDS(test_sim_run_goes_to_the_end)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_words_start(&words);
-    support_ok(baton_sim_run(words.sim, -1));
-    support_us(baton_sim_now_us(words.sim), SUPPORT_WORD_US);
-    support_us(baton_schedule_ended_us(words.send), SUPPORT_WORD_US);
-    support_us(baton_schedule_ended_us(words.recv), SUPPORT_WORD_US);
-    assert_int_equal(words.in, 7);
-    support_ok(baton_sim_run(words.sim, -1)); /* nothing is left */
-    support_us(baton_sim_now_us(words.sim), SUPPORT_WORD_US);
-    support_words_close(&words);
+    support_words_start(words);
+    support_ok(baton_sim_run(words->sim, -1));
+    support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
+    support_us(baton_schedule_ended_us(words->send), SUPPORT_WORD_US);
+    support_us(baton_schedule_ended_us(words->recv), SUPPORT_WORD_US);
+    assert_int_equal(words->in, 7);
+    support_ok(baton_sim_run(words->sim, -1)); /* nothing is left */
+    support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
 }
 
-TEST(test_sim_run_stops_at_a_time_and_goes_on)
+TEST_WORDS(test_sim_run_stops_at_a_time_and_goes_on)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_words_start(&words);
-    support_expect(baton_sim_run(words.sim, 5.5), BATON_ERR_TIMEOUT);
-    support_us(baton_sim_now_us(words.sim), 5.5);
-    support_expect(baton_sim_run(words.sim, 5), BATON_ERR_TIMEOUT);
-    support_us(baton_sim_now_us(words.sim), 5.5); /* never back */
-    assert_int_equal(baton_schedule_epoch(words.recv), 0);
-    support_ok(baton_sim_run(words.sim, SUPPORT_WORD_US));
-    support_us(baton_sim_now_us(words.sim), SUPPORT_WORD_US);
-    assert_int_equal(baton_schedule_epoch(words.recv), 1);
-    support_words_close(&words);
+    support_words_start(words);
+    support_expect(baton_sim_run(words->sim, 5.5), BATON_ERR_TIMEOUT);
+    support_us(baton_sim_now_us(words->sim), 5.5);
+    support_expect(baton_sim_run(words->sim, 5), BATON_ERR_TIMEOUT);
+    support_us(baton_sim_now_us(words->sim), 5.5); /* never back */
+    assert_int_equal(baton_schedule_epoch(words->recv), 0);
+    support_ok(baton_sim_run(words->sim, SUPPORT_WORD_US));
+    support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
+    assert_int_equal(baton_schedule_epoch(words->recv), 1);
 }
 
 TEST(test_sim_wait_goes_no_further_than_its_epoch)
 {
     support_words_t first, second;
-    support_words_open(&first);
+    support_words_add(&first, support_sim_of(2), "words");
     support_words_add(&second, first.sim, "second");
     support_words_start(&first);
     support_words_start(&second);
@@ -83,30 +74,24 @@ TEST(test_sim_timeouts_are_virtual)
     support_words_close(&words);
 }
 
-TEST(test_sim_test_lets_time_pass)
+TEST_WORDS(test_sim_test_lets_time_pass)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_words_start(&words);
+    support_words_start(words);
     bool done = false;
     for (int calls = 0; !done; calls++) {
         assert_in_range(calls, 0, 10);
-        support_ok(baton_schedule_test(words.recv, &done));
+        support_ok(baton_schedule_test(words->recv, &done));
     }
-    support_us(baton_sim_now_us(words.sim), SUPPORT_WORD_US);
-    support_words_close(&words);
+    support_us(baton_sim_now_us(words->sim), SUPPORT_WORD_US);
 }
 
-TEST(test_sim_wait_goes_on_after_a_deadlock)
+TEST_WORDS(test_sim_wait_goes_on_after_a_deadlock)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_ok(baton_schedule_start(words.recv));
-    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_DEADLOCK);
-    support_expect(baton_sim_run(words.sim, -1), BATON_ERR_DEADLOCK);
-    support_ok(baton_schedule_start(words.send));
-    support_ok(baton_schedule_wait(words.recv, -1));
-    support_words_close(&words);
+    support_ok(baton_schedule_start(words->recv));
+    support_expect(baton_schedule_wait(words->recv, -1), BATON_ERR_DEADLOCK);
+    support_expect(baton_sim_run(words->sim, -1), BATON_ERR_DEADLOCK);
+    support_ok(baton_schedule_start(words->send));
+    support_ok(baton_schedule_wait(words->recv, -1));
 }
 
 /* ---- the time of work --------------------------------------------------- */
@@ -217,20 +202,17 @@ TEST(test_sim_skew_makes_ranks_late)
     support_us(us, last_us - first_us);
 }
 
-TEST(test_sim_totals_count)
+TEST_WORDS(test_sim_totals_count)
 {
-    support_words_t words;
-    support_words_open(&words);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
-        support_words_start(&words);
-        support_ok(baton_sim_run(words.sim, -1));
-        baton_sim_totals_t totals = baton_sim_totals(words.sim);
+        support_words_start(words);
+        support_ok(baton_sim_run(words->sim, -1));
+        baton_sim_totals_t totals = baton_sim_totals(words->sim);
         assert_int_equal(totals.messages, epoch);
         assert_int_equal(totals.bytes, epoch * SUPPORT_WORD);
         assert_in_range(totals.events, epoch, 3 * epoch);
     }
-    support_us(baton_sim_now_us(words.sim), 3 * SUPPORT_WORD_US);
-    support_words_close(&words);
+    support_us(baton_sim_now_us(words->sim), 3 * SUPPORT_WORD_US);
 }
 
 TEST(test_sim_one_built_schedule_a_simulator)

@@ -112,16 +112,13 @@ TEST(test_sim_calls_at_once_what_has_passed)
 }
 
 /* The next wait goes on. */
-TEST(test_sim_waits_are_interrupted)
+TEST_WORDS(test_sim_waits_are_interrupted)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_words_start(&words);
-    baton_engine_interrupt(baton_group_engine(baton_sim_group(words.sim, 0)));
-    support_expect(baton_schedule_wait(words.recv, -1), BATON_ERR_INTERRUPTED);
-    support_us(baton_sim_now_us(words.sim), 0);
-    support_ok(baton_schedule_wait(words.recv, -1));
-    support_words_close(&words);
+    support_words_start(words);
+    baton_engine_interrupt(baton_group_engine(baton_sim_group(words->sim, 0)));
+    support_expect(baton_schedule_wait(words->recv, -1), BATON_ERR_INTERRUPTED);
+    support_us(baton_sim_now_us(words->sim), 0);
+    support_ok(baton_schedule_wait(words->recv, -1));
 }
 
 /* ---- what a call may not do --------------------------------------------- */
@@ -153,18 +150,15 @@ static void add_nothing(void *arg, baton_schedule_t *schedule)
     (void)baton_add_nop(schedule);
 }
 
-TEST(test_sim_calls_let_no_time_pass)
+TEST_WORDS(test_sim_calls_let_no_time_pass)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_ok(baton_sim_build(words.sim, "built", add_nothing, NULL));
-    support_words_start(&words);
-    support_ok(baton_sim_at(words.sim, 1, expect_refusals, &words));
-    support_ok(baton_sim_at(words.sim, 7, wait_for_what_has_ended, &words));
-    support_ok(baton_sim_run(words.sim, -1));
+    support_ok(baton_sim_build(words->sim, "built", add_nothing, NULL));
+    support_words_start(words);
+    support_ok(baton_sim_at(words->sim, 1, expect_refusals, words));
+    support_ok(baton_sim_at(words->sim, 7, wait_for_what_has_ended, words));
+    support_ok(baton_sim_run(words->sim, -1));
     /* The refused epoch has started nothing. */
     double us = -1;
-    support_ok(baton_sim_epoch(words.sim, &us));
+    support_ok(baton_sim_epoch(words->sim, &us));
     support_us(us, 0);
-    support_words_close(&words);
 }

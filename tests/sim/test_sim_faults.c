@@ -85,27 +85,24 @@ TEST(test_sim_faults_check_their_arguments)
 
 /* ---- sends that fail ---------------------------------------------------- */
 
-TEST(test_sim_fail_send_fails_the_kth)
+TEST_WORDS(test_sim_fail_send_fails_the_kth)
 {
-    support_words_t words;
-    support_words_open(&words);
-    support_ok(baton_sim_fail_send(words.sim, 0, 1));
-    support_ok(baton_sim_fail_send(words.sim, 0, 0)); /* taken back */
-    support_ok(baton_sim_fail_send(words.sim, 0, 3));
+    support_ok(baton_sim_fail_send(words->sim, 0, 1));
+    support_ok(baton_sim_fail_send(words->sim, 0, 0)); /* taken back */
+    support_ok(baton_sim_fail_send(words->sim, 0, 3));
     for (int epoch = 1; epoch <= 2; epoch++) {
-        support_words_start(&words);
-        support_ok(baton_sim_run(words.sim, -1));
+        support_words_start(words);
+        support_ok(baton_sim_run(words->sim, -1));
     }
-    support_words_start(&words);
-    support_fails(baton_schedule_wait(words.send, -1), BATON_ERR_TRANSPORT,
+    support_words_start(words);
+    support_fails(baton_schedule_wait(words->send, -1), BATON_ERR_TRANSPORT,
                   "epoch 3");
     support_says("send#0");
-    support_expect(baton_schedule_start(words.send), BATON_ERR_FAILED);
+    support_expect(baton_schedule_start(words->send), BATON_ERR_FAILED);
     /* The receiver gets the sender's message. */
-    support_fails(baton_schedule_wait(words.recv, -1), BATON_ERR_TRANSPORT,
+    support_fails(baton_schedule_wait(words->recv, -1), BATON_ERR_TRANSPORT,
                   "\"words\" epoch 3 failed at send#0 on rank 0");
-    support_expect(baton_schedule_start(words.recv), BATON_ERR_FAILED);
-    support_words_close(&words);
+    support_expect(baton_schedule_start(words->recv), BATON_ERR_FAILED);
 }
 
 /* ---- deaths ------------------------------------------------------------- */

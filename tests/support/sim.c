@@ -120,13 +120,17 @@ void support_words_remove(const support_words_t *words)
     support_ok(baton_schedule_destroy(words->recv));
 }
 
-void support_words_open(support_words_t *words)
-{
-    support_words_add(words, support_sim_of(2), "words");
-}
-
 void support_words_close(const support_words_t *words)
 {
     support_words_remove(words);
     support_ok(baton_sim_destroy(words->sim));
+}
+
+void support_words_test(void **state)
+{
+    const support_words_test_t *test = *state;
+    support_words_t words;
+    support_words_add(&words, support_sim_of(2), "words");
+    test->run(&words);
+    support_words_close(&words);
 }

@@ -75,6 +75,16 @@ void support_words_add(support_words_t *words, baton_sim_t *sim,
 void support_words_start(const support_words_t *words);
 void support_words_remove(const support_words_t *words);
 
-/* Opens and closes a pair with its own simulator. */
-void support_words_open(support_words_t *words);
+/* Removes the pair and destroys its simulator. */
 void support_words_close(const support_words_t *words);
+
+/* A test of one pair, `words`, with its own simulator. */
+typedef struct support_words_test {
+    void (*run)(support_words_t *words);
+} support_words_test_t;
+void support_words_test(void **state);
+#define TEST_WORDS(name)                                                       \
+    static void name(support_words_t *words);                                  \
+    static support_words_test_t of_##name = {name};                            \
+    SUPPORT_ADD(name, support_words_test, NULL, NULL, &of_##name)              \
+    static void name(support_words_t *words)

@@ -7,41 +7,39 @@
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 
-typedef struct bench {
+/* A rank, its schedule and its memory; new ones for each test. */
+static struct bench {
     support_cluster_t *ranks;
     baton_schedule_t *s;
     float memory[FLOATS];
     float other[FLOATS];
-} bench_t;
+} b;
 
-static void begin(bench_t *bench)
+static int begin(void **state)
 {
-    bench->ranks = support_cluster_manual(1);
-    bench->s = support_schedule(bench->ranks->groups[0], "alias");
+    b.ranks = support_cluster_manual(1);
+    b.s = support_schedule(b.ranks->groups[0], "alias");
+    return 0;
 }
 
-static void end(bench_t *bench)
+static int end(void **state)
 {
-    support_ok(baton_schedule_destroy(bench->s));
-    support_cluster_close(bench->ranks);
+    support_ok(baton_schedule_destroy(b.s));
+    support_cluster_close(b.ranks);
+    return 0;
 }
+
+#define ALIAS_TEST(name) TEST_BETWEEN(name, begin, end)
 
 /* A view of half of the memory, from an element on, in a buffer of its own. */
-static baton_view_t half(bench_t *bench, float *from)
+static baton_view_t half(float *from)
 {
-    return support_view(bench->s, from, HALF_BYTES);
-}
-
-static void expect_refused(bench_t *bench, baton_status_t status,
-                           const char *text)
-{
-    support_fails(baton_schedule_commit(bench->s), status, text);
-    end(bench);
+    return support_view(b.s, from, HALF_BYTES);
 }
 
 /* ---- commit ------------------------------------------------------------ */
 
-TEST(test_hazard_between_buffers_of_the_same_memory)
+ALIAS_TEST(test_hazard_between_buffers_of_the_same_memory)
 {
     static const char *const says[] = {
         "copy#0 and copy#1 are unordered, and the first writes and the "
@@ -49,23 +47,21 @@ TEST(test_hazard_between_buffers_of_the_same_memory)
         "buffer, too)",
         "bytes 0 to 4 of buffer 2"};
     for (int i = 0; i < 2; i++) {
-        bench_t b;
-        begin(&b);
-        baton_view_t from = half(&b, b.other);
-        (void)baton_add_copy(b.s, half(&b, b.memory), from);
-        (void)baton_add_copy(b.s, half(&b, b.memory + 3 * i), from);
-        expect_refused(&b, BATON_ERR_HAZARD, says[i]);
+        baton_view_t from = half(b.other);
+        (void)baton_add_copy(b.s, half(b.memory), from);
+        (void)baton_add_copy(b.s, half(b.memory + 3 * i), from);
+        support_fails(baton_schedule_commit(b.s), BATON_ERR_HAZARD, says[i]);
+        (void)end(state);
+        (void)begin(state);
     }
 }
 
 /* The first and the last overlap the one between them, but not each other. */
-TEST(test_buffers_of_a_chain_are_compared_by_bytes)
+ALIAS_TEST(test_buffers_of_a_chain_are_compared_by_bytes)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t from = half(&b, b.other);
-    baton_view_t views[] = {half(&b, b.memory), half(&b, b.memory + 2),
-                            half(&b, b.memory + 4)};
+    baton_view_t from = half(b.other);
+    baton_view_t views[] = {half(b.memory), half(b.memory + 2),
+                            half(b.memory + 4)};
     baton_node_t copies[3];
     for (int i = 0; i < 3; i++) {
         copies[i] = baton_add_copy(b.s, views[i], from);
@@ -73,19 +69,16 @@ TEST(test_buffers_of_a_chain_are_compared_by_bytes)
     baton_before(b.s, copies[0], copies[1]);
     baton_before(b.s, copies[1], copies[2]);
     support_ok(baton_schedule_commit(b.s));
-    end(&b);
 }
 
-TEST(test_node_that_reads_what_it_writes_shifted)
+ALIAS_TEST(test_node_that_reads_what_it_writes_shifted)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t target = half(&b, b.memory);
-    baton_view_t source = half(&b, b.memory + 1);
+    baton_view_t target = half(b.memory);
+    baton_view_t source = half(b.memory + 1);
     (void)baton_add_copy(b.s, target, source);
-    expect_refused(&b, BATON_ERR_INVALID,
-                   "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
-                   "of buffer 1; these overlap in part");
+    support_fails(baton_schedule_commit(b.s), BATON_ERR_INVALID,
+                  "copy#0 writes 16 bytes at 0 of buffer 0 and reads 16 at 0 "
+                  "of buffer 1; these overlap in part");
     char places[100];
     (void)snprintf(places, sizeof places,
                    "(16 bytes at %p, and 16 bytes at %p)", (void *)b.memory,
@@ -93,13 +86,11 @@ TEST(test_node_that_reads_what_it_writes_shifted)
     support_says(places);
 }
 
-TEST(test_readers_may_share_memory)
+ALIAS_TEST(test_readers_may_share_memory)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t sum = half(&b, b.other);
-    (void)baton_add_reduce_local(b.s, BATON_F32, BATON_SUM, sum,
-                                 half(&b, b.memory), half(&b, b.memory + 1));
+    baton_view_t sum = half(b.other);
+    (void)baton_add_reduce_local(b.s, BATON_F32, BATON_SUM, sum, half(b.memory),
+                                 half(b.memory + 1));
     support_ok(baton_schedule_commit(b.s));
     for (int i = 0; i < FLOATS; i++) {
         b.memory[i] = (float)i;
@@ -108,7 +99,6 @@ TEST(test_readers_may_share_memory)
     for (int i = 0; i < FLOATS / 2; i++) {
         assert_true(b.other[i] == (float)(2 * i + 1));
     }
-    end(&b);
 }
 
 /* ---- builders ---------------------------------------------------------- */
@@ -146,43 +136,37 @@ TEST_MANUALLY(test_allreduce_in_place_by_address, 3)
     }
 }
 
-TEST(test_allreduce_overlap_in_part_by_address)
+ALIAS_TEST(test_allreduce_overlap_in_part_by_address)
 {
-    bench_t b;
-    begin(&b);
     const baton_allreduce_args_t args = {.size = sizeof args,
-                                         .source = half(&b, b.memory),
-                                         .target = half(&b, b.memory + 1),
+                                         .source = half(b.memory),
+                                         .target = half(b.memory + 1),
                                          .dtype = BATON_F32,
                                          .op = BATON_SUM};
     baton_add_allreduce_ring(b.s, &args);
-    expect_refused(&b, BATON_ERR_INVALID, "must be the same (in place)");
+    support_fails(baton_schedule_commit(b.s), BATON_ERR_INVALID,
+                  "must be the same (in place)");
 }
 
-TEST(test_view_address)
+ALIAS_TEST(test_view_address)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t view = half(&b, b.memory + 2);
+    baton_view_t view = half(b.memory + 2);
     view.offset = 4;
     assert_ptr_equal(baton_view_address(b.s, view), b.memory + 3);
     view.buffer = baton_buffer_scratch(b.s, 8);
     assert_null(baton_view_address(b.s, view));
     view.buffer.index = 7;
     assert_null(baton_view_address(b.s, view));
-    end(&b);
 }
 
 /* ---- rebind ------------------------------------------------------------ */
 
 /* Both are copied into, and apart at commit. */
-TEST(test_rebind_to_memory_of_another_buffer)
+ALIAS_TEST(test_rebind_to_memory_of_another_buffer)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t from = half(&b, b.other);
-    baton_view_t left = half(&b, b.memory);
-    baton_view_t right = half(&b, b.memory + 4);
+    baton_view_t from = half(b.other);
+    baton_view_t left = half(b.memory);
+    baton_view_t right = half(b.memory + 4);
     baton_before(b.s, baton_add_copy(b.s, left, from),
                  baton_add_copy(b.s, right, from));
     support_ok(baton_schedule_commit(b.s));
@@ -199,23 +183,20 @@ TEST(test_rebind_to_memory_of_another_buffer)
     support_ok(baton_buffer_rebind(b.s, left.buffer, b.memory));
     support_ok(baton_buffer_rebind(b.s, right.buffer, b.memory + 4));
     support_run(b.s);
-    end(&b);
 }
 
 /* All of many buffers move at once. Some of them share memory at commit, in
    pairs; what is refused is a move that separates a pair, or joins others. */
 enum { PAIRS = 20 };
 
-TEST(test_rebind_of_many_buffers_at_once)
+ALIAS_TEST(test_rebind_of_many_buffers_at_once)
 {
-    bench_t b;
-    begin(&b);
     float memory[2][PAIRS][FLOATS] = {{{0}}};
     baton_buffer_t left[PAIRS];
     baton_buffer_t right[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
-        baton_view_t from = half(&b, &memory[0][i][2]);
-        baton_view_t to = half(&b, &memory[0][i][2]);
+        baton_view_t from = half(&memory[0][i][2]);
+        baton_view_t to = half(&memory[0][i][2]);
         left[i] = from.buffer;
         right[i] = to.buffer;
         (void)baton_add_copy(b.s, to, from);
@@ -247,7 +228,6 @@ TEST(test_rebind_of_many_buffers_at_once)
         }
         support_run(b.s);
     }
-    end(&b);
 }
 
 /* A rebind in a call node fails at once. */
@@ -265,12 +245,10 @@ static baton_status_t rebind(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-TEST(test_rebind_in_a_call_is_checked_at_once)
+ALIAS_TEST(test_rebind_in_a_call_is_checked_at_once)
 {
-    bench_t b;
-    begin(&b);
-    baton_view_t from = half(&b, b.other);
-    baton_view_t to = half(&b, NULL);
+    baton_view_t from = half(b.other);
+    baton_view_t to = half(NULL);
     rebinder_t self = {b.s, to.buffer, b.memory, BATON_OK};
     baton_node_t call = baton_add_call(b.s, rebind, &self);
     baton_before(b.s, call, baton_add_copy(b.s, to, from));
@@ -281,5 +259,4 @@ TEST(test_rebind_in_a_call_is_checked_at_once)
     support_run(b.s);
     support_expect(self.status, BATON_ERR_INVALID);
     assert_ptr_equal(baton_view_address(b.s, to), b.memory); /* as before */
-    end(&b);
 }

@@ -38,12 +38,15 @@ static void open_both(const char *timeout_ms, bool answering)
     }
 }
 
-static void close_both(void)
+static int close_both(void **state)
 {
     baton__answers_close(&asks);
     (void)unsetenv("BATON_PEER_TIMEOUT_MS");
     baton__config_forget();
+    return 0;
 }
+
+#define ANSWERS_TEST(name) TEST_BETWEEN(name, NULL, close_both)
 
 static baton__reply_t ask(void)
 {
@@ -66,7 +69,7 @@ static bool prove(uint64_t ms)
 }
 
 /* Another one answers there, then nobody listens: it is known at once. */
-TEST(test_answers_prove_an_address)
+ANSWERS_TEST(test_answers_prove_an_address)
 {
     open_both("1000000", true);
     assert_true(prove(1000000));
@@ -75,10 +78,9 @@ TEST(test_answers_prove_an_address)
     assert_false(prove(20));
     baton__answers_close(&answers);
     assert_false(prove(1000000));
-    close_both();
 }
 
-TEST(test_answers_of_a_rank_that_runs_and_ends)
+ANSWERS_TEST(test_answers_of_a_rank_that_runs_and_ends)
 {
     open_both("1000000", true);
     for (int i = 0; i < 3; i++) { /* again and again */
@@ -105,22 +107,20 @@ TEST(test_answers_of_a_rank_that_runs_and_ends)
     baton__answers_close(&answers);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);
-    close_both();
 }
 
-TEST(test_answers_of_a_rank_that_is_stopped)
+ANSWERS_TEST(test_answers_of_a_rank_that_is_stopped)
 {
     open_both("20", false);
     ask_until(BATON__REPLY_LATE);
     baton__answers_hang_up(&asks); /* until its next group */
     assert_int_equal(ask(), BATON__REPLY_NONE);
     (void)close(listener);
-    close_both();
 }
 
 /* The thread answers for a rank whose driver comes back, and no longer for one
    that does not. */
-TEST(test_answers_of_a_rank_that_loops_in_mpi)
+ANSWERS_TEST(test_answers_of_a_rank_that_loops_in_mpi)
 {
     open_both("700", true);
     for (int i = 0; i < 8; i++) { /* beyond the timeout */
@@ -144,26 +144,23 @@ TEST(test_answers_of_a_rank_that_loops_in_mpi)
         }
     }
     baton__answers_close(&answers);
-    close_both();
 }
 
 /* Another process has got the port: that is no answer. */
-TEST(test_answers_of_strangers_do_not_count)
+ANSWERS_TEST(test_answers_of_strangers_do_not_count)
 {
     open_both("20", true);
     asks.places[ANSWERS].key++;
     ask_until(BATON__REPLY_LATE);
     baton__answers_close(&answers);
-    close_both();
 }
 
 /* A rank that was stopped for longer than the timeout loses nobody at once. */
-TEST(test_answers_count_only_looks)
+ANSWERS_TEST(test_answers_count_only_looks)
 {
     open_both("100000", false);
     assert_int_equal(ask(), BATON__REPLY_NONE);
     asks.asked[ANSWERS].looked_ns -= UINT64_C(200000000000);
     assert_int_equal(ask(), BATON__REPLY_NONE);
     (void)close(listener);
-    close_both();
 }

@@ -24,7 +24,7 @@ static baton__link_t *link_of(int rank, int peer)
     return &ends[rank].links.at[peer];
 }
 
-static void open_ends(void)
+static int open_ends(void **state)
 {
     memset(ends, 0, sizeof ends);
     for (int i = 0; i < RANKS; i++) {
@@ -38,14 +38,18 @@ static void open_ends(void)
             ends[i].links.places[j] = ends[j].links.places[j];
         }
     }
+    return 0;
 }
 
-static void close_ends(void)
+static int close_ends(void **state)
 {
     for (int i = 0; i < RANKS; i++) {
         baton__links_close(&ends[i].links);
     }
+    return 0;
 }
+
+#define LINKS_TEST(name) TEST_BETWEEN(name, open_ends, close_ends)
 
 /* Waits until something has happened at this end; false if nothing does. */
 static bool is_woken(int rank, int ms)
@@ -83,9 +87,8 @@ static void settle(int rank)
     }
 }
 
-TEST(test_links_lower_rank_connects)
+LINKS_TEST(test_links_lower_rank_connects)
 {
-    open_ends();
     baton__links_connect(&ends[1].links, 0);
     assert_int_equal(link_of(1, 0)->state, BATON__LINK_NONE);
     connect_ends(0, 1);
@@ -93,25 +96,21 @@ TEST(test_links_lower_rank_connects)
     baton__links_connect(&ends[0].links, 1); /* it is there */
     assert_int_equal(link_of(0, 1)->fd, fd);
     assert_int_equal(link_of(2, 0)->state, BATON__LINK_NONE);
-    close_ends();
 }
 
 /* What was sent while there was no link: both ends are told to look. */
-TEST(test_links_ring_when_they_are_made)
+LINKS_TEST(test_links_ring_when_they_are_made)
 {
-    open_ends();
     connect_ends(0, 2);
     settle(0);
     settle(2);
     assert_true(ends[0].rang > 0);
     assert_true(ends[2].rang > 0);
     assert_int_equal(ends[1].rang, 0);
-    close_ends();
 }
 
-TEST(test_links_ring_wakes_that_peer)
+LINKS_TEST(test_links_ring_wakes_that_peer)
 {
-    open_ends();
     connect_ends(0, 1);
     connect_ends(0, 2);
     connect_ends(1, 2);
@@ -140,13 +139,11 @@ TEST(test_links_ring_wakes_that_peer)
     baton__links_drain(&ends[1].links);
     assert_false(is_woken(1, 0));
     assert_true(baton__links_poll(&ends[1].links));
-    close_ends();
 }
 
 /* A ring tells how much was sent, also if it comes in two halves. */
-TEST(test_links_rings_tell_how_much_was_sent)
+LINKS_TEST(test_links_rings_tell_how_much_was_sent)
 {
-    open_ends();
     connect_ends(0, 1);
     baton__links_ring(&ends[0].links, 1, 7);
     assert_int_equal(link_of(0, 1)->reported, 7);
@@ -165,15 +162,13 @@ TEST(test_links_rings_tell_how_much_was_sent)
     settle(1);
     assert_int_equal(link_of(1, 0)->announced, 9);
     assert_null(link_of(1, 0)->lost);
-    close_ends();
 }
 
 /* What finds no room is not told, and does not garble what follows. */
-TEST(test_links_full_of_rings)
+LINKS_TEST(test_links_full_of_rings)
 {
     enum { MANY = 10000000 };
     uint32_t count = 0;
-    open_ends();
     connect_ends(0, 1);
     settle(1);
     while (count < MANY && link_of(0, 1)->reported == count) {
@@ -185,14 +180,13 @@ TEST(test_links_full_of_rings)
     baton__links_ring(&ends[0].links, 1, count);
     settle(1);
     assert_int_equal(link_of(1, 0)->announced, count);
-    close_ends();
 }
 
 /* A peer that says farewell is not lost, not even if it rang before, and says
    whether that is for a loss; one whose process ends is lost. */
 TEST(test_links_end_with_and_without_farewell)
 {
-    open_ends();
+    (void)open_ends(state);
     connect_ends(0, 1);
     connect_ends(0, 2);
     settle(0);
@@ -211,8 +205,8 @@ TEST(test_links_end_with_and_without_farewell)
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_ENDED);
     assert_string_equal(link_of(0, 2)->lost, "its process has ended");
     baton__links_ring(&ends[0].links, 2, 1); /* nothing happens */
-    close_ends();
-    open_ends();
+    (void)close_ends(state);
+    (void)open_ends(state);
     connect_ends(0, 1);
     ends[1].links.gives_up = true;
     ends[1].links.blamed = 3;
@@ -220,14 +214,13 @@ TEST(test_links_end_with_and_without_farewell)
     assert_true(is_woken(0, PATIENCE_MS));
     settle(0);
     assert_true(link_of(0, 1)->gave_up && link_of(0, 1)->blamed == 3);
-    close_ends();
+    (void)close_ends(state);
 }
 
 /* A child that lives on does not keep the link open. */
-TEST(test_links_end_though_a_child_lives)
+LINKS_TEST(test_links_end_though_a_child_lives)
 {
     int gate[2];
-    open_ends();
     connect_ends(0, 1);
     assert_int_equal(pipe(gate), 0);
     pid_t child = fork();
@@ -247,15 +240,13 @@ TEST(test_links_end_though_a_child_lives)
     (void)close(gate[1]);
     (void)close(gate[0]);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    close_ends();
 }
 
 /* A process that ends with unread bytes resets its connections, and a firewall
    does so to those of one that lives: which makes another, though the peer has
    not noticed. */
-TEST(test_links_reset_is_no_loss)
+LINKS_TEST(test_links_reset_is_no_loss)
 {
-    open_ends();
     connect_ends(1, 2);
     settle(1);
     settle(2);
@@ -279,7 +270,6 @@ TEST(test_links_reset_is_no_loss)
         link_of(2, 1)->announced = 0;
     }
     assert_null(link_of(2, 1)->lost);
-    close_ends();
 }
 
 static int connect_stranger(int rank)
@@ -307,7 +297,7 @@ static bool was_closed(int fd, int rank)
 }
 
 /* Whoever does not know the nonce, or is not a lower rank, gets no link. */
-TEST(test_links_of_strangers_are_refused)
+LINKS_TEST(test_links_of_strangers_are_refused)
 {
     static const struct {
         uint64_t nonce;
@@ -316,7 +306,6 @@ TEST(test_links_of_strangers_are_refused)
     } greetings[] = {{NONCE + 1, 0, 1, 16}, {NONCE, 0, 2, 16},
                      {NONCE, 1, 1, 16},     {NONCE, 2, 1, 16},
                      {NONCE, 77, 1, 16},    {NONCE, 0, 1, 15}};
-    open_ends();
     for (size_t i = 0; i < sizeof greetings / sizeof greetings[0]; i++) {
         int fd = connect_stranger(1);
         assert_true(send(fd, &greetings[i], greetings[i].bytes, 0) > 0);
@@ -326,14 +315,12 @@ TEST(test_links_of_strangers_are_refused)
             assert_int_equal(link_of(1, peer)->state, BATON__LINK_NONE);
         }
     }
-    close_ends();
 }
 
 /* Connections that say nothing take the places of others until they end. */
-TEST(test_links_behind_silent_connections)
+LINKS_TEST(test_links_behind_silent_connections)
 {
     int silent[BATON__LINK_PENDING];
-    open_ends();
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         silent[i] = connect_stranger(1);
         look(1);
@@ -352,13 +339,11 @@ TEST(test_links_behind_silent_connections)
     for (int i = 0; i < BATON__LINK_PENDING; i++) {
         (void)close(silent[i]);
     }
-    close_ends();
 }
 
 /* A peer that can't be reached: there is no link, and no loss either. */
-TEST(test_links_to_nobody)
+LINKS_TEST(test_links_to_nobody)
 {
-    open_ends();
     ends[0].links.places[1].port = 0;
     baton__links_connect(&ends[0].links, 1);
     assert_int_equal(link_of(0, 1)->state, BATON__LINK_NONE);
@@ -368,7 +353,6 @@ TEST(test_links_to_nobody)
     settle(0);
     assert_int_equal(link_of(0, 2)->state, BATON__LINK_NONE);
     assert_null(link_of(0, 2)->lost);
-    close_ends();
 }
 
 static baton__link_address_t address(unsigned last, unsigned third, int prefix)
@@ -381,9 +365,8 @@ static baton__link_address_t address(unsigned last, unsigned third, int prefix)
 
 /* Of a peer's addresses the one in a network of this rank is taken: the others
    here lead nowhere. */
-TEST(test_links_choose_the_common_network)
+LINKS_TEST(test_links_choose_the_common_network)
 {
-    open_ends();
     baton__link_place_t *mine = &ends[0].links.places[0];
     baton__link_place_t *its = &ends[0].links.places[1];
     memset(mine->addresses, 0, sizeof mine->addresses);
@@ -402,5 +385,4 @@ TEST(test_links_choose_the_common_network)
     assert_int_equal(
         getpeername(link_of(0, 1)->fd, (struct sockaddr *)&to, &bytes), 0);
     assert_memory_equal(&to.sin_addr, its->addresses[2].bytes, 4);
-    close_ends();
 }

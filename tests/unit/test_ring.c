@@ -27,7 +27,7 @@ static uint8_t taken[PRODUCERS];
 static baton__inbox_t inbox;
 static baton__ring_t rings[PRODUCERS];
 
-static void set_up(void)
+static int set_up(void **state)
 {
     void *memory = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -47,12 +47,16 @@ static void set_up(void)
             .count = &shared->counts[i],
             .size = CELLS};
     }
+    return 0;
 }
 
-static void tear_down(void)
+static int tear_down(void **state)
 {
     (void)munmap(shared, sizeof *shared);
+    return 0;
 }
+
+#define RING_TEST(name) TEST_BETWEEN(name, set_up, tear_down)
 
 static void fill(unsigned char *record, size_t bytes, unsigned char number)
 {
@@ -84,9 +88,8 @@ static bool take(size_t bytes, unsigned char number)
 }
 
 /* All but one. */
-TEST(test_ring_holds_exactly_its_cells)
+RING_TEST(test_ring_holds_exactly_its_cells)
 {
-    set_up();
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < CELLS - 1; i++) {
             assert_true(put(0, BATON__CELL_BYTES, (unsigned char)i));
@@ -102,15 +105,13 @@ TEST(test_ring_holds_exactly_its_cells)
         assert_null(baton__inbox_front(&inbox));
         assert_true(baton__ring_is_empty(&rings[0]));
     }
-    tear_down();
 }
 
 /* A record that does not fit the end goes to the beginning, if that is free:
    what is skipped counts. */
-TEST(test_ring_skips_its_end)
+RING_TEST(test_ring_skips_its_end)
 {
     enum { LARGE = 5 * BATON__CELL_BYTES };
-    set_up();
     for (int i = 0; i < CELLS - 3; i++) {
         assert_true(put(1, 16, 1));
     }
@@ -125,13 +126,11 @@ TEST(test_ring_skips_its_end)
     }
     assert_true(take(LARGE, 2));
     assert_null(baton__inbox_front(&inbox));
-    tear_down();
 }
 
 /* Whatever lies in cells, and however often a byte has wrapped. */
-TEST(test_ring_shows_what_was_committed)
+RING_TEST(test_ring_shows_what_was_committed)
 {
-    set_up();
     for (uint32_t i = 0; i < MANY; i++) {
         size_t bytes = 16 + i * 37 % 300;
         assert_true(put((int)(i % 2), bytes, 0xff));
@@ -146,12 +145,10 @@ TEST(test_ring_shows_what_was_committed)
     fill(first, 100, 1);
     baton__ring_commit(&rings[0]);
     assert_true(take(100, 1));
-    tear_down();
 }
 
-TEST(test_ring_producers_take_turns)
+RING_TEST(test_ring_producers_take_turns)
 {
-    set_up();
     for (unsigned char i = 0; i < 3; i++) {
         assert_true(put(0, 16, i));
         assert_true(put(2, 16, 100 + i));
@@ -160,7 +157,6 @@ TEST(test_ring_producers_take_turns)
         assert_true(take(16, i));
         assert_true(take(16, 100 + i));
     }
-    tear_down();
 }
 
 /* ---- processes --------------------------------------------------------- */
@@ -204,10 +200,9 @@ static bool await(size_t bytes, unsigned char number)
     return take(bytes, number);
 }
 
-TEST(test_ring_costs_a_struck_producer_its_own_records)
+RING_TEST(test_ring_costs_a_struck_producer_its_own_records)
 {
     int status;
-    set_up();
     (void)alarm(PATIENCE_S);
     pid_t killed = fork_struck(0, SIGKILL);
     assert_int_equal(waitpid(killed, NULL, 0), killed);
@@ -226,7 +221,6 @@ TEST(test_ring_costs_a_struck_producer_its_own_records)
     assert_true(await(300, 8));
     assert_int_equal(waitpid(stopped, NULL, 0), stopped);
     (void)alarm(0);
-    tear_down();
 }
 
 /* ---- doorbells ----------------------------------------------------------- */

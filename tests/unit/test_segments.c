@@ -41,14 +41,17 @@ static void open_host(size_t limit)
                                     host.tables, &host.freed, PROCESSES));
 }
 
-static void close_host(void)
+static int close_host(void **state)
 {
     baton__mappings_close(&host.mappings);
     baton__segments_fini(&host.segments);
     for (int i = 0; i < PROCESSES; i++) {
         baton__doorbell_close(&host.doorbells[i]);
     }
+    return 0;
 }
+
+#define HOST_TEST(name) TEST_BETWEEN(name, NULL, close_host)
 
 static const char *map(uint32_t id, const void *data, size_t bytes)
 {
@@ -56,7 +59,7 @@ static const char *map(uint32_t id, const void *data, size_t bytes)
                                 (uint64_t)(uintptr_t)data, bytes);
 }
 
-TEST(test_segments_are_read_by_the_peer)
+HOST_TEST(test_segments_are_read_by_the_peer)
 {
     open_host(64 * MIB);
     char *block = baton__segments_allocate(&host.segments, 10000);
@@ -74,10 +77,9 @@ TEST(test_segments_are_read_by_the_peer)
     assert_ptr_not_equal(map(id, block, 5), block);
     block[0] = 'w'; /* it is no copy */
     assert_string_equal(map(id, block, 5), "were");
-    close_host();
 }
 
-TEST(test_segments_only_of_their_own_bytes)
+HOST_TEST(test_segments_only_of_their_own_bytes)
 {
     open_host(64 * MIB);
     static char own[10000];
@@ -93,12 +95,11 @@ TEST(test_segments_only_of_their_own_bytes)
     assert_null(map(id, block + 1, 3 * MIB));
     assert_null(map(id, block - 1, 1));
     assert_null(map(id + BATON__SEGMENTS, block, 1));
-    close_host();
 }
 
 /* A block fits a gap of its size, and not one that is smaller; a full segment
    is filled again. */
-TEST(test_segments_fill_gaps)
+HOST_TEST(test_segments_fill_gaps)
 {
     enum { BLOCKS = 16, BYTES = MIB / BLOCKS };
     open_host(64 * MIB);
@@ -116,12 +117,11 @@ TEST(test_segments_fill_gaps)
     assert_ptr_equal(baton__segments_allocate(&host.segments, BYTES - 1),
                      blocks[3]);
     assert_int_equal(host.segments.total, MIB);
-    close_host();
 }
 
 /* Of two segments that follow each other in one place the peer knows the last.
  */
-TEST(test_segments_that_were_freed_are_unmapped)
+HOST_TEST(test_segments_that_were_freed_are_unmapped)
 {
     open_host(64 * MIB);
     for (int round = 0; round < 10; round++) {
@@ -140,12 +140,11 @@ TEST(test_segments_that_were_freed_are_unmapped)
             host.mappings.seen = host.freed.count;
         }
     }
-    close_host();
 }
 
 /* More descriptors than the peer's socket takes: the others go another way, and
    go through once there is room. */
-TEST(test_segments_of_a_peer_that_is_behind)
+HOST_TEST(test_segments_of_a_peer_that_is_behind)
 {
     enum { BLOCKS = 16, BYTES = 5 * MIB / 4 };
     open_host(1024 * (size_t)MIB);
@@ -170,10 +169,9 @@ TEST(test_segments_of_a_peer_that_is_behind)
                                      : id == 0 && round == 0);
         }
     }
-    close_host();
 }
 
-TEST(test_segments_have_limits)
+HOST_TEST(test_segments_have_limits)
 {
     open_host(3 * MIB);
     assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
@@ -191,11 +189,10 @@ TEST(test_segments_have_limits)
         baton__alloc_fail_nth(0);
     }
     assert_int_equal(host.segments.total, 0);
-    close_host();
 }
 
 /* A segment is larger than what is taken of it; that costs no memory. */
-TEST(test_segments_take_the_memory_of_their_blocks)
+HOST_TEST(test_segments_take_the_memory_of_their_blocks)
 {
     struct stat file;
     open_host(1024 * (size_t)MIB);
@@ -210,7 +207,6 @@ TEST(test_segments_take_the_memory_of_their_blocks)
     assert_null(baton__segments_allocate(&host.segments, 64 * MIB));
     assert_int_equal(host.segments.total, 20 * MIB);
     baton__memory_pretend(SIZE_MAX);
-    close_host();
 }
 
 /* It would raise SIGXFSZ. */
@@ -223,7 +219,7 @@ TEST(test_segments_heed_the_limit_of_files)
     open_host(64 * MIB);
     assert_null(baton__segments_allocate(&host.segments, 4 * MIB));
     assert_non_null(baton__segments_allocate(&host.segments, 2 * MIB));
-    close_host();
+    (void)close_host(state);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
 }
 
@@ -232,7 +228,7 @@ static void on_alarm(int signal)
 }
 
 /* Each would interrupt what reserves memory, which takes longer. */
-TEST(test_segments_are_made_among_signals)
+HOST_TEST(test_segments_are_made_among_signals)
 {
     const struct sigaction action = {.sa_handler = on_alarm};
     const struct itimerval often = {{0, 1000}, {0, 1000}};
@@ -243,11 +239,10 @@ TEST(test_segments_are_made_among_signals)
     void *block = baton__segments_allocate(&host.segments, 64 * MIB);
     assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
     assert_non_null(block);
-    close_host();
 }
 
 /* What does not know the secret is not mapped. */
-TEST(test_segments_of_strangers_are_refused)
+HOST_TEST(test_segments_of_strangers_are_refused)
 {
     open_host(64 * MIB);
     char *block = baton__segments_allocate(&host.segments, 2 * MIB);
@@ -257,7 +252,6 @@ TEST(test_segments_of_strangers_are_refused)
     assert_true(id != 0);
     assert_null(map(id, block, 1));
     host.segments.table = &host.tables[OWNER];
-    close_host();
 }
 
 /* ---- baton_memory_alloc ------------------------------------------------- */
