@@ -2,11 +2,9 @@
    happens before the epoch, what is there behind wait_on after it, and the host
    waits for neither. And all-reduces of ranks of this process. */
 #include "cuda/gpu_cluster.h"
-#include "support/cmocka.h"
 
 #include <baton/coll.h>
 #include <semaphore.h>
-#include <stdlib.h>
 
 enum { COUNT = 100003, BYTES = COUNT * sizeof(float), EPOCHS = 4 };
 

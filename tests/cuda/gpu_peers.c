@@ -4,8 +4,6 @@
 #include "cuda/on_gpu.h"
 #include "support/cmocka.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

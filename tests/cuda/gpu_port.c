@@ -2,12 +2,7 @@
    rounds: TEST_ROUNDS. */
 #include "cuda/gpu.h"
 #include "cuda/gpu_cluster.h"
-#include "support/cmocka.h"
 #include "support/device_conformance.h"
-#include "support/random.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static cudaStream_t private_stream; /* for read and write */
 

@@ -2,12 +2,8 @@
    several steps in the order of CUDA's streams, against the same steps of
    gradients on the host. Results and residuals have the same bits. */
 #include "cuda/gpu_cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 
 #include <baton/sparse.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STEPS = 4, MOST = 200003 };
 

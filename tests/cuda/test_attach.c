@@ -7,7 +7,6 @@
 #include <baton/cuda.h>
 #include <baton/engine.h>
 #include <dlfcn.h>
-#include <string.h>
 
 static const char *expected; /* or NULL */
 

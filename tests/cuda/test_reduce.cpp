@@ -3,6 +3,10 @@
    gpu_reduce has a GPU run them. */
 #include "cuda/kernels.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 extern "C" {
 #include "support/cmocka.h"
 #include "support/reduce_cases.h"

@@ -12,14 +12,16 @@
 #include "cuda/kernels.h"
 #endif
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
 extern "C" {
 #include "support/cmocka.h"
 #include "support/select_cases.h"
 }
 
 #include <initializer_list>
-#include <stdio.h>
-#include <stdlib.h>
 
 using namespace baton_cuda;
 

@@ -1,5 +1,4 @@
 /* The run of a cluster: create, run with faults, heal, check, destroy. */
-#include "fuzz/cluster.h"
 #include "fuzz/participant.h"
 #include "fuzz/recovery.h"
 

@@ -6,8 +6,6 @@
 #include "transport/mpi/endpoint.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static conformance_rank_t self;
 

@@ -6,8 +6,6 @@
 #include "support/mpi.h"
 #include "support/sanitized.h"
 
-#include <stdio.h>
-
 static void conserve(support_row_t row, const baton_sparse_options_t *sparse,
                      uint64_t steps, uint64_t failures)
 {

@@ -9,14 +9,11 @@
    The exit code is the result. */
 #include "support/mpi.h"
 #include "support/stuck.h"
-#include <baton/engine.h>
 #include <baton/memory.h>
 #include <baton/mpi_at.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static baton_engine_t *open_engine(baton_progress_t progress)

@@ -22,16 +22,11 @@
 #include "progress/engine.h"
 #include "support/conserve.h"
 #include "support/mpi.h"
-#include "support/random.h"
 
 #include <baton/coll.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,13 +1,10 @@
 /* What each builder takes in the simulator is its formula, to 1e-9, wherever
    its record calls that exact; elsewhere it is an estimate to choose by. And
    the work that the record states is what the builder sends. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/dense.h"
 #include "support/sim.h"
 
 #include <math.h>
-#include <string.h>
 
 #define ALPHA_US      1.5
 #define BETA_NS       0.08

@@ -13,16 +13,12 @@
    Most of it is simulated. Rows that work on devices are tried there, too, on
    ranks with emulated devices, engines and threads of their own. */
 #include "base/alloc.h"
-#include "support/cmocka.h"
 #include "support/conserve.h"
 #include "support/device_cluster.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 #include "support/sim.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 
 enum {
     TRIALS = SUPPORT_REPEAT(1500), /* of each row */

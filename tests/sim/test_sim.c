@@ -1,5 +1,4 @@
 /* How virtual time passes: run, wait, test, epoch. */
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>

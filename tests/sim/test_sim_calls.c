@@ -1,8 +1,6 @@
 /* Calls that applications make at a virtual time, and calls that fail there. */
-#include "support/cmocka.h"
 #include "support/sim.h"
 
-#include <baton/engine.h>
 #include <math.h>
 
 /* ---- calls at a time ---------------------------------------------------- */

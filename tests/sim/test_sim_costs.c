@@ -1,6 +1,5 @@
 /* The cost model: exact times of small schedules. A message of n bytes takes
    2 + n us (support_sim_options). */
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 static void expect_at(const support_trace_t *trace, baton_sim_what_t what,

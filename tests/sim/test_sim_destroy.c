@@ -1,9 +1,6 @@
 /* Schedules that are destroyed in every state of theirs and of their messages,
    and simulators that are destroyed. */
-#include "support/cmocka.h"
 #include "support/sim.h"
-
-#include <string.h>
 
 /* ---- messages ----------------------------------------------------------- */
 

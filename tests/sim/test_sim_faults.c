@@ -1,5 +1,4 @@
 /* Faults: slow ranks, late messages, deaths, sends that fail. */
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>

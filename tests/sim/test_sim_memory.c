@@ -1,6 +1,5 @@
 /* Simulations when the n-th allocation fails, for each n, and models that are
    too large for the machine. */
-#include "support/cmocka.h"
 #include "support/sim.h"
 #include "support/trial.h"
 

@@ -2,7 +2,6 @@
  */
 #include "base/random.h"
 #include "sim/model.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>

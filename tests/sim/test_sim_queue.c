@@ -3,10 +3,6 @@
 #include "base/alloc.h"
 #include "sim/queue.h"
 #include "support/cmocka.h"
-#include "support/random.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- a list that is sorted when it is asked for its first -------------- */
 

@@ -2,12 +2,7 @@
    about epochs that can't end: ranks that wait in a cycle, for a node that does
    not fire, for one that has not started or is at its limit, or for the dead.
  */
-#include "support/cmocka.h"
 #include "support/stuck.h"
-
-#include <baton/sim.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- schedules as text --------------------------------------------------- */
 

@@ -1,12 +1,9 @@
 /* The events of a trace. The same seed gives the same trace, bit for bit. */
 #include "sim/sim.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
-#include <baton/sim.h>
 #include <inttypes.h>
-#include <string.h>
 
 /* ---- all of a small schedule -------------------------------------------- */
 

@@ -2,8 +2,6 @@
    form for it; in a cost-only simulation the step takes this time, rounds,
    messages and bytes, on 1 to 33, 64, 100 and 256 ranks. The choice is the
    cheapest by these forms, over the whole table of docs/sparse.md. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 #include "support/sparse.h"
 

@@ -2,16 +2,11 @@
 
 #include "base/config.h"
 #include "progress/engine.h"
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
-#include "support/random.h"
 #include "transport/inproc/rank.h"
 
 #include <locale.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { QUIET_STEPS = 64 };
 

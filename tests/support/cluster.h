@@ -5,9 +5,11 @@
    for the main thread, unless a comment says otherwise. */
 #pragma once
 
+#include "support/cmocka.h"
 #include "support/emulated.h"
 
 #include <baton/build.h>
+#include <baton/engine.h>
 #include <baton/inproc.h>
 #include <baton/transport.h>
 #include <stdatomic.h>

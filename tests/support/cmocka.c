@@ -1,8 +1,6 @@
 #include "support/cmocka.h"
 #include "base/config.h"
 
-#include <stdlib.h>
-
 enum { MOST = 100 };
 
 static struct CMUnitTest tests[MOST];

@@ -1,5 +1,5 @@
-/* cmocka.h with the headers that it needs, and tests that register themselves
-   with their program:
+/* cmocka.h with the headers that it and nearly all tests need, random numbers,
+   and tests that register themselves with their program:
 
        TEST(test_engine_opens)
        {
@@ -11,10 +11,14 @@
    match. cluster.h has macros for tests of clusters. */
 #pragma once
 
+#include "support/random.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 

@@ -1,9 +1,6 @@
 #include "support/collective.h"
-#include "support/cmocka.h"
 
 #include <baton/partial.h>
-#include <stdlib.h>
-#include <string.h>
 
 const char *const support_row_names[SUPPORT_ROWS] = {
     "sparse", "tensors", "partial", "latest", "partial sparse"};

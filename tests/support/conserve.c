@@ -1,11 +1,7 @@
 #include "support/conserve.h"
-#include "support/random.h"
 
 #include <baton/partial.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static _Thread_local char message[300];

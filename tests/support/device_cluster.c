@@ -1,7 +1,5 @@
 #include "support/device_cluster.h"
 
-#include "support/cmocka.h"
-
 typedef struct attaching {
     emulated_options_t options;
     emulated_t **devices;

@@ -2,11 +2,6 @@
 
 #include "base/alloc.h"
 #include "support/cluster.h"
-#include "support/random.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     WARMUP = 10, /* rounds after which nothing may be allocated */

@@ -1,11 +1,7 @@
 #include "support/mpi.h"
 #include "support/cluster.h"
-#include "support/random.h"
 #include <baton/coll.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 support_mpi_t world = {.rank = -1};
 const char *support_mpi_running = "start";

@@ -1,11 +1,9 @@
 #include "support/reduce_cases.h"
 
 #include "support/cmocka.h"
-#include "support/random.h"
 #include "support/reference.h"
 
 #include <baton/build.h>
-#include <string.h>
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
 static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS) BATON_AVG};

@@ -1,5 +1,4 @@
 #include "support/refusal.h"
-#include "support/cmocka.h"
 
 enum { RANKS = 3 };
 

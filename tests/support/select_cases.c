@@ -4,8 +4,6 @@
 #include "support/sanitized.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 const baton_dtype_t select_types[SELECT_TYPES] = {BATON_F16, BATON_BF16,
                                                   BATON_F32, BATON_F64};

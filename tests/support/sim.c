@@ -1,5 +1,4 @@
 #include "support/sim.h"
-#include "support/cmocka.h"
 
 void support_us_at(double actual, double expected, const char *file, int line)
 {

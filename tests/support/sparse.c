@@ -1,14 +1,10 @@
 #include "support/sparse.h"
 
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
-#include "support/random.h"
 #include "support/select_cases.h"
 
 #include <baton/select.h>
 #include <baton/sparse.h>
-#include <stdlib.h>
-#include <string.h>
 
 static size_t vector_bytes(const support_sparse_t *group)
 {

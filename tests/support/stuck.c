@@ -1,13 +1,9 @@
 #include "support/stuck.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include "base/config.h"
 
 #include <baton/coll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 baton_sim_t *stuck_open(int ranks, size_t sync)
 {

@@ -1,13 +1,9 @@
 #include "support/subgroups.h"
 #include "support/cluster.h"
-#include "support/random.h"
 
-#include <baton/build.h>
 #include <baton/partial.h>
 #include <baton/sparse.h>
 #include <baton/tuning.h>
-
-#include <stdio.h>
 
 enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 

@@ -4,9 +4,7 @@
 
 #include "base/alloc.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/malloc.h"
-#include <string.h>
 
 static int64_t nth;     /* the allocation that fails, counted from 1; 0: none */
 static int64_t counted; /* allocations under trial in this attempt */

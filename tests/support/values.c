@@ -1,6 +1,5 @@
 #include "support/values.h"
 #include "support/reference.h"
-#include <baton/build.h>
 #include <string.h>
 
 static void xor_reduce(void *arg, void *target, const void *left,

@@ -3,7 +3,6 @@
 
 #include "support/random.h"
 #include <baton/build.h>
-#include <stdbool.h>
 
 /* The library's reductions, and a user's reduction (exclusive or) that takes
    every type. */

@@ -2,10 +2,7 @@
 #include "coll/partial/begin.h"
 #include "sched/schedule.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include <baton/coll.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LARGEST 40
 

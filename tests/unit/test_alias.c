@@ -1,9 +1,7 @@
 /* Memory that is bound more than once: commit, builders and rebind compare
    addresses, not buffers. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include <baton/coll.h>
-#include <stdio.h>
 
 enum { FLOATS = 8, HALF_BYTES = FLOATS / 2 * sizeof(float) };
 

@@ -1,6 +1,5 @@
 /* What a rank learns of one that it waits for. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"
 
@@ -8,8 +7,6 @@
 #include "base/config.h"
 
 #include <arpa/inet.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -1,12 +1,9 @@
 /* Async nodes, which complete in their start, in another thread or when they
    are polled; and the end of an epoch that has failed meanwhile. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
-#include <baton/engine.h>
 #include <limits.h>
 #include <sched.h>
-#include <string.h>
 
 /* An async node with its behaviour, and a call behind it that counts:
 

@@ -9,10 +9,6 @@
 #include <baton/engine.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* ---- a handler that keeps what it got ---------------------------------- */

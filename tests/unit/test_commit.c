@@ -2,12 +2,9 @@
    group stay usable. A commit that fails because of the transport takes nothing
    from the group. Hazards: test_hazard.c. */
 #include "base/error.h"
-#include "support/cmocka.h"
 #include "support/refusal.h"
 #include "transport/inproc/rank.h"
 #include <limits.h>
-#include <stdio.h>
-#include <string.h>
 
 /* ---- commit: nodes ----------------------------------------------------- */
 

@@ -9,7 +9,6 @@
 #include "sim/net.h"
 #include "support/cmocka.h"
 #include "support/conformance.h"
-#include "support/random.h"
 #include "transport/inproc/rank.h"
 #include "transport/staged/staged.h"
 #ifdef TEST_FAKE_MPI
@@ -22,8 +21,6 @@ typedef struct fake_mpi_options fake_mpi_options_t;
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* The staged transport around another one: of `share` ends of messages in four
    are in device memory. */

@@ -3,7 +3,6 @@
  */
 #include "coll/partial/contribution.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 static const baton__contribution_t unit = {
     .history = 2,

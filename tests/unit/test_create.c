@@ -2,11 +2,9 @@
    with blocks of one size and of several. */
 #include "progress/engine.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/group.h"
 
 #include <baton/coll.h>
-#include <string.h>
 
 enum { LARGEST = 8, MOST = 9 * LARGEST };
 

@@ -3,14 +3,9 @@
    builders refuse; failing allocations. On the inproc transport: P ranks in one
    thread; and on device memory, of ranks with emulated devices. */
 #include "base/alloc.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
 #include "support/sanitized.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { EPOCHS = 2 };
 

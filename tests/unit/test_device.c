@@ -1,12 +1,9 @@
 /* Nodes that run on a device, on one rank with an emulated device: what is put
    into which stream, in which memory scratch buffers are, what commit refuses,
    and what happens when the device fails. */
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
 
 #include <baton/baton.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(int32_t) };
 

@@ -1,7 +1,6 @@
 /* Blocks of the pipeline between devices: the closed form gives the time of the
    pipeline, and the block that is chosen is the best, except for rounding. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/staged/block.h"
 
 #include <baton/costs.h>

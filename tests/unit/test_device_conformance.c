@@ -3,12 +3,9 @@
 #include "support/cmocka.h"
 #include "support/device_conformance.h"
 #include "support/emulated.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

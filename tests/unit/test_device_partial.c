@@ -3,12 +3,10 @@
    late, steps in flight, recovery, and wrong use. Properties that also hold in
    host memory are in sim/test_properties.c. */
 #include "coll/partial/parts.h"
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/values.h"
 
 #include <baton/partial.h>
-#include <string.h>
 
 enum { LARGEST = 8, MOST = 600 * 16 };
 

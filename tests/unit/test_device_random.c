@@ -6,17 +6,12 @@
 
    BATON_SEED repeats what is sampled; what the threads do may differ. */
 #include "base/config.h"
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
 #include "support/device_program.h"
 #include "support/sanitized.h"
 #include "support/values.h"
 
-#include <baton/engine.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum {

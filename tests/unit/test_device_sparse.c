@@ -4,18 +4,11 @@
    failures of a device. Properties that also hold in host memory are in
    sim/test_properties.c. */
 #include "base/alloc.h"
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
-#include "support/random.h"
 #include "support/sparse.h"
 
-#include <baton/engine.h>
 #include <baton/sparse.h>
 #include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {

@@ -1,13 +1,9 @@
 /* Epochs that begin and end in the order of a user's stream, on ranks with an
    emulated device. */
-#include "support/cmocka.h"
 #include "support/device_cluster.h"
-#include "support/random.h"
 
-#include <baton/engine.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <string.h>
 
 enum { COUNT = 500, BYTES = COUNT * sizeof(int32_t), FLIGHT = 8, ROUNDS = 30 };
 

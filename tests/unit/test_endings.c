@@ -1,13 +1,9 @@
 /* Epochs that are cancelled, or whose schedule is destroyed while they run. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/group.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* For this test and those behind it. */
 static void set_timeout(const char *ms)

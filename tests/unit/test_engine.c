@@ -1,13 +1,10 @@
 /* Opening and closing engines and groups, and idle engines. */
 #include "progress/engine.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
 #include <baton/coll.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 static void sleep_briefly(void)

@@ -2,13 +2,9 @@
    what may change between them; several schedules on one engine and on several,
    and call nodes that start them. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sanitized.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
-#include <stdio.h>
-#include <string.h>
 
 /* ---- start, test, wait ------------------------------------------------ */
 

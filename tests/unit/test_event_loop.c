@@ -2,8 +2,6 @@
    wrong time hangs. */
 #include "progress/event_loop.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include <baton/transport.h>
 
 #include <unistd.h>
 

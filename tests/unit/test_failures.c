@@ -3,12 +3,8 @@
    test_isolation.c. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/group.h"
 #include "transport/inproc/rank.h"
-
-#include <stdio.h>
-#include <string.h>
 
 typedef struct trap {
     uint64_t epoch; /* to fail in */

@@ -1,11 +1,7 @@
 /* Hazards: two nodes in no order that touch the same bytes, at least one of
    them writing. By hand, and on random graphs against an oracle. */
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/refusal.h"
 #include "support/sanitized.h"
-#include <stdio.h>
-#include <string.h>
 
 /* A node that writes bytes, from scratch of its own. */
 static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)

@@ -1,12 +1,9 @@
 /* The inproc transport's own limits and errors. test_conformance.c tests what
    all transports have in common. All ranks take turns in one thread. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/inproc/rank.h"
 
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     RANKS = 2,

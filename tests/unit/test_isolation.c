@@ -2,10 +2,6 @@
    messages, whatever happens to the others, and in whatever order ranks create
    them. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum { RANKS = 2, EPOCHS = 200 };
 

@@ -1,12 +1,6 @@
 /* Lengths that are known only in the epoch: a receive or a call node sets them,
    and other nodes work on as many bytes. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
-
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { COUNT = 1000, BYTES = COUNT * 8 };
 

@@ -1,12 +1,10 @@
 /* Links between ranks on different hosts, through sockets in one process: who
    connects, what wakes whom, and how the end of a link is told. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/mpi/links.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

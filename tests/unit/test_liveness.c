@@ -1,7 +1,6 @@
 /* Whether a process of this host lives: one that is killed is noticed at once,
    also with a child that has all of its descriptors. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/shm/liveness.h"
 
 #include <dirent.h>

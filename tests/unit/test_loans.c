@@ -5,9 +5,6 @@
 #include "progress/engine.h"
 #include "sched/loans.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-
-#include <string.h>
 
 enum { COUNT = 1024, BYTES = COUNT * sizeof(float) };
 

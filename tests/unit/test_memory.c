@@ -1,11 +1,9 @@
 /* Every create, add and commit when the n-th of its allocations fails, for each
    n: it returns an error, leaks nothing, and works when called again. */
 #include "sched/schedule.h"
-#include "support/cmocka.h"
 #include "support/stuck.h"
 #include "support/trial.h"
 #include <baton/coll.h>
-#include <baton/engine.h>
 #include <baton/proof.h>
 #include <baton/sparse.h>
 

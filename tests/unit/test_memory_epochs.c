@@ -3,9 +3,7 @@
 #include "base/alloc.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/malloc.h"
-#include "support/sanitized.h"
 #include "transport/inproc/rank.h"
 #include <baton/coll.h>
 #include <sched.h>

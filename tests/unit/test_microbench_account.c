@@ -4,9 +4,6 @@
 #include "../microbench/skew/account.c"
 #include "support/cmocka.h"
 
-#include <stddef.h>
-#include <string.h>
-
 enum { RANKS = 3, ITERATIONS = 4, COUNT = 5, SALT = 42 };
 
 /* Each rank's account of one run; rank 2 is late in iterations 1 and 2, and

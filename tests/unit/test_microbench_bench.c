@@ -7,8 +7,6 @@
 #include "../microbench/common/sparse_check.c"
 #include "support/cmocka.h"
 
-#include <stdlib.h>
-
 /* ---- the command line --------------------------------------------------- */
 
 enum { MOST_WORDS = 8 };

@@ -6,13 +6,10 @@
    by test_tuning, the order of calls and NULL by test_wrong_use, MPI by
    mpi_errors. Ranks that are missing at any point are test_timeouts'. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 #include <baton/coll.h>
 #include <baton/memory.h>
 #include <baton/tensors.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { COUNT = 8, BYTES = COUNT * 4, MOST_RANKS = 4, LATE_MS = 500 };
 

@@ -3,14 +3,12 @@
    no credit, or no peer any more. What all transports have in common is
    test_conformance.c's. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/fake_mpi/fake_mpi.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

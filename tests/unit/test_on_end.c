@@ -1,12 +1,9 @@
 /* The function that is called when an epoch has ended: once for each, however
    it ended, and what it may do. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sparse.h"
 
 #include <baton/partial.h>
 #include <baton/sparse.h>
-#include <string.h>
 
 enum { EPOCHS = 200 };
 

@@ -1,14 +1,10 @@
 /* Structs of options that are older or newer than the library; statuses that
    are none. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/inproc/rank.h"
-
-#include <stdio.h>
-#include <string.h>
 
 typedef struct options {
     size_t size;

@@ -3,15 +3,11 @@
    counts of many ranks, statistics, simulations without payload, and wrong use.
    One thread decides when each rank starts. Properties that hold for all
    partials are in sim/test_properties.c. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
 #include <baton/partial.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 static baton_partial_options_t solo_of_one(baton_keep_t keep, uint32_t history)

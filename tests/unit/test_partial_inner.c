@@ -1,17 +1,12 @@
 /* Reductions in epochs of partial collectives: of the active ranks'
    contributions, in the order of the full collective, for every type. Ranks
    that have contributed nothing send no payload. */
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/reference.h"
 #include "support/sim.h"
 #include "support/values.h"
 
 #include <baton/partial.h>
-#include <baton/sim.h>
 #include <baton/tuning.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LARGEST = 17, BYTES = 128 };
 

@@ -3,14 +3,10 @@
    the test knows, on one host, on two, or each on its own. */
 #include "coll/partial/rule.h"
 #include "sched/schedule.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
 #include <baton/partial.h>
-#include <baton/sim.h>
-#include <string.h>
 
 enum { MOST_RANKS = 400 };
 

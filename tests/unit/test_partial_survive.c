@@ -8,20 +8,13 @@
 #include "coll/sparse/sparse.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "transport/group.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
-#include <baton/inproc.h>
 #include <baton/partial.h>
 #include <baton/tensors.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MOST = 8, STEPS = 24, TRIALS = 250, TURNS = 400000, LONG = 31 };
 enum { SPARSE = 20, MOST_K = 5 }; /* elements: messages are copied at once */

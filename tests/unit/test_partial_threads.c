@@ -1,10 +1,7 @@
 /* Collectives that do not wait for all ranks, among threads that sleep at
    random: no contribution is lost or counted twice. Then ranks that come and
    go. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/conserve.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 
 #include <time.h>

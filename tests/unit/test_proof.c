@@ -1,11 +1,8 @@
 /* Contributor sets: their unions, and the errors of their check. */
 #include "base/alloc.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 #include <baton/proof.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { RANKS = 5, COUNT = 4 };
 

@@ -1,16 +1,11 @@
 /* Schedules that are started again before their last epoch has ended: examples
    of each rule, and random programs of up to five ranks against a model. And
    waits for them beside something else. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/sim.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
 #include <poll.h>
 #include <sched.h>
-#include <string.h>
 
 enum { TOTAL = 40, MOST_RANKS = 5 };
 

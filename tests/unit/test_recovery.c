@@ -3,14 +3,11 @@
 #include "base/clock.h"
 #include "sched/schedule.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/given_up.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 #include "transport/inproc/rank.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
 #include <sched.h>
 
 /* ---- memory ------------------------------------------------------------ */

@@ -3,16 +3,11 @@
 #include "base/half.h"
 #include "ops/copy.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/reduce_cases.h"
 #include "support/reference.h"
 #include "support/values.h"
 
-#include <baton/build.h>
-#include <baton/engine.h>
 #include <math.h>
-#include <string.h>
 
 #define OP_ADDRESS(NAME, name) BATON_##NAME,
 static const baton_op_t *const ops[] = {BATON_OP_LIST(OP_ADDRESS)};

@@ -2,13 +2,11 @@
    producers that are killed or stopped in the middle of a record, or of ringing
    a doorbell. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "transport/shm/doorbell.h"
 #include "transport/shm/ring.h"
 
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

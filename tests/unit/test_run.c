@@ -4,7 +4,6 @@
    and issue it, or complete a message. Larger graphs are baton-fuzz's. */
 #include "sched/schedule.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 enum { NODES = 4 };
 

@@ -1,6 +1,5 @@
 /* Errors of adders, with the node's name and numbers: each sticks until commit
    reports it. test_commit.c has the errors of commit. */
-#include "support/cmocka.h"
 #include "support/refusal.h"
 #include <limits.h>
 

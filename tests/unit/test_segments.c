@@ -1,15 +1,11 @@
 /* Segments and their mappings, with both ends in one process; and
    baton_memory_alloc where there is nothing to share. */
 #include "base/alloc.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 #include "transport/shm/mappings.h"
 
 #include <baton/memory.h>
-#include <baton/sim.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>

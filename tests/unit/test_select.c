@@ -6,10 +6,7 @@
 #include "support/cmocka.h"
 #include "support/select_cases.h"
 
-#include <baton/device.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LARGEST = 40000, TYPES = SELECT_TYPES };
 

@@ -3,13 +3,9 @@
    ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "ops/op.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "transport/group.h"
 #include "transport/subset.h"
 #include <baton/coll.h>
-#include <baton/engine.h>
-#include <string.h>
 
 enum { MOST = 8, TRIALS = 400, TURNS = 100000 };
 

@@ -2,14 +2,10 @@
    partial steps. Properties that hold for every step are in
    sim/test_properties.c. */
 #include "base/half.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/sparse.h"
 
 #include <baton/sparse.h>
 #include <math.h>
-#include <string.h>
 
 enum { RANKS = 4, COUNT = 100 };
 

@@ -2,13 +2,10 @@
    definition in dense arithmetic: every rank has a vector, takes entries out of
    it, and adds the received entries to it. Results and residuals are equal to
    the last bit, even if there are too many candidates, or sums cancel. */
-#include "support/cmocka.h"
 #include "support/select_cases.h"
 #include "support/sparse.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { STEPS = 2, BLOCK = 5000 };
 

@@ -1,13 +1,7 @@
 /* The state of a sparse all-reduce: export, import, and files. */
-#include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/sparse.h"
 
 #include <baton/sparse.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,20 +3,11 @@
    inproc, polled in turns. */
 #include "base/alloc.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/emulated.h"
-#include "support/random.h"
 #include "transport/inproc/rank.h"
 #include "transport/staged/staged.h"
 
-#include <baton/device.h>
-#include <baton/inproc.h>
-#include <baton/transport.h>
-
 #include <limits.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { BLOCK = 4096, BUFFERS = 3, ROOM = 300000, MESSAGES = 64 };
 

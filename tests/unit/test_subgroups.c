@@ -1,14 +1,11 @@
 /* baton_group_create_sub: groups of some ranks of others. Over MPI:
    mpi/mpi_subgroups.c. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 #include "support/subgroups.h"
 #include "transport/group.h"
 
 #include <baton/coll.h>
-#include <baton/engine.h>
 
 enum { TRIALS = SUPPORT_REPEAT(12), ROUNDS = 120 };
 

@@ -1,18 +1,11 @@
 /* Sets of tensors in the simulator: how each tensor is reduced, and every
    feature, compared with a plain implementation. Values are integers and binary
    fractions, so sums are exact. */
-#include "support/cmocka.h"
 #include "support/collective.h"
-#include "support/random.h"
 #include "support/sim.h"
 
 #include <baton/costs.h>
-#include <baton/sim.h>
-#include <baton/tensors.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {

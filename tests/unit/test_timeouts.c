@@ -1,13 +1,9 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
 #include "progress/inquiry.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
-#include <baton/engine.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #define BYTES 64

@@ -2,15 +2,10 @@
    files. Times are injected; no test depends on how fast anything is. */
 #include "base/alloc.h"
 #include "coll/tune/tune.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
-#include <baton/engine.h>
 #include <math.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -1,12 +1,8 @@
 /* The choice of algorithms, its table, and calibration files. */
 #include "coll/tune/cost.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sim.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 static baton_choice_case_t case_of(baton_collective_t collective, int ranks,

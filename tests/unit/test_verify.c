@@ -1,13 +1,9 @@
 /* BATON_VERIFY=1: commits that fail on all ranks with one message, commits that
    succeed, and that the group works afterwards. */
 #include "base/alloc.h"
-#include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/stuck.h"
 
 #include <baton/coll.h>
-#include <stdio.h>
-#include <string.h>
 
 /* Checks that the group works, by a sum over all ranks. */
 static void check_health(support_worker_t *worker)

@@ -3,17 +3,14 @@
    makes good one that is lost (support/cluster.c), so such a bug is a hang. */
 #include "progress/engine.h"
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/sanitized.h"
 
-#include <baton/engine.h>
 #include <baton/partial.h>
 #include <baton/tensors.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -1,19 +1,14 @@
 /* Calls with NULL or in the wrong state fail at once: build.h and engine.h;
    with NULL, coll.h, tuning.h, partial.h, select.h, sim.h and proof.h. */
 #include "support/cluster.h"
-#include "support/cmocka.h"
 #include "support/dense.h"
 
-#include <baton/engine.h>
 #include <baton/memory.h>
 #include <baton/partial.h>
 #include <baton/proof.h>
 #include <baton/sim.h>
 #include <baton/sparse.h>
-#include <baton/tuning.h>
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -3,12 +3,9 @@
 #include "support/fake_mpi/fake_mpi.h"
 
 #include "support/cluster.h"
-#include "support/cmocka.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
