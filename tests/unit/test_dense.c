@@ -461,80 +461,57 @@ static baton_schedule_t *schedule_of(int size)
                             "wrong");
 }
 
+/* build(s, its arguments) in a schedule of three ranks, `s`, fails its commit.
+ */
+#define WRONG(says, build, type, ...)                                          \
+    do {                                                                       \
+        baton_schedule_t *s = schedule_of(3);                                  \
+        build(s, &(const type){.size = sizeof(type), __VA_ARGS__});            \
+        refused(s, says);                                                      \
+    } while (0)
+#define VIEWS(source_bytes, target_bytes)                                      \
+    .source = support_scratch(s, source_bytes),                                \
+    .target = support_scratch(s, target_bytes)
+
 TEST(test_wrong_arguments_are_named)
 {
-    baton_schedule_t *s = schedule_of(3);
-    baton_add_reduce_linear_pipeline(s, NULL);
-    refused(s, "reduce by linear pipeline: args is NULL");
-
-    s = schedule_of(3);
-    baton_add_broadcast_double_tree(s, &(baton_broadcast_args_t){.size = 1});
-    refused(s, "broadcast by double tree: args: size is 1, must be ");
-
-    s = schedule_of(3);
-    baton_broadcast_args_t broadcast = {.size = sizeof broadcast, .root = 3};
-    baton_add_broadcast_linear_pipeline(s, &broadcast);
-    refused(s, "root is 3, must be a rank of the group, 0 to 2");
-
-    s = schedule_of(3);
-    baton_reduce_args_t reduce = {.size = sizeof reduce,
-                                  .root = 2,
-                                  .source = support_scratch(s, 16),
-                                  .target = support_scratch(s, 8),
-                                  .dtype = BATON_F64,
-                                  .op = BATON_SUM};
-    baton_add_reduce_scatter_gather(s, &reduce);
-    refused(s, "source has 16 bytes and target has 8, must be the same");
-
-    s = schedule_of(3);
-    reduce.source = support_scratch(s, 12);
-    baton_add_reduce_binomial(s, &reduce);
-    refused(s, "source has 12 bytes, must be a multiple of 8");
-
-    s = schedule_of(3);
-    const size_t counts[] = {1, 2, 3};
-    baton_reduce_scatter_args_t scattered = {.size = sizeof scattered,
-                                             .source = support_scratch(s, 6),
-                                             .target = support_scratch(s, 2),
-                                             .counts = counts,
-                                             .dtype = BATON_U8,
-                                             .op = BATON_SUM};
-    baton_add_reduce_scatter_circulant(s, &scattered);
-    refused(s, "target has 2 bytes, must have 3");
-
-    s = schedule_of(3);
-    baton_allgather_args_t gathered = {.size = sizeof gathered,
-                                       .source = support_scratch(s, 3),
-                                       .target = support_scratch(s, 10)};
-    baton_add_allgather_bruck(s, &gathered);
-    refused(s, "target has 10 bytes, must be a multiple of 3");
-
-    s = schedule_of(3);
-    const size_t most[] = {SIZE_MAX, 2, 3};
-    gathered.block_bytes = most;
-    baton_add_allgather_ring(s, &gathered);
-    refused(s, "all-gather by ring: rank 1 has 2 elements of 1 bytes: with "
-               "those before it");
-
-    s = schedule_of(3);
-    baton_view_t all = support_scratch(s, 30);
+    static const size_t counts[] = {1, 2, 3}, most[] = {SIZE_MAX, 2, 3};
+    static baton_hosts_t hosts = {.size = 1, .host_ranks = 2};
+    baton_schedule_t *bare = schedule_of(3);
+    baton_add_reduce_linear_pipeline(bare, NULL);
+    refused(bare, "reduce by linear pipeline: args is NULL");
+    bare = schedule_of(3);
+    baton_add_broadcast_double_tree(bare, &(baton_broadcast_args_t){.size = 1});
+    refused(bare, "broadcast by double tree: args: size is 1, must be ");
+    WRONG("root is 3, must be a rank of the group, 0 to 2",
+          baton_add_broadcast_linear_pipeline, baton_broadcast_args_t,
+          .root = 3);
+    WRONG("source has 16 bytes and target has 8, must be the same",
+          baton_add_reduce_scatter_gather, baton_reduce_args_t, VIEWS(16, 8),
+          .root = 2, .dtype = BATON_F64, .op = BATON_SUM);
+    WRONG("source has 12 bytes, must be a multiple of 8",
+          baton_add_reduce_binomial, baton_reduce_args_t, VIEWS(12, 8),
+          .root = 2, .dtype = BATON_F64, .op = BATON_SUM);
+    WRONG("target has 2 bytes, must have 3", baton_add_reduce_scatter_circulant,
+          baton_reduce_scatter_args_t, VIEWS(6, 2), .counts = counts,
+          .dtype = BATON_U8, .op = BATON_SUM);
+    WRONG("target has 10 bytes, must be a multiple of 3",
+          baton_add_allgather_bruck, baton_allgather_args_t, VIEWS(3, 10));
+    WRONG("all-gather by ring: rank 1 has 2 elements of 1 bytes: with those "
+          "before it",
+          baton_add_allgather_ring, baton_allgather_args_t, VIEWS(3, 10),
+          .block_bytes = most);
+    WRONG("args.arg must point to a baton_hosts_t",
+          baton_add_allreduce_hierarchical, baton_allreduce_args_t, VIEWS(8, 8),
+          .dtype = BATON_F32, .op = BATON_SUM, .arg = &hosts);
+    bare = schedule_of(3);
+    baton_view_t all = support_scratch(bare, 30);
     baton_alltoall_args_t exchanged = {.size = sizeof exchanged,
                                        .source = baton_view(all.buffer, 0, 18),
                                        .target =
                                            baton_view(all.buffer, 12, 18)};
-    baton_add_alltoall_bruck(s, &exchanged);
-    refused(s, "overlap: they must be the same (in place) or apart");
-
-    s = schedule_of(3);
-    baton_allreduce_args_t args = {.size = sizeof args,
-                                   .source = support_scratch(s, 8),
-                                   .target = support_scratch(s, 8),
-                                   .dtype = BATON_F32,
-                                   .op = BATON_SUM};
-    baton_hosts_t hosts = {.size = 1, .host_ranks = 2};
-    args.arg = &hosts;
-    baton_add_allreduce_hierarchical(s, &args);
-    refused(s, "args.arg must point to a baton_hosts_t");
+    baton_add_alltoall_bruck(bare, &exchanged);
+    refused(bare, "overlap: they must be the same (in place) or apart");
 }
 
 /* An all-reduce with views of two buffers, one behind the other, of 128 bytes
@@ -618,41 +595,28 @@ TEST(test_wrong_arguments_of_an_allreduce_are_named)
 /* A node can't know which of its rounds is the last. */
 TEST(test_averages_are_of_collectives)
 {
-    baton_schedule_t *s = schedule_of(3);
-    baton_view_t view = support_scratch(s, 16);
-    (void)baton_add_reduce_local(s, BATON_F32, BATON_AVG, view, view, view);
-    refused(s, "reduce#0: op is avg, which is for collectives");
-    s = schedule_of(3);
-    view = support_scratch(s, 16);
-    const baton_scan_args_t args = {.size = sizeof args,
-                                    .source = view,
-                                    .target = view,
-                                    .dtype = BATON_F32,
-                                    .op = BATON_AVG};
-    baton_add_exscan(s, &args);
-    refused(s, "op is avg, which scans do not support");
+    baton_schedule_t *bare = schedule_of(3);
+    baton_view_t view = support_scratch(bare, 16);
+    (void)baton_add_reduce_local(bare, BATON_F32, BATON_AVG, view, view, view);
+    refused(bare, "reduce#0: op is avg, which is for collectives");
+    WRONG("op is avg, which scans do not support", baton_add_exscan,
+          baton_scan_args_t, VIEWS(16, 16), .dtype = BATON_F32,
+          .op = BATON_AVG);
 }
 
 /* At the root, where the vector is shorter than its blocks. */
 TEST(test_the_vector_of_a_root_is_named)
 {
-    baton_schedule_t *s = schedule_of(3);
-    baton_rooted_args_t args = {
-        .size = sizeof args, .root = 2, .target = support_scratch(s, 16)};
-    baton_add_scatter(s, &args);
-    refused(s, "scatter by binomial tree: source has 0 bytes, must have 48");
-    const size_t blocks[] = {4, 4, 16};
-    s = schedule_of(3);
-    args.target = support_scratch(s, 16);
-    args.block_bytes = blocks;
-    baton_add_scatter(s, &args);
-    refused(s, "source has 0 bytes, must have 24");
-    args.block_bytes = NULL;
-    s = schedule_of(3);
-    args.source = support_scratch(s, 16);
-    args.target = (baton_view_t){0};
-    baton_add_gather(s, &args);
-    refused(s, "gather by binomial tree: target has 0 bytes, must have 48");
+    static const size_t blocks[] = {4, 4, 16};
+    WRONG("scatter by binomial tree: source has 0 bytes, must have 48",
+          baton_add_scatter, baton_rooted_args_t, .root = 2,
+          .target = support_scratch(s, 16));
+    WRONG("source has 0 bytes, must have 24", baton_add_scatter,
+          baton_rooted_args_t, .root = 2, .target = support_scratch(s, 16),
+          .block_bytes = blocks);
+    WRONG("gather by binomial tree: target has 0 bytes, must have 48",
+          baton_add_gather, baton_rooted_args_t, .root = 2,
+          .source = support_scratch(s, 16));
 }
 
 /* Views that end where the other begins do not overlap. Arguments of an older
