@@ -49,16 +49,21 @@ static size_t begin_of(int rank, size_t count)
     return at;
 }
 
+static void ok(support_worker_t *w, baton_status_t status)
+{
+    (void)support_worker_ok(w, status);
+}
+
 /* One case on one rank: at once, and created and started. */
 static void run(support_worker_t *w, baton_create_fn *create,
                 baton_operands_t on)
 {
     baton_schedule_t *s = NULL;
     on.dtype = BATON_I64;
-    (void)support_worker_ok(w, baton_now(w->group, create, &on));
+    ok(w, baton_now(w->group, create, &on));
     (void)(support_worker_ok(w, create(w->group, &on, &s)) &&
            support_worker_run(w, s) && support_worker_run(w, s));
-    (void)support_worker_ok(w, baton_schedule_destroy(s));
+    ok(w, baton_schedule_destroy(s));
 }
 
 static void check(support_worker_t *w, bool right, const char *what)
@@ -135,7 +140,7 @@ static void check_reduce_scatter(support_worker_t *w, size_t n, int size)
                support_worker_run(w, s));
         check_sum(w, v.target, by_counts ? counts[w->rank] : n, 0, size, at,
                   "reduce_scatter");
-        (void)support_worker_ok(w, baton_schedule_destroy(s));
+        ok(w, baton_schedule_destroy(s));
     }
 }
 
@@ -211,33 +216,28 @@ static void check_now(support_worker_t *w, size_t n, int size)
         bool in_place = (call >= 2) != (n == 1);
         fill(at, w->rank, in_place);
         const int64_t *source = in_place ? NULL : at->source;
-        (void)support_worker_ok(w, baton_allreduce_now(w->group, source,
-                                                       at->target, n, BATON_I64,
-                                                       BATON_SUM));
+        ok(w, baton_allreduce_now(w->group, source, at->target, n, BATON_I64,
+                                  BATON_SUM));
         check_sum(w, at->target, n, 0, size, 0, "allreduce_now");
         fill(at, w->rank, in_place);
-        (void)support_worker_ok(w, baton_reduce_now(w->group, source,
-                                                    at->target, n, BATON_I64,
-                                                    BATON_SUM, size - 1));
+        ok(w, baton_reduce_now(w->group, source, at->target, n, BATON_I64,
+                               BATON_SUM, size - 1));
         check_sum(w, at->target, w->rank == size - 1 ? n : 0, 0, size, 0,
                   "reduce_now");
         fill(at, w->rank, in_place);
-        (void)support_worker_ok(
-            w, baton_reduce_scatter_now(w->group, source, at->target, n,
-                                        BATON_I64, BATON_SUM));
+        ok(w, baton_reduce_scatter_now(w->group, source, at->target, n,
+                                       BATON_I64, BATON_SUM));
         check_sum(w, at->target, n, 0, size, n * (size_t)w->rank,
                   "reduce_scatter_now");
         fill(at, w->rank, false);
         int64_t *own = at->target + n * (size_t)w->rank;
         memcpy(own, at->source, n * sizeof *own);
-        (void)support_worker_ok(
-            w, baton_allgather_now(w->group, in_place ? NULL : at->source,
-                                   at->target, n, BATON_I64));
+        ok(w, baton_allgather_now(w->group, in_place ? NULL : at->source,
+                                  at->target, n, BATON_I64));
         check_each(w, at->target, n, 0, "allgather_now");
-        (void)support_worker_ok(
-            w, baton_broadcast_now(w->group, at->source, n, BATON_I64, 0));
+        ok(w, baton_broadcast_now(w->group, at->source, n, BATON_I64, 0));
         check_block(w, at->source, n, 0, 0, "broadcast_now");
-        (void)support_worker_ok(w, baton_barrier_now(w->group));
+        ok(w, baton_barrier_now(w->group));
     }
 }
 
@@ -248,9 +248,8 @@ static void check_many(support_worker_t *w, int size)
     for (size_t i = 0; i < 100; i++) {
         size_t n = 1 + i % 50;
         fill(&v, w->rank, false);
-        (void)support_worker_ok(w, baton_allreduce_now(w->group, v.source,
-                                                       v.target, n, BATON_I64,
-                                                       BATON_SUM));
+        ok(w, baton_allreduce_now(w->group, v.source, v.target, n, BATON_I64,
+                                  BATON_SUM));
         check(w, v.target[n - 1] == sum(0, size, n - 1), "many shapes");
     }
 }
@@ -262,7 +261,7 @@ static void work(support_worker_t *w)
     baton_schedule_t *s = NULL;
     (void)(support_worker_ok(w, baton_barrier_create(w->group, NULL, &s)) &&
            support_worker_run(w, s));
-    (void)support_worker_ok(w, baton_schedule_destroy(s));
+    ok(w, baton_schedule_destroy(s));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         check_reductions(w, counts[i], size);
         check_reduce_scatter(w, counts[i], size);
@@ -292,9 +291,8 @@ static void sum_type(support_worker_t *w)
                                : type == BATON_BOOL  ? BATON_LOR
                                                      : BATON_SUM;
         memset(target, 1, sizeof target);
-        (void)support_worker_ok(w,
-                                baton_allreduce_now(w->group, source, target, 3,
-                                                    (baton_dtype_t)type, op));
+        ok(w, baton_allreduce_now(w->group, source, target, 3,
+                                  (baton_dtype_t)type, op));
         check(w,
               memcmp(source, target,
                      3 * baton_dtype_size((baton_dtype_t)type)) == 0,
@@ -328,7 +326,7 @@ static void call_late(support_worker_t *w)
 
 static void meet(support_worker_t *w)
 {
-    (void)support_worker_ok(w, baton_barrier_now(w->group));
+    ok(w, baton_barrier_now(w->group));
 }
 
 /* These ranks call after they have lost another one, by a schedule that failed
@@ -383,7 +381,7 @@ static void call_differently(support_worker_t *w)
 {
     const char *const *all = w->arg;
     for (const char *what = all[0]; *what != '\0'; what += 2) {
-        (void)support_worker_ok(w, call(w, what));
+        ok(w, call(w, what));
     }
     baton_status_t status = call(w, all[w->rank == 1 ? 2 : 1]);
     (void)support_worker_check(
@@ -392,8 +390,7 @@ static void call_differently(support_worker_t *w)
             strstr(baton_error_message(), "rank 1 has") != NULL,
         "%s: %s", baton_status_text(status), baton_error_message());
     if (strlen(all[0]) > 2) {
-        (void)support_worker_ok(w,
-                                baton_group_recover(w->group, SUPPORT_WAIT_MS));
+        ok(w, baton_group_recover(w->group, SUPPORT_WAIT_MS));
         meet(w);
     }
 }
@@ -415,19 +412,17 @@ static void recover(support_worker_t *w)
 {
     int64_t x = 1;
     int64_t y[3] = {0};
-    (void)support_worker_ok(
-        w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
+    ok(w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
     if (w->rank == 0) { /* one rank goes on alone, and fails */
         baton_schedule_t *s = NULL;
-        (void)support_worker_ok(w, baton_barrier_create(w->group, NULL, &s));
-        (void)support_worker_ok(w, baton_schedule_start(s));
-        (void)support_worker_ok(w, baton_schedule_cancel(s));
+        ok(w, baton_barrier_create(w->group, NULL, &s));
+        ok(w, baton_schedule_start(s));
+        ok(w, baton_schedule_cancel(s));
         (void)!baton_schedule_wait(s, -1);
-        (void)support_worker_ok(w, baton_schedule_destroy(s));
+        ok(w, baton_schedule_destroy(s));
     }
-    (void)support_worker_ok(w, baton_group_recover(w->group, SUPPORT_WAIT_MS));
-    (void)support_worker_ok(
-        w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
+    ok(w, baton_group_recover(w->group, SUPPORT_WAIT_MS));
+    ok(w, baton_allreduce_now(w->group, &x, y, 1, BATON_I64, BATON_SUM));
     check(w, y[0] == 3, "a sum after a recovery");
 }
 

@@ -367,6 +367,20 @@ TEST(test_wrong_arguments_are_refused)
 
 /* ---- steps ------------------------------------------------------------- */
 
+/* Both have the same gradients. */
+static void expect_same_steps(support_sparse_t *left, support_sparse_t *right)
+{
+    for (uint64_t step = 0; step < 7; step++) {
+        support_sparse_fill(left, step);
+        support_sparse_fill(right, step);
+        support_sparse_step(left);
+        support_sparse_step(right);
+        assert_memory_equal(left->dense, right->dense, COUNT * left->element);
+        assert_memory_equal(left->residuals, right->residuals,
+                            RANKS * COUNT * left->element);
+    }
+}
+
 /* Results and residuals have the same bits as with gradients that are given. */
 TEST(test_gradients_are_accumulated_in_place)
 {
@@ -382,16 +396,7 @@ TEST(test_gradients_are_accumulated_in_place)
         support_sparse_t *given = support_sparse_open(RANKS, &options);
         options.in_place = true;
         support_sparse_t *added = support_sparse_open(RANKS, &options);
-        for (uint64_t step = 0; step < 7; step++) {
-            support_sparse_fill(given, step);
-            support_sparse_fill(added, step);
-            support_sparse_step(given);
-            support_sparse_step(added);
-            assert_memory_equal(given->dense, added->dense,
-                                COUNT * given->element);
-            assert_memory_equal(given->residuals, added->residuals,
-                                RANKS * COUNT * given->element);
-        }
+        expect_same_steps(given, added);
         support_fails(baton_sparse_start(added->ranks[0], added->gradients),
                       BATON_ERR_INVALID,
                       "must be NULL: with in_place it is added to the vector");
@@ -418,16 +423,7 @@ TEST(test_parts_are_a_gradient)
         support_sparse_t *whole = support_sparse_open(RANKS, &options);
         support_sparse_t *parts = support_sparse_open(RANKS, &options);
         parts->in_parts = true;
-        for (uint64_t step = 0; step < 6; step++) {
-            support_sparse_fill(whole, step);
-            support_sparse_fill(parts, step);
-            support_sparse_step(whole);
-            support_sparse_step(parts);
-            assert_memory_equal(whole->dense, parts->dense,
-                                COUNT * whole->element);
-            assert_memory_equal(whole->residuals, parts->residuals,
-                                RANKS * COUNT * whole->element);
-        }
+        expect_same_steps(whole, parts);
         support_sparse_close(whole);
         support_sparse_close(parts);
     }
