@@ -1,5 +1,5 @@
 #include "coll/dense/allreduce.h"
-#include "coll/partial/given.h"
+#include "coll/kit/given.h"
 #include "coll/tune/algorithms.h"
 
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same tree.

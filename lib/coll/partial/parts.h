@@ -1,10 +1,10 @@
 /* Declarations that the files of the partial collectives share. */
 #pragma once
 
+#include "coll/kit/given.h"
 #include "coll/kit/wrong.h"
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
-#include "coll/partial/given.h"
 #include "coll/stream/requests.h"
 
 #include <baton/partial.h>

@@ -1,5 +1,5 @@
 /* Vectors that may be empty in an epoch; see given.h. */
-#include "coll/partial/given.h"
+#include "coll/kit/given.h"
 
 #include "base/float_mode.h"
 
