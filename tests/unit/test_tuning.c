@@ -1,5 +1,5 @@
 /* The choice of algorithms, its table, and calibration files. */
-#include "coll/tune/cost.h"
+#include "coll/kit/cost.h"
 #include "support/sim.h"
 
 #include <math.h>

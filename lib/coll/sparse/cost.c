@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "coll/kit/cost.h"
 #include "coll/kit/pattern.h"
-#include "coll/tune/cost.h"
 
 #include <baton/partial.h>
 #include <baton/sparse.h>

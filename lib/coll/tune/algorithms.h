@@ -4,7 +4,7 @@
    because the data that it passes on are still in a cache. */
 #pragma once
 
-#include "coll/tune/cost.h"
+#include "coll/kit/cost.h"
 
 #define BATON__ALGORITHM_LIST(X)                                               \
     X(barrier_dissemination)                                                   \

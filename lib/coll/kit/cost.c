@@ -1,4 +1,4 @@
-#include "coll/tune/cost.h"
+#include "coll/kit/cost.h"
 
 #include "coll/kit/pattern.h"
 
