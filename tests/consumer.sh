@@ -50,7 +50,7 @@ if /usr/bin/python3 -c 'import cffi, numpy' 2>/dev/null; then
             8, bytes=64, alpha_us=1).us)'
 fi
 # README counts the algorithms.
-algorithms=$(grep -c '^    X(' "$root/lib/coll/tune/algorithms.h")
+algorithms=$(grep -c '^    X(' "$root/lib/coll/dense/algorithms.h")
 if ! grep -q "\*\*$algorithms algorithms\*\*" "$root/README.md"; then
     echo "README.md does not say that there are $algorithms algorithms"
     exit 1

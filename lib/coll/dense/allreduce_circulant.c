@@ -1,5 +1,5 @@
+#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/tune/algorithms.h"
 
 /* Reduce-scatter and all-gather of P blocks on the circulant graph
    (circulant.c): ceil(log2 P) rounds each, for any P.

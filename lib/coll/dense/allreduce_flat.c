@@ -1,5 +1,5 @@
+#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/tune/algorithms.h"
 
 #include <math.h>
 

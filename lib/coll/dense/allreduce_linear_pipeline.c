@@ -1,6 +1,6 @@
+#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
 #include "coll/kit/blocks.h"
-#include "coll/tune/algorithms.h"
 
 #include <math.h>
 

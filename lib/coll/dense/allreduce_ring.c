@@ -1,5 +1,5 @@
+#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/tune/algorithms.h"
 
 /* The vector is cut into P blocks, and each block into chunks. The chunks with
    the same index in all blocks are a column. A column goes round the ring by

@@ -3,8 +3,8 @@
    need no messages. */
 #pragma once
 
+#include "coll/dense/algorithms.h"
 #include "coll/kit/phases.h"
-#include "coll/tune/algorithms.h"
 
 /* ---- broadcast ---------------------------------------------------------- */
 

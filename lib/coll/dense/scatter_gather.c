@@ -1,6 +1,6 @@
+#include "coll/dense/algorithms.h"
 #include "coll/kit/check.h"
 #include "coll/kit/phases.h"
-#include "coll/tune/algorithms.h"
 
 #include <baton/tuning.h>
 

@@ -11,7 +11,7 @@
    Ranks may see only two inputs of a choice differently: variables and the
    calibration file. If these differ, the ranks' schedules differ, and their
    HELLO notices report that (progress/notice.h). */
-#include "coll/tune/algorithms.h"
+#include "coll/dense/algorithms.h"
 #include "coll/tune/tune.h"
 
 #include "base/config.h"

@@ -1,4 +1,4 @@
-#include "coll/tune/algorithms.h"
+#include "coll/dense/algorithms.h"
 
 #include "base/error.h"
 
