@@ -19,8 +19,7 @@ tests,python/tests 47450'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
-    lib/coll/stream lib/coll/sparse cuda mpi microbench examples python tests
-    python/tests"
+    lib/coll/sparse cuda mpi microbench examples python tests python/tests"
 
 # Of Python: lines with a token that is neither a comment nor a docstring.
 python_lines='

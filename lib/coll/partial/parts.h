@@ -2,10 +2,10 @@
 #pragma once
 
 #include "coll/kit/given.h"
+#include "coll/kit/stream_requests.h"
 #include "coll/kit/wrong.h"
 #include "coll/partial/begin.h"
 #include "coll/partial/contribution.h"
-#include "coll/stream/requests.h"
 
 #include <baton/partial.h>
 

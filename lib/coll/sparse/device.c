@@ -9,17 +9,17 @@
    the step before, if that has ended well and the application has not asked for
    it.
 
-   Results are copied by requests of the stream (stream/requests.h), after the
-   step: a call finds out what to copy, and a device call copies it. Of a sparse
-   result it copies the entries, which the device then writes to a vector.
-   Between steps, vectors are copied by requests as well. device_work.h
+   Results are copied by requests of the stream (kit/stream_requests.h), after
+   the step: a call finds out what to copy, and a device call copies it. Of a
+   sparse result it copies the entries, which the device then writes to a
+   vector. Between steps, vectors are copied by requests as well. device_work.h
    describes what a step does on the device. */
 #include "coll/sparse/device_work.h"
 
 #include "base/config.h"
 #include "base/error.h"
 #include "coll/kit/check.h"
-#include "coll/stream/requests.h"
+#include "coll/kit/stream_requests.h"
 
 #include <baton/inproc.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Requests of streams; see requests.h. */
-#include "coll/stream/requests.h"
+/* Requests of streams; see stream_requests.h. */
+#include "coll/kit/stream_requests.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
