@@ -1,6 +1,4 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/kit/given.h"
 
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same tree.
    In step t the ranks that are multiples of 2^t form pairs. The upper rank of a

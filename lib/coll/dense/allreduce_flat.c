@@ -1,4 +1,3 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
 
 #include <math.h>

@@ -1,8 +1,6 @@
 #include "base/alloc.h"
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
 #include "coll/kit/check.h"
-#include "coll/kit/phases.h"
 
 /* Three phases, each among some of the ranks. The vector is cut into B blocks,
    where B is the number of ranks of the smallest host. 2 hosts of 3 and 2

@@ -1,6 +1,4 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/kit/blocks.h"
 
 #include <math.h>
 

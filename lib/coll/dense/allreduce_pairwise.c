@@ -1,4 +1,3 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
 
 /* Reduce-scatter and all-gather of P blocks by pairwise exchange (pairwise.c):

@@ -1,6 +1,4 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
-#include "coll/kit/phases.h"
 
 /* Rabenseifner: the vector is cut into as many blocks as the core has ranks. A
    reduce-scatter by recursive halving leaves the sum of one block at each of

@@ -1,4 +1,3 @@
-#include "coll/dense/algorithms.h"
 #include "coll/dense/allreduce.h"
 
 /* The vector is cut into P blocks, and each block into chunks. The chunks with

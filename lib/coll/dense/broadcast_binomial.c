@@ -1,5 +1,5 @@
+#include "coll/dense/allreduce.h"
 #include "coll/dense/begin.h"
-#include "coll/kit/given.h"
 #include "coll/kit/pattern.h"
 
 /* Binomial tree. Ranks are counted from the root: id = rank - root (mod P). The

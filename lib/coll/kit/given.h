@@ -73,17 +73,3 @@ baton_node_t baton__add_maybe_send(baton_schedule_t *schedule, int peer,
 void baton__add_result(baton_schedule_t *schedule,
                        const baton_allreduce_args_t *args,
                        baton_length_t length, baton_node_t last);
-
-/* Flat tree: all ranks send their vectors to rank 0, which reduces them in the
-   order of ranks, and broadcasts the result along a binomial tree. For a vector
-   to reach the root, no rank between has to be awake. So each rank needs two
-   turns on a processor, where the inner ranks of a binomial tree need up to
-   log2 P more; but the root alone reduces. So this is for few vectors, and for
-   at most BATON__FLAT_RANKS ranks. (allreduce_binomial.c) */
-void baton__allreduce_flat(baton_schedule_t *schedule,
-                           const baton_allreduce_args_t *args);
-
-/* As baton_add_broadcast_binomial, for data.length bytes. The root sets that
-   length before. */
-void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
-                               baton__maybe_vector_t data);

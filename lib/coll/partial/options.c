@@ -1,9 +1,9 @@
 /* Options: defaults, checks, and the choice of the inner collective. */
 #include "base/options.h"
 #include "base/error.h"
+#include "coll/dense/allreduce.h"
 #include "coll/partial/parts.h"
 
-#include <baton/coll.h>
 #include <baton/partial.h>
 
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
