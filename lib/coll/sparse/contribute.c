@@ -7,7 +7,7 @@
    Neither the residual nor the pending gradients change before the start. So
    parts can be discarded. They must be when the residual changes, from which
    they were computed. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/object.h"
 
 #include "base/alloc.h"
 #include "base/error.h"

@@ -13,7 +13,7 @@
    On one host these ranks also share the copies of messages, and on several
    hosts ranks share a port. Sums are then those of the worst case: no two ranks
    select the same index. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/algorithms.h"
 
 #include "base/error.h"
 #include "base/options.h"

@@ -14,6 +14,7 @@
    sparse result it copies the entries, which the device then writes to a
    vector. Between steps, vectors are copied by requests as well. device_work.h
    describes what a step does on the device. */
+#include "coll/sparse/backends.h"
 #include "coll/sparse/device_work.h"
 
 #include "base/config.h"

@@ -20,7 +20,7 @@
    Elsewhere it is gradient plus old residual, as in spardl.c. The published
    code loses the dropped entries. */
 #include "coll/kit/pattern.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/algorithms.h"
 
 #include <string.h>
 

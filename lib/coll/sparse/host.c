@@ -1,6 +1,6 @@
 /* The host backend: steps of gradients in main memory, which wait for every
    rank. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/backends.h"
 
 #include <string.h>
 

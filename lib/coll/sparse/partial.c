@@ -19,7 +19,7 @@
    With on_loss the epochs run in the groups of coll/partial/survive.c, which is
    given `epochs` in connect, after options were compared. The result that it
    hands over is packed: count, indices, values. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/backends.h"
 
 #include "base/alloc.h"
 #include "base/error.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "coll/kit/pattern.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/algorithms.h"
 
 typedef struct baton__regions {
     baton_sparse_t *sparse;

@@ -14,7 +14,7 @@
    rank is ready before all have their results. */
 #include "base/clock.h"
 #include "base/error.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/object.h"
 
 /* Afterwards nothing of the schedules is in progress. With options.partial a
    peer may have begun an epoch, so epochs are started and cancelled until the

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "coll/kit/pattern.h"
+#include "coll/sparse/algorithms.h"
 #include "coll/sparse/device_work.h"
 
 typedef struct spardl spardl_t;

@@ -1,6 +1,8 @@
 /* The public functions of a sparse all-reduce: its life, its steps, and the
    calls between steps. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/algorithms.h"
+#include "coll/sparse/backends.h"
+#include "coll/sparse/object.h"
 
 #include "base/alloc.h"
 #include "base/error.h"

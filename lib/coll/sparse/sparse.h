@@ -1,30 +1,23 @@
-/* Internals of the sparse all-reduce: what its files and the algorithms share.
+/* The state of a sparse all-reduce, and the parts of its steps. Each folder of
+   coll/sparse uses only folders below it:
 
-       shrink.c      moves a sparse all-reduce to a group of survivors
-       sparse.c      the object and its public functions
-       contribute.c  gradients contributed in parts
+       tensors     sets of tensors, reduced by several sparse all-reduces
+       object      the public functions
+       backends    start and complete the steps
+       algorithms  add the nodes of a sparse step to the schedule
+       core        what backends and algorithms use
+
+   Backends and algorithms do not use each other. They are called through the
+   tables that this header declares. Each file of core calls only files below
+   it:
+
        options.c     defaults, checks, comparison across ranks
-       cost.c        closed forms, and the choice by them
-       state.c       export and import of a rank's state
-       state_file.c  the state in a file
-
-   A backend starts and completes the steps:
-
-       host.c        gradients in main memory
-       device.c      gradients in device memory, in the order of streams
-       partial.c     gradients in main memory, without waiting for every rank
-
-   Algorithms, spardl.c and others, use:
-
-       accumulate.c  gradient, momentum, clipping
        gather.c      Bruck all-gather of parts of any length
        message.c     messages of entries
        device_work.c selections and lists in device memory
+       accumulate.c  gradient, momentum, clipping
        step.c        call nodes, results, the dense schedule, recovery
        memory.c      memory freed with the sparse all-reduce, or its schedules
-
-   A file calls only files below it in this list. Backends and algorithms are
-   called through their tables.
 
    A step computes in `work`, which begins as gradient plus residual, and does
    not change `residual`. When the step completes on this rank, the two vectors
@@ -268,13 +261,6 @@ struct baton__sparse_backend {
     void (*load)(baton_sparse_t *sparse, uint64_t steps, const char *pending);
 };
 
-extern const baton__sparse_backend_t baton__sparse_host;
-extern const baton__sparse_backend_t baton__sparse_on_device;
-extern const baton__sparse_backend_t baton__sparse_partial;
-
-/* Allocates the vectors of the host and partial backends, once. */
-void baton__sparse_host_vectors(baton_sparse_t *sparse);
-
 /* ---- algorithms -------------------------------------------------------- */
 
 /* Adds nodes to sparse->schedule, for gradients in main memory or on a device.
@@ -283,14 +269,6 @@ struct baton__sparse_algorithm {
     void (*build)(baton_sparse_t *sparse);
     void (*build_on_device)(baton_sparse_t *sparse);
 };
-
-void baton__spardl_build(baton_sparse_t *sparse);
-void baton__spardl_build_on_device(baton_sparse_t *sparse);
-void baton__topka_build(baton_sparse_t *sparse);
-void baton__topka_build_on_device(baton_sparse_t *sparse);
-void baton__topkdsa_build(baton_sparse_t *sparse);
-void baton__gtopk_build(baton_sparse_t *sparse);
-void baton__oktopk_build(baton_sparse_t *sparse);
 
 /* Adds a call node to one of the schedules. The statistics count its processor
    time. */
@@ -344,11 +322,6 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                              baton_view_t work, baton_node_t accumulated);
 
 /* ---- steps ------------------------------------------------------------- */
-
-/* As baton_sparse_start, with a gradient scaled by `factor`. The device and
-   partial backends ignore the factor. */
-baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
-                                          const void *gradient, double factor);
 
 /* Whether the step after `steps` completed ones is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
@@ -405,19 +378,9 @@ bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
-/* Waits for the running step and completes it. Returns the step's error, or, if
-   the step is still running, BATON_ERR_TIMEOUT or BATON_ERR_INTERRUPTED. */
-baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
-
-/* Destroys the schedules. */
-baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
 /* Frees the memory of the old schedules and resets their state, before new ones
    are built for this rank of `size` ranks. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
-/* Builds all schedules in this group. Returns the first error of building. */
-baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
-                                     baton_group_t *group);
-
 /* ---- checks ------------------------------------------------------------ */
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
@@ -439,15 +402,6 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
 
-/* As check_idle; then calls the backend's hold, if it has one. */
-baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
-                                  bool even);
-/* Calls the backend's release, if it has one. */
-void baton__sparse_release(baton_sparse_t *sparse);
-
-/* BATON_ERR_STATE if parts were contributed, and one is missing. */
-baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
-
 /* ---- options ----------------------------------------------------------- */
 
 /* Reads the caller's options. On an error out->size is 0, and at most the name
@@ -461,14 +415,6 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
 
-typedef struct baton__sparse_place {
-    /* processors: of a host; 0: one for each rank. */
-    int ranks, hosts, processors;
-    bool measured; /* the options have no link costs */
-} baton__sparse_place_t;
-/* Replaces AUTO by the cheapest choice. */
-void baton__sparse_take_choice(baton_sparse_options_t *o,
-                               const baton__sparse_place_t *place);
 static inline bool baton__sparse_goes_on(const baton_sparse_options_t *o)
 {
     return o->on_loss == BATON_ON_LOSS_CONTINUE;
@@ -497,11 +443,6 @@ void baton__sparse_state_options(const baton_sparse_options_t *options,
    those of `sparse`. */
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
-
-/* BATON_ERR_BUSY while a step runs; BATON_ERR_UNSUPPORTED if there is no state
-   to export or import. */
-baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
-                                         const char *doing);
 
 /* Adds the options that must be equal on all ranks to a schedule's terms. */
 void baton__sparse_agree(baton_schedule_t *schedule,

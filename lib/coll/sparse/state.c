@@ -9,7 +9,7 @@
 
    Numbers are in the processor's byte order; with another order the magic
    differs. All of a state is checked before any of it is used. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/object.h"
 
 #include "base/error.h"
 #include "base/random.h"

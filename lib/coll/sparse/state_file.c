@@ -1,6 +1,6 @@
 /* A state (state.c) in a file of its own. A crash leaves either the old state
    or the new one. */
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/object.h"
 
 #include "base/alloc.h"
 #include "base/descriptor.h"

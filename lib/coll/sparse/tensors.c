@@ -17,10 +17,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "coll/kit/pattern.h"
-#include "coll/sparse/sparse.h"
 
-#include <baton/costs.h>
-#include <baton/tensors.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
    defaults, checks and the comparison across ranks. */
 #pragma once
 
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/object.h"
 
 #include <baton/costs.h>
 #include <baton/tensors.h>

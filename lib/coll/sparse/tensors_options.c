@@ -1,5 +1,4 @@
 /* Options of a set of tensors; see tensors.h. */
-#include "coll/sparse/sparse.h"
 #include "coll/sparse/tensors.h"
 
 #include "base/error.h"

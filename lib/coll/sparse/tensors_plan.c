@@ -4,7 +4,6 @@
 #include "coll/sparse/tensors.h"
 
 #include "coll/kit/pattern.h"
-#include "coll/sparse/sparse.h"
 
 /* ---- the cost model ---------------------------------------------------- */
 

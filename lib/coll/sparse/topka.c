@@ -14,6 +14,7 @@
 
    With the residual on a device, the selection is made there, and copied to
    main memory (device_work.h). */
+#include "coll/sparse/algorithms.h"
 #include "coll/sparse/device_work.h"
 
 #include <string.h>
