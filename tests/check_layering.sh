@@ -43,7 +43,7 @@ calls() (
     } | awk '
     function layer(path,    piece) {
         # An object is root/lib/layer/.../name.c.o, a header lib/layer/name.h.
-        if (!match(path, /(^|\/)lib\/[a-z]+(\/[a-z]+)?\/[a-z_0-9.]+$/))
+        if (!match(path, /(^|\/)lib\/[a-z]+(\/[a-z]+)*\/[a-z_0-9.]+$/))
             return "progress"
         path = substr(path, RSTART)
         sub(/^\//, "", path)

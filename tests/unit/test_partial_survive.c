@@ -5,7 +5,7 @@
    each result tells what is in it. Over MPI: mpi/mpi_survivors.c. */
 #include "base/alloc.h"
 #include "coll/partial/parts.h"
-#include "coll/sparse/sparse.h"
+#include "coll/sparse/core/core.h"
 #include "progress/engine.h"
 #include "support/cluster.h"
 #include "transport/group.h"

@@ -55,7 +55,7 @@ static void fill(baton_dtype_t dtype, void *data, size_t count,
     select_fill(kind, dtype, data, count, position, random);
 }
 
-/* As lib/coll/sparse/topka.c selects by a threshold. */
+/* As lib/coll/sparse/algorithms/topka.c selects by a threshold. */
 static size_t sampled(const baton_device_selection_t *s, void *scratch)
 {
     const size_t most = 2 * s->k < s->from.count ? 2 * s->k : s->from.count;

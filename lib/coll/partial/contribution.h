@@ -29,9 +29,10 @@
    The contribution of a failed epoch can't be added to one that is pending by
    then. So it is carried over, and the next epoch takes nothing else.
 
-   A partial sparse all-reduce (coll/sparse/partial.c) has no identity, since
-   its epochs can do without a contribution. Its results are lists, in memory of
-   its own. Its epochs wait for the application rather than take nothing. */
+   A partial sparse all-reduce (coll/sparse/backends/partial.c) has no identity,
+   since its epochs can do without a contribution. Its results are lists, in
+   memory of its own. Its epochs wait for the application rather than take
+   nothing. */
 #pragma once
 
 #include <baton/baton.h>

@@ -24,9 +24,9 @@
 
    If another rank is lost meanwhile, all begin again. Until a rank knows the
    last epoch, it has given nothing up: it still has the steps' schedule that
-   failed, since a partial sparse all-reduce (coll/sparse/partial.c) completes
-   the epoch from what that schedule has selected. Only then is the steps'
-   schedule built anew; its epochs follow modes.base.
+   failed, since a partial sparse all-reduce (coll/sparse/backends/partial.c)
+   completes the epoch from what that schedule has selected. Only then is the
+   steps' schedule built anew; its epochs follow modes.base.
 
    If one rank's options say that a loss fails the partial, and another's that
    it goes on, their schedules are in different groups. To compare such options,

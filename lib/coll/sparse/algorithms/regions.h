@@ -1,0 +1,50 @@
+/* Split and reduce, for TopkDSA and Ok-Topk: each rank owns a region of the
+   indices, and receives the entries that each other rank has selected there. */
+#pragma once
+
+#include "coll/kit/pattern.h"
+#include "coll/sparse/algorithms/algorithms.h"
+
+typedef struct baton__regions {
+    baton_sparse_t *sparse;
+    size_t room; /* entries of a rank's selection, at most */
+    bool fixed;  /* bounds never change */
+    /* Region r is [bounds[r], bounds[r + 1]). The bounds are the sparse
+       all-reduce's `extra`, since the rank that sums an element determines the
+       order of additions. With options.partial they never change, and `extra`
+       is the backend's. */
+    uint64_t *bounds;
+    uint32_t *indices; /* of this rank's selection */
+    size_t count;
+    char *own;                       /* the entries of the selection */
+    baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
+    baton_entries_t *lists;          /* in this rank's region, one per rank */
+} baton__regions_t;
+
+void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
+                         size_t room, bool fixed);
+
+/* Adds P - 1 sends after `ready`, a call of regions_send, and P - 1 receives
+   before `sum`, a call of regions_take. Fixed bounds must be set before. */
+void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
+                          baton_node_t sum);
+
+/* The block of a region's indices. */
+static inline baton__block_t
+baton__regions_block(const baton__regions_t *regions, int owner)
+{
+    const uint64_t *bounds = regions->bounds;
+    return (baton__block_t){(size_t)bounds[owner],
+                            (size_t)(bounds[owner + 1] - bounds[owner])};
+}
+
+/* This rank's entries in a region. Without payload data is NULL, and there are
+   as many as full blocks have. */
+baton_entries_t baton__regions_entries(const baton__regions_t *regions,
+                                       int owner);
+
+baton_status_t baton__regions_send(baton__regions_t *regions,
+                                   baton_call_t *call);
+
+/* Sets lists: this rank's own entries, then those of r - 1, r - 2, ... */
+void baton__regions_take(baton__regions_t *regions, baton_call_t *call);

@@ -1,0 +1,363 @@
+/* SparDL (Zhao et al. 2024, see baton/sparse.h; section III). P ranks are d
+   teams of m; a rank has position p in its team, and is responsible for block p
+   of m.
+
+   Spar-Reduce-Scatter takes l = ceil(log2 m) steps. In step i a rank sends the
+   bag of blocks p + gap to p + gap + s - 1, gap = 2^(l-i), the top-L of each,
+   as one message to p + gap; it receives blocks p to p + s - 1 from p - gap and
+   adds them. A block is selected from only when it is sent, so there are m
+   selections in all. Nothing is added to the blocks of the first bag before
+   they are selected from, so they are accumulated in the same pass. Three
+   members, l = 2, gaps 2 and 1, at p = 0:
+
+       begin --> accumulate and select 2 --> send (block 2, to 2)
+                                     |
+              +----------------------+----------+
+              v                                 v
+         accumulate 1                      accumulate 0
+              |                                 |
+              |   recv (block 0, from 1) -------+--> add
+              v                                       |
+         select 1 --> send (block 1, to 1)            |
+                                                      v
+                  recv (block 0, from 2) ----------> add --> select 0
+                                                                |
+                          teams exchange (spardl_teams.c) <-----+
+                                 |
+                          all-gather in the team --> finish
+
+   A block is not summed as a vector. The pass that accumulates it also lists
+   its candidates: all elements from a magnitude up that more than a quota of
+   elements reach. Its sums are then those of a few lists: the candidates and
+   the received ones. A received entry that is no candidate is added to its
+   element of `work`. All elements from that magnitude up are among the sums. So
+   the largest sums are the block's largest elements, as long as a quota of sums
+   still reaches the magnitude. If there are too many candidates (ties), or the
+   sums are too small (they cancel), the lists are added to `work` for the
+   selection.
+
+   Global residual collection. `work` stays gradient plus residual (G in the
+   paper). xi, what this rank holds and has not passed on, differs from G where
+   entries were received or sent. At the indices of the result the new residual
+   is xi. Elsewhere nothing that ranks passed on is in the result, and the new
+   residual is G. So keep_xi writes xi at the indices that the result shares
+   with those lists, and nothing else.
+
+   With the residual on a device, spardl_device.c does all this. */
+#include "coll/sparse/algorithms/spardl.h"
+
+/* ---- in a step --------------------------------------------------------- */
+
+static size_t quota_of(const spardl_t *spardl, int block)
+{
+    return baton__spardl_quota(spardl, spardl->sparse->k, block);
+}
+
+/* Accumulates a block that is selected from in a later step. */
+static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
+{
+    spardl_block_t *self = arg;
+    spardl_t *spardl = self->spardl;
+    (void)call;
+    baton__block_t block = baton__spardl_block(spardl, self->block);
+    baton__sparse_candidates(spardl->sparse, block.first, block.count,
+                             quota_of(spardl, self->block), &self->candidates,
+                             &self->guess, spardl->scratch);
+    return BATON_OK;
+}
+
+/* Sets `terms` to `first` and the lists received for a block, in the order of
+   steps. Returns their number. */
+static size_t terms_of(const spardl_block_t *self, baton_entries_t first)
+{
+    spardl_t *spardl = self->spardl;
+    int distance =
+        baton__rank_shift(self->block, -spardl->position, spardl->members);
+    size_t count = 0;
+    spardl->terms[count++] = first;
+    for (int i = 0; i < self->steps; i++) {
+        if (distance < spardl->steps[i].blocks) {
+            spardl->terms[count++] = spardl->steps[i].lists[distance];
+        }
+    }
+    return count;
+}
+
+/* Selects from all elements of a block. The received entries are added to
+   `work` for the selection, and taken out again. */
+static size_t select_dense(spardl_block_t *self, size_t k, char *out)
+{
+    spardl_t *spardl = self->spardl;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    baton__block_t block = baton__spardl_block(spardl, self->block);
+    size_t terms = terms_of(self, (baton_entries_t){0});
+    for (size_t i = 1; i < terms; i++) {
+        baton_entries_add(dtype, (char *)(uintptr_t)spardl->terms[i].data,
+                          spardl->terms[i].count, 1, sparse->work);
+    }
+    const baton_selection_t from = {
+        .dtype = dtype,
+        .values = sparse->work + block.first * sparse->element_bytes,
+        .count = block.count,
+        .first = (uint32_t)block.first,
+    };
+    size_t count =
+        baton_select_topk(&from, k, spardl->indices, spardl->scratch, NULL);
+    baton_entries_gather(dtype, out, spardl->indices, count, sparse->work);
+    for (size_t i = terms - 1; i > 0; i--) {
+        baton_entries_put(dtype, spardl->terms[i].data, spardl->terms[i].count,
+                          sparse->work);
+    }
+    return count;
+}
+
+/* Selects from the candidates and the received entries. SIZE_MAX: they may lack
+   some of the largest elements. */
+static size_t select_sparse(spardl_block_t *self,
+                            const baton_candidates_t *candidates, size_t k,
+                            char *out)
+{
+    spardl_t *spardl = self->spardl;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    spardl_list_t from = {candidates->entries,
+                          candidates->low > 0 ? candidates->count : 0};
+    if (self->steps > 0) {
+        size_t terms = terms_of(self, (baton_entries_t){from.data, from.count});
+        from.data = self->sums.data;
+        from.count = baton_entries_sum_onto(dtype, sparse->work, spardl->terms,
+                                            terms, from.data);
+        self->sums = from;
+    }
+    return baton_entries_largest(dtype, from.data, from.count, k, candidates,
+                                 out, spardl->scratch);
+}
+
+/* Selects from a block. If no step comes before, this accumulates it, too. */
+static size_t spardl_take(spardl_block_t *self, size_t k, char *out)
+{
+    spardl_t *spardl = self->spardl;
+    baton_sparse_t *sparse = spardl->sparse;
+    baton__block_t block = baton__spardl_block(spardl, self->block);
+    baton_candidates_t *candidates = &self->candidates;
+    if (self->steps == 0) {
+        candidates = &spardl->candidates;
+        baton__sparse_candidates(sparse, block.first, block.count, k,
+                                 candidates, &self->guess, spardl->scratch);
+    }
+    size_t count = k < block.count ? k : block.count;
+    if (sparse->payload) {
+        count = select_sparse(self, candidates, k, out);
+        count = count == SIZE_MAX ? select_dense(self, k, out) : count;
+    }
+    self->chosen = (spardl_list_t){out, count};
+    return count;
+}
+
+static baton_status_t select_for_bag(void *arg, baton_call_t *call)
+{
+    spardl_block_t *self = arg;
+    spardl_t *spardl = self->spardl;
+    baton_sparse_t *sparse = spardl->sparse;
+    spardl_step_t *step = &spardl->steps[self->step];
+    if (self->place == 0) {
+        (void)baton__message_begin(&step->send, call);
+        step->send.bytes = 0;
+    }
+    char *to = sparse->payload ? step->send.data + step->send.bytes : NULL;
+    step->send.bytes += spardl_take(self, quota_of(spardl, self->block), to) *
+                        sparse->entry_bytes;
+    return self->place == step->blocks - 1
+               ? baton__message_end(&step->send, call, step->send.bytes)
+               : BATON_OK;
+}
+
+static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
+{
+    spardl_t *spardl = arg;
+    (void)call;
+    spardl->own.count =
+        spardl_take(&spardl->blocks[spardl->position],
+                    baton__spardl_share(spardl), spardl->own.data);
+    return BATON_OK;
+}
+
+/* Writes the list's entries at the result's indices of a block to `work`, or
+   zeros there. */
+static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
+                        const uint32_t *indices, size_t count, bool zeros)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    baton_dtype_t dtype = sparse->options.dtype;
+    size_t common = baton_entries_common(dtype, list->data, list->count,
+                                         indices, count, zeros, spardl->common);
+    baton_entries_put(dtype, spardl->common, common, sparse->work);
+}
+
+/* Turns `work` into the new residual, block by block. */
+static void keep_xi(void *state, size_t left)
+{
+    spardl_t *spardl = state;
+    const baton_sparse_t *sparse = spardl->sparse;
+    const uint32_t *indices = sparse->result_indices;
+    for (int i = 0; i < spardl->members; i++) {
+        const spardl_block_t *block = &spardl->blocks[i];
+        size_t count = baton__spardl_within(spardl, i, indices, left);
+        if (block->steps > 0) {
+            spardl_keep(spardl, &block->sums, indices, count, false);
+        }
+        spardl_keep(spardl, &block->chosen, indices, count, true);
+        if (i == spardl->position) {
+            baton__spardl_keep_dropped(spardl, indices, count);
+        }
+        indices += count;
+        left -= count;
+    }
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+/* Adds accumulations of the first `blocks` blocks from this rank's own on,
+   after the node `before`. */
+static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
+{
+    for (int j = 0; j < blocks; j++) {
+        spardl_block_t *block =
+            &spardl->blocks[baton__spardl_block_at(spardl, j)];
+        block->accumulated = baton__sparse_call_after(spardl->sparse, before,
+                                                      spardl_accumulate, block);
+    }
+}
+
+/* Adds selections from the bag's blocks, one after the other, and the send. A
+   selection waits for those earlier steps that add to its block, but not for
+   the others. Returns the last selection. */
+static baton_node_t spardl_add_bag(spardl_t *spardl, int index,
+                                   baton_node_t before)
+{
+    baton_schedule_t *s = spardl->sparse->schedule;
+    spardl_step_t *step = &spardl->steps[index];
+    baton_node_t last = before;
+    for (int j = 0; j < step->blocks; j++) {
+        int distance = step->gap + j;
+        spardl_block_t *block =
+            &spardl->blocks[baton__spardl_block_at(spardl, distance)];
+        block->step = index;
+        block->place = j;
+        last = baton__sparse_call_after(spardl->sparse, last, select_for_bag,
+                                        block);
+        if (index > 0) {
+            baton_before(s, block->accumulated, last);
+        }
+        for (int earlier = 0; earlier < index; earlier++) {
+            if (distance < spardl->steps[earlier].blocks) {
+                baton_before(s, spardl->steps[earlier].arrive, last);
+            }
+        }
+    }
+    baton__spardl_add_send(spardl, index, last);
+    return last;
+}
+
+/* Adds Spar-Reduce-Scatter. Returns the selection from this rank's own
+   block. */
+static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
+{
+    baton_schedule_t *s = spardl->sparse->schedule;
+    baton_node_t last =
+        baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
+    if (spardl->step_count > 0) {
+        last = spardl_add_bag(spardl, 0, last);
+        /* The blocks of the first bag come after these. */
+        add_accumulations(spardl, spardl->steps[0].gap, last);
+    }
+    for (int i = 0; i < spardl->step_count; i++) {
+        if (i > 0) {
+            last = spardl_add_bag(spardl, i, last);
+        }
+        baton__spardl_add_arrival(spardl, i);
+    }
+    baton_node_t own = baton__sparse_call_after(spardl->sparse, last,
+                                                spardl_select_own, spardl);
+    if (spardl->step_count > 0) {
+        baton_before(s, spardl->blocks[spardl->position].accumulated, own);
+    }
+    for (int i = 0; i < spardl->step_count; i++) {
+        baton_before(s, spardl->steps[i].arrive, own);
+    }
+    return own;
+}
+
+/* The largest quota that a block ever has. */
+static size_t largest_quota_of(const spardl_t *spardl, int block)
+{
+    return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);
+}
+
+static void allocate_candidates(const spardl_t *spardl, int block,
+                                baton_candidates_t *candidates)
+{
+    size_t count = baton__spardl_block(spardl, block).count;
+    candidates->capacity =
+        baton_candidates_room(count, largest_quota_of(spardl, block));
+    candidates->entries = baton__sparse_room(
+        spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
+}
+
+/* Returns how many entries the block's sums may have; 0: there are none. */
+static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
+{
+    if (block->steps == 0) {
+        return 0;
+    }
+    allocate_candidates(spardl, block->block, &block->candidates);
+    size_t sums = block->candidates.capacity +
+                  (size_t)block->steps * largest_quota_of(spardl, block->block);
+    block->sums.data =
+        baton__sparse_room(spardl->sparse, sums, spardl->sparse->entry_bytes);
+    return sums;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Selections from a block, selections from sums, and exchanges share the
+   scratch memory. */
+static void spardl_allocate(spardl_t *spardl)
+{
+    baton_sparse_t *sparse = spardl->sparse;
+    size_t entry = sparse->entry_bytes, largest = largest_quota_of(spardl, 0);
+    allocate_candidates(spardl, 0, &spardl->candidates);
+    size_t sums = spardl->candidates.capacity;
+    for (int i = 0; i < spardl->members; i++) {
+        sums = larger(sums, allocate_block(spardl, &spardl->blocks[i]));
+    }
+    size_t block = baton__spardl_block(spardl, 0).count;
+    size_t scratch = larger(baton_select_scratch_bytes(block, largest),
+                            baton_entries_largest_scratch_bytes(sums, largest));
+    spardl->scratch = baton__sparse_room(
+        sparse, 1, larger(scratch, baton__spardl_teams_scratch(spardl)));
+    spardl->indices =
+        baton__sparse_room(sparse, largest, sizeof *spardl->indices);
+    spardl->own.data = baton__sparse_room(sparse, largest, entry);
+    spardl->common = baton__sparse_room(sparse, largest + 1, entry);
+    spardl->terms = baton__sparse_alloc(sparse, (size_t)spardl->step_count + 1,
+                                        sizeof *spardl->terms);
+}
+
+void baton__spardl_build(baton_sparse_t *sparse)
+{
+    spardl_t *spardl = baton__spardl_open(sparse);
+    if (spardl == NULL) {
+        return;
+    }
+    spardl_allocate(spardl);
+    sparse->settle = keep_xi;
+    sparse->settling = spardl;
+    baton_node_t own = spardl_add_reduce_scatter(spardl);
+    baton_node_t sum = baton__spardl_add_teams(spardl, own);
+    baton__spardl_add_gather(spardl, sum);
+}

@@ -1,0 +1,366 @@
+/* The host backend: steps of gradients in main memory, which wait for every
+   rank. */
+#include "coll/sparse/backends/backends.h"
+
+#include <string.h>
+
+/* ---- steps' vectors ----------------------------------------------------- */
+
+void baton__sparse_host_vectors(baton_sparse_t *sparse)
+{
+    if (sparse->residual != NULL) {
+        return;
+    }
+    sparse->lasting = true;
+    size_t count = sparse->options.count, size = sparse->element_bytes;
+    sparse->residual = baton__sparse_room(sparse, count, size);
+    sparse->work = sparse->options.in_place
+                       ? sparse->residual
+                       : baton__sparse_room(sparse, count, size);
+    if (sparse->options.momentum > 0) {
+        size = baton__velocity_bytes(sparse);
+        sparse->velocity = baton__sparse_room(sparse, count, size);
+    }
+    if (sparse->options.momentum > 0 && !sparse->options.partial) {
+        sparse->new_velocity = baton__sparse_room(sparse, count, size);
+    }
+    sparse->lasting = false;
+}
+
+/* ---- dense steps ------------------------------------------------------- */
+
+/* Allocates `spare`, once. With in_place it has two vectors: the last result
+   stays in one while a step writes into the other. */
+static bool make_spare(baton_sparse_t *sparse)
+{
+    if (sparse->spare == NULL) {
+        size_t vectors = sparse->options.in_place ? 2 : 1;
+        sparse->lasting = true;
+        sparse->spare = baton__sparse_room(
+            sparse, vectors * sparse->options.count, sparse->element_bytes);
+        sparse->lasting = false;
+    }
+    return sparse->spare != NULL || !sparse->payload;
+}
+
+/* Returns the vector that does not have the last result, which peers that fail
+   may still need. */
+static char *other_than_last(const baton_sparse_t *sparse)
+{
+    return sparse->last.values != sparse->spare
+               ? sparse->spare
+               : sparse->spare + sparse->options.count * sparse->element_bytes;
+}
+
+/* The operand of a dense step is the gradient or the residual itself, if that
+   is all that this rank contributes. Otherwise it is accumulated in `spare`.
+   The result goes to `work`, which with in_place is in `spare`. */
+static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
+{
+    bool alone = sparse->gradient == NULL
+                     ? !sparse->no_residual
+                     : sparse->no_residual && sparse->velocity == NULL &&
+                           sparse->options.clip == 0 &&
+                           sparse->given_factor == 1;
+    const char *source =
+        sparse->gradient != NULL ? sparse->gradient : sparse->residual;
+    if ((!alone || sparse->options.in_place) && !make_spare(sparse)) {
+        return baton__sparse_no_memory(sparse);
+    }
+    sparse->sums_spare = !alone;
+    if (sparse->options.in_place) {
+        sparse->work = other_than_last(sparse);
+    }
+    const void *from = alone ? source : sparse->spare;
+    baton_status_t status =
+        baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
+    return status == BATON_OK
+               ? baton_buffer_rebind(sparse->dense, sparse->dense_source,
+                                     (void *)(uintptr_t)from)
+               : status;
+}
+
+static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
+{
+    baton_sparse_t *sparse = arg;
+    (void)call;
+    baton__sparse_begin(sparse);
+    if (sparse->sums_spare) {
+        baton__sparse_exchange(&sparse->work, &sparse->spare);
+        baton__sparse_accumulate(sparse, 0, sparse->options.count);
+        baton__sparse_exchange(&sparse->work, &sparse->spare);
+    }
+    return BATON_OK;
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+/* Accumulates a part as the step would do it. The part is only copied if the
+   gradient is clipped, since the norm is not known yet, or if the step is
+   dense, since that may sum the gradient itself. */
+static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
+                                             size_t first, size_t count,
+                                             const void *part)
+{
+    const size_t offset = first * sparse->element_bytes;
+    bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
+    if (dense && !make_spare(sparse)) {
+        return baton__sparse_no_memory(sparse);
+    }
+    if (dense || sparse->options.clip > 0) {
+        memcpy((dense ? sparse->spare : sparse->work) + offset, part,
+               count * sparse->element_bytes);
+        return BATON_OK;
+    }
+    sparse->gradient = (const char *)((uintptr_t)part - offset);
+    sparse->clip_factor = 1;
+    sparse->summed = false;
+    baton__sparse_accumulate(sparse, first, count);
+    return BATON_OK;
+}
+
+static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
+                                        const void *gradient, double factor)
+{
+    bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
+    baton_status_t status = BATON_OK;
+    bool parts = sparse->part_count > 0;
+    sparse->gradient = !parts ? gradient : dense ? sparse->spare : sparse->work;
+    sparse->summed = parts && !dense && sparse->options.clip == 0;
+    sparse->given_factor = factor;
+    if (!dense) {
+        baton__sparse_use_room(sparse, 1 - sparse->shown);
+        sparse->work =
+            sparse->options.in_place ? sparse->residual : sparse->work;
+    }
+    if (dense && sparse->payload) {
+        status = sparse_host_bind_dense(sparse);
+    }
+    if (status == BATON_OK) {
+        status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
+    }
+    if (status != BATON_OK) {
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* also behind a recovery */
+        return status;
+    }
+    sparse->recovered = false;
+    sparse->open = sparse->steps + 1;
+    baton__sparse_started(sparse, dense);
+    return BATON_OK;
+}
+
+/* Updates the residual where it is, now that the step is complete: a step that
+   fails has nothing to undo. */
+static void complete_in_place(baton_sparse_t *sparse, bool dense)
+{
+    if (!sparse->payload) {
+        return;
+    }
+    if (dense) {
+        memset(sparse->residual, 0,
+               sparse->options.count * sparse->element_bytes);
+    } else {
+        sparse->settle(sparse->settling, sparse->result_count);
+    }
+}
+
+/* A dense step leaves no residual, and swaps its result into the residual's
+   memory. The result stays there during the next step: peers that fail in that
+   step may still need it. */
+static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
+                                 baton_status_t status)
+{
+    if (status != BATON_OK) {
+        return;
+    }
+    baton__sparse_complete_step(sparse, dense);
+    sparse->open = 0;
+    if (sparse->options.in_place) {
+        complete_in_place(sparse, dense);
+        return;
+    }
+    baton__sparse_advance(sparse);
+    baton__sparse_exchange(&sparse->work, &sparse->residual);
+    sparse->no_residual = dense;
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+/* The vector with the last step's dense result or, if this rank lacks that, the
+   vector to receive it. NULL: the result is sparse, and in a room. */
+static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
+{
+    bool vector = lacks                      ? dense
+                  : sparse->options.in_place ? sparse->last.indices == NULL
+                                             : sparse->no_residual;
+    if (sparse->algorithm != NULL && !vector) {
+        return NULL;
+    }
+    return lacks                       ? sparse->work
+           : !sparse->options.in_place ? sparse->residual
+           : sparse->last.values != NULL
+               ? (char *)(uintptr_t)sparse->last.values
+               : sparse->spare;
+}
+
+/* Hands over the result of a step, and completes the step on ranks that lacked
+   it. True once the step is complete on all ranks, or on none. */
+static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
+{
+    bool dense = sparse->is_dense;
+    if (!baton__sparse_tell(sparse, lacks, step)) {
+        return false;
+    }
+    bool gets = lacks && baton__sparse_is_had(sparse, step);
+    if (!baton__sparse_hand_over(sparse, gets, step,
+                                 dense_result(sparse, gets, dense))) {
+        return false;
+    }
+    if (gets && !dense) {
+        baton__sparse_settle(sparse);
+    }
+    if (gets) {
+        sparse_host_complete(sparse, dense, BATON_OK);
+        sparse->phase = BATON__SPARSE_RESULT;
+    }
+    baton__sparse_make_up(sparse, lacks && !gets ? step - 1 : step);
+    if (sparse->open != 0) {
+        sparse->phase = BATON__SPARSE_NO_RESULT;
+    }
+    sparse->open = 0;
+    return true;
+}
+
+/* True once each step has been completed on all ranks, or on none. */
+static bool sparse_host_mend(baton_sparse_t *sparse)
+{
+    bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
+    if (stands && !sparse->lacks) {
+        sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
+        sparse->phase = BATON__SPARSE_RESULT;
+    }
+    if (!sparse_host_agree(sparse, sparse->lacks, sparse->steps)) {
+        return false;
+    }
+    sparse->lacks = false;
+    return true;
+}
+
+/* Sets `steps` anew: a recovery that was cut short may have counted a step that
+   no survivor has completed. */
+static bool sparse_host_survive(baton_sparse_t *sparse)
+{
+    bool lacks = sparse->open != 0;
+    uint64_t step = lacks ? sparse->open : sparse->steps;
+    if (!sparse_host_agree(sparse, lacks, step)) {
+        return false;
+    }
+    sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
+    sparse->lacks = sparse->mended = false;
+    sparse->told = 0;
+    return true;
+}
+
+/* The callback of both schedules' recoveries, while the application is in
+   baton_group_recover. All ranks are given the same epochs, so they agree on
+   the steps that are complete. It returns false until both schedules have been
+   reported and the last step is mended. So neither schedule is reset before,
+   and no rank begins an epoch alone. */
+static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
+                                uint64_t epoch)
+{
+    const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
+    if (!sparse->mended && (sparse->told & bit) == 0) {
+        sparse->told |= bit;
+        sparse->lacks = sparse->lacks ||
+                        baton_schedule_epoch(dense ? sparse->dense
+                                                   : sparse->schedule) < epoch;
+        baton__sparse_recover(sparse, dense, epoch);
+    }
+    sparse->mended =
+        sparse->mended || (sparse->told == all && sparse_host_mend(sparse));
+    if (!sparse->mended) {
+        return false;
+    }
+    sparse->told ^= bit;
+    sparse->mended = sparse->told != 0;
+    return true;
+}
+
+static bool recover_sparse(void *arg, uint64_t epoch)
+{
+    return sparse_host_recover(arg, false, epoch);
+}
+
+static bool recover_dense(void *arg, uint64_t epoch)
+{
+    return sparse_host_recover(arg, true, epoch);
+}
+
+/* ---- building ---------------------------------------------------------- */
+
+static baton_status_t sparse_host_build(baton_sparse_t *sparse)
+{
+    const bool in_place = sparse->options.in_place;
+    if (sparse->residual == NULL) {
+        sparse->no_residual =
+            !in_place && baton__sparse_is_dense(sparse, false, 0);
+    }
+    baton__sparse_host_vectors(sparse);
+    if (in_place && sparse->algorithm == NULL) {
+        (void)make_spare(sparse);
+    }
+    baton_view_t work = baton__sparse_bind_dense(sparse);
+    sparse->dense_source = baton_buffer_bind(
+        sparse->dense, in_place ? NULL : sparse->residual, work.bytes);
+    baton__sparse_add_dense(
+        sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
+        baton__sparse_add_call(sparse, sparse->dense, sparse_host_begin_dense,
+                               sparse));
+    baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
+    if (sparse->algorithm != NULL) { /* else dense */
+        baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
+        sparse->algorithm->build(sparse);
+    }
+    return BATON_OK;
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+static baton_status_t sparse_host_read_vector(baton_sparse_t *sparse,
+                                              bool velocity, void *to)
+{
+    size_t bytes = sparse->options.count * sparse->element_bytes;
+    if (velocity) {
+        baton__sparse_read_velocity(sparse, sparse->velocity, to);
+    } else if (sparse->no_residual) {
+        memset(to, 0, bytes);
+    } else {
+        memcpy(to, sparse->residual, bytes);
+    }
+    return BATON_OK;
+}
+
+static baton_status_t sparse_host_write_vectors(baton_sparse_t *sparse,
+                                                const void *residual,
+                                                const void *velocity)
+{
+    size_t bytes = sparse->options.count * sparse->element_bytes;
+    memcpy(sparse->residual, residual, bytes);
+    sparse->no_residual = false;
+    if (velocity != NULL) {
+        baton__sparse_write_velocity(sparse, sparse->velocity, velocity);
+    }
+    return BATON_OK;
+}
+
+const baton__sparse_backend_t baton__sparse_host = {
+    .accumulates = true,
+    .build = sparse_host_build,
+    .start = sparse_host_start,
+    .contribute = sparse_host_contribute,
+    .complete = sparse_host_complete,
+    .survive = sparse_host_survive,
+    .read = sparse_host_read_vector,
+    .write = sparse_host_write_vectors,
+};

@@ -1,0 +1,613 @@
+/* Partial sparse all-reduce: the algorithm's schedule, after the activation of
+   a partial collective (coll/partial/begin.h).
+
+       begin --> take --> prepare --> [ the algorithm's nodes ] --> publish
+
+   The contribution (coll/partial/contribution.h) keeps the pending gradients,
+   what an epoch has taken of them, and the results. An epoch computes in
+   `work`, which begins as the residual plus what was taken. publish makes it
+   the residual. If the epoch fails after that, recover swaps the two back; what
+   the epoch had taken is pending again.
+
+   If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
+   `work` is what the residual gains, and publish adds the two.
+
+   The application holds the contribute lock while it adds a gradient, or uses
+   the residual, for which no epoch may be working. The driver only tries the
+   lock, in take, which is polled until the application has released it.
+
+   With on_loss the epochs run in the groups of coll/partial/survive.c, which is
+   given `epochs` in connect, after options were compared. The result that it
+   hands over is packed: count, indices, values. */
+#include "coll/sparse/backends/backends.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/float_mode.h"
+#include "coll/partial/parts.h"
+
+#include <baton/partial.h>
+#include <string.h>
+
+typedef struct sparse_partial {
+    /* First, since of_epochs casts its address. Its numbers of steps and epochs
+       continue after a recovery or a shrink. */
+    baton_partial_t epochs;
+    baton_sparse_t *sparse;
+    char *velocity; /* u of momentum, for starts alone; or NULL */
+    char *parts;    /* memory for parts of a gradient, or NULL */
+    /* Part of an exported state: the first and the last step whose gradients
+       are pending. */
+    uint64_t pending_steps[2];
+} sparse_partial_t;
+
+static sparse_partial_t *of_epochs(baton_partial_t *epochs)
+{
+    return (sparse_partial_t *)epochs;
+}
+
+static pthread_mutex_t *lock_of(sparse_partial_t *self)
+{
+    return &self->epochs.contribution.contribute_lock;
+}
+
+static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
+                   const char *right)
+{
+    BATON_SUM->reduce(BATON_SUM->arg, target, left, right,
+                      sparse->options.count, sparse->options.dtype);
+}
+
+/* ---- in an epoch ------------------------------------------------------- */
+
+static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
+{
+    const sparse_partial_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    const baton__contribution_t *c = &self->epochs.contribution;
+    (void)call;
+    sparse->absent = !self->epochs.active;
+    sparse->k = self->epochs.epoch > sparse->options.warmup
+                    ? sparse->options.k
+                    : sparse->options.count;
+    sparse->gradient = c->source;
+    baton__sparse_use_room(sparse, c->result);
+    return BATON_OK;
+}
+
+/* Ends an epoch that has its result: updates the residual, and publishes. */
+static void end_epoch(sparse_partial_t *self)
+{
+    baton_sparse_t *sparse = self->sparse;
+    if (sparse->absent && sparse->payload) {
+        add_to(sparse, sparse->work, sparse->residual, sparse->work);
+    }
+    baton__sparse_exchange(&sparse->work, &sparse->residual);
+    sparse->learned = sparse->next;
+    sparse->counting.algorithm = sparse->options.algorithm;
+    sparse->counting.rounds = sparse->rounds;
+    sparse->rooms[sparse->room].stats = sparse->counting;
+    sparse->shown = sparse->room;
+    baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
+                                0);
+}
+
+static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
+{
+    (void)call;
+    end_epoch(arg);
+    return BATON_OK;
+}
+
+/* ---- failure ----------------------------------------------------------- */
+
+/* Makes the result of a step `last`, and pins it until the next call. */
+static void show_result(sparse_partial_t *self, uint64_t step)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton__contribution_t *c = &self->epochs.contribution;
+    baton_partial_result_t pinned;
+    if (!baton__contribution_pin(c, step, step, &pinned)) {
+        return;
+    }
+    const baton__sparse_room_t *room = &sparse->rooms[c->pinned];
+    sparse->last = (baton_sparse_result_t){
+        .count = room->count,
+        .indices = room->indices,
+        .values = room->values,
+        .included = pinned.included,
+    };
+    sparse->stats = room->stats;
+    if (self->velocity != NULL && step > sparse->options.warmup) {
+        baton__sparse_mask(sparse, self->velocity, room->indices, room->count);
+    }
+}
+
+/* ---- recovery ---------------------------------------------------------- */
+
+/* Completes an epoch that this rank lacks, if any rank has completed it. */
+static bool sparse_partial_agree(sparse_partial_t *self, bool lacks,
+                                 uint64_t epoch)
+{
+    baton_sparse_t *sparse = self->sparse;
+    if (!baton__sparse_tell(sparse, lacks, epoch)) {
+        return false;
+    }
+    bool gets = lacks && baton__sparse_is_had(sparse, epoch);
+    if (!baton__sparse_hand_over(sparse, gets, epoch, NULL)) {
+        return false;
+    }
+    if (gets) {
+        baton__sparse_settle(sparse);
+        end_epoch(self);
+    }
+    baton__sparse_make_up(sparse, lacks && !gets ? epoch - 1 : epoch);
+    return true;
+}
+
+/* Completes epoch `last` if this rank lacks it; false while the result is being
+   handed over. Some rank has completed this epoch. All ranks have, if one has
+   taken gradients for a later epoch. */
+static bool sparse_partial_mend(sparse_partial_t *self, uint64_t last)
+{
+    baton__contribution_t *c = &self->epochs.contribution;
+    bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
+    return sparse_partial_agree(self, lacks, last);
+}
+
+/* Continues after `last`, the last epoch that any rank has completed: later
+   epochs begin again. */
+static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
+{
+    baton_sparse_t *sparse = self->sparse;
+    baton_partial_t *epochs = &self->epochs;
+    baton__contribution_recover(&epochs->contribution, last, last + 1);
+    sparse->phase = BATON__SPARSE_NO_RESULT; /* waits return the missed ones */
+    sparse->missed = last - epochs->seen;
+    epochs->begin.modes.base = last;
+    epochs->arrived = last;
+    atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
+}
+
+/* Called while the application is in baton_group_recover. Later waits return
+   the results that it has missed. Gradients that an epoch has taken are pending
+   again, unless some rank has completed the epoch. */
+static bool sparse_partial_recover(void *arg, uint64_t epoch)
+{
+    sparse_partial_t *self = arg;
+    baton_sparse_t *sparse = self->sparse;
+    baton__contribution_t *c = &self->epochs.contribution;
+    uint64_t last = self->epochs.begin.modes.base + epoch;
+    if (epoch > 0 && !sparse_partial_mend(self, last)) {
+        return false;
+    }
+    if (c->newest > last) {
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    }
+    sparse_partial_go_on(self, last);
+    baton__quorum_recover(self->epochs.begin.quorum);
+    baton__partial_begin_limit(&self->epochs, true);
+    return baton__sparse_recover(sparse, false, epoch);
+}
+
+/* The schedule has failed, so no epoch begins or ends meanwhile. */
+static bool sparse_partial_survive(baton_sparse_t *sparse)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    baton__contribution_t *c = &self->epochs.contribution;
+    bool lacks = baton__contribution_is_working(c);
+    uint64_t epoch = lacks ? c->taken_for : c->newest;
+    if (!sparse_partial_agree(self, lacks, epoch)) {
+        return false;
+    }
+    sparse_partial_go_on(self, c->newest);
+    sparse->steps = c->newest;
+    return true;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+static void add_algorithm(baton_partial_t *epochs)
+{
+    baton_sparse_t *sparse = of_epochs(epochs)->sparse;
+    sparse->algorithm->build(sparse);
+}
+
+static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
+{
+    size_t count = sparse->payload ? sparse->options.count : 0;
+    return (baton__contribution_t){
+        .count = count,
+        .slot_bytes = count * sparse->element_bytes,
+        .dtype = sparse->options.dtype,
+        .op = BATON_SUM,
+        .history = sparse->options.history,
+        .sparse = true,
+    };
+}
+
+static baton_status_t open_partial(baton_sparse_t *sparse)
+{
+    const baton_sparse_options_t *o = &sparse->options;
+    if (baton__sparse_goes_on(&sparse->options) &&
+        baton_group_is_simulated(sparse->group)) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "sparse \"%s\": on_loss is "
+                            "BATON_ON_LOSS_CONTINUE, which is not supported "
+                            "with a simulated group",
+                            sparse->name);
+    }
+    sparse->lasting = true;
+    sparse_partial_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
+    sparse->lasting = false;
+    if (self == NULL) {
+        return BATON_OK;
+    }
+    self->sparse = sparse;
+    sparse->epochs = &self->epochs;
+    sparse->extra = self->pending_steps;
+    sparse->extra_count = 2;
+    self->epochs.name = sparse->name;
+    self->epochs.options = (baton_partial_options_t){
+        .mode = o->mode,
+        .history = o->history,
+        .sync_every = o->sync_every,
+        .max_staleness = o->max_staleness,
+        .seed = o->seed,
+    };
+    (void)pthread_mutex_init(&self->epochs.limit_lock, NULL);
+    baton__sparse_host_vectors(sparse);
+    self->velocity = sparse->velocity;
+    sparse->velocity = NULL; /* epochs do not apply momentum */
+    sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
+    self->epochs.contribution = contribution_of(sparse);
+    return baton__contribution_init(&self->epochs.contribution);
+}
+
+/* Called again for each new group. */
+static baton_status_t sparse_partial_build(baton_sparse_t *sparse)
+{
+    baton_status_t status =
+        sparse->epochs == NULL ? open_partial(sparse) : BATON_OK;
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    if (self == NULL || status != BATON_OK) {
+        return status;
+    }
+    static const baton__epoch_t epoch = {sparse_partial_prepare, add_algorithm,
+                                         sparse_partial_publish};
+    baton_partial_t *epochs = &self->epochs;
+    epochs->schedule = sparse->schedule;
+    epochs->options.mode_ranks = sparse->options.mode_ranks;
+    status = baton__partial_build(epochs, &epoch);
+    if (status == BATON_OK && !baton__sparse_goes_on(&sparse->options)) {
+        baton_schedule_on_recover(sparse->schedule, sparse_partial_recover,
+                                  self);
+        baton__begin_fail_if_lost(sparse->schedule);
+        baton__partial_begin_limit(epochs, true);
+    }
+    return status;
+}
+
+static void free_partial(baton_sparse_t *sparse)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    if (self != NULL) {
+        baton__begin_fini(&self->epochs.begin);
+        baton__contribution_fini(&self->epochs.contribution);
+        baton__free(self->parts);
+        (void)pthread_mutex_destroy(&self->epochs.limit_lock);
+    }
+}
+
+/* ---- ranks are lost ----------------------------------------------------- */
+
+/* Sets the number of ranks under the lock, since the application may be
+   clipping a gradient by it. */
+static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
+{
+    sparse_partial_t *self = of_epochs(epochs);
+    baton_sparse_t *sparse = self->sparse;
+    baton_schedule_t *s = epochs->schedule;
+    (void)pthread_mutex_lock(lock_of(self));
+    baton__sparse_enter(sparse, baton_schedule_rank(s), baton_schedule_size(s));
+    (void)pthread_mutex_unlock(lock_of(self));
+    sparse->schedule = s;
+    /* A rank may be lost before the comparison: so terms are compared here,
+       too. */
+    if (sparse->agree != NULL) {
+        sparse->agree(sparse->agree_arg, s);
+    }
+    baton__sparse_agree(s, &sparse->asked);
+    baton_status_t status = sparse_partial_build(sparse);
+    if (status == BATON_OK) {
+        epochs->vector_bytes = baton__sparse_room_bytes(sparse);
+        status = sparse->out_of_memory ? baton__sparse_no_memory(sparse)
+                                       : baton_schedule_commit(s);
+    }
+    return status;
+}
+
+/* Returns the room of the result that is being made, packed, with a copy of the
+   last result, or with zeros unless `has`. */
+static char *sparse_partial_give(baton_partial_t *epochs, bool has)
+{
+    const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
+    const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
+    const uint64_t count = has ? from->count : 0;
+    baton__contribution_begin_result(&epochs->contribution);
+    char *to = sparse->rooms[epochs->contribution.result].packed;
+    if (has) {
+        memcpy(to, from->packed, epochs->vector_bytes);
+    } else {
+        memset(to, 0, epochs->vector_bytes);
+    }
+    memcpy(to, &count, sizeof count);
+    return to;
+}
+
+static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
+                               uint32_t active)
+{
+    sparse_partial_t *self = of_epochs(epochs);
+    baton_sparse_t *sparse = self->sparse;
+    baton__contribution_t *c = &epochs->contribution;
+    bool begun = c->taken_for == epoch; /* and no state imported since */
+    const uint32_t slot = c->result;    /* begun by give */
+    baton__sparse_room_t *to = &sparse->rooms[slot];
+    uint64_t count;
+    (void)active;
+    memcpy(&count, to->packed, sizeof count);
+    to->count = count;
+    if (!begun) { /* the residual is the imported state's */
+        sparse->shown = slot;
+        baton__contribution_publish(c, epoch, 0);
+        return;
+    }
+    baton__float_mode_t mode = baton__float_mode_enter();
+    baton__sparse_settle(sparse);
+    end_epoch(self);
+    baton__float_mode_leave(mode);
+}
+
+static baton_status_t connect_epochs(baton_sparse_t *sparse)
+{
+    static const baton__survivor_t survivor = {.commit = sparse_partial_commit,
+                                               .give = sparse_partial_give,
+                                               .get = sparse_partial_get};
+    baton_partial_t *epochs = sparse->epochs;
+    epochs->schedule = NULL;
+    return baton__survival_create(epochs, sparse->group, &survivor);
+}
+
+static baton_status_t close_epochs(baton_sparse_t *sparse)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    if (self == NULL || self->epochs.survival == NULL) {
+        return BATON_OK;
+    }
+    baton_status_t status = baton__survival_destroy(&self->epochs);
+    sparse->schedule = NULL; /* was destroyed, or will be */
+    return status;
+}
+
+bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
+{
+    return baton__sparse_is_alive(sparse, __func__) &&
+           (sparse->epochs == NULL ||
+            baton_partial_lives(sparse->epochs, rank));
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+/* The application has seen the results up to this step's, or will not ask for
+   them: their slots may be reused, so one more epoch may run. */
+static void see(sparse_partial_t *self, uint64_t step)
+{
+    if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
+        baton__partial_limit(&self->epochs, &self->epochs.seen, step);
+    }
+}
+
+/* Collects parts in `staged`, from which no epoch takes. */
+static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
+                                      size_t count, const void *part)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    baton__contribution_t *c = &self->epochs.contribution;
+    if (self->parts == NULL) {
+        c->staged.memory = self->parts = baton__alloc_raw(c->slot_bytes);
+    }
+    if (self->parts == NULL) {
+        return baton__sparse_no_memory(sparse);
+    }
+    memcpy(c->staged.memory + first * sparse->element_bytes, part,
+           count * sparse->element_bytes);
+    return BATON_OK;
+}
+
+/* Adds the gradient of a step. The contribute lock is held. */
+static void sparse_partial_contribute(sparse_partial_t *self,
+                                      const void *gradient, uint64_t step)
+{
+    baton__contribution_t *c = &self->epochs.contribution;
+    bool in_parts = self->sparse->part_count > 0;
+    if (in_parts && c->first_step == 0 && self->velocity == NULL &&
+        self->sparse->options.clip == 0) {
+        baton__sparse_exchange(&c->pending.memory, &c->staged.memory);
+    } else if (self->sparse->payload) {
+        gradient = in_parts ? c->staged.memory : gradient;
+        baton__float_mode_t mode = baton__float_mode_enter();
+        baton__sparse_contribute(self->sparse, gradient, self->velocity,
+                                 c->pending.memory, c->first_step == 0);
+        baton__float_mode_leave(mode);
+    }
+    baton__contribution_added(c, step);
+}
+
+/* Adds the gradient after the last check that can refuse the start. The epoch
+   may begin at once, and the lock keeps it from taking anything before. Raising
+   a limit lets this thread continue the epoch. That is done without the lock,
+   so that the epoch may take what was added. */
+static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
+                                           const void *gradient, double factor)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    baton_partial_t *epochs = &self->epochs;
+    const uint64_t step = baton__partial_steps(epochs) + 1;
+    (void)flush;  /* baton_sparse_flush refuses it */
+    (void)factor; /* 1, also for sets of tensors */
+    (void)pthread_mutex_lock(lock_of(self));
+    baton_status_t status = baton__partial_start_step(epochs);
+    if (status == BATON_OK) {
+        sparse_partial_contribute(self, gradient, step);
+    }
+    (void)pthread_mutex_unlock(lock_of(self));
+    if (status == BATON_OK) {
+        see(self, step - 1);
+        baton__partial_limit(epochs, &epochs->arrived, step);
+        sparse->recovered = false;
+        sparse->missed = 0;
+        baton__sparse_started(sparse, false);
+    }
+    return status;
+}
+
+static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
+                                  bool *done_out)
+{
+    return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
+}
+
+/* Shows the last step's result, or the next one that was missed. */
+static void sparse_partial_complete(baton_sparse_t *sparse, bool dense,
+                                    baton_status_t status)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    const uint64_t steps = baton__partial_steps(&self->epochs);
+    (void)dense; /* partial steps are sparse */
+    if (status == BATON_OK) {
+        show_result(self, steps - sparse->missed);
+        sparse->steps = steps;
+        see(self, steps - sparse->missed);
+    }
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+/* While the lock is held, the driver takes nothing that is pending, so no epoch
+   begins to work. */
+static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    baton__contribution_t *c = &self->epochs.contribution;
+    (void)pthread_mutex_lock(lock_of(self));
+    bool working = baton__contribution_is_working(c);
+    uint64_t steps = baton__partial_steps(&self->epochs);
+    if (!working && !(even && baton__contribution_newest(c, NULL) > steps)) {
+        return BATON_OK;
+    }
+    (void)pthread_mutex_unlock(lock_of(self));
+    return baton__error(
+        BATON_ERR_BUSY, "%s \"%s\": an epoch that a peer has begun %s", doing,
+        sparse->name,
+        working ? "is running, or has failed"
+                : "has ended, and its step was not started here: do it on all "
+                  "ranks after the same step, and before any starts the next");
+}
+
+static void sparse_partial_release(baton_sparse_t *sparse)
+{
+    (void)pthread_mutex_unlock(lock_of(of_epochs(sparse->epochs)));
+}
+
+/* Copies the velocity, or the sum of the residual and the pending gradients. */
+static baton_status_t sparse_partial_read_vector(baton_sparse_t *sparse,
+                                                 bool velocity, void *to)
+{
+    const baton__contribution_t *c = &sparse->epochs->contribution;
+    if (velocity) {
+        baton__sparse_read_velocity(sparse, of_epochs(sparse->epochs)->velocity,
+                                    to);
+        return BATON_OK;
+    }
+    if (c->first_step == 0) {
+        memcpy(to, sparse->residual,
+               sparse->options.count * sparse->element_bytes);
+        return BATON_OK;
+    }
+    baton__float_mode_t mode = baton__float_mode_enter();
+    add_to(sparse, to, sparse->residual, c->pending.memory);
+    baton__float_mode_leave(mode);
+    return BATON_OK;
+}
+
+static baton_status_t sparse_partial_write_vectors(baton_sparse_t *sparse,
+                                                   const void *residual,
+                                                   const void *velocity)
+{
+    if (velocity != NULL) {
+        baton__sparse_write_velocity(
+            sparse, of_epochs(sparse->epochs)->velocity, velocity);
+    }
+    memcpy(sparse->residual, residual,
+           sparse->options.count * sparse->element_bytes);
+    return BATON_OK;
+}
+
+static void sparse_partial_save(baton_sparse_t *sparse, char *residual,
+                                char *pending)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    const baton__contribution_t *c = &self->epochs.contribution;
+    self->pending_steps[0] = c->first_step;
+    self->pending_steps[1] = c->first_step != 0 ? c->last_step : 0;
+    memcpy(residual, sparse->residual, baton__contribution_bytes(c));
+    memset(pending, 0, baton__contribution_bytes(c));
+    if (c->first_step != 0) {
+        memcpy(pending, c->pending.memory, baton__contribution_bytes(c));
+    }
+}
+
+/* The schedule's own epoch numbers continue, so modes.base changes: the next
+   epoch has the number `steps` + 1. */
+static void sparse_partial_load(baton_sparse_t *sparse, uint64_t steps,
+                                const char *pending)
+{
+    sparse_partial_t *self = of_epochs(sparse->epochs);
+    baton_partial_t *epochs = &self->epochs;
+    baton__contribution_t *c = &epochs->contribution;
+    uint64_t base =
+        epochs->begin.modes.base + steps - baton__partial_steps(epochs);
+    epochs->seen = steps;
+    sparse_partial_go_on(self, steps);
+    epochs->begin.modes.base = base;
+    baton__quorum_recover(epochs->begin.quorum);
+    baton__partial_begin_limit(epochs, true);
+    (void)pthread_mutex_lock(lock_of(self));
+    c->first_step = 0;
+    atomic_store_explicit(&c->oldest, 0, memory_order_relaxed);
+    for (int i = 0; i < 2 && self->pending_steps[0] != 0; i++) {
+        memcpy(c->pending.memory, pending, baton__contribution_bytes(c));
+        baton__contribution_added(c, self->pending_steps[i]);
+    }
+    (void)pthread_mutex_unlock(lock_of(self));
+}
+
+const baton__sparse_backend_t baton__sparse_partial = {
+    .accumulates = false, /* start clips */
+    .build = sparse_partial_build,
+    .connect = connect_epochs,
+    .close = close_epochs,
+    .free = free_partial,
+    .start = sparse_partial_start,
+    .contribute = contribute_part,
+    .await = await_epoch,
+    .complete = sparse_partial_complete,
+    .survive = sparse_partial_survive,
+    .hold = hold,
+    .release = sparse_partial_release,
+    .save = sparse_partial_save,
+    .load = sparse_partial_load,
+    .read = sparse_partial_read_vector,
+    .write = sparse_partial_write_vectors,
+};

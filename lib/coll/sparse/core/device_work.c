@@ -1,0 +1,365 @@
+/* The work of a sparse all-reduce in device memory; see device_work.h. */
+#include "coll/sparse/core/device_work.h"
+
+#include <string.h>
+
+/* Bytes of n elements of the gradient's type. */
+static size_t device_work_vector_bytes(const baton_sparse_t *sparse)
+{
+    return sparse->options.count * sparse->element_bytes;
+}
+
+void baton__device_allocate(baton_sparse_t *sparse)
+{
+    baton__sparse_device_t *self = sparse->device;
+    const baton_sparse_options_t *o = &sparse->options;
+    const baton_memory_t kind = BATON_MEMORY_DEVICE;
+    size_t bytes = device_work_vector_bytes(sparse);
+    size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
+    size_t scratch =
+        self->port->select_bytes(self->device, o->dtype, o->count, most);
+    self->residual = baton__sparse_device_room(sparse, kind, bytes);
+    self->work = baton__sparse_device_room(sparse, kind, bytes);
+    if (o->momentum > 0) {
+        self->velocity = baton__sparse_device_room(sparse, kind, bytes);
+        self->new_velocity = baton__sparse_device_room(sparse, kind, bytes);
+    }
+    self->indices =
+        baton__sparse_device_room(sparse, kind, most * sizeof *self->indices);
+    self->scratch = baton__sparse_device_room(sparse, kind, scratch);
+    self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
+}
+
+/* `kept` has room for the entries of a result, or of a selection that is
+   masked. */
+void baton__device_allocate_kept(baton_sparse_t *sparse)
+{
+    size_t result = sparse->result_capacity, k = sparse->options.max_k;
+    sparse->device->kept = baton__sparse_device_room(
+        sparse, BATON_MEMORY_DEVICE,
+        (result > k ? result : k) * sparse->entry_bytes);
+}
+
+baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
+                                   size_t bytes)
+{
+    return (baton__mirror_t){
+        .host = host != NULL ? host
+                             : baton__sparse_device_room(
+                                   sparse, BATON_MEMORY_HOST, bytes),
+        .device = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE, bytes),
+    };
+}
+
+/* ---- device calls ------------------------------------------------------ */
+
+typedef struct device_call {
+    baton_sparse_t *sparse;
+    baton__enqueue_fn fn;
+    void *arg;
+} device_call_t;
+
+static baton_status_t enqueue(void *arg, baton_call_t *call,
+                              baton_stream_t stream)
+{
+    const device_call_t *self = arg;
+    baton__enqueue_t queue = {.sparse = self->sparse, .stream = stream};
+    (void)call;
+    self->fn(self->arg, &queue);
+    return queue.status;
+}
+
+baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
+                                       baton_schedule_t *schedule,
+                                       baton_node_t before,
+                                       baton__enqueue_fn fn, void *arg)
+{
+    device_call_t *self = baton__sparse_alloc(sparse, 1, sizeof *self);
+    if (self == NULL) {
+        return before;
+    }
+    *self = (device_call_t){sparse, fn, arg};
+    baton_node_t call = baton_add_device_call(schedule, enqueue, self);
+    baton_before(schedule, before, call);
+    return call;
+}
+
+/* ---- work that is put into a stream ------------------------------------ */
+
+void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
+                         const void *source, size_t bytes)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    if (queue->status == BATON_OK && bytes > 0) {
+        queue->status = self->port->copy(self->device, queue->stream, target,
+                                         source, bytes);
+    }
+}
+
+void baton__enqueue_to_host(baton__enqueue_t *queue,
+                            const baton__mirror_t *mirror, size_t bytes)
+{
+    baton__enqueue_copy(queue, mirror->host, mirror->device, bytes);
+}
+
+void baton__enqueue_to_device(baton__enqueue_t *queue,
+                              const baton__mirror_t *mirror, size_t bytes)
+{
+    baton__enqueue_copy(queue, mirror->device, mirror->host, bytes);
+}
+
+void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
+                          const void *source, double factor)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_sparse_options_t *o = &queue->sparse->options;
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->scale(self->device, queue->stream, o->dtype,
+                                          target, source, o->count, factor);
+    }
+}
+
+/* target = left + right, in this order: of two NaNs the first one counts. */
+static void device_work_sum(baton__enqueue_t *queue, char *target,
+                            const void *left, const void *right)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_sparse_options_t *o = &queue->sparse->options;
+    if (queue->status == BATON_OK) {
+        queue->status =
+            self->port->reduce(self->device, queue->stream, BATON_SUM, o->dtype,
+                               target, left, right, o->count);
+    }
+}
+
+void baton__enqueue_transfer(baton__enqueue_t *queue,
+                             baton_device_direction_t direction,
+                             const baton_device_entries_t *list,
+                             const uint32_t *indices, char *dense,
+                             double factor)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_transfer_t of = {.direction = direction,
+                                        .list = *list,
+                                        .indices = indices,
+                                        .factor = factor,
+                                        .dense = dense};
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->entries(self->device, queue->stream, &of);
+    }
+}
+
+/* ---- accumulation ------------------------------------------------------ */
+
+/* new_velocity = m u + g, or with nesterov m (u + g). Returns what is to be
+   accumulated. The additions have the order of those in accumulate.c. */
+static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    double momentum = queue->sparse->options.momentum;
+    char *velocity = self->new_velocity;
+    if (queue->sparse->options.nesterov) {
+        device_work_sum(queue, velocity, self->velocity, gradient);
+        baton__enqueue_scale(queue, velocity, velocity, momentum);
+        device_work_sum(queue, self->work, velocity, gradient);
+        return self->work;
+    }
+    baton__enqueue_scale(queue, velocity, self->velocity, momentum);
+    device_work_sum(queue, velocity, velocity, gradient);
+    return velocity;
+}
+
+static void device_work_accumulate(void *arg, baton__enqueue_t *queue)
+{
+    const baton_sparse_t *sparse = arg;
+    baton__sparse_device_t *self = sparse->device;
+    const void *adds = sparse->gradient;
+    self->latest = NULL;
+    if (adds == NULL) { /* a flush */
+        baton__enqueue_copy(queue, self->work, self->residual,
+                            device_work_vector_bytes(sparse));
+        return;
+    }
+    if (sparse->clip_factor != 1) {
+        baton__enqueue_scale(queue, self->work, adds, sparse->clip_factor);
+        adds = self->work;
+    }
+    if (self->velocity != NULL) {
+        adds = add_momentum(queue, adds);
+    }
+    device_work_sum(queue, self->work, self->residual, adds);
+}
+
+/* ---- clipping ---------------------------------------------------------- */
+
+static void square_gradient(void *arg, baton__enqueue_t *queue)
+{
+    const baton_sparse_t *sparse = arg;
+    const baton__sparse_device_t *self = sparse->device;
+    if (sparse->gradient == NULL) { /* a flush */
+        return;
+    }
+    if (queue->status == BATON_OK) {
+        queue->status = self->port->square_sum(
+            self->device, queue->stream, sparse->options.dtype,
+            sparse->gradient, sparse->options.count,
+            (double *)(void *)self->square_sum.device, self->scratch);
+    }
+    baton__enqueue_to_host(queue, &self->square_sum, sizeof(double));
+}
+
+static baton_status_t clip(void *arg, baton_call_t *call)
+{
+    baton_sparse_t *sparse = arg;
+    double square_sum;
+    (void)call;
+    if (sparse->gradient != NULL) {
+        memcpy(&square_sum, sparse->device->square_sum.host, sizeof square_sum);
+        sparse->clip_factor =
+            baton__clip_factor(sparse->options.clip, sparse->size, square_sum);
+    }
+    return BATON_OK;
+}
+
+baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
+                                                   baton_schedule_t *schedule,
+                                                   baton_node_t begin)
+{
+    if (sparse->options.clip != 0) {
+        baton_node_t square = baton__sparse_device_call(
+            sparse, schedule, begin, square_gradient, sparse);
+        begin = baton__sparse_add_call(sparse, schedule, clip, sparse);
+        baton_before(schedule, square, begin);
+    }
+    return baton__sparse_device_call(sparse, schedule, begin,
+                                     device_work_accumulate, sparse);
+}
+
+/* ---- lists ------------------------------------------------------------- */
+
+static void device_work_remember(baton__sparse_device_t *self,
+                                 baton__change_t *change)
+{
+    change->earlier = self->latest;
+    self->latest = change;
+}
+
+void baton__enqueue_take(baton__enqueue_t *queue,
+                         const baton__selecting_t *selecting, char *to,
+                         baton__change_t *change)
+{
+    baton_sparse_t *sparse = queue->sparse;
+    baton__sparse_device_t *self = sparse->device;
+    baton_device_selected_t *head = baton__selected_head(to);
+    const baton_device_selection_t selection = {
+        .method = !selecting->sampled       ? BATON_DEVICE_TOPK
+                  : selecting->earlier != 0 ? BATON_DEVICE_REUSED
+                                            : BATON_DEVICE_SAMPLED,
+        .from = {.dtype = sparse->options.dtype,
+                 .side = selecting->side,
+                 .values =
+                     self->work + selecting->first * sparse->element_bytes,
+                 .count = selecting->count,
+                 .first = (uint32_t)selecting->first},
+        .k = selecting->k,
+        .indices = self->indices,
+        .selected = head,
+        .scratch = self->scratch};
+    size_t most = selecting->sampled ? 2 * selecting->k : selecting->k;
+    sparse->counting.block_selections++;
+    change->list = (baton_device_entries_t){
+        .dtype = sparse->options.dtype,
+        .data = head + 1,
+        .capacity = most < selecting->count ? most : selecting->count,
+        .count = &head->count,
+    };
+    if (queue->status == BATON_OK) {
+        queue->status =
+            self->port->select(self->device, queue->stream, &selection);
+    }
+    baton__enqueue_transfer(queue, BATON_DEVICE_TAKE, &change->list,
+                            self->indices, self->work, 0);
+    device_work_remember(self, change);
+}
+
+void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
+                        double factor, baton__change_t *change)
+{
+    baton__sparse_device_t *self = queue->sparse->device;
+    change->list =
+        (baton_device_entries_t){.dtype = queue->sparse->options.dtype,
+                                 .data = entries,
+                                 .capacity = count};
+    device_work_remember(self, change);
+    baton__enqueue_transfer(queue, BATON_DEVICE_ADD, &change->list, NULL,
+                            self->work, factor);
+}
+
+/* The values that are cleared go to `kept`, whose entries are not needed any
+   more. */
+void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t capacity, const uint64_t *count)
+{
+    const baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
+                                         .data = self->kept,
+                                         .capacity = capacity,
+                                         .count = count};
+    if (self->velocity != NULL) {
+        baton__enqueue_transfer(queue, BATON_DEVICE_TAKE, &list, indices,
+                                self->new_velocity, 0);
+    }
+}
+
+/* Undoes the changes, the latest first. */
+void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
+                         size_t count)
+{
+    baton__sparse_device_t *self = queue->sparse->device;
+    const baton_device_entries_t kept = {.dtype = queue->sparse->options.dtype,
+                                         .data = self->kept,
+                                         .capacity = count};
+    baton__enqueue_transfer(queue, BATON_DEVICE_GATHER, &kept, indices,
+                            self->work, 0);
+    while (self->latest != NULL) {
+        baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &self->latest->list,
+                                NULL, self->work, 0);
+        self->latest = self->latest->earlier;
+    }
+    baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &kept, NULL, self->work,
+                            0);
+    baton__enqueue_mask(queue, indices, count, NULL);
+}
+
+/* ---- the dense schedule ------------------------------------------------ */
+
+static baton_status_t device_work_begin_dense(void *arg, baton_call_t *call)
+{
+    (void)call;
+    baton__sparse_begin(arg);
+    return BATON_OK;
+}
+
+static void clear_work(void *arg, baton__enqueue_t *queue)
+{
+    const baton_sparse_t *sparse = arg;
+    baton__enqueue_scale(queue, sparse->device->work, NULL, 0);
+}
+
+baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
+                                            baton_view_t target)
+{
+    baton__sparse_device_t *self = sparse->device;
+    baton_schedule_t *s = sparse->dense;
+    baton_node_t first =
+        baton__sparse_add_call(sparse, s, device_work_begin_dense, sparse);
+    baton_node_t accumulated =
+        baton__sparse_device_add_accumulation(sparse, s, first);
+    self->dense_work = baton_buffer_bind(s, self->work, target.bytes);
+    baton_buffer_set_memory(s, self->dense_work, BATON_MEMORY_DEVICE);
+    baton_node_t copy = baton_add_copy(
+        s, target, baton_view(self->dense_work, 0, target.bytes));
+    baton_before(s, accumulated, copy);
+    (void)baton__sparse_device_call(sparse, s, copy, clear_work, sparse);
+    return copy;
+}

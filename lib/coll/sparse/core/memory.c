@@ -1,0 +1,103 @@
+/* Memory that a sparse all-reduce has until it is destroyed, or its schedules
+   are built anew. */
+#include "coll/sparse/core/core.h"
+
+#include "base/alloc.h"
+
+struct baton__sparse_memory {
+    baton__sparse_memory_t *next;
+    void *memory;
+    bool of_device; /* allocated by baton_device_alloc */
+    bool lasts;     /* sparse->lasting was set */
+    baton_memory_t kind;
+};
+
+static void free_piece(const baton_sparse_t *sparse,
+                       const baton__sparse_memory_t *piece)
+{
+    if (piece->of_device) {
+        baton_device_free(baton_group_engine(sparse->group), piece->kind,
+                          piece->memory);
+    } else {
+        baton__free(piece->memory);
+    }
+}
+
+static void *sparse_memory_keep(baton_sparse_t *sparse,
+                                baton__sparse_memory_t piece)
+{
+    baton__sparse_memory_t *kept =
+        piece.memory != NULL ? baton__alloc(1, sizeof *kept) : NULL;
+    if (kept == NULL) {
+        free_piece(sparse, &piece);
+        sparse->out_of_memory = true;
+        return NULL;
+    }
+    piece.next = sparse->memory;
+    piece.lasts = sparse->lasting;
+    *kept = piece;
+    sparse->memory = kept;
+    return piece.memory;
+}
+
+void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes)
+{
+    return sparse_memory_keep(
+        sparse, (baton__sparse_memory_t){.memory = baton__alloc(count, bytes)});
+}
+
+void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes)
+{
+    return sparse->payload ? baton__sparse_alloc(sparse, count, bytes) : NULL;
+}
+
+void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
+                                size_t bytes)
+{
+    baton__sparse_memory_t piece = {.of_device = true, .kind = kind};
+    (void)!baton_device_alloc(baton_group_engine(sparse->group), kind,
+                              bytes > 0 ? bytes : 1, &piece.memory);
+    return sparse_memory_keep(sparse, piece);
+}
+
+void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
+                                size_t bytes)
+{
+    return sparse->options.memory == BATON_MEMORY_DEVICE
+               ? baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                           count * bytes)
+               : baton__sparse_room(sparse, count, bytes);
+}
+
+void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
+{
+    baton__sparse_memory_t **link = &sparse->memory;
+    while (*link != NULL) {
+        baton__sparse_memory_t *piece = *link;
+        if (piece->lasts && !all) {
+            link = &piece->next;
+            continue;
+        }
+        *link = piece->next;
+        free_piece(sparse, piece);
+        baton__free(piece);
+    }
+}
+
+/* There is one team if the teams asked for do not divide the ranks. So the
+   number of teams depends on this group alone, and not on the groups before. */
+void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
+{
+    baton__sparse_free_memory(sparse, false);
+    sparse->rank = rank;
+    sparse->size = size;
+    baton_sparse_options_t *o = &sparse->options;
+    o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
+    o->mode_ranks = o->mode_ranks > (uint32_t)sparse->size
+                        ? (uint32_t)sparse->size
+                        : o->mode_ranks;
+    sparse->make_up = NULL;
+    sparse->news = NULL;
+    sparse->wrong = (baton__wrong_t){0};
+    sparse->out_of_memory = false;
+}

@@ -1,0 +1,108 @@
+/* A gradient that is contributed in parts, each as the backward pass yields it.
+
+       contribute --> accumulate, or copy, these elements --+
+       contribute --> the same for others                 --+
+       start -----------------------------------------------+--> step
+
+   Neither the residual nor the pending gradients change before the start. So
+   parts can be discarded. They must be when the residual changes, from which
+   they were computed. */
+#include "coll/sparse/object/object.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/float_mode.h"
+
+enum { MORE_PARTS = 64 };
+
+static baton_status_t contribute_check(const baton_sparse_t *sparse,
+                                       size_t first, size_t count,
+                                       const void *part)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "contribute to");
+    if (status == BATON_OK) {
+        status =
+            baton__sparse_check_range(sparse, "contribute to", first, count);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    const baton__range_t *all = sparse->parts;
+    bool failed = sparse->open != 0;
+    bool none = part == NULL && sparse->payload && count > 0;
+    if (failed || none || sparse->options.in_place ||
+        sparse->backend->contribute == NULL) {
+        return baton__error(
+            failed ? BATON_ERR_FAILED
+            : none ? BATON_ERR_INVALID
+                   : BATON_ERR_UNSUPPORTED,
+            "contribute to \"%s\": %s", sparse->name,
+            failed ? "the last step has failed: recover the group first"
+            : none ? "part is NULL"
+                   : "gradients are in place, or on a device");
+    }
+    for (size_t i = 0; count > 0 && i < sparse->part_count; i++) {
+        if (first < all[i].end && all[i].first < first + count) {
+            return baton__error(BATON_ERR_INVALID,
+                                "contribute to \"%s\": elements %zu to %zu "
+                                "overlap %zu to %zu, which were contributed",
+                                sparse->name, first, first + count - 1,
+                                all[i].first, all[i].end - 1);
+        }
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_contribute(baton_sparse_t *sparse, size_t first,
+                                       size_t count, const void *part)
+{
+    baton_status_t status = contribute_check(sparse, first, count, part);
+    if (status != BATON_OK || count == 0) {
+        return status;
+    }
+    size_t have = sparse->part_room;
+    if (sparse->part_count == have) {
+        baton__range_t *more =
+            baton__grow(sparse->parts, have, have + MORE_PARTS, sizeof *more);
+        if (more == NULL) {
+            return baton__sparse_no_memory(sparse);
+        }
+        sparse->parts = more;
+        sparse->part_room += MORE_PARTS;
+    }
+    if (sparse->payload) {
+        baton__float_mode_t mode = baton__float_mode_enter();
+        status = sparse->backend->contribute(sparse, first, count, part);
+        baton__float_mode_leave(mode);
+    }
+    if (status == BATON_OK) {
+        sparse->parts[sparse->part_count++] =
+            (baton__range_t){first, first + count};
+    }
+    return status;
+}
+
+baton_status_t baton_sparse_discard(baton_sparse_t *sparse)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "discard");
+    if (status == BATON_OK) {
+        sparse->part_count = 0;
+    }
+    return status;
+}
+
+baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
+{
+    size_t end = 0; /* all elements before it are there */
+    for (size_t i = 0; i < sparse->part_count;) {
+        bool next = sparse->parts[i].first == end;
+        end = next ? sparse->parts[i].end : end;
+        i = next ? 0 : i + 1;
+    }
+    return sparse->part_count == 0 || end == sparse->options.count
+               ? BATON_OK
+               : baton__error(BATON_ERR_STATE,
+                              "start \"%s\": of its parts the one with element "
+                              "%zu was not contributed",
+                              sparse->name, end);
+}

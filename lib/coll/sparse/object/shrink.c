@@ -1,0 +1,190 @@
+/* baton_sparse_shrink: a sparse all-reduce continues in the group of the
+   survivors.
+
+       the running step ends --> news --> hand-over --> confirmation --> rebuild
+
+   A step that any survivor has completed is completed on all of them, as in a
+   recovery (step.c). `news` has a byte for each rank of the old group. The byte
+   of a rank that has died meanwhile stays 0.
+
+   Another rank may die at any moment. Then the survivors shrink the group
+   again, and make this call again, though it may have succeeded on some of
+   them. So a step that a rank has completed stays completed. And a rank takes
+   part in the confirmation only when it has all results that it lacked, so no
+   rank is ready before all have their results. */
+#include "base/clock.h"
+#include "base/error.h"
+#include "coll/sparse/object/object.h"
+
+/* Afterwards nothing of the schedules is in progress. With options.partial a
+   peer may have begun an epoch, so epochs are started and cancelled until the
+   schedule has failed. */
+static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
+                                             uint64_t until)
+{
+    baton_status_t status = BATON_OK;
+    bool partial = sparse->options.partial;
+    if (!partial && sparse->phase == BATON__SPARSE_RUNNING) {
+        status = baton__sparse_end_step(sparse, baton__left_ms(until));
+        return sparse->phase == BATON__SPARSE_RUNNING ? status : BATON_OK;
+    }
+    while (status == BATON_OK && partial) {
+        status = baton_schedule_start(sparse->schedule);
+        if (status == BATON_OK || status == BATON_ERR_BUSY) {
+            (void)!baton_schedule_cancel(sparse->schedule);
+            status =
+                baton_schedule_wait(sparse->schedule, baton__left_ms(until));
+        }
+    }
+    return baton__goes_on(status) ? status : BATON_OK;
+}
+
+/* Replaces the hand-over's schedule by one in the survivors' group. */
+static baton_status_t open_handover(baton_sparse_t *sparse)
+{
+    (void)!baton_schedule_cancel(sparse->handover); /* destroy would wait */
+    baton_status_t status = baton_schedule_destroy(sparse->handover);
+    if (status == BATON_OK) {
+        sparse->handover = NULL;
+        status = baton_schedule_create(sparse->survivors, sparse->name,
+                                       &sparse->handover);
+    }
+    if (status == BATON_OK) {
+        sparse->handed = 0;
+        sparse->out_of_memory = false;
+        baton__sparse_build_handover(sparse);
+        status = sparse->out_of_memory
+                     ? baton__sparse_no_memory(sparse)
+                     : baton_schedule_commit(sparse->handover);
+    }
+    return status;
+}
+
+/* Returns the cause if the hand-over failed before this rank started its next
+   epoch. A peer that has destroyed the schedule knew of a loss before this
+   rank, and has left for another group. */
+static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
+                                               baton_status_t status)
+{
+    baton_failure_t failure;
+    if ((status != BATON_ERR_FAILED && status != BATON_ERR_STATE) ||
+        baton_schedule_failure(sparse->handover, &failure) != BATON_OK) {
+        return status;
+    }
+    return baton__error_forward(failure.status == BATON_ERR_STATE
+                                    ? BATON_ERR_TRANSPORT
+                                    : failure.status,
+                                failure.message);
+}
+
+/* Waits for an epoch of the hand-over, which may have failed to start. */
+static baton_status_t sparse_shrink_await(const baton_sparse_t *sparse,
+                                          uint64_t until)
+{
+    baton_status_t status =
+        baton_schedule_wait(sparse->handover, baton__left_ms(until));
+    bool begun = baton_schedule_epoch(sparse->handover) >= sparse->handed;
+    return sparse_shrink_find_cause(
+        sparse, status == BATON_OK && !begun ? BATON_ERR_FAILED : status);
+}
+
+static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
+                                            uint64_t until)
+{
+    baton_status_t status = BATON_OK;
+    switch (sparse->move) {
+    case BATON__SPARSE_ENDS_STEP:
+        status = sparse_shrink_end_step(sparse, until);
+        if (status == BATON_OK) {
+            status = open_handover(sparse);
+        }
+        break;
+    case BATON__SPARSE_HANDS_OVER:
+        while (status == BATON_OK && !sparse->backend->survive(sparse)) {
+            status = sparse_shrink_await(sparse, until);
+        }
+        if (status == BATON_OK) {
+            status = sparse_shrink_find_cause(
+                sparse, baton_schedule_start(sparse->handover));
+        }
+        break;
+    case BATON__SPARSE_CONFIRMS:
+        status = sparse_shrink_await(sparse, until);
+        break;
+    case BATON__SPARSE_REBUILDS:
+        status = baton__sparse_leave(sparse);
+        if (status == BATON_OK) {
+            status = baton__sparse_rebuild(sparse, sparse->survivors);
+        }
+        break;
+    }
+    return status;
+}
+
+static baton_status_t sparse_shrink_check(const baton_sparse_t *sparse,
+                                          const baton_group_t *survivors)
+{
+    if (!baton__sparse_is_alive(sparse, "shrink")) {
+        return baton__error_status();
+    }
+    if (baton_group_size(survivors) < 0) {
+        return baton__error(
+            BATON_ERR_INVALID,
+            "shrink \"%s\": survivors is NULL, or was destroyed", sparse->name);
+    }
+    if (!sparse->connected) {
+        return baton__error(BATON_ERR_STATE,
+                            "shrink \"%s\": it is not connected: call "
+                            "baton_sparse_connect first",
+                            sparse->name);
+    }
+    const char *unsupported =
+        baton__sparse_goes_on(&sparse->options)
+            ? "it goes on by itself: on_loss is BATON_ON_LOSS_CONTINUE"
+        : !sparse->payload                 ? "the simulation is cost-only"
+        : sparse->backend->survive == NULL ? "gradients are on a device"
+                                           : NULL;
+    return unsupported == NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_UNSUPPORTED, "shrink \"%s\": %s",
+                              sparse->name, unsupported);
+}
+
+baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
+                                   baton_group_t *survivors, int timeout_ms)
+{
+    baton_status_t status = sparse_shrink_check(sparse, survivors);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (survivors == sparse->group) {
+        /* A rank that failed to build its schedules can't build them again in
+           this group: peers count schedules of a name, so they would not find
+           the new ones. */
+        return sparse->survivors == NULL
+                   ? BATON_OK
+                   : baton__error_forward(sparse->wrong.status,
+                                          sparse->wrong.text);
+    }
+    if (sparse->survivors != survivors) {
+        sparse->survivors = survivors;
+        sparse->move = BATON__SPARSE_ENDS_STEP;
+    }
+    uint64_t until = baton__deadline(timeout_ms);
+    for (;;) {
+        status = sparse_shrink_advance(sparse, until);
+        if (status != BATON_OK) {
+            return status;
+        }
+        if (sparse->move == BATON__SPARSE_REBUILDS) {
+            break;
+        }
+        sparse->move++;
+    }
+    sparse->survivors = NULL;
+    sparse->learned = (baton__learned_t){0};
+    sparse->sparse_base = sparse->steps;
+    sparse->dense_base = 0;
+    sparse->recovered = true;
+    return BATON_OK;
+}

@@ -1,0 +1,679 @@
+/* The public functions of a sparse all-reduce: its life, its steps, and the
+   calls between steps. */
+#include "coll/sparse/algorithms/algorithms.h"
+#include "coll/sparse/backends/backends.h"
+#include "coll/sparse/object/object.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "coll/kit/pattern.h"
+
+#include <math.h>
+#include <string.h>
+
+static const baton__sparse_algorithm_t *
+algorithm_of(baton_sparse_algorithm_t algorithm)
+{
+    static const baton__sparse_algorithm_t table[BATON_SPARSE_COUNT] = {
+        [BATON_SPARSE_SPARDL] = {baton__spardl_build,
+                                 baton__spardl_build_on_device},
+        [BATON_SPARSE_TOPKA] = {baton__topka_build,
+                                baton__topka_build_on_device},
+        [BATON_SPARSE_TOPKDSA] = {baton__topkdsa_build, NULL},
+        [BATON_SPARSE_GTOPK] = {baton__gtopk_build, NULL},
+        [BATON_SPARSE_OKTOPK] = {baton__oktopk_build, NULL},
+        [BATON_SPARSE_REDSYNC] = {baton__topka_build,
+                                  baton__topka_build_on_device},
+    };
+    return table[algorithm].build != NULL ? &table[algorithm] : NULL;
+}
+
+static const baton__sparse_backend_t *
+sparse_sparse_backend_of(const baton_sparse_options_t *options)
+{
+    return options->memory == BATON_MEMORY_DEVICE ? &baton__sparse_on_device
+           : options->partial                     ? &baton__sparse_partial
+                                                  : &baton__sparse_host;
+}
+
+/* ---- schedules --------------------------------------------------------- */
+
+/* All ranks create all four, whatever their options: peers find each other's
+   schedules by the name and by the number of schedules of that name. */
+static baton_status_t create_schedules(baton_sparse_t *sparse)
+{
+    baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
+                                      &sparse->schedule, &sparse->handover};
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 4 && status == BATON_OK; i++) {
+        status =
+            baton_schedule_create(sparse->group, sparse->name, schedules[i]);
+    }
+    return status;
+}
+
+/* An error here is this rank's alone. It is kept in `wrong`, and the comparison
+   tells the other ranks. All schedules are committed in any case: where commits
+   are verified, all ranks take part in each. */
+static void sparse_sparse_build(baton_sparse_t *sparse)
+{
+    if (sparse->wrong.status == BATON_OK) {
+        baton__wrong_keep(&sparse->wrong, sparse->backend->build(sparse));
+    }
+    if (sparse->wrong.status == BATON_OK) {
+        baton__sparse_build_handover(sparse);
+    }
+    if (sparse->out_of_memory) {
+        baton__wrong_keep(&sparse->wrong, baton__sparse_no_memory(sparse));
+    }
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->dense));
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->schedule));
+    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->handover));
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+static void free_sparse(baton_sparse_t *sparse)
+{
+    if (sparse->backend->free != NULL) {
+        sparse->backend->free(sparse);
+    }
+    baton__sparse_free_memory(sparse, true);
+    baton__free(sparse->parts);
+    baton__free(sparse->name);
+    memset(sparse, 0, sizeof *sparse);
+    baton__free_later(sparse);
+}
+
+/* A rank whose options are wrong takes part in the comparison, so that all
+   fail. */
+baton_status_t baton_sparse_prepare(baton_group_t *group,
+                                    const baton_sparse_options_t *given,
+                                    baton_sparse_t **out)
+{
+    baton_sparse_options_t options;
+    if (baton_group_size(group) < 0 || out == NULL) {
+        return baton__error(BATON_ERR_INVALID, "sparse all-reduce: %s",
+                            out == NULL ? "out is NULL"
+                                        : "group is NULL, or was destroyed");
+    }
+    baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
+    if (sparse == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY,
+                            "no memory for a sparse all-reduce");
+    }
+    sparse->group = group;
+    sparse->backend = &baton__sparse_host; /* until options are known */
+    sparse->rank = baton_group_rank(group);
+    sparse->size = baton_group_size(group);
+    sparse->most_ranks = sparse->size;
+    sparse->payload = baton_group_has_payload(group);
+    baton__wrong_keep(&sparse->wrong, baton__sparse_read(given, &options));
+    sparse->name =
+        baton__copy_string(options.name != NULL ? options.name : "sparse");
+    if (sparse->name == NULL) {
+        free_sparse(sparse);
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a sparse");
+    }
+    sparse->options = options;
+    sparse->asked = options;
+    baton_status_t status = create_schedules(sparse);
+    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
+        baton__wrong_t wrong = baton__sparse_resolve(
+            &options, sparse->size, baton_schedule_hosts(sparse->schedule),
+            &sparse->asked);
+        baton__wrong_keep(&sparse->wrong,
+                          baton__wrong_error(&wrong, "sparse", sparse->name));
+        sparse->options = sparse->asked;
+    }
+    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
+        const baton__sparse_place_t place = {
+            .ranks = sparse->size,
+            .hosts = baton_schedule_hosts(sparse->schedule),
+            .processors = baton_schedule_processors(sparse->schedule),
+            .measured = !baton__sparse_has_link(&options)};
+        baton__sparse_take_choice(&sparse->options, &place);
+    }
+    if (status == BATON_OK) {
+        sparse->options.name = sparse->name;
+        sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
+        sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
+        sparse->k = sparse->options.k;
+        sparse->teams = sparse->options.teams;
+        sparse->algorithm = sparse->wrong.status == BATON_OK
+                                ? algorithm_of(sparse->options.algorithm)
+                                : NULL;
+        sparse->backend = sparse_sparse_backend_of(&sparse->options);
+        /* While a step writes into one room, the other keeps the last result,
+           which a rank that failed may need. */
+        sparse->room_count =
+            sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
+        sparse->shown = 1;
+        sparse_sparse_build(sparse);
+        status = baton__sparse_compare_options(sparse);
+    }
+    if (status != BATON_OK) {
+        (void)!baton_sparse_destroy(sparse);
+        return status;
+    }
+    *out = sparse;
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
+{
+    if (!baton__sparse_is_alive(sparse, "connect")) {
+        return baton__error_status();
+    }
+    if (sparse->connected) {
+        return BATON_OK;
+    }
+    baton_status_t status =
+        sparse->comparison != NULL
+            ? baton__sparse_compared(sparse->comparison, &sparse->wrong,
+                                     baton__sparse_goes_on(&sparse->options),
+                                     timeout_ms)
+            : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
+    if (status == BATON_OK && baton__sparse_goes_on(&sparse->options)) {
+        status = baton__sparse_leave(sparse);
+        if (status == BATON_OK) {
+            status = sparse->backend->connect(sparse);
+            baton__wrong_keep(&sparse->wrong, status);
+        }
+    }
+    sparse->connected = status == BATON_OK;
+    return status;
+}
+
+baton_status_t baton_sparse_create(baton_group_t *group,
+                                   const baton_sparse_options_t *options,
+                                   int timeout_ms, baton_sparse_t **out)
+{
+    baton_sparse_t *sparse = NULL;
+    baton_status_t status =
+        baton_sparse_prepare(group, options, out != NULL ? &sparse : NULL);
+    if (status != BATON_OK || sparse == NULL) {
+        return status;
+    }
+    status = baton_sparse_connect(sparse, timeout_ms);
+    if (status != BATON_OK) {
+        (void)!baton_sparse_destroy(sparse);
+        return status;
+    }
+    *out = sparse;
+    return BATON_OK;
+}
+
+baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
+{
+    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
+                                      &sparse->handover, &sparse->comparison};
+    for (int i = 0; i < 4; i++) {
+        baton_status_t status = baton_schedule_destroy(*schedules[i]);
+        if (status != BATON_OK) {
+            return status;
+        }
+        *schedules[i] = NULL;
+    }
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
+{
+    if (sparse == NULL) {
+        return BATON_OK;
+    }
+    if (!baton__sparse_is_alive(sparse, "destroy")) {
+        return baton__error_status();
+    }
+    baton_status_t status = sparse->backend->close != NULL
+                                ? sparse->backend->close(sparse)
+                                : BATON_OK;
+    if (status == BATON_OK) {
+        status = baton__sparse_leave(sparse);
+    }
+    if (status == BATON_OK) { /* else vectors are still in use */
+        free_sparse(sparse);
+    }
+    return status;
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
+                                          const void *gradient, double factor)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "start");
+    if (status != BATON_OK) {
+        return status;
+    }
+    bool null = sparse->options.in_place || sparse->part_count > 0;
+    if (sparse->payload && null != (gradient == NULL)) {
+        return baton__error(
+            BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
+            gradient == NULL ? "is NULL"
+            : sparse->options.in_place
+                ? "must be NULL: with in_place it is added to the vector of "
+                  "baton_sparse_accumulator"
+                : "must be NULL: parts of it were contributed");
+    }
+    status = baton__sparse_check_parts(sparse);
+    if (status == BATON_OK) {
+        status = sparse->backend->start(sparse, false, gradient, factor);
+        sparse->part_count = status == BATON_OK ? 0 : sparse->part_count;
+    }
+    return status;
+}
+
+baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
+{
+    return baton__sparse_start_scaled(sparse, gradient, 1);
+}
+
+/* As check_idle; BATON_ERR_UNSUPPORTED for a partial one. */
+static baton_status_t check_full(const baton_sparse_t *sparse,
+                                 const char *doing)
+{
+    return sparse == NULL || !sparse->options.partial
+               ? baton__sparse_check_idle(sparse, doing)
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s \"%s\": it was created with options.partial",
+                              doing, sparse->name);
+}
+
+baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
+{
+    baton_status_t status = check_full(sparse, "flush");
+    if (status == BATON_OK) {
+        sparse->part_count = 0;
+        status = sparse->backend->start(sparse, true, NULL, 1);
+    }
+    return status;
+}
+
+/* As baton_schedule_wait for the last step, or as baton_schedule_test. */
+static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
+                                          int timeout_ms, bool *done_out)
+{
+    return baton__sparse_goes_on(&sparse->options)
+               ? sparse->backend->await(sparse, timeout_ms, done_out)
+           : done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
+                              : baton_schedule_wait(sparse->latest, timeout_ms);
+}
+
+/* The running step has ended on this rank. */
+static void sparse_sparse_complete(baton_sparse_t *sparse,
+                                   baton_status_t status)
+{
+    sparse->phase =
+        status == BATON_OK ? BATON__SPARSE_RESULT : BATON__SPARSE_NO_RESULT;
+    sparse->backend->complete(sparse, sparse->latest == sparse->dense, status);
+}
+
+baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
+{
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(done_out, true, __func__, "done_out")) {
+        return baton__error_status();
+    }
+    baton_status_t status = baton__sparse_check_connected(sparse, "test");
+    if (status != BATON_OK) {
+        return status;
+    }
+    bool running = sparse->phase == BATON__SPARSE_RUNNING;
+    if (!running && !baton__sparse_goes_on(&sparse->options)) {
+        /* The step has ended: this only makes progress, for peers. */
+        (void)!baton_schedule_test(sparse->schedule, done_out);
+        *done_out = true;
+        return BATON_OK;
+    }
+    bool done = false;
+    status = sparse_sparse_await(sparse, 0, &done);
+    if (running && (status != BATON_OK || done)) {
+        sparse_sparse_complete(sparse, status);
+        done = true;
+    }
+    if (status == BATON_OK) {
+        *done_out = done;
+    }
+    return status;
+}
+
+baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
+{
+    baton_status_t status = sparse_sparse_await(sparse, timeout_ms, NULL);
+    if (status == BATON_ERR_INTERRUPTED) {
+        return status; /* a second wait would not return it again */
+    }
+    if (status != BATON_OK) {
+        bool done = false;
+        baton_status_t ended = sparse_sparse_await(sparse, 0, &done);
+        if (ended == BATON_OK && !done) {
+            return status; /* a timeout: the step goes on */
+        }
+        status = ended;
+    }
+    sparse_sparse_complete(sparse, status);
+    return status;
+}
+
+/* The error of the last step, once more; BATON_ERR_STATE if there was none. */
+static baton_status_t no_result(const baton_sparse_t *sparse)
+{
+    bool done = false;
+    bool none =
+        sparse->latest == NULL && !baton__sparse_goes_on(&sparse->options);
+    baton_status_t status = none || sparse->recovered
+                                ? BATON_OK
+                                : sparse_sparse_await(sparse, 0, &done);
+    return status != BATON_OK
+               ? status
+               : baton__error(BATON_ERR_STATE,
+                              "wait for \"%s\": no step that was started has "
+                              "completed: call baton_sparse_start first",
+                              sparse->name);
+}
+
+baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
+                                 baton_sparse_result_t *out)
+{
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return baton__error_status();
+    }
+    baton_status_t status = baton__sparse_check_connected(sparse, "wait for");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (sparse->phase == BATON__SPARSE_RUNNING) {
+        status = baton__sparse_end_step(sparse, timeout_ms);
+        if (status != BATON_OK) {
+            return status;
+        }
+    } else if (sparse->missed > 0) {
+        sparse->missed--;
+        sparse_sparse_complete(sparse, BATON_OK);
+    } else if (sparse->options.partial && sparse->recovered) {
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* no more missed results */
+    }
+    if (sparse->phase != BATON__SPARSE_RESULT) {
+        return no_result(sparse);
+    }
+    if (sparse->backend->check_result != NULL) {
+        status = sparse->backend->check_result(sparse);
+    }
+    if (status == BATON_OK) {
+        *out = sparse->last;
+    }
+    return status;
+}
+
+static void sparse_sparse_end_step(void *arg, uint64_t epoch,
+                                   baton_status_t status)
+{
+    baton_sparse_t *sparse = arg;
+    (void)epoch; /* dense steps have a schedule of their own */
+    sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
+}
+
+static void set_on_end(baton_sparse_t *sparse, baton_end_fn fn)
+{
+    baton_schedule_on_end(sparse->schedule, fn, sparse);
+    baton_schedule_on_end(sparse->dense, fn, sparse);
+}
+
+void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
+{
+    if (sparse == NULL) {
+        (void)baton__error(BATON_ERR_INVALID, "%s: sparse is NULL", __func__);
+        return;
+    }
+    if (baton__sparse_goes_on(&sparse->options)) {
+        return;
+    }
+    set_on_end(sparse, NULL);
+    sparse->on_end = fn;
+    sparse->on_end_arg = arg;
+    sparse->ended = 0;
+    set_on_end(sparse, fn != NULL ? sparse_sparse_end_step : NULL);
+}
+
+baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
+                                     baton_group_t *group)
+{
+    baton__sparse_enter(sparse, baton_group_rank(group),
+                        baton_group_size(group));
+    sparse->group = group;
+    sparse->latest = NULL;
+    sparse->part_count = 0;
+    baton_status_t status = create_schedules(sparse);
+    if (status != BATON_OK) {
+        baton__wrong_keep(&sparse->wrong, status);
+        return status;
+    }
+    sparse_sparse_build(sparse);
+    set_on_end(sparse, sparse->on_end != NULL ? sparse_sparse_end_step : NULL);
+    return sparse->wrong.status == BATON_OK
+               ? BATON_OK
+               : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
+}
+
+void *baton_sparse_accumulator(const baton_sparse_t *sparse)
+{
+    if (!baton__sparse_is_alive(sparse, __func__)) {
+        return NULL;
+    }
+    if (!sparse->options.in_place) {
+        (void)baton__error(BATON_ERR_STATE,
+                           "accumulator of \"%s\": create it with "
+                           "options.in_place",
+                           sparse->name);
+        return NULL;
+    }
+    return sparse->residual;
+}
+
+/* Writes these elements of the last result to a dense vector. */
+static void write_dense(const baton_sparse_t *sparse, size_t first,
+                        size_t count, char *to)
+{
+    const baton_sparse_result_t *result = &sparse->last;
+    const size_t size = sparse->element_bytes;
+    const char *values = result->values;
+    if (result->indices == NULL) {
+        memcpy(to, values + first * size, count * size);
+        return;
+    }
+    memset(to, 0, count * size);
+    size_t i = baton__count_below(result->indices, result->count, first);
+    for (; i < result->count && result->indices[i] - first < count; i++) {
+        memcpy(to + (result->indices[i] - first) * size, values + i * size,
+               size);
+    }
+}
+
+baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
+{
+    return baton__sparse_is_alive(sparse, "result of")
+               ? baton_sparse_dense_range(sparse, 0, sparse->options.count,
+                                          vector)
+               : baton__error_status();
+}
+
+baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
+                                        size_t count, void *elements)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "result of");
+    if (status == BATON_OK) {
+        status = baton__sparse_check_range(sparse, "result of", first, count);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    bool any = sparse->phase == BATON__SPARSE_RESULT;
+    if (!any || (elements == NULL && sparse->payload && count > 0)) {
+        return baton__error(any ? BATON_ERR_INVALID : BATON_ERR_STATE,
+                            "result of \"%s\": %s", sparse->name,
+                            any ? "vector is NULL"
+                                : "there is none yet: wait for a step first");
+    }
+    if (sparse->payload && count > 0) {
+        write_dense(sparse, first, count, elements);
+    }
+    return BATON_OK;
+}
+
+/* ---- between steps ----------------------------------------------------- */
+
+/* Lets the application use the vectors: no epoch begins to work until the
+   release. */
+baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
+                                  bool even)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, doing);
+    return status == BATON_OK && sparse->backend->hold != NULL
+               ? sparse->backend->hold(sparse, doing, even)
+               : status;
+}
+
+void baton__sparse_release(baton_sparse_t *sparse)
+{
+    if (sparse->backend->release != NULL) {
+        sparse->backend->release(sparse);
+    }
+}
+
+baton_status_t baton_sparse_set_k(baton_sparse_t *sparse, size_t k)
+{
+    baton_status_t status = check_full(sparse, "set k of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (k == 0 || k > sparse->options.max_k) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sparse \"%s\": k is %zu; allowed: 1 to max_k, %zu",
+                            sparse->name, k, sparse->options.max_k);
+    }
+    sparse->k = k;
+    return BATON_OK;
+}
+
+baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
+{
+    baton_status_t status = baton__sparse_check_idle(sparse, "set density of");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!(density > 0 && density <= 1)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "sparse \"%s\": density is %g; allowed: above 0 "
+                            "and at most 1",
+                            sparse->name, density);
+    }
+    return baton_sparse_set_k(
+        sparse, baton__entries_of(sparse->options.count, density));
+}
+
+static baton_status_t sparse_sparse_read_vector(baton_sparse_t *sparse,
+                                                bool velocity, void *vector,
+                                                const char *doing)
+{
+    baton_status_t status = baton__sparse_hold(sparse, doing, false);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (vector == NULL && sparse->payload) {
+        status = baton__error(BATON_ERR_INVALID, "%s \"%s\": vector is NULL",
+                              doing, sparse->name);
+    } else if (velocity && sparse->options.momentum == 0) {
+        status = baton__error(BATON_ERR_STATE,
+                              "%s \"%s\": there is none: momentum is 0", doing,
+                              sparse->name);
+    } else if (sparse->payload) {
+        status = sparse->backend->read(sparse, velocity, vector);
+    }
+    baton__sparse_release(sparse);
+    return status;
+}
+
+baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
+{
+    return sparse_sparse_read_vector(sparse, false, vector,
+                                     "copy the residual of");
+}
+
+baton_status_t baton_sparse_velocity(baton_sparse_t *sparse, void *vector)
+{
+    return sparse_sparse_read_vector(sparse, true, vector,
+                                     "copy the velocity of");
+}
+
+static baton_status_t sparse_sparse_write_vectors(baton_sparse_t *sparse,
+                                                  const void *residual,
+                                                  const void *velocity)
+{
+    bool has_velocity = sparse->options.momentum > 0;
+    if (sparse->payload &&
+        (residual == NULL || has_velocity != (velocity != NULL))) {
+        return baton__error(BATON_ERR_INVALID, "set the residual of \"%s\": %s",
+                            sparse->name,
+                            residual == NULL ? "residual is NULL"
+                            : has_velocity   ? "velocity is NULL"
+                                             : "velocity is set, must be NULL: "
+                                               "momentum is 0");
+    }
+    return sparse->payload ? sparse->backend->write(sparse, residual, velocity)
+                           : BATON_OK;
+}
+
+baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
+                                         const void *residual,
+                                         const void *velocity)
+{
+    baton_status_t status =
+        baton__sparse_hold(sparse, "set the residual of", false);
+    if (status == BATON_OK) {
+        sparse->part_count = 0;
+        status = sparse_sparse_write_vectors(sparse, residual, velocity);
+        baton__sparse_release(sparse);
+    }
+    if (status == BATON_OK && !sparse->options.partial) {
+        sparse->phase = BATON__SPARSE_NO_RESULT;
+    }
+    return status;
+}
+
+/* Entries of the last result that are infinite or NaN. */
+static uint64_t count_not_finite(const baton_sparse_t *sparse)
+{
+    bool any = sparse->phase == BATON__SPARSE_RESULT;
+    const baton_selection_t of = {.dtype = sparse->options.dtype,
+                                  .values = sparse->last.values,
+                                  .count = any ? sparse->last.count : 0};
+    return baton_select_count(&of, baton_magnitude_of(of.dtype, INFINITY));
+}
+
+baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
+                                  baton_sparse_stats_t *out)
+{
+    if (!baton__sparse_is_alive(sparse, __func__) ||
+        !baton__is_given(out, true, __func__, "out")) {
+        return baton__error_status();
+    }
+    baton_status_t status = baton__sparse_hold(sparse, "statistics of", false);
+    if (status != BATON_OK) {
+        return status;
+    }
+    *out = sparse->stats;
+    out->steps = sparse->steps;
+    out->k = sparse->k;
+    out->h = (uint64_t)sparse->learned.h;
+    out->teams = sparse->options.teams;
+    out->threshold = baton_magnitude_value(sparse->options.dtype,
+                                           sparse->learned.local_threshold);
+    baton__sparse_release(sparse);
+    /* Counted after the release, since it may take long: the result is the
+       caller's until its next call. */
+    out->not_finite = count_not_finite(sparse);
+    return BATON_OK;
+}

@@ -1,0 +1,74 @@
+/* Internals of sets of tensors. tensors.c has their life and steps, plan.c
+   decides how each tensor is reduced, and options.c has defaults, checks and
+   the comparison across ranks. */
+#pragma once
+
+#include "coll/sparse/object/object.h"
+
+#include <baton/costs.h>
+#include <baton/tensors.h>
+
+/* A tensor of a set. */
+typedef struct baton__member {
+    baton_tensor_t tensor; /* its name is a copy */
+    baton_tensor_plan_t plan;
+    size_t unit;
+    size_t offset; /* in the unit, in elements */
+    bool ready;    /* its gradient is here, and no wait has returned since */
+    bool shown;    /* partial: its part of the unit's result was returned */
+} baton__member_t;
+
+/* A sparse all-reduce of one tensor, or of all that are packed; with
+   options.partial of all tensors. */
+typedef struct baton__unit {
+    baton_sparse_t *sparse;
+    size_t count;   /* elements */
+    size_t members; /* tensors */
+    size_t ready;   /* tensors whose gradients are here for this step */
+    const char *gradient;
+    char *pack;     /* memory of a gradient that is a copy; or NULL */
+    bool started;   /* the step of the last gradients was started */
+    double density; /* the last one set; 0: none yet */
+    /* Partial: the result whose parts are returned by waits. */
+    baton_sparse_result_t result;
+    bool has_result;
+    /* Partial: the result's indices, relative to their tensors. */
+    uint32_t *indices;
+} baton__unit_t;
+
+struct baton_tensors {
+    baton_group_t *group;
+    char *name;
+    baton_tensors_options_t options; /* defaults filled in */
+    double *densities;               /* memory of options.densities */
+    int ranks;
+    bool payload;
+    size_t element_bytes;
+    baton_costs_t costs;
+    baton_link_cost_t link; /* costs of messages between these ranks */
+    baton__member_t *members;
+    size_t count;
+    baton__unit_t *units;
+    size_t unit_count;
+    size_t ready_units; /* with clipping: units whose gradients are all here */
+
+    baton_schedule_t *comparison;
+    baton__wrong_t wrong; /* error of this rank's options */
+    bool agreed, connected;
+};
+
+/* Fills in defaults, and checks options and tensors, which are copies by then.
+   An error goes to set->wrong. */
+void baton__tensors_resolve(baton_tensors_t *set);
+
+/* Adds the set's options and tensors, which must be equal on all ranks, to a
+   schedule's terms. */
+void baton__tensors_state(const void *set, baton_schedule_t *schedule);
+/* Adds these terms to the comparison, and starts it. */
+baton_status_t baton__tensors_compare(baton_tensors_t *set);
+
+/* The options of the set's all-reduces that do not depend on the tensors. */
+baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set);
+
+/* Decides how each tensor is reduced, and divides the tensors into units. */
+void baton__tensors_decide(baton_tensors_t *set);
