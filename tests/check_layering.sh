@@ -1,7 +1,8 @@
 #!/bin/sh
 # The layers of lib/README.md: a folder includes, calls and declares only what is
-# in it or below it, each foreign header has one home, and no files call or
-# include each other in a circle.
+# in it or below it. The folders of lib/coll have such a ladder of their own. Each
+# foreign header has one home, and no files or folders call or include each other
+# in a circle.
 #
 #   check_layering.sh ROOT OBJECT...   checks a tree and the objects made of it;
 #                                      prints each violation
@@ -21,6 +22,18 @@ layers='
     below["progress"] = below["sched"] "sched "
     below["sim"] = below["progress"] "progress "
     below["examples"] = below["microbench"] = " "
+'
+
+# What each folder of lib/coll may use of the others there, and each folder of
+# lib/coll/sparse of the others there. A folder that is not listed may use none.
+ladder='
+    below["dense"] = " kit "
+    below["tune"] = below["partial"] = " kit dense "
+    below["create"] = " kit dense tune "
+    below["sparse"] = " kit dense tune partial "
+    below["sparse/algorithms"] = below["sparse/backends"] = " sparse/core "
+    below["sparse/object"] = " sparse/core sparse/algorithms sparse/backends "
+    below["sparse/tensors"] = " sparse/core sparse/object "
 '
 
 # Lines "symbol OBJECT TYPE NAME", the type as nm has it.
@@ -82,8 +95,82 @@ calls() (
     }'
 )
 
+# Lines "FILE FOLDER OTHER VERB NAME": a file in this folder includes or calls what
+# is in another, or declares what that defines.
+folder_uses() (
+    cd "$1"
+    shift
+    {
+        symbols "$@"
+        grep -rnoE --include='*.h' \
+            '^([a-z_0-9]+ )*[a-z_0-9]+ \**baton__[a-z_0-9]+[(;]' lib progress |
+            sed -E 's/^([^:]*):[0-9]+:.*(baton__[a-z_0-9]+).$/declares \1 \2/'
+        grep -rnoE --include='*.[ch]' '^ *# *include "[^"]+/[^"]+"' lib progress |
+            sed -E 's/^([^:]*):[0-9]+:[^"]*"(.*)"$/includes \1 \2/'
+    } | awk '
+    function folder(path) {
+        # An object is TARGET.dir/lib/layer/.../name.c.o.
+        sub(/^.*[.]dir\//, "", path)
+        sub(/\/[^\/]*$/, "", path)
+        return path
+    }
+    function use(file, other, verb, name) {
+        if (folder(file) != other) print file, folder(file), other, verb, name
+    }
+    $1 == "symbol" && $4 ~ /^baton_/ {
+        if ($3 == "U") uses[$2 " calls " $4] = 1
+        else if ($3 ~ /[A-TV-Z]/) home[$4] = folder($2)
+    }
+    $1 == "declares" { uses[$2 " declares " $3] = 1 }
+    $1 == "includes" {
+        use($2, ($3 ~ /^progress\// ? "" : "lib/") folder($3), "includes", $3)
+    }
+    END {
+        for (each in uses) {
+            split(each, part, " ")
+            if (part[3] in home) use(part[1], home[part[3]], part[2], part[3])
+        }
+    }'
+)
+
+# The ladder of lib/coll's folders, and circles of folders anywhere.
+folders() (
+    used=$(folder_uses "$@")
+    failed=0
+    echo "$used" | awk '
+    BEGIN {'"$ladder"'}
+    $2 ~ /^lib\/coll\// && $3 ~ /^lib\/coll\// {
+        split($2, from, "/")
+        split($3, to, "/")
+        here = from[3]
+        there = to[3]
+        if (here == there) {
+            here = here "/" from[4]
+            there = there "/" to[4]
+        }
+        if ($4 == "declares")
+            print $1 ": declares " $5 ", which " there " defines"
+        else if (index(below[here], " " there " ") == 0)
+            print $1 ": " $4 " " $5 ": " there " is not below " here
+        else
+            next
+        failed = 1
+    }
+    END { exit failed }' || failed=1
+    echo "$used" | awk '{ print $2, $3 }' | circle || failed=1
+    exit $failed
+)
+
+# Fails if the lines "FROM TO" have a circle, and names the members of the first.
+circle() {
+    tsort 2>&1 >/dev/null | awk '
+        / input contains a loop/ { if (found++) exit; print "a circle:"; next }
+        found { print "    " $2 }
+        END { exit found > 0 }'
+}
+
 # Circles: of objects by the symbols that they use, of headers by what they
-# include. tsort names the members of the first.
+# include.
 circles() (
     cd "$1"
     shift
@@ -100,10 +187,7 @@ circles() (
             }'
         grep -rnoE --include='*.h' '^ *# *include "[^"]+"' lib progress cuda mpi |
             sed -E 's/^(lib\/)?([^:]*):[0-9]+:[^"]*"(.*)"$/\2 \3/'
-    } | tsort 2>&1 >/dev/null | awk '
-        / input contains a loop/ { if (found++) exit; print "a circle:"; next }
-        found { print "    " $2 }
-        END { exit found > 0 }'
+    } | circle
 )
 
 check() (
@@ -265,7 +349,99 @@ LIST
         echo "self-test: not found: a circle of headers"
         fail=1
     fi
+    folders_self
     return $fail
+}
+
+# Plants in lib/coll's ladder, by includes and by symbols; and circles of folders.
+folders_self() {
+    coll=$tree/lib/coll
+    compile() { # FOLDER CODE
+        mkdir -p "$tree/a.dir/lib/$1"
+        {
+            echo 'void baton__kit(void); void baton__dense(void);'
+            echo 'void baton__core(void); extern const int baton__host;'
+            echo "$2"
+        } | cc -x c -c -o "$tree/a.dir/lib/$1/a.c.o" -
+    }
+    compile coll/kit 'void baton__kit(void) {}'
+    compile coll/dense 'void baton__dense(void) { baton__kit(); }'
+    compile coll/sparse/core 'void baton__core(void) { baton__dense(); }'
+    compile coll/sparse/backends 'const int baton__host = 1;'
+    mv "$tree/a.dir" "$tree/clean"
+    clean_folders() {
+        clean
+        rm -rf "$tree/a.dir"
+        cp -r "$tree/clean" "$tree/a.dir"
+        mkdir -p "$coll/kit" "$coll/sparse/core" "$coll/sparse/tensors"
+        echo 'void baton__kit(void);' >"$coll/kit/flow.h"
+        echo '#include "coll/kit/flow.h"' >"$coll/dense/begin.h"
+        echo '#include "coll/dense/begin.h"' >"$coll/sparse/core/step.c"
+        echo '#include "coll/sparse/object/object.h"' >"$coll/sparse/tensors/plan.c"
+    }
+    found() {
+        # shellcheck disable=SC2046
+        if folders "$tree" $(find "$tree/a.dir" -name '*.o') >/dev/null; then
+            echo "self-test: not found: $1"
+            fail=1
+        fi
+    }
+    clean_folders
+    # shellcheck disable=SC2046
+    folders "$tree" $(find "$tree/a.dir" -name '*.o') ||
+        { echo "self-test: clean folders are refused"; fail=1; }
+    while read -r file header; do
+        clean_folders
+        mkdir -p "$coll/${file%/*}"
+        echo "#include $header" >>"$coll/$file"
+        found "lib/coll/$file includes $header"
+    done <<'LIST'
+kit/ring.c "coll/dense/begin.h"
+dense/barrier.c "coll/tune/tune.h"
+dense/barrier.c "coll/partial/parts.h"
+tune/choose.c "coll/create/create.h"
+tune/choose.c "coll/partial/parts.h"
+create/create.c "coll/partial/parts.h"
+partial/parts.h "coll/tune/tune.h"
+partial/parts.h "coll/sparse/core/core.h"
+sparse/object/sparse.c "coll/create/create.h"
+sparse/core/core.h "coll/sparse/algorithms/algorithms.h"
+sparse/core/core.h "coll/sparse/backends/backends.h"
+sparse/algorithms/gtopk.c "coll/sparse/backends/backends.h"
+sparse/algorithms/gtopk.c "coll/sparse/object/object.h"
+sparse/backends/host.c "coll/sparse/algorithms/algorithms.h"
+sparse/object/sparse.c "coll/sparse/tensors/tensors.h"
+sparse/tensors/plan.c "coll/sparse/backends/backends.h"
+sparse/sparse.c "coll/sparse/core/core.h"
+stream/requests.c "coll/kit/flow.h"
+LIST
+    while read -r folder code; do
+        clean_folders
+        compile "coll/$folder" "$code"
+        found "lib/coll/$folder has $code"
+    done <<'LIST'
+kit void baton__kit(void) { baton__dense(); }
+partial void baton__partial(void) { baton__core(); }
+sparse/algorithms int baton__algorithm(void) { return baton__host; }
+LIST
+    while read -r header line; do
+        clean_folders
+        echo "$line" >>"$coll/$header"
+        found "lib/coll/$header has $line"
+    done <<'LIST'
+kit/flow.h void baton__dense(void);
+sparse/core/core.h extern const int baton__host;
+LIST
+    clean_folders
+    mkdir -p "$tree/lib/transport/shm"
+    echo '#include "transport/shm/ring.h"' >"$tree/lib/transport/mpi/poll.h"
+    echo '#include "transport/mpi/links.h"' >"$tree/lib/transport/shm/host.c"
+    found "a circle of folders"
+    clean_folders
+    echo '#include "transport/shm/ring.h"' >"$tree/lib/transport/mpi/poll.h"
+    compile transport/mpi 'int baton__poll(void); int baton__poll(void) { return 1; }'
+    compile transport/shm 'int baton__poll(void); int baton__poll_shm(void) { return baton__poll(); }'
+    found "a circle of folders by an include and a call"
 }
 
 case ${1:-} in
@@ -280,5 +456,6 @@ case ${1:-} in
     check "$root"
     calls "$root" "$@"
     circles "$root" "$@"
+    folders "$root" "$@"
     ;;
 esac
