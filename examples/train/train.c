@@ -1,6 +1,5 @@
 /* Data-parallel training with several ways to sum the gradients: patterns to
-   copy, and a comparison of what each way achieves. The network and its data
-   are in model.h.
+   copy, and a comparison of what each way achieves.
 
        mpirun -np 8 --oversubscribe ./train
        mpirun -np 4 --oversubscribe ./train --mode full
@@ -33,49 +32,36 @@
    closed form (baton_sparse_cost), so both are the same on any machine.
 
    All systems train the same network from the same weights with the same
-   batches, one system after another. */
-#include "model.h"
+   batches, one system after another. The network is a multilayer perceptron,
+   and there are two tasks:
 
+   hyperplane  the regression of Li et al. 2020 (eager-SGD, section 7.2.1): find
+               the coefficients of a hyperplane of 8,192 dimensions from 32,768
+               noisy points, with a one-layer perceptron and batches of 2,048
+   digits      classification of handwritten digits, in place of the images of
+               section 7.2.3
+
+   The options and the network come first; the ways to sum begin at "full". */
 #include <baton/mpi.h>
 #include <baton/partial.h>
 #include <baton/sparse.h>
+#include <cblas.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static baton_group_t *group;
+static int rank, ranks; /* of MPI_COMM_WORLD */
 
-enum { HISTORY = 32 }; /* a rank may be so many epochs late with --keep all */
-
-static const char *mode = "partial", *systems, *task, *late = "random",
-                  *behind = "compute", *keep = "all";
-static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
-              delay_ms = -1, device_ms, bucket_kib = 256, required,
-              momentum = 0.9; /* of the classification; the regression has
-                                 none */
-
-/* A bucket has consecutive layers, from the last layer down to `until`, whose
-   gradients are summed at once. So small layers are fused, as in PyTorch's
-   DDP. */
-static size_t buckets, until[MOST_LAYERS], begins[MOST_LAYERS],
-    counts[MOST_LAYERS];
-
-/* The training of one system. */
-static struct {
-    const char *name;
-    enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
-    int mode;                            /* of a partial all-reduce; or the
-                                            sparse algorithm */
-    double number;                       /* the number of the mode's ranks, or
-                                            the density */
-    size_t started;                      /* buckets of this step whose
-                                            all-reduce has started */
-    baton_schedule_t *sums[MOST_LAYERS]; /* one for each bucket */
-    baton_partial_t *partial;
-    uint64_t applied; /* the last epoch whose sum was applied */
-    baton_sparse_t *sparse;
-    float *dense;   /* the sparse sum as a dense vector */
-    double seconds; /* of this step in calls that start or wait */
-    double bytes, network_s;
-} run;
+static bool is(const char *text, const char *word)
+{
+    return strcmp(text, word) == 0;
+}
 
 static void must(baton_status_t status)
 {
@@ -85,29 +71,400 @@ static void must(baton_status_t status)
     }
 }
 
-static bool is(const char *option, const char *value)
+/* ---- options ------------------------------------------------------------ */
+
+static const char *mode = "partial", *systems, *task, *late = "random",
+                  *behind = "compute", *keep = "all";
+static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
+              delay_ms = -1, device_ms, bucket_kib = 256, required;
+
+/* The value of an option is one of some words, or a number in a range. */
+static const struct {
+    const char *name, *allowed, **text;
+    double *number;
+} options[] = {
+    {"--mode", " full partial sparse ", .text = &mode},
+    {"--systems",
+     " of mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, all:M; "
+     "ALGORITHM:DENSITY",
+     .text = &systems},
+    {"--task", " hyperplane digits ", .text = &task},
+    {"--late", " random rotate last all ", .text = &late},
+    {"--behind", " compute skip ", .text = &behind},
+    {"--keep", " all latest ", .text = &keep},
+    {"--epochs", " 1 to 1000000", .number = &passes},
+    {"--batch", " 1 to 1000000", .number = &batch},
+    {"--width", " 1 to 8192", .number = &width},
+    {"--rate", " 0 to 100", .number = &rate},
+    {"--seed", " 0 to 1000000", .number = &seed},
+    {"--scale", " 0.002 to 1", .number = &scale},
+    {"--delay-ms", " 0 to 60000", .number = &delay_ms},
+    {"--device-ms", " 0 to 10000", .number = &device_ms},
+    {"--bucket-kib", " 0 to 65536", .number = &bucket_kib},
+    {"--require", " 0 to 100", .number = &required},
+};
+enum { OPTIONS = sizeof options / sizeof options[0] };
+
+/* Prints on rank 0 that an option is wrong, and all options. Then all ranks
+   exit. */
+static void train_refuse(const char *name, const char *value)
 {
-    return strcmp(option, value) == 0;
+    for (int i = 0; rank == 0 && i < OPTIONS; i++) {
+        if (i == 0) {
+            fprintf(stderr, "train: %s %s is not valid. The options are:\n",
+                    name, value != NULL ? value : "");
+        }
+        fprintf(stderr, "  %-13s%s\n", options[i].name, options[i].allowed);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+}
+
+/* Reads an option, and returns whether its value is allowed. A number whose
+   least value is 1 is a count. */
+static bool train_read_option(const char *name, const char *value)
+{
+    char *end, word[32];
+    double least, most;
+    int i = 0;
+    while (i < OPTIONS && !is(name, options[i].name)) {
+        i++;
+    }
+    if (i == OPTIONS || value == NULL) {
+        return false;
+    }
+    if (options[i].text != NULL) {
+        *options[i].text = value;
+        snprintf(word, sizeof word, " %s ", value);
+        return is(name, "--systems") || strstr(options[i].allowed, word);
+    }
+    double number = *options[i].number = strtod(value, &end);
+    return sscanf(options[i].allowed, "%lf to %lf", &least, &most) == 2 &&
+           *end == '\0' && number >= least && number <= most &&
+           (least != 1 || number == floor(number));
+}
+
+/* ---- data --------------------------------------------------------------- */
+
+enum { DIGITS = 1797, TRAINED = 1408, PIXELS = 64, CLASSES = 10 };
+enum { MOST_LAYERS = 8 };
+enum { HISTORY = 32 }; /* a rank may be so many epochs late with --keep all */
+
+static bool plane;       /* the task is hyperplane, not digits */
+static int part, steps;  /* examples of this rank in a batch, and batches in a
+                            pass over the data */
+static int trained, all; /* examples: the first ones are to train with, the
+                            others to test with */
+static int inputs;
+static float *x, *y; /* inputs [all][inputs] and targets [all] */
+
+/* Streams of random numbers. From POINTS on each point has its own stream. */
+enum { ORDER, LABELS, NOISE, PROTOTYPES, PLANE = 6, DELAYS, LAYERS };
+enum { POINTS = 72 };
+
+/* Returns the k-th number of a stream, from 0 to 1, by splitmix64 (Steele, Lea,
+   Flood 2014). */
+static double uniform(int stream, int64_t k)
+{
+    uint64_t n = ((uint64_t)stream << 40) +
+                 ((uint64_t)k + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    n = (n ^ (n >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    n = (n ^ (n >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (double)((n ^ (n >> 31)) >> 11) / 9007199254740992.0;
+}
+
+/* Returns a random number with mean 0 and variance 1. */
+static float centred(int stream, int64_t k)
+{
+    return (float)((uniform(stream, k) - 0.5) * sqrt(12.0));
+}
+
+static float *floats(int n)
+{
+    float *memory = calloc((size_t)n, sizeof(float));
+    if (memory == NULL) {
+        perror("train");
+        exit(1);
+    }
+    return memory;
+}
+
+/* Makes points of the hyperplane: each rank makes its own ones to train with,
+   and rank 0 those to test with. */
+static void make_points(void)
+{
+    for (int p = 0; p < (rank == 0 ? all : trained); p++) {
+        int stream = POINTS + (p < trained ? rank : ranks - 1) * trained + p;
+        y[p] = 0.1F * centred(stream, inputs);
+        for (int i = 0; i < inputs; i++) {
+            x[p * inputs + i] = centred(stream, i);
+            y[p] += centred(PLANE, i) * x[p * inputs + i];
+        }
+    }
+}
+
+/* Reads images of 8 x 8 pixels, each with the digit that it shows (Alpaydin,
+   Kaynak 1998), from the file that scripts/digits.sh makes. */
+static bool read_digits(void)
+{
+    FILE *file = popen("zcat " DIGITS_FILE " 2>/dev/null", "r");
+    int read = 0;
+    for (int i = 0; file != NULL && i < DIGITS * (PIXELS + 1); i++) {
+        int row = i / (PIXELS + 1), p = i % (PIXELS + 1);
+        float *to = p < PIXELS ? &x[row * PIXELS + p] : &y[row];
+        float most = p < PIXELS ? 16 : CLASSES - 1;
+        read += fscanf(file, "%f%*[,\n]", to) == 1 && *to >= 0 && *to <= most;
+        *to /= p < PIXELS ? 16 : 1;
+    }
+    return file != NULL && pclose(file) == 0 && read == DIGITS * (PIXELS + 1);
+}
+
+/* Makes images up: ten random prototypes with noise. */
+static void make_digits(void)
+{
+    for (int i = 0; i < DIGITS * PIXELS; i++) {
+        int digit = (int)(uniform(LABELS, i / PIXELS) * CLASSES);
+        double pixel = uniform(PROTOTYPES, digit * PIXELS + i % PIXELS) +
+                       1.5 * (uniform(NOISE, i) - 0.5);
+        x[i] = (float)fmin(fmax(pixel, 0), 1);
+        y[i / PIXELS] = (float)digit;
+    }
+}
+
+/* Loads or makes the data, and returns their source. The images are shuffled
+   (Fisher and Yates), since the file is ordered by writer. */
+static const char *open_data(void)
+{
+    x = floats(all * inputs);
+    y = floats(all);
+    if (plane) {
+        make_points();
+        return "made up";
+    }
+    bool read = read_digits();
+    if (!read) {
+        make_digits();
+    }
+    for (int i = DIGITS - 1; i > 0; i--) {
+        int other = (int)(uniform(ORDER, i) * (i + 1));
+        cblas_sswap(PIXELS, &x[i * PIXELS], 1, &x[other * PIXELS], 1);
+        cblas_sswap(1, &y[i], 1, &y[other], 1);
+    }
+    return read ? DIGITS_FILE : "made up";
+}
+
+/* ---- the perceptron ----------------------------------------------------- */
+
+/* The parameters lie in one vector, and so do their gradients. The last layer
+   comes first, as in back-propagation. So the gradients of layers that become
+   ready one after another are adjacent, and one all-reduce can take them
+   without a copy. A layer has weights [in][out], then biases [out]: these are
+   the weights of an additional input, which is 1. */
+static int layers, count; /* how many there are; the number of parameters */
+static float *weights, *gradient, *velocity;
+static int firsts[MOST_LAYERS];        /* index of a layer's first parameter */
+static int widths[MOST_LAYERS + 1];    /* number of a layer's inputs, with the
+                                          additional one; then of the outputs,
+                                          and 1 */
+static float *values[MOST_LAYERS + 1]; /* [rows][width], each layer's inputs,
+                                          then the outputs */
+static float *deltas[MOST_LAYERS + 1]; /* derivatives of the loss by
+                                          `values` */
+static float *targets;                 /* [rows] */
+static int rows;                       /* of the current batch */
+
+/* Makes the network and opens its data, whose source is returned. */
+static const char *open_network(int hidden_layers)
+{
+    double whole = batch > 0 ? batch : plane ? 2048 * scale : 88;
+    part = (int)fmax(whole / ranks, 1);
+    steps = plane ? 16 : (int)fmax(1.0 * TRAINED / part / ranks, 1);
+    trained = plane ? part * steps : TRAINED;
+    all = plane ? trained + (int)(4096 * scale) + 64 : DIGITS;
+    inputs = plane ? (int)(8192 * scale) : PIXELS;
+    layers = plane ? 1 : hidden_layers + 1;
+    for (int l = layers; l >= 0; l--) {
+        int outputs = plane ? 1 : CLASSES;
+        widths[l] = 1 + (l == layers ? outputs : l > 0 ? (int)width : inputs);
+        values[l] = floats(part * widths[l]);
+        deltas[l] = floats(part * widths[l]);
+        for (int row = 1; row <= part; row++) {
+            values[l][row * widths[l] - 1] = 1;
+        }
+        if (l < layers) {
+            firsts[l] = count;
+            count += widths[l] * (widths[l + 1] - 1);
+        }
+    }
+    weights = floats(count);
+    gradient = floats(count);
+    velocity = floats(count);
+    targets = floats(part);
+    return open_data();
+}
+
+/* Sets the initial weights, the same on all ranks: uniform with variance 2 / in
+   (He et al. 2015). */
+static void reset_weights(void)
+{
+    memset(weights, 0, (size_t)count * sizeof(float));
+    memset(velocity, 0, (size_t)count * sizeof(float));
+    for (int l = 0; l < layers; l++) {
+        float deviation = sqrtf(2 / (float)(widths[l] - 1));
+        for (int i = 0; i < (widths[l] - 1) * (widths[l + 1] - 1); i++) {
+            weights[firsts[l] + i] =
+                deviation * centred(LAYERS + l, ((int64_t)seed << 32) + i);
+        }
+    }
+}
+
+/* Loads n examples, from `first` on; the first one follows after the one before
+   `end`. Computes each layer's outputs = max(0, inputs * weights + biases). The
+   last layer has no max. */
+static void forward(int first, int n, int end, useconds_t layer_us)
+{
+    rows = n;
+    for (int row = 0; row < n; row++) {
+        int i = (first + row) % end;
+        memcpy(&values[0][row * widths[0]], &x[i * inputs],
+               (size_t)inputs * sizeof *x);
+        targets[row] = y[i];
+    }
+    for (int l = 0; l < layers; l++) {
+        int in = widths[l], out = widths[l + 1];
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, out - 1, in,
+                    1, values[l], in, &weights[firsts[l]], out - 1, 0,
+                    values[l + 1], out);
+        for (int i = 0; l + 1 < layers && i < n * out; i++) {
+            values[l + 1][i] = fmaxf(values[l + 1][i], 0);
+        }
+        usleep(layer_us);
+    }
+}
+
+/* Returns the loss of a row, and sets the row's deltas to its derivatives times
+   `share`. The loss is the squared error, or softmax with cross entropy for
+   classes. */
+static double row_loss(int row, float share, int *right)
+{
+    int width_1 = widths[layers], class = (int)targets[row];
+    const float *outputs = &values[layers][row * width_1];
+    float *delta = &deltas[layers][row * width_1], most = outputs[0];
+    double sum = 0;
+    if (plane) {
+        delta[0] = share * (outputs[0] - targets[row]);
+        return pow((double)(outputs[0] - targets[row]), 2);
+    }
+    for (int c = 1; c < CLASSES; c++) {
+        most = fmaxf(most, outputs[c]);
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        sum += exp((double)(outputs[c] - most));
+    }
+    for (int c = 0; c < CLASSES; c++) {
+        double probability = exp((double)(outputs[c] - most)) / sum;
+        delta[c] = share * (float)(probability - (c == class ? 1 : 0));
+    }
+    *right += outputs[class] == most;
+    return log(sum) - (double)(outputs[class] - most);
+}
+
+/* Sets the layer's part of the gradient, and the deltas of its inputs, which
+   the first layer does not need. */
+static void backward(int l)
+{
+    int in = widths[l], out = widths[l + 1];
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, in, out - 1, rows, 1,
+                values[l], in, deltas[l + 1], out, 0, &gradient[firsts[l]],
+                out - 1);
+    if (l == 0) {
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, in, out - 1, 1,
+                deltas[l + 1], out, &weights[firsts[l]], out - 1, 0, deltas[l],
+                in);
+    for (int i = 0; i < rows * in; i++) {
+        deltas[l][i] = values[l][i] > 0 ? deltas[l][i] : 0;
+    }
+}
+
+/* Computes on rank 0, with examples that are not trained with, the mean loss.
+   Returns the percentage of right answers, or NAN for a regression. */
+static double check_network(double *loss_out)
+{
+    int right = 0, checks = all - trained;
+    *loss_out = 0;
+    for (int i = trained; i < all; i += rows) {
+        forward(i, all - i < part ? all - i : part, all, 0);
+        for (int row = 0; row < rows; row++) {
+            *loss_out += row_loss(row, 1, &right) / checks;
+        }
+    }
+    return plane ? NAN : 100.0 * right / checks;
+}
+
+/* ---- the training of one system ----------------------------------------- */
+
+/* A bucket has consecutive layers, from the last layer down to `until`, whose
+   gradients are summed at once. So small layers are fused, as in PyTorch's
+   DDP. */
+static int buckets, until[MOST_LAYERS], begins[MOST_LAYERS + 1];
+static size_t counts[MOST_LAYERS];
+
+static struct {
+    const char *name;
+    enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
+    int mode;                            /* of a partial all-reduce; or the
+                                            sparse algorithm */
+    double number;                       /* the number of the mode's ranks, or
+                                            the density */
+    int started;                         /* buckets of this step whose
+                                            all-reduce has started */
+    baton_schedule_t *sums[MOST_LAYERS]; /* one for each bucket */
+    baton_partial_t *partial;
+    uint64_t applied; /* the last epoch whose sum was applied */
+    baton_sparse_t *sparse;
+    baton_sparse_options_t sparse_options;
+    double seconds; /* of this step in calls that start or wait */
+    double bytes, network_s;
+} run;
+
+static double momentum = 0.9; /* of the classification; the regression has
+                                 none */
+
+/* Takes an SGD step on a range of the parameters. sum[0] is the gradient of
+   parameter `first`. Sparse sums contain the momentum. The time is not that of
+   communication. */
+static void update(const float *sum, int first, int n)
+{
+    double began_s = MPI_Wtime();
+    float kept = run.kind == SPARSE ? 0 : (float)momentum;
+    for (int i = 0; i < n; i++) {
+        float *speed = &velocity[first + i];
+        *speed = kept * *speed - (float)rate * sum[i];
+        weights[first + i] += *speed;
+    }
+    run.seconds -= MPI_Wtime() - began_s;
 }
 
 /* ---- full: the sum of each bucket's gradients, in place ----------------- */
 
 static void cut_buckets(void)
 {
-    for (size_t l = model.layers; l-- > 0;) {
-        size_t end = l > 0 ? model.first[l - 1] : model.count;
+    for (int l = layers - 1; l >= 0; l--) {
+        int end = l > 0 ? firsts[l - 1] : count;
         until[buckets] = l;
-        counts[buckets] = end - begins[buckets];
+        counts[buckets] = (size_t)(end - begins[buckets]);
         if (l == 0 || 4 * counts[buckets] >= 1024 * (size_t)bucket_kib) {
             begins[++buckets] = end;
         }
     }
 }
 
-static void open_buckets(void)
+static void open_sums(void)
 {
-    for (size_t b = 0; b < buckets; b++) {
-        baton_operands_t operands = {.target = &model.gradient[begins[b]],
+    for (int b = 0; b < buckets; b++) {
+        baton_operands_t operands = {.target = &gradient[begins[b]],
                                      .count = counts[b],
                                      .dtype = BATON_F32,
                                      .op = BATON_SUM,
@@ -116,46 +473,39 @@ static void open_buckets(void)
     }
 }
 
-static void train_update(const float *sum, size_t first, size_t count)
-{
-    double began_s = MPI_Wtime();
-    model_update(sum, first, count, rate, run.kind == SPARSE ? 0 : momentum);
-    run.seconds -= MPI_Wtime() - began_s; /* updating is not communication */
-}
-
 /* Waits for each bucket and updates the layers of that bucket. */
-static void finish_buckets(void)
+static void finish_sums(void)
 {
     while (run.kind != MPI && run.started < buckets) {
         must(baton_schedule_start(run.sums[run.started++]));
     }
-    for (size_t b = 0; b < buckets; b++) {
-        float *gradient = &model.gradient[begins[b]];
+    for (int b = 0; b < buckets; b++) {
+        float *sum = &gradient[begins[b]];
         if (run.kind == MPI) {
-            MPI_Allreduce(MPI_IN_PLACE, gradient, (int)counts[b], MPI_FLOAT,
-                          MPI_SUM, MPI_COMM_WORLD);
+            MPI_Allreduce(MPI_IN_PLACE, sum, (int)counts[b], MPI_FLOAT, MPI_SUM,
+                          MPI_COMM_WORLD);
         } else {
             must(baton_schedule_wait(run.sums[b], -1));
         }
-        train_update(gradient, begins[b], counts[b]);
+        update(sum, begins[b], (int)counts[b]);
     }
 }
 
 /* ---- partial: one of all buckets, so that a sum has all of a rank's step  */
 
-static void train_open_partial(void)
+static void open_partial(void)
 {
-    baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
-    options.name = run.name;
-    options.mode = (baton_partial_mode_t)run.mode;
-    options.mode_ranks = (uint32_t)run.number;
-    options.keep = is(keep, "all") ? BATON_KEEP_ALL : BATON_KEEP_LATEST;
-    options.history = is(keep, "all") ? HISTORY : 1;
-    options.seed = (uint64_t)seed;
-    options.tensors = buckets;
-    options.counts = counts;
-    options.dtype = BATON_F32;
-    must(baton_partial_create(group, &options, &run.partial));
+    baton_partial_options_t of = BATON_PARTIAL_OPTIONS;
+    of.name = run.name;
+    of.mode = (baton_partial_mode_t)run.mode;
+    of.mode_ranks = (uint32_t)run.number;
+    of.keep = is(keep, "all") ? BATON_KEEP_ALL : BATON_KEEP_LATEST;
+    of.history = is(keep, "all") ? HISTORY : 1;
+    of.seed = (uint64_t)seed;
+    of.tensors = (size_t)buckets;
+    of.counts = counts;
+    of.dtype = BATON_F32;
+    must(baton_partial_create(group, &of, &run.partial));
 }
 
 /* Applies the sum of the gradients that are ready, and of those that late ranks
@@ -167,38 +517,23 @@ static void finish_partial(void)
     must(baton_partial_start(run.partial));
     must(baton_partial_wait(run.partial, -1, &result));
     if (result.epoch > run.applied) {
-        train_update(result.data, 0, model.count);
+        update(result.data, 0, count);
     }
     run.applied = result.epoch;
 }
 
-/* Returns whether the other ranks have ended the next step without this one. */
-static bool train_is_behind(void)
-{
-    return run.kind == PARTIAL &&
-           baton_schedule_epoch(baton_partial_schedule(run.partial)) >
-               run.applied;
-}
-
 /* ---- sparse: instead of an all-reduce; momentum is the library's -------- */
-
-static baton_sparse_options_t sparse_options(void)
-{
-    baton_sparse_options_t options = BATON_SPARSE_OPTIONS;
-    options.algorithm = (baton_sparse_algorithm_t)run.mode;
-    options.count = model.count;
-    options.density = run.number;
-    options.momentum = momentum;
-    options.link = (baton_link_cost_t){50, 8}; /* a link of 50 us and 1
-                                                  Gbit/s */
-    return options;
-}
 
 static void open_sparse(void)
 {
-    baton_sparse_options_t options = sparse_options();
-    must(baton_sparse_create(group, &options, -1, &run.sparse));
-    run.dense = floats(model.count);
+    baton_sparse_options_t of = BATON_SPARSE_OPTIONS;
+    of.algorithm = (baton_sparse_algorithm_t)run.mode;
+    of.count = (size_t)count;
+    of.density = run.number;
+    of.momentum = momentum;
+    of.link = (baton_link_cost_t){50, 8}; /* a link of 50 us and 1 Gbit/s */
+    must(baton_sparse_create(group, &of, -1, &run.sparse));
+    run.sparse_options = of;
 }
 
 /* Dense steps always send the same number of bytes, which the statistics do not
@@ -208,76 +543,78 @@ static void finish_sparse(void)
     baton_sparse_result_t result;
     baton_sparse_stats_t stats;
     baton_sparse_cost_t cost;
-    baton_sparse_options_t options = sparse_options();
-    must(baton_sparse_start(run.sparse, model.gradient));
+    must(baton_sparse_start(run.sparse, gradient));
     must(baton_sparse_wait(run.sparse, -1, &result));
-    must(baton_sparse_dense(run.sparse, run.dense));
-    train_update(run.dense, 0, model.count);
+    must(baton_sparse_dense(run.sparse, gradient));
+    update(gradient, 0, count);
     must(baton_sparse_stats(run.sparse, &stats));
-    options.algorithm = stats.algorithm;
-    must(baton_sparse_cost(&options, (int)model.size, &cost));
-    run.bytes += stats.algorithm == BATON_SPARSE_DENSE
-                     ? cost.bytes
-                     : (double)stats.bytes_sent;
+    run.sparse_options.algorithm = stats.algorithm;
+    must(baton_sparse_cost(&run.sparse_options, ranks, &cost));
+    bool dense = stats.algorithm == BATON_SPARSE_DENSE;
+    run.bytes += dense ? cost.bytes : (double)stats.bytes_sent;
     run.network_s += cost.us / 1e6;
 }
 
 /* ---- a step ------------------------------------------------------------- */
 
-static double delay_of(size_t step)
+static double delay_of(int step)
 {
-    size_t turn = (step + model.rank) % model.size;
-    size_t one = is(late, "last") ? model.size - 1
-                 : is(late, "rotate")
-                     ? step % model.size
-                     : (size_t)(uniform(DELAYS, step) * (double)model.size);
-    return is(late, "all")
-               ? 50 + 350 * (double)turn / fmax((double)model.size - 1, 1)
-           : model.rank == one ? delay_ms
-                               : 0;
+    int last = ranks - 1, one = step % ranks; /* the rank that is late */
+    if (is(late, "all")) {
+        return 50 + 350.0 * ((step + rank) % ranks) / fmax(last, 1);
+    }
+    if (is(late, "random")) {
+        one = (int)(uniform(DELAYS, step) * ranks);
+    }
+    return rank == (is(late, "last") ? last : one) ? delay_ms : 0;
 }
 
-static void layer_is_ready(size_t layer)
+/* Starts the all-reduce of a bucket, or contributes the bucket, after the
+   backward pass of its last layer. */
+static void layer_is_ready(int layer)
 {
-    size_t b = run.started;
+    int b = run.started;
+    double began_s = MPI_Wtime();
     if ((run.kind != OVERLAP && run.kind != PARTIAL) || until[b] != layer) {
         return;
     }
-    double began_s = MPI_Wtime();
-    if (run.kind == OVERLAP) {
-        must(baton_schedule_start(run.sums[b]));
-    } else {
-        must(baton_partial_contribute_tensor(run.partial, b,
-                                             &model.gradient[begins[b]]));
-    }
+    must(run.kind == OVERLAP
+             ? baton_schedule_start(run.sums[b])
+             : baton_partial_contribute_tensor(run.partial, (size_t)b,
+                                               &gradient[begins[b]]));
     run.started++;
     run.seconds += MPI_Wtime() - began_s;
 }
 
 /* Computes the gradient. In addition the rank sleeps as long as an accelerator
-   would compute: two thirds of that time in the backward pass. */
-static void train_compute(size_t step)
+   would compute: two thirds of that time in the backward pass. For the
+   hyperplane each rank has its own points; the images are shared by all
+   ranks. */
+static void train_compute(int step)
 {
-    double third_us = 1e3 * device_ms / (double)model.layers / 3;
+    useconds_t third_us = (useconds_t)(1e3 * device_ms / layers / 3);
     usleep((useconds_t)(1e3 * delay_of(step) * scale));
-    model_batch(step);
-    for (size_t l = 0; l < model.layers; l++) {
-        model_forward(l);
-        usleep((useconds_t)third_us);
+    int turn = plane ? step % steps : step * ranks + rank;
+    forward(turn * part, part, trained, third_us);
+    for (int row = 0; row < rows; row++) {
+        (void)row_loss(row, 1 / (float)(part * ranks), &(int){0});
     }
-    (void)model_loss((float)(model.batch * model.size), &(size_t){0});
-    for (size_t l = model.layers; l-- > 0;) {
-        model_backward(l);
-        usleep((useconds_t)(2 * third_us));
+    for (int l = layers - 1; l >= 0; l--) {
+        backward(l);
+        usleep(2 * third_us);
         layer_is_ready(l);
     }
 }
 
-static void take_step(size_t step)
+/* With --behind skip a rank computes no gradient for a step that the others
+   have ended without it. */
+static void take_step(int step)
 {
     run.started = 0;
     run.seconds = 0;
-    if (is(behind, "compute") || !train_is_behind()) {
+    if (is(behind, "compute") || run.kind != PARTIAL ||
+        baton_schedule_epoch(baton_partial_schedule(run.partial)) <=
+            run.applied) {
         train_compute(step);
     }
     double began_s = MPI_Wtime();
@@ -286,7 +623,7 @@ static void take_step(size_t step)
     } else if (run.kind == SPARSE) {
         finish_sparse();
     } else {
-        finish_buckets();
+        finish_sums();
     }
     run.seconds += MPI_Wtime() - began_s;
 }
@@ -296,25 +633,21 @@ static void take_step(size_t step)
 /* Trains, and returns the mean time of a step's communication in ms. The first
    pass over the data is a warm-up: it does not count, unless it is the only
    one. */
-static double train_steps(double *seconds_out)
+static double train_steps(void)
 {
-    size_t steps = (size_t)passes * model.steps;
-    size_t first = passes > 1 ? model.steps : 0;
+    int end = (int)passes * steps, first = passes > 1 ? steps : 0;
     double sum_s = 0;
-    MPI_Barrier(MPI_COMM_WORLD);
-    double began_s = MPI_Wtime();
-    for (size_t step = 0; step < steps; step++) {
+    for (int step = 0; step < end; step++) {
         take_step(step);
         sum_s += step >= first ? run.seconds : 0;
         if (is(keep, "latest") && run.kind == PARTIAL &&
-            (step + 1) % model.steps == 0) {
-            must(baton_allreduce_now(group, NULL, model.weights, model.count,
+            (step + 1) % steps == 0) {
+            must(baton_allreduce_now(group, NULL, weights, (size_t)count,
                                      BATON_F32, BATON_AVG));
         }
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    *seconds_out = MPI_Wtime() - began_s;
-    return 1e3 * sum_s / (double)(steps - first);
+    return 1e3 * sum_s / (end - first);
 }
 
 /* Trains one system and prints its row. Returns false if the weights differ
@@ -324,205 +657,134 @@ static double train_steps(double *seconds_out)
 static bool run_system(void)
 {
     static double fork_ms = NAN;
-    double seconds, loss, accuracy;
-    model_reset((uint64_t)seed);
+    double loss;
+    reset_weights();
     if (run.kind == PARTIAL) {
-        train_open_partial();
+        open_partial();
     } else if (run.kind == SPARSE) {
         open_sparse();
     } else if (run.kind != MPI) {
-        open_buckets();
+        open_sums();
     }
-    double ms = train_steps(&seconds);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began_s = MPI_Wtime(), ms = train_steps();
+    double seconds = MPI_Wtime() - began_s;
     fork_ms = run.kind == FORK ? ms : fork_ms;
-    uLong own = crc32(0, (const void *)model.weights, 4 * (uInt)model.count);
+    uLong own = crc32(0, (const void *)weights, 4 * (uInt)count);
     uLong digests[2] = {own, ~own};
     MPI_Allreduce(MPI_IN_PLACE, digests, 2, MPI_UNSIGNED_LONG, MPI_MIN,
                   MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, &run.bytes, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
-    model_check(&loss, &accuracy);
-    if (model.rank == 0) {
+    double accuracy = check_network(&loss);
+    if (rank == 0) {
         printf("%-14s %9.2f %9.5f %9.2f %9.3f %9.1f %9.3f %9.4f  %08lx\n",
                run.name, seconds, loss, accuracy, ms,
                run.kind == OVERLAP ? 100 * (1 - ms / fork_ms) : 0,
                run.bytes / 1e6, run.network_s, own);
     }
-    for (size_t b = 0; b < buckets; b++) {
+    for (int b = 0; b < buckets; b++) {
         must(baton_schedule_destroy(run.sums[b]));
     }
     must(baton_partial_destroy(run.partial));
     must(baton_sparse_destroy(run.sparse));
-    free(run.dense);
-    return (digests[0] == ~digests[1] || run.kind == MPI ||
-            is(keep, "latest")) &&
-           (model.rank > 0 || accuracy >= required || required == 0);
+    bool differ = digests[0] != ~digests[1];
+    return (!differ || run.kind == MPI || is(keep, "latest")) &&
+           (rank > 0 || accuracy >= required || required == 0);
 }
 
-/* ---- the command -------------------------------------------------------- */
-
-static const struct {
-    const char *name, **text, *allowed;
-    double *number, least, most;
-} options[] = {
-    {"--mode", &mode, " full partial sparse ", NULL, 0, 0},
-    {"--systems", &systems,
-     " of mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, all:M; "
-     "ALGORITHM:DENSITY",
-     NULL, 0, 0},
-    {"--task", &task, " hyperplane digits ", NULL, 0, 0},
-    {"--late", &late, " random rotate last all ", NULL, 0, 0},
-    {"--behind", &behind, " compute skip ", NULL, 0, 0},
-    {"--keep", &keep, " all latest ", NULL, 0, 0},
-    {"--epochs", NULL, NULL, &passes, 1, 1e6},
-    {"--batch", NULL, NULL, &batch, 1, 1e6},
-    {"--width", NULL, NULL, &width, 1, 8192},
-    {"--rate", NULL, NULL, &rate, 0, 100},
-    {"--seed", NULL, NULL, &seed, 0, 1e6},
-    {"--scale", NULL, NULL, &scale, 0.002, 1},
-    {"--delay-ms", NULL, NULL, &delay_ms, 0, 60000},
-    {"--device-ms", NULL, NULL, &device_ms, 0, 10000},
-    {"--bucket-kib", NULL, NULL, &bucket_kib, 0, 65536},
-    {"--require", NULL, NULL, &required, 0, 100},
-};
-enum { OPTIONS = sizeof options / sizeof options[0] };
-
-static const struct {
-    const char *systems, *task;
-    size_t layers; /* number of hidden layers */
-    double width, delay_ms;
-} defaults[] = {
-    /* Defaults of the modes full, partial and sparse. */
-    {"mpi,fork,overlap", "digits", 4, 256, 0},
-    {"mpi,full,solo,majority,quorum", "hyperplane", 1, 32, 300},
-    {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", "digits", 2, 128, 0},
-};
-
-/* Prints on rank 0 that an option is wrong, and all options. Then all ranks
-   exit. */
-static void train_refuse(const char *name, const char *value)
-{
-    for (int i = -1; model.rank == 0 && i < OPTIONS; i++) {
-        if (i < 0) {
-            fprintf(stderr, "train: %s %s is not valid. The options are:\n",
-                    name, value);
-        } else if (options[i].number != NULL) {
-            fprintf(stderr, "  %-13s %g to %g\n", options[i].name,
-                    options[i].least, options[i].most);
-        } else {
-            fprintf(stderr, "  %-13s%s\n", options[i].name, options[i].allowed);
-        }
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-/* Reads an option. Counts must be whole numbers. */
-static void train_read_option(const char *name, const char *value)
-{
-    char *end = NULL, word[32];
-    int i = 0;
-    while (i < OPTIONS && !is(name, options[i].name)) {
-        i++;
-    }
-    if (i == OPTIONS || value == NULL) {
-        train_refuse(name, "");
-    } else if (options[i].text != NULL) {
-        *options[i].text = value;
-        snprintf(word, sizeof word, " %s ", value);
-        if (options[i].text != &systems &&
-            strstr(options[i].allowed, word) == NULL) {
-            train_refuse(name, value);
-        }
-    } else {
-        double number = *options[i].number = strtod(value, &end);
-        if (*end != '\0' || !(number >= options[i].least) ||
-            number > options[i].most ||
-            (options[i].least == 1 && number != floor(number))) {
-            train_refuse(name, value);
-        }
-    }
-}
-
-/* Reads "NAME" or "NAME:NUMBER". The default of NUMBER is half of the ranks, or
-   1 %. */
-static void train_read_system(const char *text)
+/* Reads "NAME" or "NAME:NUMBER", and returns whether there is such a system.
+   The default of NUMBER is half of the ranks, or 1 %. */
+static bool train_read_system(const char *text)
 {
     static const char *const names[] = {"mpi",    "fork",     "overlap",
                                         "solo",   "majority", "full",
                                         "quorum", "any",      "all"};
-    char name[16] = "", rest = 0;
-    double least = 1, most = (double)model.size, number = ceil(most / 2);
-    int i = 0, count = sizeof names / sizeof names[0];
-    int read = sscanf(text, "%15[^:]:%lf%c", name, &number, &rest);
-    while (i < count && !is(name, names[i])) {
+    enum { NAMES = sizeof names / sizeof names[0] };
+    char name[16] = "", rest;
+    double number, least = 1, most = ranks;
+    int i = 0, read = sscanf(text, "%15[^:]:%lf%c", name, &number, &rest);
+    while (i < NAMES && !is(name, names[i])) {
         i++;
     }
     memset(&run, 0, sizeof run);
     run.name = text;
-    run.kind = i < PARTIAL ? i : i < count ? PARTIAL : SPARSE;
+    run.kind = i < PARTIAL ? i : i < NAMES ? PARTIAL : SPARSE;
     run.mode = i - PARTIAL; /* in the order of baton_partial_mode_t */
-    if (run.kind == SPARSE) {
-        run.mode = 0;
-        while (run.mode < BATON_SPARSE_COUNT &&
-               !is(name, baton_sparse_algorithm_name(run.mode))) {
-            run.mode++;
-        }
-        number = read == 1 ? 0.01 : number;
+    if (run.kind == PARTIAL && run.mode >= BATON_QUORUM) {
+        run.number = ceil(most / 2);
+    } else if (run.kind == SPARSE) {
+        run.number = 0.01;
         least = 1e-9;
         most = 1;
+        run.mode = 0;
+        while (!is(name, baton_sparse_algorithm_name(run.mode))) {
+            if (++run.mode == BATON_SPARSE_COUNT) {
+                return false;
+            }
+        }
     }
-    bool counts_ranks = run.kind == PARTIAL && run.mode >= BATON_QUORUM;
-    run.number = counts_ranks || run.kind == SPARSE ? number : 0;
-    if (rest != 0 || number < least || number > most ||
-        (read > 1 && run.number == 0) || run.mode == BATON_SPARSE_COUNT ||
-        text[strlen(name)] != (read > 1 ? ':' : '\0')) {
-        train_refuse("--systems", text);
+    if (read != 2 || run.number == 0) {
+        return is(text, name);
     }
+    run.number = number;
+    return number >= least && number <= most;
 }
 
-static void train_read_options(int argc, char **argv)
+/* ---- the command -------------------------------------------------------- */
+
+/* Reads the options, and returns the number of hidden layers. */
+static int train_read_options(int argc, char **argv)
 {
+    static const struct {
+        const char *systems;
+        int layers;
+        double width;
+    } modes[] = {{"mpi,fork,overlap", 4, 256},
+                 {"mpi,full,solo,majority,quorum", 1, 32},
+                 {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", 2, 128}};
     for (int i = 1; i < argc; i += 2) {
-        train_read_option(argv[i], argv[i + 1]);
+        if (!train_read_option(argv[i], argv[i + 1])) {
+            train_refuse(argv[i], argv[i + 1]);
+        }
     }
-    int i = is(mode, "full") ? 0 : is(mode, "partial") ? 1 : 2;
-    systems = systems != NULL ? systems : defaults[i].systems;
-    task = task != NULL ? task : defaults[i].task;
-    width = width > 0 ? width : defaults[i].width;
-    delay_ms = delay_ms >= 0 ? delay_ms : defaults[i].delay_ms;
-    model.plane = is(task, "hyperplane");
-    momentum = model.plane ? 0 : momentum;
-    model.scale = scale;
-    const char *source =
-        model_open((size_t)batch, defaults[i].layers, (size_t)width);
-    if (model.rank == 0) {
-        printf("%s (%s): %zu ranks, %zu steps of %zu examples an epoch, %g "
-               "epochs, scale %g\n%-14s %9s %9s %9s %9s %9s %9s %9s  digest\n",
-               task, source, model.size, model.steps, model.batch * model.size,
-               passes, scale, "system", "seconds", "loss", "accuracy",
-               "comm_ms", "hidden_%", "mb_sent", "network_s");
-    }
+    bool partial = is(mode, "partial");
+    int i = partial ? 1 : is(mode, "full") ? 0 : 2;
+    systems = systems != NULL ? systems : modes[i].systems;
+    task = task != NULL ? task : partial ? "hyperplane" : "digits";
+    width = width > 0 ? width : modes[i].width;
+    delay_ms = delay_ms >= 0 ? delay_ms : partial ? 300 : 0;
+    plane = is(task, "hyperplane");
+    momentum = plane ? 0 : momentum;
+    return modes[i].layers;
 }
 
 int main(int argc, char **argv)
 {
-    int level, rank, size;
+    int level;
     bool passed = true;
     baton_engine_t *engine;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    model.rank = (size_t)rank;
-    model.size = (size_t)size;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int hidden_layers = train_read_options(argc, argv);
     openblas_set_num_threads(1); /* each rank computes with one thread */
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
-    train_read_options(argc, argv);
+    const char *source = open_network(hidden_layers);
     cut_buckets();
-    char *list = strdup(systems), *rest = list;
+    if (rank == 0) {
+        printf("%s (%s): %d ranks, %d steps of %d examples an epoch, %g "
+               "epochs, scale %g\n%-14s %9s %9s %9s %9s %9s %9s %9s  digest\n",
+               task, source, ranks, steps, part * ranks, passes, scale,
+               "system", "seconds", "loss", "accuracy", "comm_ms", "hidden_%",
+               "mb_sent", "network_s");
+    }
+    char *rest = strdup(systems), *list = rest;
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
-        train_read_system(name);
+        if (!train_read_system(name)) {
+            train_refuse("--systems", name);
+        }
         passed &= run_system();
     }
     free(list);
