@@ -23,12 +23,20 @@ prefix/bin/baton-info >info.txt
 if [ -x prefix/bin/baton-mpirun ]; then
     find prefix -name libbaton_mpi.so | grep -q . && prefix/bin/baton-mpirun --help >help.txt
 fi
-for file in man/man1/baton-sim.1 doc/baton/LICENSE doc/baton/docs/modes.md; do
+for file in man/man1/baton-sim.1 doc/baton/LICENSE doc/baton/docs/modes.md \
+    baton/plot.gp; do
     if [ ! -s "prefix/share/$file" ]; then
         echo "share/$file is not installed"
         exit 1
     fi
 done
+if command -v gnuplot >/dev/null; then
+    prefix/bin/baton-sim allreduce --algorithm ring --sweep ranks=2,4 --plot a.svg >sim.txt
+    grep -q '<title>ring</title>' a.svg || {
+        echo "the installed baton-sim draws no picture"
+        exit 1
+    }
+fi
 # Each link of the installed pages leads to a file, or to a heading.
 dead=$(cd prefix/share/doc/baton && grep -o '](\([^)#]*\)' README.md CHANGELOG.md docs/*.md |
     sed 's/\(.*\):](/\1 /' | while read -r page target; do

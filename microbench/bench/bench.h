@@ -173,7 +173,14 @@ stats_t bench_slowest(double *mine, size_t count);
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit);
 
-/* Prints a heading above such rows, or the reason why rows are left out. */
+/* Adds a row of `kernels`. `words`: operation, type, form and kernels. `bytes`
+   is the size of a vector, k the number of selected entries or 0, against_us
+   the time that us is compared with. */
+void bench_kernel_row(bench_run_t *run, const char *const words[4],
+                      size_t bytes, size_t k, stats_t us, double against_us,
+                      double ratio);
+
+/* Prints a heading above rows, or the reason why rows are left out. */
 void bench_note(const bench_run_t *run, const char *text);
 
 /* ---- an operation (operation.c) ----------------------------------------- */
@@ -291,13 +298,6 @@ typedef struct bench_device {
 } bench_device_t;
 
 extern const bench_device_t bench_device;
-
-/* Adds a row of `kernels`. `words`: operation, type, form and kernels. `bytes`
-   is the size of a vector, k the number of selected entries or 0, against_us
-   the time that us is compared with. */
-void bench_kernel_row(bench_run_t *run, const char *const words[4],
-                      size_t bytes, size_t k, stats_t us, double against_us,
-                      double ratio);
 
 /* ---- plain loops, compiled for this machine (kernels_native.c) ----------- */
 

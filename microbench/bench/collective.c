@@ -301,31 +301,32 @@ static void bench_collective_add_row(const contest_t *contest, size_t system,
     double hidden = (alone_us + computation_us - us[place].median) /
                     fmin(alone_us, computation_us);
     table_t *table = &contest->run->table;
-    table_text(table, "collective", NULL, 0,
-               bench_collective_name(options->collective));
-    table_text(table, "system", "system", 24, options->systems[system].name);
-    table_number(table, "ranks", NULL, 0, 0, contest->run->harness.size);
-    table_number(table, "hosts", NULL, 0, 0,
-                 baton_schedule_hosts(contest->run->harness.barrier));
-    table_number(table, "bytes", "bytes", 9, 0, (double)contest->bytes);
-    table_text(table, "way", sweeps ? "way" : NULL, 9, bench_way_names[way]);
-    table_text(table, "memory", sweeps ? "memory" : NULL, 6,
-               bench_memory_names[options->memory]);
-    table_text(table, "place", sweeps ? "place" : NULL, 5,
-               bench_place_names[options->in_place]);
-    table_number(table, "layers", sweeps ? "layers" : NULL, 6, 0,
-                 (double)contest->layers);
-    table_number(table, "median_us", "median us", 10, 2, us[place].median);
-    table_number(table, "ratio_to_best_mpi", "best MPI", 8, 2,
-                 mpi_us / us[place].median);
-    table_number(table, "p10_us", "p10", 10, 2, us[place].p10);
-    table_number(table, "p90_us", "p90", 10, 2, us[place].p90);
-    table_number(table, "computation_us", sweeps ? "compute us" : NULL, 10, 2,
-                 bench_collective_computes(way) ? computation_us : NAN);
-    table_number(table, "hidden_percent", sweeps ? "hidden %" : NULL, 8, 1,
-                 bench_collective_computes(way) ? 100 * fmin(1, fmax(0, hidden))
-                                                : NAN);
-    table_row(table);
+    const table_cell_t cells[] = {
+        TEXT("collective", NULL, 0, bench_collective_name(options->collective)),
+        TEXT("system", "system", 24, options->systems[system].name),
+        NUMBER("ranks", NULL, 0, 0, contest->run->harness.size),
+        NUMBER("hosts", NULL, 0, 0,
+               baton_schedule_hosts(contest->run->harness.barrier)),
+        NUMBER("bytes", "bytes", 9, 0, contest->bytes),
+        TEXT("way", sweeps ? "way" : NULL, 9, bench_way_names[way]),
+        TEXT("memory", sweeps ? "memory" : NULL, 6,
+             bench_memory_names[options->memory]),
+        TEXT("place", sweeps ? "place" : NULL, 5,
+             bench_place_names[options->in_place]),
+        NUMBER("layers", sweeps ? "layers" : NULL, 6, 0,
+               (double)contest->layers),
+        NUMBER("median_us", "median us", 10, 2, us[place].median),
+        NUMBER("ratio_to_best_mpi", "best MPI", 8, 2,
+               mpi_us / us[place].median),
+        NUMBER("p10_us", "p10", 10, 2, us[place].p10),
+        NUMBER("p90_us", "p90", 10, 2, us[place].p90),
+        NUMBER("computation_us", sweeps ? "compute us" : NULL, 10, 2,
+               bench_collective_computes(way) ? computation_us : NAN),
+        NUMBER("hidden_percent", sweeps ? "hidden %" : NULL, 8, 1,
+               bench_collective_computes(way) ? 100 * fmin(1, fmax(0, hidden))
+                                              : NAN),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
 /* Returns the time of the fastest MPI system in this way. UNWAITED has no MPI
@@ -356,10 +357,6 @@ static void bench_collective_report(const contest_t *contest, const stats_t *us)
                     contest, i, way, &us[i * options->way_count * 2], mpi_us);
             }
         }
-    }
-    for (size_t i = 0; i < options->system_count; i++) {
-        plot_add(&run->table.plot, options->systems[i].name,
-                 (double)contest->bytes, us[i * options->way_count * 2].median);
     }
 }
 
@@ -402,9 +399,15 @@ static bool run_collective(bench_run_t *run)
     if (bench_keep_able(run) == 0) {
         return true;
     }
-    plot->x_label = "bytes";
-    plot->log_base = 2;
-    plot->x_bytes = true;
+    static char series[48];
+    (void)snprintf(series, sizeof(series), "system%s%s%s%s",
+                   options->way_count > 1 ? " way" : "",
+                   options->memory_count > 1 ? " memory" : "",
+                   options->place_count > 1 ? " place" : "",
+                   options->layer_count > 1 ? " layers" : "");
+    plot->x = "bytes";
+    plot->y = "median_us";
+    plot->series = series;
     (void)snprintf(plot->title, sizeof(plot->title), "%s of %d ranks",
                    bench_collective_name(options->collective),
                    run->harness.size);

@@ -92,25 +92,6 @@ static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
     free(times);
 }
 
-void bench_kernel_row(bench_run_t *run, const char *const words[4],
-                      size_t bytes, size_t k, stats_t us, double against_us,
-                      double ratio)
-{
-    table_t *table = &run->table;
-    table_text(table, "op", "op", 10, words[0]);
-    table_text(table, "dtype", "dtype", 5, words[1]);
-    table_number(table, "bytes", "bytes", 10, 0, (double)bytes);
-    table_text(table, "form", "form", 13, words[2]);
-    table_number(table, "k", "k", 8, 0, k > 0 ? (double)k : NAN);
-    table_text(table, "kernels", NULL, 0, words[3]);
-    table_number(table, "us", "us", 12, 2, us.median);
-    table_number(table, "p10_us", "p10", 12, 2, us.p10);
-    table_number(table, "p90_us", "p90", 12, 2, us.p90);
-    table_number(table, "against_us", "against us", 12, 2, against_us);
-    table_number(table, "ratio", "ratio", 6, 3, ratio);
-    table_row(table);
-}
-
 static void bench_kernels_report(bench_run_t *run, const trial_t *trial,
                                  const char *op, const char *form, stats_t us,
                                  double against_us)

@@ -314,28 +314,28 @@ static void bench_sparse_add_row(const contest_t *contest,
             baton_sparse_cost(&options, contest->run->harness.size, &cost),
             "get the cost of a sparse all-reduce");
     }
-    table_text(table, "algorithm", "algorithm", 12,
-               bench_sparse_names[system->system]);
-    table_number(table, "ranks", NULL, 0, 0, contest->run->harness.size);
-    table_number(table, "n", "n", 9, 0, (double)contest->count);
-    table_number(table, "k", "k", 7, 0, (double)contest->k);
-    table_number(table, "teams", "teams", 5, 0,
-                 is_baton(system) ? (double)system->teams : NAN);
-    table_number(table, "median_us", "time us", 10, 1, stats[TIME_US].median);
-    table_number(table, "select_us", "select us", 10, 1,
-                 stats[SELECT_US].median);
-    table_number(table, "bytes_sent", "bytes", 10, 0, stats[BYTES].median);
-    table_number(table, "messages", "messages", 8, 0, stats[MESSAGES].median);
-    table_number(table, "rounds", "rounds", 6, 0, stats[ROUNDS].median);
-    table_number(table, "nnz", "nnz", 8, 0, stats[NNZ].median);
-    table_number(table, "bytes_formula", "formula", 10, 0, cost.bytes);
-    table_number(table, "messages_formula", "messages", 8, 0, cost.messages);
-    table_number(table, "rounds_formula", "rounds", 6, 0, cost.rounds);
-    table_number(table, "over_mpi_residual", "ratio", 6, 2,
-                 stats[TIME_US].median / mpi_residual_us);
-    table_number(table, "p10_us", "p10", 10, 1, stats[TIME_US].p10);
-    table_number(table, "p90_us", "p90", 10, 1, stats[TIME_US].p90);
-    table_row(table);
+    const table_cell_t cells[] = {
+        TEXT("algorithm", "algorithm", 12, bench_sparse_names[system->system]),
+        NUMBER("ranks", NULL, 0, 0, contest->run->harness.size),
+        NUMBER("n", "n", 9, 0, contest->count),
+        NUMBER("k", "k", 7, 0, contest->k),
+        NUMBER("teams", "teams", 5, 0,
+               is_baton(system) ? (double)system->teams : NAN),
+        NUMBER("median_us", "time us", 10, 1, stats[TIME_US].median),
+        NUMBER("select_us", "select us", 10, 1, stats[SELECT_US].median),
+        NUMBER("bytes_sent", "bytes", 10, 0, stats[BYTES].median),
+        NUMBER("messages", "messages", 8, 0, stats[MESSAGES].median),
+        NUMBER("rounds", "rounds", 6, 0, stats[ROUNDS].median),
+        NUMBER("nnz", "nnz", 8, 0, stats[NNZ].median),
+        NUMBER("bytes_formula", "formula", 10, 0, cost.bytes),
+        NUMBER("messages_formula", "messages", 8, 0, cost.messages),
+        NUMBER("rounds_formula", "rounds", 6, 0, cost.rounds),
+        NUMBER("over_mpi_residual", "ratio", 6, 2,
+               stats[TIME_US].median / mpi_residual_us),
+        NUMBER("p10_us", "p10", 10, 1, stats[TIME_US].p10),
+        NUMBER("p90_us", "p90", 10, 1, stats[TIME_US].p90),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
 /* ---- all of it ---------------------------------------------------------- */

@@ -1,5 +1,6 @@
-/* Runs systems in turns, and reports rows of single values. */
+/* Runs systems in turns, and reports rows that several benchmarks have. */
 #include "bench/bench.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* ---- turns -------------------------------------------------------------- */
@@ -57,7 +58,7 @@ stats_t bench_slowest(double *mine, size_t count)
     return value;
 }
 
-/* ---- rows of single values ---------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------- */
 
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit)
@@ -66,14 +67,37 @@ void bench_report(bench_run_t *run, const char *name, const char *text,
     if (!run->speak) {
         return;
     }
-    table_text(table, "name", NULL, 0, name);
-    table_text(table, NULL, "what", 52, text);
-    table_number(table, "value", "median", 12, 3, value.median);
-    table_number(table, "p10", "p10", 12, 3, value.p10);
-    table_number(table, "p90", "p90", 12, 3, value.p90);
-    table_text(table, "unit", "unit", 6, unit);
-    table_number(table, "ranks", NULL, 0, 0, run->harness.size);
-    table_row(table);
+    const table_cell_t cells[] = {
+        TEXT("name", NULL, 0, name),
+        TEXT(NULL, "what", 52, text),
+        NUMBER("value", "median", 12, 3, value.median),
+        NUMBER("p10", "p10", 12, 3, value.p10),
+        NUMBER("p90", "p90", 12, 3, value.p90),
+        TEXT("unit", "unit", 6, unit),
+        NUMBER("ranks", NULL, 0, 0, run->harness.size),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
+}
+
+void bench_kernel_row(bench_run_t *run, const char *const words[4],
+                      size_t bytes, size_t k, stats_t us, double against_us,
+                      double ratio)
+{
+    table_t *table = &run->table;
+    const table_cell_t cells[] = {
+        TEXT("op", "op", 10, words[0]),
+        TEXT("dtype", "dtype", 5, words[1]),
+        NUMBER("bytes", "bytes", 10, 0, bytes),
+        TEXT("form", "form", 13, words[2]),
+        NUMBER("k", "k", 8, 0, k > 0 ? (double)k : NAN),
+        TEXT("kernels", NULL, 0, words[3]),
+        NUMBER("us", "us", 12, 2, us.median),
+        NUMBER("p10_us", "p10", 12, 2, us.p10),
+        NUMBER("p90_us", "p90", 12, 2, us.p90),
+        NUMBER("against_us", "against us", 12, 2, against_us),
+        NUMBER("ratio", "ratio", 6, 3, ratio),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
 void bench_note(const bench_run_t *run, const char *text)

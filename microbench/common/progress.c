@@ -1,7 +1,7 @@
 #include "common/progress.h"
 
 #include "common/measure.h"
-#include "common/table.h"
+#include "common/output.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,92 +1,22 @@
 #include "common/table.h"
-#include "common/cli.h"
-#include <assert.h>
+#include "common/output.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
-int terminal_columns(int descriptor)
-{
-    const char *text = getenv("COLUMNS");
-    struct winsize size = {0};
-    uint64_t given = 0;
-    if (isatty(descriptor) == 0) {
-        return 0;
-    }
-    if (text != NULL && cli_read_count(text, &given) && given > 0) {
-        return given < INT16_MAX ? (int)given : INT16_MAX;
-    }
-    (void)ioctl(descriptor, TIOCGWINSZ, &size);
-    return size.ws_col > 0 ? size.ws_col : 80;
-}
-
-bool output_fail(const char *doing, const char *name, int error)
-{
-    (void)fprintf(stderr, "%s: %s %s%s%s\n", program_invocation_short_name,
-                  doing, name, error != 0 ? ": " : "",
-                  error != 0 ? strerror(error) : "");
-    return false;
-}
-
-bool output_open(const char *name, FILE **out)
-{
-    *out = name == NULL ? NULL : fopen(name, "we");
-    return name == NULL || *out != NULL ||
-           output_fail("can't write", name, errno);
-}
-
-bool output_close(FILE *file, const char *name)
-{
-    if (file == NULL) {
-        return true;
-    }
-    bool failed = ferror(file) != 0;
-    failed |= fclose(file) != 0;
-    return !failed || output_fail("can't write all of", name, errno);
-}
-
-static void write_string(FILE *file, const char *text)
-{
-    (void)fputc('"', file);
-    for (; *text != '\0'; text++) {
-        bool quoted = *text == '"' || *text == '\\';
-        bool plain = (unsigned char)*text >= 0x20;
-        (void)fprintf(file, quoted ? "\\%c" : plain ? "%c" : "\\u%04x", *text);
-    }
-    (void)fputc('"', file);
-}
 
 bool table_open(table_t *table, const table_files_t *files)
 {
     table->files = *files;
     table->plot.name = files->plot;
+    table->plotted = files->plot != NULL ? tmpfile() : NULL;
+    if (files->plot != NULL && table->plotted == NULL) {
+        return output_fail("no temporary file for", files->plot, errno);
+    }
     return plot_check(files->plot) && output_open(files->csv, &table->csv) &&
            output_open(files->json, &table->json);
 }
 
-/* ---- a row ------------------------------------------------------------ */
-
-static void add_cell(table_t *table, const table_cell_t *cell)
-{
-    assert(table->cell_count < TABLE_COLUMNS);
-    table->cells[table->cell_count++] = *cell;
-}
-
-void table_text(table_t *table, const char *key, const char *heading, int width,
-                const char *text)
-{
-    add_cell(table, &(table_cell_t){key, heading, -width, 0, text, 0});
-}
-
-void table_number(table_t *table, const char *key, const char *heading,
-                  int width, int decimals, double number)
-{
-    add_cell(table,
-             &(table_cell_t){key, heading, width, decimals, NULL, number});
-}
+/* ---- the screen ------------------------------------------------------- */
 
 static void print_cell(const table_cell_t *cell)
 {
@@ -100,47 +30,35 @@ static void print_cell(const table_cell_t *cell)
     }
 }
 
-static void print_row(table_t *table)
+/* Prints a row, or with `heading` the line above it. */
+static void print_row(table_t *table, const table_cell_t *cells, size_t count,
+                      bool heading)
 {
-    for (int line = table->headed ? 1 : 0; line < 2; line++) {
-        int used = 0;
-        table->left_out = 0;
-        for (size_t i = 0; i < table->cell_count; i++) {
-            const table_cell_t *cell = &table->cells[i];
-            used += cell->heading != NULL ? 2 + abs(cell->width) : 0;
-            if (table->columns > 0 && used > table->columns) {
-                table->left_out += cell->heading != NULL;
-            } else if (cell->heading != NULL && line == 0) {
-                (void)printf("  %*s", cell->width, cell->heading);
-            } else if (cell->heading != NULL) {
-                print_cell(cell);
-            }
+    int used = 0;
+    table->left_out = 0;
+    for (const table_cell_t *cell = cells; cell < cells + count; cell++) {
+        used += cell->heading != NULL ? 2 + abs(cell->width) : 0;
+        if (table->columns > 0 && used > table->columns) {
+            table->left_out += cell->heading != NULL;
+        } else if (cell->heading != NULL && heading) {
+            (void)printf("  %*s", cell->width, cell->heading);
+        } else if (cell->heading != NULL) {
+            print_cell(cell);
         }
-        (void)putchar('\n');
     }
-    table->headed = true;
-    (void)fflush(stdout);
+    (void)putchar('\n');
 }
 
-static void write_value(FILE *file, const table_cell_t *cell, bool json)
-{
-    if (cell->text != NULL && json) {
-        write_string(file, cell->text);
-    } else if (cell->text != NULL) {
-        (void)fputs(cell->text, file);
-    } else if (isnan(cell->number)) {
-        (void)fputs(json ? "null" : "", file);
-    } else {
-        (void)fprintf(file, "%.15g", cell->number);
-    }
-}
+/* ---- files ------------------------------------------------------------ */
 
-/* Writes a row of CSV or JSON, or with `keys` the header line of CSV. */
-static void write_row(const table_t *table, FILE *file, bool json, bool keys)
+/* Writes a row of CSV or JSON, or with `keys` the line above the rows of a CSV
+   file. Does nothing if the file is NULL. */
+static void write_row(FILE *file, const table_cell_t *cells, size_t count,
+                      bool json, bool keys)
 {
-    const char *separator = !json ? "" : table->rows == 0 ? "[\n  {" : ",\n  {";
-    for (size_t i = 0; i < table->cell_count; i++) {
-        const table_cell_t *cell = &table->cells[i];
+    const char *separator = "";
+    for (size_t i = 0; file != NULL && i < count; i++) {
+        const table_cell_t *cell = &cells[i];
         if (cell->key == NULL) {
             continue;
         }
@@ -149,24 +67,34 @@ static void write_row(const table_t *table, FILE *file, bool json, bool keys)
         if (json || keys) {
             (void)fprintf(file, json ? "\"%s\": " : "%s", cell->key);
         }
-        if (!keys) {
-            write_value(file, cell, json);
+        if (cell->text != NULL && !keys) {
+            (void)fprintf(file, json ? "\"%s\"" : "%s", cell->text);
+        } else if (!keys && !isnan(cell->number)) {
+            (void)fprintf(file, "%.15g", cell->number);
+        } else if (!keys) {
+            (void)fputs(json ? "null" : "", file);
         }
     }
-    (void)fputs(json ? "}" : "\n", file);
+    (void)(file != NULL && fputs(json ? "}" : "\n", file));
 }
 
-void table_row(table_t *table)
+void table_row(table_t *table, const table_cell_t *cells, size_t count)
 {
-    print_row(table);
-    for (int keys = table->rows == 0; table->csv != NULL && keys >= 0; keys--) {
-        write_row(table, table->csv, false, keys == 1);
+    if (!table->headed) {
+        print_row(table, cells, count, true);
+    }
+    print_row(table, cells, count, false);
+    (void)fflush(stdout);
+    for (int keys = table->rows == 0; keys >= 0; keys--) {
+        write_row(table->csv, cells, count, false, keys == 1);
+        write_row(table->plotted, cells, count, false, keys == 1);
     }
     if (table->json != NULL) {
-        write_row(table, table->json, true, false);
+        (void)fputs(table->rows == 0 ? "[\n  {" : ",\n  {", table->json);
+        write_row(table->json, cells, count, true, false);
     }
+    table->headed = true;
     table->rows++;
-    table->cell_count = 0;
 }
 
 bool table_close(table_t *table, bool passed)
@@ -181,5 +109,7 @@ bool table_close(table_t *table, bool passed)
     }
     bool written = output_close(table->csv, table->files.csv);
     written &= output_close(table->json, table->files.json);
-    return passed && plot_draw(&table->plot) && written;
+    passed = passed && (table->plotted == NULL || table->rows == 0 ||
+                        plot_draw(&table->plot, table->plotted));
+    return output_close(table->plotted, table->files.plot) && passed && written;
 }

@@ -1,8 +1,8 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
+#include "common/output.h"
 #include "common/progress.h"
-#include "common/table.h"
 
 #include <baton/mpi.h>
 #include <baton/tuning.h>

@@ -81,13 +81,14 @@ static void print_variables(void)
         (void)snprintf(what, sizeof what, "%s%s%s%s", variable.summary,
                        has_unit ? " [" : "", variable.unit,
                        has_unit ? "]" : "");
-        table_text(&table, NULL, "", 1,
-                   getenv(variable.name) != NULL ? "*" : " ");
-        table_text(&table, NULL, "name", 21, variable.name);
-        table_text(&table, NULL, "value", 10, variable.value);
-        table_text(&table, NULL, "default", 10, variable.default_value);
-        table_text(&table, NULL, "meaning [unit or words]", 0, what);
-        table_row(&table);
+        const table_cell_t cells[] = {
+            TEXT(NULL, "", 1, getenv(variable.name) != NULL ? "*" : " "),
+            TEXT(NULL, "name", 21, variable.name),
+            TEXT(NULL, "value", 10, variable.value),
+            TEXT(NULL, "default", 10, variable.default_value),
+            TEXT(NULL, "meaning [unit or words]", 0, what),
+        };
+        table_row(&table, cells, sizeof cells / sizeof *cells);
     }
 }
 

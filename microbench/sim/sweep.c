@@ -1,5 +1,6 @@
 /* Simulates each value of the sweep with each variant, and makes the rows of
    the table and the plot. */
+#include "common/output.h"
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
@@ -41,114 +42,84 @@ static const sim_result_t *find_result(const sim_case_t *c,
     return NULL;
 }
 
-/* Adds a cell. The commands in `shown` show it; those in `written` write it to
+/* A cell that the commands in `shown` show, and those in `written` write to
    files. */
-static void sim_sweep_add(const sim_case_t *c, table_t *table, unsigned shown,
-                          unsigned written, const char *key,
-                          const char *heading, int width, int decimals,
-                          double number)
-{
-    unsigned command = c->options->command;
-    table_number(table, (written & command) != 0 ? key : NULL,
-                 (shown & command) != 0 ? heading : NULL, width, decimals,
-                 number);
-}
-
-static void add_text(const sim_case_t *c, table_t *table, unsigned shown,
-                     unsigned written, const char *key, const char *heading,
-                     int width, const char *text)
-{
-    unsigned command = c->options->command;
-    table_text(table, (written & command) != 0 ? key : NULL,
-               (shown & command) != 0 ? heading : NULL, width, text);
-}
+#define KEY(written, key)       (command & (written) ? (key) : NULL)
+#define HEADING(shown, heading) (command & (shown) ? (heading) : NULL)
+#define ADD(shown, written, key, heading, width, decimals, number)             \
+    NUMBER(KEY(written, key), HEADING(shown, heading), width, decimals, number)
+#define ADD_TEXT(shown, written, key, heading, width, text)                    \
+    TEXT(KEY(written, key), HEADING(shown, heading), width, text)
 
 static void fill_row(const sim_case_t *c, const sim_result_t *results,
                      size_t place, table_t *table)
 {
-    const sim_result_t *result = &results[place];
-    const baton_sparse_cost_t *cost = &result->cost;
+    const unsigned command = c->options->command;
+    const sim_result_t *r = &results[place];
+    const baton_sparse_cost_t *cost = &r->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
     const sim_result_t *full = find_result(c, results, place, SIM_FULL);
     const sim_result_t *spardl =
         find_result(c, results, place, BATON_SPARSE_SPARDL);
-    const char *variant =
-        (c->options->command & PARTIALS) != 0 ? "mode" : "algorithm";
+    const char *variant = (command & PARTIALS) != 0 ? "mode" : "algorithm";
     /* If ranks arrive one after another, latencies say more than times. */
     unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
     unsigned timed = ALL & ~apart;
     unsigned several = c->options->epochs > 1 ? timed : 0;
-    int width = (c->options->command & COLLECTIVES) != 0 ? 18 : 9;
-    add_text(c, table, ALL, ALL, variant, variant, width, c->name);
-    sim_sweep_add(c, table, ALL, ALL, "ranks", "ranks", 7, 0, c->ranks);
-    sim_sweep_add(c, table, WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0,
-                  (double)c->bytes);
-    sim_sweep_add(c, table, 0, ALL, "epochs", NULL, 0, 0,
-                  (double)c->options->epochs);
-    sim_sweep_add(c, table, timed, ALL, "us", "time us", 12, 3,
-                  result->mean_us);
-    sim_sweep_add(c, table, PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
-                  result->latency_us);
-    sim_sweep_add(c, table, PARTIALS, PARTIALS, "full_over_this", "full/this",
-                  9, 2,
-                  full == NULL ? NAN : full->latency_us / result->latency_us);
-    sim_sweep_add(c, table, PARTIALS, PARTIALS, "active", "active", 9, 2,
-                  result->active);
-    sim_sweep_add(c, table, PARTIALS, PARTIALS, "active_error", "+-", 6, 2,
-                  result->active_error);
-    sim_sweep_add(c, table, apart, PARTIALS, "active_expected", "expected", 9,
-                  1, result->active_expected);
-    sim_sweep_add(c, table, apart, PARTIALS, "latency_median_us", "median us",
-                  12, 3, result->latency_median_us);
-    sim_sweep_add(c, table, apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
-                  result->latency_p99_us);
-    sim_sweep_add(c, table, several, ALL, "low_us", "least us", 12, 3,
-                  result->low_us);
-    sim_sweep_add(c, table, several, ALL, "high_us", "most us", 12, 3,
-                  result->high_us);
-    sim_sweep_add(c, table, timed, timed, "formula_us", "formula us", 12, 3,
-                  result->formula_us);
-    sim_sweep_add(c, table, timed, timed, "difference", "relative", 8,
-                  TABLE_TINY, difference(result));
-    sim_sweep_add(c, table, SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
-                  spardl == NULL ? NAN : result->mean_us / spardl->mean_us);
-    sim_sweep_add(c, table, COLLECTIVES, ALL, "messages", "messages", 10, 0,
-                  (double)result->messages);
-    sim_sweep_add(c, table, timed & WITH_RUN, ALL, "build_s", "build s", 7, 2,
-                  result->build_s);
-    sim_sweep_add(c, table, WITH_RUN, ALL, "run_s", "run s", 7, 2,
-                  result->run_s);
-    sim_sweep_add(c, table, WITH_RUN, ALL, "messages_per_s", "messages/s", 10,
-                  0, (double)result->messages / result->run_s);
-    sim_sweep_add(c, table, 0, SPARSE, "n", NULL, 0, 0,
-                  (double)c->options->count);
-    sim_sweep_add(c, table, SPARSE, SPARSE, "density", "density", 8, 5,
-                  c->density);
-    sim_sweep_add(c, table, 0, SPARSE, "k", NULL, 0, 0, result->k);
-    add_text(c, table, SPARSE, SPARSE, "chosen", "chosen", 7,
-             baton_sparse_algorithm_name(cost->algorithm));
-    sim_sweep_add(c, table, SPARSE, SPARSE, "teams", "teams", 5, 0,
-                  cost->teams);
-    add_text(c, table, 0, SPARSE, "exchange", NULL, 0,
-             cost->teams == 1                        ? "none"
-             : cost->exchange == BATON_EXCHANGE_RSAG ? "rsag"
-                                                     : "bsag");
-    sim_sweep_add(c, table, SPARSE, SPARSE, "rounds", "rounds", 6, 0,
-                  result->rounds);
-    sim_sweep_add(c, table, 0, SPARSE, "rounds_formula", NULL, 0, 0,
-                  cost->rounds);
-    sim_sweep_add(c, table, SPARSE, SPARSE, "messages_sent", "messages", 8, 0,
-                  result->sent);
-    sim_sweep_add(c, table, SPARSE, SPARSE, "messages_formula", "formula", 7, 0,
-                  cost->messages);
-    sim_sweep_add(c, table, SPARSE, SPARSE, "entries_sent", "entries", 11, 1,
-                  result->sent_bytes / entry);
-    sim_sweep_add(c, table, SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
-                  cost->bytes / entry);
-    sim_sweep_add(c, table, 0, SPARSE, "nnz", NULL, 0, 0, result->nnz);
-    add_text(c, table, 0, SPARSE, "simulation", NULL, 0,
-             c->options->payload ? "real data" : "full blocks");
-    table_row(table);
+    int width = (command & COLLECTIVES) != 0 ? 18 : 9;
+    const table_cell_t cells[] = {
+        ADD_TEXT(ALL, ALL, variant, variant, width, c->name),
+        ADD(ALL, ALL, "ranks", "ranks", 7, 0, c->ranks),
+        ADD(WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0, c->bytes),
+        ADD(0, ALL, "epochs", "", 0, 0, c->options->epochs),
+        ADD(timed, ALL, "us", "time us", 12, 3, r->mean_us),
+        ADD(PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3, r->latency_us),
+        ADD(PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
+            full == NULL ? NAN : full->latency_us / r->latency_us),
+        ADD(PARTIALS, PARTIALS, "active", "active", 9, 2, r->active),
+        ADD(PARTIALS, PARTIALS, "active_error", "+-", 6, 2, r->active_error),
+        ADD(apart, PARTIALS, "active_expected", "expected", 9, 1,
+            r->active_expected),
+        ADD(apart, PARTIALS, "latency_median_us", "median us", 12, 3,
+            r->latency_median_us),
+        ADD(apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
+            r->latency_p99_us),
+        ADD(several, ALL, "low_us", "least us", 12, 3, r->low_us),
+        ADD(several, ALL, "high_us", "most us", 12, 3, r->high_us),
+        ADD(timed, timed, "formula_us", "formula us", 12, 3, r->formula_us),
+        ADD(timed, timed, "difference", "relative", 8, TABLE_TINY,
+            difference(r)),
+        ADD(SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
+            spardl == NULL ? NAN : r->mean_us / spardl->mean_us),
+        ADD(COLLECTIVES, ALL, "messages", "messages", 10, 0, r->messages),
+        ADD(timed & WITH_RUN, ALL, "build_s", "build s", 7, 2, r->build_s),
+        ADD(WITH_RUN, ALL, "run_s", "run s", 7, 2, r->run_s),
+        ADD(WITH_RUN, ALL, "messages_per_s", "messages/s", 10, 0,
+            (double)r->messages / r->run_s),
+        ADD(0, SPARSE, "n", "", 0, 0, c->options->count),
+        ADD(SPARSE, SPARSE, "density", "density", 8, 5, c->density),
+        ADD(0, SPARSE, "k", "", 0, 0, r->k),
+        ADD_TEXT(SPARSE, SPARSE, "chosen", "chosen", 7,
+                 baton_sparse_algorithm_name(cost->algorithm)),
+        ADD(SPARSE, SPARSE, "teams", "teams", 5, 0, cost->teams),
+        ADD_TEXT(0, SPARSE, "exchange", NULL, 0,
+                 cost->teams == 1                        ? "none"
+                 : cost->exchange == BATON_EXCHANGE_RSAG ? "rsag"
+                                                         : "bsag"),
+        ADD(SPARSE, SPARSE, "rounds", "rounds", 6, 0, r->rounds),
+        ADD(0, SPARSE, "rounds_formula", "", 0, 0, cost->rounds),
+        ADD(SPARSE, SPARSE, "messages_sent", "messages", 8, 0, r->sent),
+        ADD(SPARSE, SPARSE, "messages_formula", "formula", 7, 0,
+            cost->messages),
+        ADD(SPARSE, SPARSE, "entries_sent", "entries", 11, 1,
+            r->sent_bytes / entry),
+        ADD(SPARSE, SPARSE, "entries_formula", "formula", 11, 1,
+            cost->bytes / entry),
+        ADD(0, SPARSE, "nnz", "", 0, 0, r->nnz),
+        ADD_TEXT(0, SPARSE, "simulation", NULL, 0,
+                 c->options->payload ? "real data" : "full blocks"),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
 /* ---- the plot ----------------------------------------------------------- */
@@ -162,9 +133,9 @@ static void set_plot(plot_t *plot, const sim_command_t *command,
     bool sparse = options->command == SIM_SPARSE;
     bool partial = command->run == sim_run_partial;
     sim_axis_t axis = options->axis;
-    plot->x_label = sim_axis_name(axis);
-    plot->log_base = axis == SIM_AXIS_DENSITY ? 10 : 2;
-    plot->x_bytes = axis == SIM_AXIS_BYTES;
+    plot->x = sim_axis_name(axis);
+    plot->y = partial ? "latency_us" : "us";
+    plot->series = partial ? "mode" : "algorithm";
     FILE *title = fmemopen(plot->title, sizeof(plot->title), "w");
     if (title == NULL) {
         return;
@@ -203,10 +174,9 @@ typedef struct sweep {
     sim_result_t results[SIM_MAX_VARIANTS]; /* of the sweep's current value */
 } sweep_t;
 
-static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
+static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
 {
-    const sim_options_t *options = sweep->options;
-    baton_sim_options_t model = options->model;
+    baton_sim_options_t model = sweep->options->model;
     sim_result_t *result = &sweep->results[place];
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
     model.ranks = c->ranks;
@@ -217,9 +187,6 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, double x, size_t place)
     sim_case_end(passed);
     if (passed) {
         fill_row(c, sweep->results, place, &sweep->table);
-        plot_add(&sweep->table.plot, c->name, x,
-                 (options->command & PARTIALS) != 0 ? result->latency_us
-                                                    : result->mean_us);
     }
     /* After Ctrl-C the process ends without destroying the simulation, since
        ending its epochs would take long. */
@@ -265,7 +232,7 @@ static bool run_value(sweep_t *sweep, double value)
     for (size_t i = 0; passed && i < options->variant_count; i++) {
         sim_case_t c = sim_sweep_case_of(options, options->variants[i], value);
         c.trace = sweep->trace;
-        passed = run_case(sweep, &c, value, i);
+        passed = run_case(sweep, &c, i);
     }
     return passed;
 }

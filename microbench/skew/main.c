@@ -48,27 +48,26 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                    result->active_min, result->active_max);
     char name[SKEW_NAME_BYTES];
-    table_text(table, "system", "system", 12, skew_name(result->choice, name));
-    table_number(table, "ranks", NULL, 0, 0, result->ranks);
-    table_number(table, "bytes", NULL, 0, 0, (double)result->bytes);
-    table_number(table, "skew_ms", NULL, 0, 0, options->skew_ms);
-    table_number(table, "iterations", NULL, 0, 0, (double)options->iterations);
-    table_number(table, "mean_us", "mean us", 10, 1, result->mean_us);
-    table_number(table, "robust_us", "robust us", 10, 1, result->robust_us);
-    table_number(table, "limit_us", "limit us", 9, 1, result->limit_us);
-    table_number(table, "robust_over_limit", "/limit", 6, 2,
-                 over_limit(result));
-    table_number(table, "median_us", "median us", 10, 1, result->median_us);
-    table_number(table, "p99_us", "p99 us", 10, 1, result->p99_us);
-    table_number(table, "ratio_to_mpi", "MPI/this", 8, 2,
-                 mpi_us / result->mean_us);
-    table_number(table, "active_mean", "active", 6, 2, result->active_mean);
-    table_text(table, NULL, "min-max", 8, range);
-    table_number(table, "active_min", NULL, 0, 0, result->active_min);
-    table_number(table, "active_max", NULL, 0, 0, result->active_max);
-    table_number(table, "steal_share", NULL, 0, 0, result->steal_share);
-    table_row(table);
-    plot_add(&table->plot, name, (double)result->bytes, result->mean_us);
+    const table_cell_t cells[] = {
+        TEXT("system", "system", 12, skew_name(result->choice, name)),
+        NUMBER("ranks", NULL, 0, 0, result->ranks),
+        NUMBER("bytes", NULL, 0, 0, result->bytes),
+        NUMBER("skew_ms", NULL, 0, 0, options->skew_ms),
+        NUMBER("iterations", NULL, 0, 0, options->iterations),
+        NUMBER("mean_us", "mean us", 10, 1, result->mean_us),
+        NUMBER("robust_us", "robust us", 10, 1, result->robust_us),
+        NUMBER("limit_us", "limit us", 9, 1, result->limit_us),
+        NUMBER("robust_over_limit", "/limit", 6, 2, over_limit(result)),
+        NUMBER("median_us", "median us", 10, 1, result->median_us),
+        NUMBER("p99_us", "p99 us", 10, 1, result->p99_us),
+        NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / result->mean_us),
+        NUMBER("active_mean", "active", 6, 2, result->active_mean),
+        TEXT(NULL, "min-max", 8, range),
+        NUMBER("active_min", NULL, 0, 0, result->active_min),
+        NUMBER("active_max", NULL, 0, 0, result->active_max),
+        NUMBER("steal_share", NULL, 0, 0, result->steal_share),
+    };
+    table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
 /* Prints the results of one size, [system_count], and writes them to the
@@ -96,26 +95,14 @@ static void print_table(const skew_options_t *options, table_t *table,
                      : "");
 }
 
-/* Adds to each name in the plot's key how many ranks the results contain.
-   `active`, [system_count], has sums over the sizes. */
-static void name_active(const skew_options_t *options, table_t *table,
-                        const double *active)
-{
-    for (size_t i = 0; i < table->plot.series_count; i++) {
-        char *name = table->plot.series[i];
-        size_t length = strlen(name);
-        (void)snprintf(name + length, PLOT_TEXT_BYTES - length,
-                       ": %.1f of %d ranks",
-                       active[i] / (double)options->size_count, options->ranks);
-    }
-}
-
 /* ---- the command ------------------------------------------------------- */
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
 {
-    static table_t table = {
-        .plot = {.x_label = "bytes", .log_base = 2, .x_bytes = true}};
+    static table_t table = {.plot = {.x = "bytes",
+                                     .y = "mean_us",
+                                     .series = "system",
+                                     .active = "active_mean"}};
     (void)snprintf(table.plot.title, sizeof(table.plot.title),
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",
@@ -128,19 +115,14 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
     if (speak) {
         print_heading(options);
     }
-    double active[SKEW_MAX_SYSTEMS] = {0};
     for (size_t i = 0; i < options->size_count; i++) {
         skew_result_t results[SKEW_MAX_SYSTEMS];
         skew_run(&harness, options, options->bytes[i], results);
-        for (size_t k = 0; k < options->system_count; k++) {
-            active[k] += results[k].active_mean;
-        }
         if (speak) {
             print_table(options, &table, results);
         }
     }
     harness_close(&harness);
-    name_active(options, &table, active);
     return harness_agree(!speak || table_close(&table, true));
 }
 

@@ -88,7 +88,8 @@ dense allreduce 4 4
 [ "$(wc -l <rows.csv)" -eq 17 ] || complain "not 17 lines of CSV"
 grep -q '^collective,system,ranks,hosts,bytes,way,memory,place,layers,median_us,ratio_to_best_mpi,p10_us,p90_us,computation_us,hidden_percent$' rows.csv ||
     complain "no heading of the CSV"
-[ -z "$plot" ] || grep -q '</svg>' a.svg || complain "no plot"
+[ -z "$plot" ] || [ "$(grep -Ec '<title>(impi|baton:ring)</title>' a.svg)" -eq 2 ] ||
+    complain "no plot, or not of each system"
 
 runs allreduce --bytes 8,96K --repetitions 1 --place in --memory shared \
     --systems mpi,impi,baton --json rows.json

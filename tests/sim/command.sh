@@ -99,9 +99,10 @@ done
 
 if command -v gnuplot >/dev/null; then
     runs allreduce --sweep bytes=1K..64K --plot e.svg
-    grep -q '</svg>' e.svg || complain "e.svg is no plot"
+    grep -q '<title>rabenseifner</title>' e.svg && grep -q '>64K<' e.svg ||
+        complain "e.svg is no plot"
     runs sparse --sweep density=0.001,0.01 --plot lines.svg
-    grep -q '</svg>' lines.svg || complain "lines.svg is no plot"
+    grep -q '<title>spardl</title>' lines.svg || complain "lines.svg is no plot"
 fi
 PATH=/nonexistent "$sim" allreduce --sweep bytes=1K..64K --plot f.svg >out 2>err
 if [ $? -ne 1 ] || [ -s out ] || ! grep -q gnuplot-nox err; then
