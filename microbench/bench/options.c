@@ -187,7 +187,7 @@ static const cli_option_t options[] = {
     {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
      CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
                AT(sparse_system_count)),
-     NULL, "Algorithms to compare"},
+     "all", "Algorithms to compare"},
     {BENCH_SPARSE, "teams", 't', AT(teams),
      CLI_COUNTS(0, MAX_TEAMS, BENCH_MAX_TEAMS, AT(team_count)), "1",
      "Teams of spardl, divisors of the ranks; 0 chooses the cheapest"},

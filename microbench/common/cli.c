@@ -13,39 +13,26 @@ enum { ITEM_BYTES = 64, COMPLAINT_BYTES = 192, HELP_BYTES = 320 };
 
 /* ---- numbers ------------------------------------------------------------ */
 
-/* Reads leading digits; strtoull alone would accept a sign or blanks. */
-static bool cli_read_digits(const char *text, uint64_t *out, const char **end)
+/* Reads a number, which may end in one of the suffixes: each stands for a 1024
+   times as large unit as the one before. strtoull alone would accept a sign or
+   blanks. */
+static bool cli_read_digits(const char *text, const char *suffixes,
+                            uint64_t *out)
 {
-    if (*text < '0' || *text > '9') {
-        return false;
-    }
-    char *after = NULL;
+    char *end = NULL;
     errno = 0;
-    *out = strtoull(text, &after, 10);
-    *end = after;
-    return errno == 0;
+    uint64_t value = strtoull(text, &end, 10);
+    const char *suffix = *end != '\0' ? strchr(suffixes, *end) : NULL;
+    unsigned shift =
+        suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    *out = value << shift;
+    return *text >= '0' && *text <= '9' && errno == 0 &&
+           end[suffix != NULL] == '\0' && value <= UINT64_MAX >> shift;
 }
 
 bool cli_read_count(const char *text, uint64_t *out)
 {
-    const char *end = NULL;
-    return cli_read_digits(text, out, &end) && *end == '\0';
-}
-
-static bool read_size(const char *text, uint64_t *out)
-{
-    static const char suffixes[] = "KMG";
-    uint64_t value = 0;
-    const char *end = NULL;
-    if (!cli_read_digits(text, &value, &end)) {
-        return false;
-    }
-    const char *suffix = *end == '\0' ? NULL : strchr(suffixes, *end);
-    unsigned shift =
-        suffix == NULL ? 0 : 10 * (unsigned)(suffix - suffixes + 1);
-    *out = value << shift;
-    return (*end == '\0' || (suffix != NULL && end[1] == '\0')) &&
-           value <= UINT64_MAX >> shift;
+    return cli_read_digits(text, "", out);
 }
 
 const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
@@ -123,49 +110,35 @@ static bool read_word(const char *const *words, const char *text, size_t *out)
     return false;
 }
 
-static bool read_real(const cli_type_t *type, const char *text, double *out)
-{
-    char *end = NULL;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= type->low &&
-           *out <= type->high;
-}
-
-static bool read_number(const cli_type_t *type, const char *text, uint64_t *out)
-{
-    return (type->kind == CLI_KIND_COUNT ? cli_read_count(text, out)
-                                         : read_size(text, out)) &&
-           *out >= type->min && *out <= type->max &&
-           (type->multiple <= 1 || *out % type->multiple == 0);
-}
-
-/* Checks the name of a plot at once: gnuplot takes the format from it, and
-   would complain only after minutes of measuring. */
-static bool is_plot(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot != NULL &&
-           (strcmp(dot, ".svg") == 0 || strcmp(dot, ".png") == 0);
-}
-
 /* Reads one value. Returns false if the text is not of the type. */
 static bool read_value(const cli_type_t *type, const char *text, void *out)
 {
+    const char *suffixes = type->kind == CLI_KIND_SIZE ? "KMG" : "";
+    uint64_t *number = out;
+    double *real = out;
+    char *end = NULL;
     switch (type->kind) {
     case CLI_KIND_FLAG:
         *(bool *)out = true;
         return true;
     case CLI_KIND_COUNT:
     case CLI_KIND_SIZE:
-        return read_number(type, text, out);
+        return cli_read_digits(text, suffixes, number) &&
+               *number >= type->min && *number <= type->max &&
+               (type->multiple <= 1 || *number % type->multiple == 0);
     case CLI_KIND_REAL:
-        return read_real(type, text, out);
+        *real = strtod(text, &end);
+        return end != text && *end == '\0' && *real >= type->low &&
+               *real <= type->high;
     case CLI_KIND_WORD:
         return read_word(type->words, text, out);
-    case CLI_KIND_PLOT:
+    case CLI_KIND_PLOT: /* gnuplot would complain after minutes of measuring */
     case CLI_KIND_TEXT:
         *(const char **)out = text;
-        return type->kind == CLI_KIND_TEXT || is_plot(text);
+        end = strrchr(text, '.');
+        return type->kind == CLI_KIND_TEXT ||
+               (end != NULL &&
+                (strcmp(end, ".svg") == 0 || strcmp(end, ".png") == 0));
     case CLI_KIND_HEADING:
     case CLI_KIND_ITEMS:
         break;
@@ -265,16 +238,14 @@ static error_t read_range(reading_t *reading, const char *item,
     return error;
 }
 
-/* Stores all words if the text is NULL, or if it is "all" and no word is
-   "all". */
+/* Stores all words if the text is "all" and no word is "all". */
 static bool read_all_words(reading_t *reading, const char *text)
 {
     const cli_type_t *type = reading->type;
     size_t *indices = (size_t *)(void *)reading->out;
     size_t index = 0;
-    if (type->kind != CLI_KIND_WORD ||
-        (text != NULL &&
-         (strcmp(text, "all") != 0 || read_word(type->words, text, &index)))) {
+    if (type->kind != CLI_KIND_WORD || strcmp(text, "all") != 0 ||
+        read_word(type->words, text, &index)) {
         return false;
     }
     while (type->words[reading->count] != NULL && reading->count < type->room) {
@@ -338,19 +309,12 @@ static int cli_key_of(const cli_program_t *program, size_t i)
     return letter != 0 ? letter : KEY_OPTION + (int)i;
 }
 
-/* Returns whether the default is the list of all words. */
-static bool has_all_words(const cli_option_t *option)
-{
-    return option->type.kind == CLI_KIND_WORD && option->type.room > 0 &&
-           option->initial == NULL;
-}
-
 /* Writes "HELP [RANGE; default DEFAULT]". */
 static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
     cli_describe(&option->type, range);
-    const char *initial = has_all_words(option) ? "all" : option->initial;
+    const char *initial = option->initial;
     (void)snprintf(help, HELP_BYTES, "%s", option->help);
     size_t end = strlen(help);
     if (range[0] != '\0' || initial != NULL) {
@@ -410,8 +374,7 @@ static void store_defaults(const cli_parser_t *parser)
     const cli_program_t *program = parser->program;
     for (size_t i = 0; i < program->option_count; i++) {
         const cli_option_t *option = &program->options[i];
-        if (is_taken(program, i) &&
-            (option->initial != NULL || has_all_words(option))) {
+        if (is_taken(program, i) && option->initial != NULL) {
             (void)cli_read_option(parser, option, option->name,
                                   option->initial);
         }

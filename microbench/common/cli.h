@@ -29,10 +29,8 @@ struct cli_parser;
    list: `room` is then the size of the array, and count_offset the offset of
    the size_t that gets the number of values. In a list of counts or sizes
    LOW..HIGH stands for the values from LOW to HIGH, each twice the one before.
-   In a list of words or of the program's own items each item may appear once. A
-   list of words has all words by default, unless the option has another
-   default; "all" stands for all words, unless it is a word of the list
-   itself. */
+   In a list of words or of the program's own items each item may appear once.
+   "all" stands for all words, unless it is a word of the list itself. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;

@@ -49,9 +49,9 @@ enum {
 
 static const cli_option_t table[] = {
     {SIM_ALLREDUCE, "algorithm", 'a', AT(variants),
-     VARIANTS(sim_allreduce_names), NULL, "Algorithms to compare"},
+     VARIANTS(sim_allreduce_names), "all", "Algorithms to compare"},
     {SIM_SPARSE, "algorithm", 'a', AT(variants), VARIANTS(sim_sparse_names),
-     NULL, "Algorithms to compare, or all"},
+     "all", "Algorithms to compare, or all"},
     {SIM_SPARSE, "count", 'n', AT(count), CLI_SIZE(1, 1, MAX_COUNT), "15M",
      "Elements of the gradient, of 4 bytes"},
     {SIM_SPARSE, "density", 'd', AT(density), CLI_REAL("RATIO", 1e-9, 1),
@@ -62,8 +62,8 @@ static const cli_option_t table[] = {
      "auto",
      "How teams exchange; auto is rsag for a power of two of teams, else "
      "bsag"},
-    {SIM_PARTIAL, "mode", 'm', AT(variants), VARIANTS(sim_partial_names), NULL,
-     "Modes to compare"},
+    {SIM_PARTIAL, "mode", 'm', AT(variants), VARIANTS(sim_partial_names),
+     "full,solo,majority,quorum,any,all", "Modes to compare"},
     {SIM_PARTIAL, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS),
      NULL, "Ranks of a quorum, or candidates; by default half of the ranks"},
     {ALL, "ranks", 'p', AT(ranks), CLI_COUNT(1, MAX_RANKS), "32",
