@@ -10,8 +10,22 @@
 #include <string.h>
 #include <unistd.h>
 
-bool sim_case_fail(const sim_case_t *c, const char *format, ...)
+/* The state of the running simulation, and of its case. */
+static struct {
+    const sim_case_t *of;
+    int built;         /* schedules built so far */
+    bool epochs;       /* false while schedules are built, true while
+                          epochs run */
+    uint64_t ended;    /* epochs that have ended */
+    uint64_t before;   /* messages sent before the epochs */
+    double sum_us;     /* virtual time of the ended epochs */
+    double formula_us; /* virtual time of one epoch by its closed form */
+    double began_us;   /* when the running epoch began, in virtual time */
+} now;
+
+bool sim_fail(const char *format, ...)
 {
+    const sim_case_t *c = now.of;
     char size[16];
     va_list args;
     va_start(args, format);
@@ -28,48 +42,33 @@ bool sim_case_fail(const sim_case_t *c, const char *format, ...)
     return false;
 }
 
-bool sim_case_ok(const sim_case_t *c, baton_status_t status)
+bool sim_ok(baton_status_t status)
 {
-    return status == BATON_OK ||
-           (status != BATON_ERR_CANCELLED &&
-            sim_case_fail(c, "%s", baton_error_message()));
+    return status == BATON_OK || (status != BATON_ERR_CANCELLED &&
+                                  sim_fail("%s", baton_error_message()));
 }
 
-void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size)
+void *sim_alloc(size_t count, size_t size)
 {
     size_t available =
         (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     if (size > 0 && count > available / size) {
-        (void)sim_case_fail(c,
-                            "needs %.1f GiB, this machine has %.1f: lower "
-                            "--ranks%s",
-                            (double)count * (double)size / 0x1p30,
-                            (double)available / 0x1p30,
-                            c->options->model.cost_only
-                                ? ""
-                                : ", --bytes or --count, or simulate costs "
-                                  "only");
+        (void)sim_fail("needs %.1f GiB, this machine has %.1f: lower "
+                       "--ranks%s",
+                       (double)count * (double)size / 0x1p30,
+                       (double)available / 0x1p30,
+                       now.of->options->model.cost_only
+                           ? ""
+                           : ", --bytes or --count, or simulate costs "
+                             "only");
         return NULL;
     }
     void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
     if (memory == NULL) {
-        (void)sim_case_fail(c, "no memory for %zu bytes", count * size);
+        (void)sim_fail("no memory for %zu bytes", count * size);
     }
     return memory;
 }
-
-/* The state of the running simulation, for the functions below. */
-static struct {
-    const sim_case_t *of;
-    int built;         /* schedules built so far */
-    bool epochs;       /* false while schedules are built, true while
-                          epochs run */
-    uint64_t ended;    /* epochs that have ended */
-    uint64_t before;   /* messages sent before the epochs */
-    double sum_us;     /* virtual time of the ended epochs */
-    double formula_us; /* virtual time of one epoch by its closed form */
-    double began_us;   /* when the running epoch began, in virtual time */
-} now;
 
 static uint64_t now_messages(void)
 {
@@ -168,12 +167,12 @@ bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out)
     if (c->options->prove) {
         size_t members = (size_t)c->ranks * (size_t)iterations;
         if (members > INT32_MAX) {
-            return sim_case_fail(c, "--prove takes at most %d contributions",
-                                 INT32_MAX);
+            return sim_fail("--prove takes at most %d contributions",
+                            INT32_MAX);
         }
-        out->contributors = sim_case_alloc(c, members, sizeof(bool));
+        out->contributors = sim_alloc(members, sizeof(bool));
         if (out->contributors == NULL ||
-            !sim_case_ok(c, baton_proof_create((int)members, &out->proof))) {
+            !sim_ok(baton_proof_create((int)members, &out->proof))) {
             sim_data_close(out);
             return false;
         }
@@ -201,8 +200,8 @@ bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
                    void *elements)
 {
     int member = (int)member_of(data, rank, iteration);
-    return sim_case_ok(data->of, baton_proof_fill(data->proof, member, 0,
-                                                  data->count, elements));
+    return sim_ok(
+        baton_proof_fill(data->proof, member, 0, data->count, elements));
 }
 
 void sim_data_expect_none(sim_data_t *data)
@@ -225,7 +224,6 @@ bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
 {
     return baton_proof_check(data->proof, data->contributors, 0, data->count,
                              elements) == BATON_OK ||
-           sim_case_fail(data->of,
-                         "wrong result on rank %d in epoch %" PRIu64 ": %s",
-                         rank, epoch, baton_error_message());
+           sim_fail("wrong result on rank %d in epoch %" PRIu64 ": %s", rank,
+                    epoch, baton_error_message());
 }

@@ -132,7 +132,7 @@ static bool sim_collective_run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
     return sim_collective_fill(run, epoch) &&
-           sim_case_ok(run->of, baton_sim_epoch(run->of->sim, us_out)) &&
+           sim_ok(baton_sim_epoch(run->of->sim, us_out)) &&
            sim_collective_check(run, epoch);
 }
 
@@ -140,8 +140,7 @@ static bool run_with_memory(run_t *run, sim_result_t *out)
 {
     const sim_case_t *c = run->of;
     double began_us = clock_now_us();
-    if (!sim_case_ok(
-            c, baton_sim_build(c->sim, c->name, sim_collective_build, run))) {
+    if (!sim_ok(baton_sim_build(c->sim, c->name, sim_collective_build, run))) {
         return false;
     }
     out->build_s = (clock_now_us() - began_us) / 1e6;
@@ -158,9 +157,8 @@ bool sim_run_collective(const sim_case_t *c, sim_result_t *out)
                                                : BATON_COLLECTIVE_BARRIER;
     run_t run = {.of = c, .algorithm = sim_algorithm(collective, c->name)};
     bool cost_only = c->options->model.cost_only;
-    run.memory = cost_only
-                     ? NULL
-                     : sim_case_alloc(c, (size_t)c->ranks, (size_t)c->bytes);
+    run.memory =
+        cost_only ? NULL : sim_alloc((size_t)c->ranks, (size_t)c->bytes);
     bool passed = (cost_only || run.memory != NULL) &&
                   sim_data_open(c, 1, &run.data) && run_with_memory(&run, out);
     sim_data_close(&run.data);

@@ -63,13 +63,13 @@ static void sim_partial_arrive(void *arg)
     run_t *run = app->run;
     const sim_case_t *c = run->of;
     app->called_us = baton_sim_now_us(c->sim);
-    run->failed = run->failed ||
-                  !(c->options->model.cost_only ||
-                    sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
-                                  run->contribution)) ||
-                  !sim_case_ok(c, baton_partial_contribute(
-                                      app->partial, run->contribution)) ||
-                  !sim_case_ok(c, baton_partial_start(app->partial));
+    run->failed =
+        run->failed ||
+        !(c->options->model.cost_only ||
+          sim_data_fill(&run->data, (int)(app - run->app), run->epoch,
+                        run->contribution)) ||
+        !sim_ok(baton_partial_contribute(app->partial, run->contribution)) ||
+        !sim_ok(baton_partial_start(app->partial));
 }
 
 /* ---- life ------------------------------------------------------------- */
@@ -93,9 +93,8 @@ static bool sim_partial_create_all(run_t *run)
         app_t *app = &run->app[rank];
         app->run = run;
         if (!sim_case_build() ||
-            !sim_case_ok(
-                c, baton_partial_create(baton_sim_group(run->of->sim, rank),
-                                        &options, &app->partial))) {
+            !sim_ok(baton_partial_create(baton_sim_group(run->of->sim, rank),
+                                         &options, &app->partial))) {
             return false;
         }
     }
@@ -107,9 +106,9 @@ static bool open_run(run_t *run)
     const sim_case_t *c = run->of;
     size_t contribution = c->options->model.cost_only ? 0 : (size_t)c->bytes;
     size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
-    run->latency_us = sim_case_alloc(c, calls, sizeof(double));
-    run->app = sim_case_alloc(c, (size_t)c->ranks, sizeof(*run->app));
-    run->contribution = sim_case_alloc(c, contribution, 1);
+    run->latency_us = sim_alloc(calls, sizeof(double));
+    run->app = sim_alloc((size_t)c->ranks, sizeof(*run->app));
+    run->contribution = sim_alloc(contribution, 1);
     return run->latency_us != NULL && run->app != NULL &&
            run->contribution != NULL &&
            sim_data_open(c, c->options->epochs, &run->data) &&
@@ -147,9 +146,8 @@ static bool sim_partial_begin(run_t *run)
     double now_us = baton_sim_now_us(run->of->sim);
     for (int rank = 0; rank < run->of->ranks; rank++) {
         double at_us = now_us + delay_us(run, rank);
-        if (!sim_case_ok(run->of,
-                         baton_sim_at(run->of->sim, at_us, sim_partial_arrive,
-                                      &run->app[rank]))) {
+        if (!sim_ok(baton_sim_at(run->of->sim, at_us, sim_partial_arrive,
+                                 &run->app[rank]))) {
             return false;
         }
     }
@@ -160,13 +158,12 @@ static bool sim_partial_begin(run_t *run)
 static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
 {
     app_t *app = &run->app[rank];
-    if (!sim_case_ok(run->of, baton_partial_wait(app->partial, 0, result))) {
+    if (!sim_ok(baton_partial_wait(app->partial, 0, result))) {
         return false;
     }
     if (result->epoch != run->epoch) {
-        return sim_case_fail(
-            run->of, "rank %d has epoch %" PRIu64 " after step %" PRIu64, rank,
-            result->epoch, run->epoch);
+        return sim_fail("rank %d has epoch %" PRIu64 " after step %" PRIu64,
+                        rank, result->epoch, run->epoch);
     }
     uint64_t last = result->included ? run->epoch : run->epoch - 1;
     for (uint64_t step = app->taken + 1; step <= last; step++) {
@@ -182,16 +179,14 @@ static bool check_results(run_t *run, uint32_t contributors)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
         baton_partial_result_t result;
-        if (!sim_case_ok(run->of, baton_partial_wait(run->app[rank].partial, 0,
-                                                     &result)) ||
+        if (!sim_ok(baton_partial_wait(run->app[rank].partial, 0, &result)) ||
             !sim_data_check(&run->data, rank, run->epoch, result.data)) {
             return false;
         }
         if (result.active != contributors) {
-            return sim_case_fail(run->of,
-                                 "%" PRIu32 " active ranks on rank %d in epoch "
-                                 "%" PRIu64 ", expected %" PRIu32,
-                                 result.active, rank, run->epoch, contributors);
+            return sim_fail("%" PRIu32 " active ranks on rank %d in epoch "
+                            "%" PRIu64 ", expected %" PRIu32,
+                            result.active, rank, run->epoch, contributors);
         }
     }
     return true;
@@ -221,9 +216,8 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 {
     run_t *run = arg;
     run->epoch = epoch;
-    if (!sim_partial_begin(run) ||
-        !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1)) || run->failed ||
-        !read_results(run)) {
+    if (!sim_partial_begin(run) || !sim_ok(baton_sim_run(run->of->sim, -1)) ||
+        run->failed || !read_results(run)) {
         return false;
     }
     double *latencies =

@@ -145,18 +145,17 @@ typedef struct sim_result {
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
 
-/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE" on standard error and
-   returns false. */
-bool sim_case_fail(const sim_case_t *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE", of the running case, on
+   standard error and returns false. */
+bool sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Returns true for BATON_OK. Otherwise prints the library's message. */
-bool sim_case_ok(const sim_case_t *c, baton_status_t status);
+bool sim_ok(baton_status_t status);
 
 /* Allocates zeroed memory for `count` elements. Prints an error and returns
    NULL if there is not enough; if the machine has less memory than this,
    nothing is allocated. */
-void *sim_case_alloc(const sim_case_t *c, size_t count, size_t size);
+void *sim_alloc(size_t count, size_t size);
 
 /* ---- data of simulated ranks (case.c) ------------------------------------ */
 

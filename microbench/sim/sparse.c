@@ -39,10 +39,9 @@ static bool sim_sparse_open_data(run_t *run)
     if (c->options->model.cost_only) {
         return true;
     }
-    run->gradients =
-        sim_case_alloc(c, (size_t)c->ranks, run->count * sizeof(float));
-    run->residual = sim_case_alloc(c, run->count, sizeof(float));
-    run->sums = sim_case_alloc(c, run->count, 3 * sizeof(double));
+    run->gradients = sim_alloc((size_t)c->ranks, run->count * sizeof(float));
+    run->residual = sim_alloc(run->count, sizeof(float));
+    run->sums = sim_alloc(run->count, 3 * sizeof(double));
     if (run->gradients == NULL || run->residual == NULL || run->sums == NULL) {
         return false;
     }
@@ -56,8 +55,7 @@ static bool sim_sparse_open_data(run_t *run)
 static bool add_residuals(run_t *run, double sign)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
-        if (!sim_case_ok(run->of, baton_sparse_residual(run->ranks[rank],
-                                                        run->residual))) {
+        if (!sim_ok(baton_sparse_residual(run->ranks[rank], run->residual))) {
             return false;
         }
         for (size_t i = 0; i < run->count; i++) {
@@ -73,8 +71,8 @@ static bool sim_sparse_check_sums(run_t *run, uint64_t step,
     size_t i = 0;
     const char *wrong = sparse_check(result, run->count, &i);
     if (wrong != NULL) {
-        return sim_case_fail(run->of, "step %" PRIu64 ": entry %zu of %zu: %s",
-                             step, i, result->count, wrong);
+        return sim_fail("step %" PRIu64 ": entry %zu of %zu: %s", step, i,
+                        result->count, wrong);
     }
     sparse_slice_add_result(&run->slice, result, run->sums);
     if (!add_residuals(run, 1)) {
@@ -83,11 +81,10 @@ static bool sim_sparse_check_sums(run_t *run, uint64_t step,
     i = sparse_slice_find_loss(&run->slice, run->sums);
     return i == run->count
                ? add_residuals(run, -1)
-               : sim_case_fail(run->of,
-                               "step %" PRIu64 ": results and residuals of "
-                               "element %zu add up to %.9g, not to its "
-                               "gradients, %.9g",
-                               step, i, run->sums[i], run->slice.gradients[i]);
+               : sim_fail("step %" PRIu64 ": results and residuals of "
+                          "element %zu add up to %.9g, not to its "
+                          "gradients, %.9g",
+                          step, i, run->sums[i], run->slice.gradients[i]);
 }
 
 /* ---- steps ------------------------------------------------------------ */
@@ -107,8 +104,7 @@ static bool sim_sparse_start_all(run_t *run, uint64_t step)
                 run->count);
             gradient = mine;
         }
-        if (!sim_case_ok(run->of,
-                         baton_sparse_start(run->ranks[rank], gradient))) {
+        if (!sim_ok(baton_sparse_start(run->ranks[rank], gradient))) {
             return false;
         }
     }
@@ -119,7 +115,7 @@ static bool take_stats(run_t *run, int rank)
 {
     sim_result_t *out = run->out;
     baton_sparse_stats_t stats;
-    if (!sim_case_ok(run->of, baton_sparse_stats(run->ranks[rank], &stats))) {
+    if (!sim_ok(baton_sparse_stats(run->ranks[rank], &stats))) {
         return false;
     }
     bool counted = stats.algorithm != BATON_SPARSE_DENSE;
@@ -137,18 +133,16 @@ static bool wait_all(run_t *run, uint64_t step)
     baton_sparse_result_t first = {0};
     for (int rank = 0; rank < run->of->ranks; rank++) {
         baton_sparse_result_t result;
-        if (!sim_case_ok(run->of,
-                         baton_sparse_wait(run->ranks[rank], -1, &result)) ||
+        if (!sim_ok(baton_sparse_wait(run->ranks[rank], -1, &result)) ||
             !take_stats(run, rank)) {
             return false;
         }
         first = rank == 0 ? result : first;
         if (run->gradients != NULL &&
             sparse_hash(&first) != sparse_hash(&result)) {
-            return sim_case_fail(run->of,
-                                 "step %" PRIu64 ": rank %d has another result "
-                                 "than rank 0",
-                                 step, rank);
+            return sim_fail("step %" PRIu64 ": rank %d has another result "
+                            "than rank 0",
+                            step, rank);
         }
     }
     return run->gradients == NULL || sim_sparse_check_sums(run, step, &first);
@@ -159,7 +153,7 @@ static bool sim_sparse_run_step(void *arg, uint64_t step, double *us_out)
     run_t *run = arg;
     double begin_us = baton_sim_now_us(run->of->sim);
     if (!sim_sparse_start_all(run, step) ||
-        !sim_case_ok(run->of, baton_sim_run(run->of->sim, -1))) {
+        !sim_ok(baton_sim_run(run->of->sim, -1))) {
         return false;
     }
     *us_out = baton_sim_now_us(run->of->sim) - begin_us;
@@ -214,16 +208,16 @@ static bool sim_sparse_create_all(run_t *run)
     double began_us = clock_now_us();
     bool passed = true;
     for (int rank = 0; rank < c->ranks && passed; rank++) {
-        passed = sim_case_build() &&
-                 sim_case_ok(c, baton_sparse_prepare(
-                                    baton_sim_group(run->of->sim, rank),
-                                    &run->options, &run->ranks[rank]));
+        passed =
+            sim_case_build() &&
+            sim_ok(baton_sparse_prepare(baton_sim_group(run->of->sim, rank),
+                                        &run->options, &run->ranks[rank]));
     }
     for (int rank = 0; rank < c->ranks && passed; rank++) {
-        passed = sim_case_ok(c, baton_sparse_connect(run->ranks[rank], -1));
+        passed = sim_ok(baton_sparse_connect(run->ranks[rank], -1));
     }
     run->out->build_s = (clock_now_us() - began_us) / 1e6;
-    return passed && sim_case_ok(c, baton_sim_run(run->of->sim, -1));
+    return passed && sim_ok(baton_sim_run(run->of->sim, -1));
 }
 
 static bool destroy_all(run_t *run)
@@ -231,7 +225,7 @@ static bool destroy_all(run_t *run)
     bool passed = true;
     int ranks = progress_interrupted() ? 0 : run->of->ranks;
     for (int rank = 0; rank < ranks; rank++) {
-        passed &= sim_case_ok(run->of, baton_sparse_destroy(run->ranks[rank]));
+        passed &= sim_ok(baton_sparse_destroy(run->ranks[rank]));
     }
     return passed;
 }
@@ -253,12 +247,11 @@ bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)
                  .options = sim_sparse_options_of(c),
                  .count = (size_t)c->options->count,
                  .out = out};
-    if (!sim_case_ok(c,
-                     baton_sparse_cost(&run.options, c->ranks, &out->cost))) {
+    if (!sim_ok(baton_sparse_cost(&run.options, c->ranks, &out->cost))) {
         return false;
     }
     set_formula(&run);
-    run.ranks = sim_case_alloc(c, (size_t)c->ranks, sizeof(baton_sparse_t *));
+    run.ranks = sim_alloc((size_t)c->ranks, sizeof(baton_sparse_t *));
     bool passed =
         run.ranks != NULL && sim_sparse_open_data(&run) && run_all(&run);
     free(run.gradients);

@@ -182,7 +182,7 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
     model.ranks = c->ranks;
     model.on_progress = sim_case_progress;
     sim_case_begin(c);
-    bool passed = sim_case_ok(c, baton_sim_create(&model, &c->sim)) &&
+    bool passed = sim_ok(baton_sim_create(&model, &c->sim)) &&
                   sweep->command->run(c, result);
     sim_case_end(passed);
     if (passed) {
@@ -190,8 +190,8 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
     }
     /* After Ctrl-C the process ends without destroying the simulation, since
        ending its epochs would take long. */
-    return !progress_interrupted() &&
-           sim_case_ok(c, baton_sim_destroy(c->sim)) && passed;
+    return !progress_interrupted() && sim_ok(baton_sim_destroy(c->sim)) &&
+           passed;
 }
 
 static sim_case_t sim_sweep_case_of(const sim_options_t *options,
