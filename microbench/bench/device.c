@@ -38,13 +38,13 @@ static baton_status_t device_attach(baton_engine_t *engine)
 static const char *device_lacks(void)
 {
     baton_engine_t *engine = NULL;
-    harness_require(baton_engine_open(NULL, &engine), "open an engine");
+    must(baton_engine_open(NULL, &engine));
     static char text[256];
     bool found = device_attach(engine) == BATON_OK;
     if (!found) {
         (void)snprintf(text, sizeof(text), "%s", baton_error_message());
     }
-    harness_require(baton_engine_close(engine), "close an engine");
+    must(baton_engine_close(engine));
     return found ? NULL : text;
 }
 
@@ -89,10 +89,8 @@ static double run_us(const work_t *work)
 {
     double begin_us = clock_now_us();
     if (work->schedule != NULL) {
-        harness_require(baton_schedule_start_on(work->schedule, work->stream),
-                        "start_on");
-        harness_require(baton_schedule_wait_on(work->schedule, work->stream),
-                        "wait_on");
+        must(baton_schedule_start_on(work->schedule, work->stream));
+        must(baton_schedule_wait_on(work->schedule, work->stream));
     }
     for (int i = 0; work->schedule == NULL && i < CHAIN; i++) {
         bench_device_must(cudaMemcpyAsync(work->target, work->source,
@@ -142,7 +140,7 @@ static void commit_chain(const bench_run_t *run, const chain_t *of,
         baton_before(s, last, node);
         last = node;
     }
-    harness_require(baton_schedule_commit(s), "commit");
+    must(baton_schedule_commit(s));
 }
 
 static bool bench_device_run(bench_run_t *run)
@@ -166,8 +164,8 @@ static bool bench_device_run(bench_run_t *run)
         for (size_t c = 0; c < sizeof chains / sizeof *chains; c++) {
             commit_chain(run, &chains[c], &work);
             stats_t us = time_work(run, &work);
-            harness_require(baton_schedule_wait(work.schedule, -1), "wait");
-            harness_require(baton_schedule_destroy(work.schedule), "destroy");
+            must(baton_schedule_wait(work.schedule, -1));
+            must(baton_schedule_destroy(work.schedule));
             work.schedule = NULL;
             const char *const words[] = {chains[c].what, chains[c].dtype_name,
                                          "device", "device"};

@@ -49,19 +49,16 @@ static void open_single(baton_progress_t progress, int ranks, single_t *out)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = progress;
-    harness_require(baton_engine_open(&options, &out->engine),
-                    "open an engine");
-    harness_require(baton_inproc_create(ranks, &out->inproc), "create inproc");
-    harness_require(
-        baton_group_create_inproc(out->engine, out->inproc, 0, &out->group),
-        "create a group");
+    must(baton_engine_open(&options, &out->engine));
+    must(baton_inproc_create(ranks, &out->inproc));
+    must(baton_group_create_inproc(out->engine, out->inproc, 0, &out->group));
 }
 
 static void close_single(single_t *single)
 {
-    harness_require(baton_group_destroy(single->group), "destroy a group");
+    must(baton_group_destroy(single->group));
     (void)!baton_inproc_destroy(single->inproc);
-    harness_require(baton_engine_close(single->engine), "close an engine");
+    must(baton_engine_close(single->engine));
 }
 
 static void build_chain(baton_schedule_t *schedule, size_t count)
@@ -134,7 +131,7 @@ static baton_schedule_t *bench_engine_commit(const single_t *single,
                                              const shape_t *shape)
 {
     baton_schedule_t *schedule = bench_engine_create(single, shape);
-    harness_require(baton_schedule_commit(schedule), "commit");
+    must(baton_schedule_commit(schedule));
     return schedule;
 }
 
@@ -189,7 +186,7 @@ static void measure_commit(bench_run_t *run, const single_t *single,
         baton_schedule_t *schedule = bench_engine_create(single, shape);
         nodes = baton_add_nop(schedule).index + 1;
         double begin_us = clock_now_us();
-        harness_require(baton_schedule_commit(schedule), "commit");
+        must(baton_schedule_commit(schedule));
         ms[i] = (clock_now_us() - begin_us) / 1e3;
         (void)!baton_schedule_destroy(schedule);
     }
@@ -256,10 +253,9 @@ static stats_t time_solo(bench_run_t *run, baton_partial_t *partial)
         harness_barrier(&run->harness);
         double begin_us = clock_now_us();
         for (int i = 0; i < SOLO_CALLS; i++) {
-            harness_require(baton_partial_contribute(partial, gradient),
-                            "contribute");
-            harness_require(baton_partial_start(partial), "start");
-            harness_require(baton_partial_wait(partial, -1, &result), "wait");
+            must(baton_partial_contribute(partial, gradient));
+            must(baton_partial_start(partial));
+            must(baton_partial_wait(partial, -1, &result));
         }
         us[turn] = (clock_now_us() - begin_us) / SOLO_CALLS;
     }
@@ -275,9 +271,7 @@ static baton_partial_t *create_solo(const bench_run_t *run)
                                              .count = SOLO_COUNT,
                                              .dtype = BATON_F32};
     baton_partial_t *partial = NULL;
-    harness_require(
-        baton_partial_create(run->harness.group, &options, &partial),
-        "create a solo all-reduce");
+    must(baton_partial_create(run->harness.group, &options, &partial));
     return partial;
 }
 
@@ -296,7 +290,7 @@ static void measure_solos(bench_run_t *run)
                  time_solo(run, all[0]), "us");
     harness_barrier(&run->harness);
     for (size_t i = 0; i < SOLOS; i++) {
-        harness_require(baton_partial_destroy(all[i]), "destroy");
+        must(baton_partial_destroy(all[i]));
     }
 }
 
@@ -306,8 +300,8 @@ static void measure_idle(bench_run_t *run)
 {
     baton_partial_t *partial = create_solo(run);
     baton_partial_result_t result;
-    harness_require(baton_partial_start(partial), "start");
-    harness_require(baton_partial_wait(partial, -1, &result), "wait");
+    must(baton_partial_start(partial));
+    must(baton_partial_wait(partial, -1, &result));
     harness_barrier(&run->harness);
     double processor_us = clock_processor_us();
     clock_sleep_until(clock_now_us() + IDLE_US);

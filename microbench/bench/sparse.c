@@ -75,8 +75,7 @@ bench_sparse_options_of(const contest_t *contest, const contestant_t *system)
 static baton_sparse_stats_t sparse_stats(const contestant_t *system)
 {
     baton_sparse_stats_t stats;
-    harness_require(baton_sparse_stats(system->sparse, &stats),
-                    "get statistics");
+    must(baton_sparse_stats(system->sparse, &stats));
     return stats;
 }
 
@@ -99,7 +98,7 @@ static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
             }
             return;
         }
-        harness_require(status, "create a sparse all-reduce");
+        must(status);
         added->teams = sparse_stats(added).teams;
     }
     added->sums = harness_alloc(contest->slice.count, sizeof(double));
@@ -134,8 +133,7 @@ static void bench_sparse_close_contest(contest_t *contest)
 {
     for (size_t i = 0; i < contest->contestant_count; i++) {
         contestant_t *system = &contest->contestants[i];
-        harness_require(baton_sparse_destroy(system->sparse),
-                        "destroy a sparse all-reduce");
+        must(baton_sparse_destroy(system->sparse));
         free(system->sums);
     }
     if (contest->on_device != NULL) {
@@ -195,9 +193,8 @@ static void bench_sparse_check_sums(const contest_t *contest,
     const bench_options_t *asked = &contest->run->options;
     if (is_baton(system)) {
         baton_sparse_result_t rest;
-        harness_require(baton_sparse_flush(system->sparse), "start a flush");
-        harness_require(baton_sparse_wait(system->sparse, -1, &rest),
-                        "wait for a flush");
+        must(baton_sparse_flush(system->sparse));
+        must(baton_sparse_wait(system->sparse, -1, &rest));
         bench_sparse_check_result(contest, system, &rest);
     }
     if (is_baton(system) && (asked->momentum > 0 || asked->clip > 0)) {
@@ -264,10 +261,8 @@ static void bench_sparse_run_step(contest_t *contest,
                            : contest->run->options.accumulated
                                ? NULL
                                : (const void *)contest->gradient;
-    harness_require(baton_sparse_start(system->sparse, gradient),
-                    "start a step");
-    harness_require(baton_sparse_wait(system->sparse, -1, out),
-                    "wait for a step");
+    must(baton_sparse_start(system->sparse, gradient));
+    must(baton_sparse_wait(system->sparse, -1, out));
 }
 
 /* Takes one step and stores its values. A dense step has no selection and does
@@ -310,9 +305,7 @@ static void bench_sparse_add_row(const contest_t *contest,
     if (is_baton(system)) {
         baton_sparse_options_t options =
             bench_sparse_options_of(contest, system);
-        harness_require(
-            baton_sparse_cost(&options, contest->run->harness.size, &cost),
-            "get the cost of a sparse all-reduce");
+        must(baton_sparse_cost(&options, contest->run->harness.size, &cost));
     }
     const table_cell_t cells[] = {
         TEXT("algorithm", "algorithm", 12, bench_sparse_names[system->system]),

@@ -35,9 +35,8 @@ static float *bench_system_allocate(const bench_run_t *run, size_t count)
         return harness_alloc(count, sizeof(float));
     }
     if (count > 0) {
-        harness_require(
-            baton_memory_alloc(run->harness.group, count * sizeof(float), &out),
-            "allocate memory");
+        must(baton_memory_alloc(run->harness.group, count * sizeof(float),
+                                &out));
     }
     return out;
 }
@@ -47,8 +46,7 @@ static void bench_system_release(const bench_run_t *run, void *block)
     if (run->options.memory != BENCH_MEMORY_SHARED) {
         free(block);
     } else {
-        harness_require(baton_memory_free(run->harness.group, block),
-                        "free memory");
+        must(baton_memory_free(run->harness.group, block));
     }
 }
 
@@ -305,7 +303,7 @@ static baton_schedule_t *bench_system_commit(const bench_run_t *run,
     if (runner->end != NULL) {
         add_end(schedule, runner->end);
     }
-    harness_require(baton_schedule_commit(schedule), "commit");
+    must(baton_schedule_commit(schedule));
     return schedule;
 }
 
@@ -362,8 +360,7 @@ void bench_runner_close(bench_runner_t *runner)
         if (is_prepared(runner)) {
             MPI_Request_free(&runner->requests[root]);
         }
-        harness_require(baton_schedule_destroy(runner->schedules[root]),
-                        "destroy");
+        must(baton_schedule_destroy(runner->schedules[root]));
     }
     free(runner->end);
     free(runner->requests);
@@ -391,7 +388,7 @@ void bench_runner_start(bench_runner_t *runner)
         MPI_Start(&runner->requests[root]);
         break;
     case BENCH_SYSTEM_BATON:
-        harness_require(baton_schedule_start(runner->schedules[root]), "start");
+        must(baton_schedule_start(runner->schedules[root]));
         break;
     }
 }
@@ -400,8 +397,7 @@ void bench_runner_wait(bench_runner_t *runner)
 {
     int root = runner->operation->root;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
-        harness_require(baton_schedule_wait(runner->schedules[root], -1),
-                        "wait");
+        must(baton_schedule_wait(runner->schedules[root], -1));
         return;
     }
     MPI_Wait(&runner->requests[root], MPI_STATUS_IGNORE);

@@ -22,10 +22,10 @@ void harness_fail(const char *format, ...)
     abort(); /* MPI_Abort is not declared noreturn */
 }
 
-void harness_require(baton_status_t status, const char *doing)
+void must(baton_status_t status)
 {
     if (status != BATON_OK) {
-        harness_fail("%s: %s", doing, baton_error_message());
+        harness_fail("%s", baton_error_message());
     }
 }
 
@@ -41,8 +41,7 @@ void *harness_alloc(size_t count, size_t size)
 baton_schedule_t *harness_schedule(baton_group_t *group, const char *name)
 {
     baton_schedule_t *schedule = NULL;
-    harness_require(baton_schedule_create(group, name, &schedule),
-                    "create a schedule");
+    must(baton_schedule_create(group, name, &schedule));
     return schedule;
 }
 
@@ -51,20 +50,17 @@ static void open_side(baton_progress_t progress, harness_attach_fn attach,
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
     options.progress = progress;
-    harness_require(baton_engine_open(&options, &out->engine),
-                    "open an engine");
+    must(baton_engine_open(&options, &out->engine));
     if (attach != NULL) {
-        harness_require(attach(out->engine), "attach a device");
+        must(attach(out->engine));
     }
-    harness_require(
-        baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group),
-        "create a group");
+    must(baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group));
 }
 
 static void close_side(harness_side_t *side)
 {
-    harness_require(baton_group_destroy(side->group), "destroy a group");
-    harness_require(baton_engine_close(side->engine), "close an engine");
+    must(baton_group_destroy(side->group));
+    must(baton_engine_close(side->engine));
 }
 
 void harness_open(harness_t *out, harness_attach_fn attach)
@@ -77,7 +73,7 @@ void harness_open(harness_t *out, harness_attach_fn attach)
     out->group = out->measured.group;
     out->barrier = harness_schedule(out->own.group, "harness/barrier");
     baton_add_barrier(out->barrier);
-    harness_require(baton_schedule_commit(out->barrier), "commit the barrier");
+    must(baton_schedule_commit(out->barrier));
 }
 
 void harness_close(harness_t *harness)
@@ -95,8 +91,8 @@ void harness_barrier(const harness_t *harness)
 void harness_run_epochs(baton_schedule_t *schedule, uint64_t epochs)
 {
     for (uint64_t i = 0; i < epochs; i++) {
-        harness_require(baton_schedule_start(schedule), "start");
-        harness_require(baton_schedule_wait(schedule, -1), "wait");
+        must(baton_schedule_start(schedule));
+        must(baton_schedule_wait(schedule, -1));
     }
 }
 

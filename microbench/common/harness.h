@@ -49,8 +49,8 @@ bool harness_agree(bool answer);
 _Noreturn void harness_fail(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
-/* Calls harness_fail if status is not BATON_OK. */
-void harness_require(baton_status_t status, const char *doing);
+/* Calls harness_fail with the library's message if status is not BATON_OK. */
+void must(baton_status_t status);
 
 /* Creates a schedule. A failure ends the job. */
 baton_schedule_t *harness_schedule(baton_group_t *group, const char *name);

@@ -35,11 +35,11 @@ static double median_us(baton_schedule_t *schedule)
 static double run_and_destroy(const harness_t *harness,
                               baton_schedule_t *schedule)
 {
-    harness_require(baton_schedule_commit(schedule), "commit");
+    must(baton_schedule_commit(schedule));
     harness_barrier(harness);
     double us = median_us(schedule);
     harness_barrier(harness);
-    harness_require(baton_schedule_destroy(schedule), "destroy");
+    must(baton_schedule_destroy(schedule));
     return us;
 }
 
@@ -111,9 +111,8 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     double us = run_and_destroy(harness, schedule);
     free(memory);
     baton_algorithm_t algorithm;
-    harness_require(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE,
-                                         args.algorithm, &algorithm),
-                    "find an algorithm");
+    must(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE, args.algorithm,
+                              &algorithm));
     double without = baton_algorithm_host_us(&algorithm, &of);
     of.turn_us = 1;
     double each = baton_algorithm_host_us(&algorithm, &of) - without;
@@ -219,7 +218,7 @@ int info_calibrate(const char *path)
                               "be 2 or more: run it under mpirun\n");
     } else {
         baton_costs_t costs = BATON_COSTS;
-        harness_require(baton_costs_get(&costs), "get the costs in force");
+        must(baton_costs_get(&costs));
         info_calibrate_find_peers(&harness, &inside, &between);
         if (inside >= 0) {
             costs.inside = link_cost(&harness, inside, false);
@@ -241,8 +240,7 @@ int info_calibrate(const char *path)
                 .file = path,
                 .on_progress = harness.rank == 0 ? show_progress : NULL};
             progress_begin();
-            harness_require(baton_group_tune(harness.group, &options),
-                            "measure the algorithms");
+            must(baton_group_tune(harness.group, &options));
             (void)progress_end();
         }
     }

@@ -73,9 +73,8 @@ static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
         .count = measurement->account.count,
         .dtype = BATON_U64,
     };
-    harness_require(baton_partial_create(run->harness->group, &options,
-                                         &measurement->partial),
-                    "create a partial all-reduce");
+    must(baton_partial_create(run->harness->group, &options,
+                              &measurement->partial));
 }
 
 /* Collective, in the same order on all ranks. */
@@ -135,9 +134,9 @@ static void call_system(const measurement_t *measurement,
         };
         return;
     }
-    harness_require(baton_partial_contribute(partial, source), "contribute");
-    harness_require(baton_partial_start(partial), "start");
-    harness_require(baton_partial_wait(partial, -1, out), "wait");
+    must(baton_partial_contribute(partial, source));
+    must(baton_partial_start(partial));
+    must(baton_partial_wait(partial, -1, out));
 }
 
 /* ---- turns ------------------------------------------------------------ */
