@@ -9,8 +9,8 @@
 const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
 const char *const sim_broadcast_names[] = {"binomial", NULL};
 const char *const sim_barrier_names[] = {"dissemination", NULL};
-const char *const sim_partial_names[] = {"full", "solo", "majority", "quorum",
-                                         "any",  "all",  NULL};
+const char *const sim_partial_names[] = {"solo", "majority", "full", "quorum",
+                                         "any",  "all",      NULL};
 #define SPARSE_NAME(NAME, name) name,
 const char *const sim_sparse_names[] = {
     "auto", BATON_SPARSE_ALGORITHM_LIST(SPARSE_NAME) NULL};

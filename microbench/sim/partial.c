@@ -37,22 +37,13 @@ typedef struct run {
 /* Numbers of random streams: one stream for each epoch, from this number on. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
-static const baton_partial_mode_t modes[] = {
-    [SIM_FULL] = BATON_FULL,
-    [SIM_SOLO] = BATON_SOLO,
-    [SIM_MAJORITY] = BATON_MAJORITY,
-    [SIM_QUORUM] = BATON_QUORUM,
-    [SIM_CANDIDATES_ANY] = BATON_CANDIDATES_ANY,
-    [SIM_CANDIDATES_ALL] = BATON_CANDIDATES_ALL,
-};
-
 /* Returns the size of the quorum or the number of candidates; 0 for other
    modes. */
 static uint32_t mode_ranks(const sim_case_t *c)
 {
     uint32_t half = ((uint32_t)c->ranks + 1) / 2;
     uint32_t asked = (uint32_t)c->options->mode_ranks;
-    return c->variant < SIM_QUORUM ? 0 : asked != 0 ? asked : half;
+    return c->variant < BATON_QUORUM ? 0 : asked != 0 ? asked : half;
 }
 
 /* ---- calls ------------------------------------------------------------ */
@@ -80,7 +71,7 @@ static bool sim_partial_create_all(run_t *run)
     baton_partial_options_t options = {
         .size = sizeof(options),
         .name = c->name,
-        .mode = modes[c->variant],
+        .mode = (baton_partial_mode_t)c->variant,
         .mode_ranks = mode_ranks(c),
         .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
                                       latest epoch */
@@ -244,21 +235,21 @@ static double sim_partial_expected_active(const sim_case_t *c)
 {
     double p = c->ranks;
     double m = mode_ranks(c);
-    if (c->variant != SIM_FULL && c->options->spacing_ms == 0) {
+    if (c->variant != BATON_FULL && c->options->spacing_ms == 0) {
         return NAN;
     }
     switch (c->variant) {
-    case SIM_FULL:
+    case BATON_FULL:
         return p;
-    case SIM_SOLO:
+    case BATON_SOLO:
         return 1;
-    case SIM_MAJORITY:
+    case BATON_MAJORITY:
         return (p + 1) / 2;
-    case SIM_QUORUM:
+    case BATON_QUORUM:
         return m;
-    case SIM_CANDIDATES_ANY:
+    case BATON_CANDIDATES_ANY:
         return (p + 1) / (m + 1);
-    case SIM_CANDIDATES_ALL:
+    case BATON_CANDIDATES_ALL:
         return m * (p + 1) / (m + 1);
     default:
         return NAN;
@@ -271,7 +262,7 @@ static double formula_us(const run_t *run)
 {
     const sim_options_t *options = run->of->options;
     double bytes = (double)run->of->bytes;
-    if (run->of->variant != SIM_FULL || options->prove ||
+    if (run->of->variant != BATON_FULL || options->prove ||
         options->model.host_ranks > 1) {
         return NAN;
     }

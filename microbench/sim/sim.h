@@ -26,21 +26,11 @@ enum {
 
 /* The names of the variants that a command compares, ended by NULL: the
    library's all-reduces, the modes of a partial all-reduce, or sparse
-   all-reduces. A sparse one's index is its baton_sparse_algorithm_t. */
+   all-reduces. A mode's index is its baton_partial_mode_t, that of a sparse
+   all-reduce its baton_sparse_algorithm_t. */
 extern const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
 extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
-
-/* The modes, in the order of their names. FULL is first, since the others are
-   compared with it. */
-enum {
-    SIM_FULL,
-    SIM_SOLO,
-    SIM_MAJORITY,
-    SIM_QUORUM,
-    SIM_CANDIDATES_ANY,
-    SIM_CANDIDATES_ALL
-};
 
 typedef enum sim_axis {
     SIM_AXIS_NONE,

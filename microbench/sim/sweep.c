@@ -58,7 +58,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     const sim_result_t *r = &results[place];
     const baton_sparse_cost_t *cost = &r->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
-    const sim_result_t *full = find_result(c, results, place, SIM_FULL);
+    const sim_result_t *full = find_result(c, results, place, BATON_FULL);
     const sim_result_t *spardl =
         find_result(c, results, place, BATON_SPARSE_SPARDL);
     const char *variant = (command & PARTIALS) != 0 ? "mode" : "algorithm";

@@ -55,17 +55,12 @@ static uint32_t least_active(skew_choice_t choice, int ranks)
 
 static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
 {
-    static const baton_partial_mode_t modes[SKEW_KIND_COUNT] = {
-#define MODE(id, name, mode) [SKEW_##id] = BATON_##mode,
-        SKEW_KIND_LIST(MODE)
-#undef MODE
-    };
     skew_choice_t choice = measurement->choice;
     char name[SKEW_NAME_BYTES];
     baton_partial_options_t options = {
         .size = sizeof(options),
         .name = skew_name(choice, name),
-        .mode = modes[choice.kind],
+        .mode = (baton_partial_mode_t)choice.kind,
         .mode_ranks = choice.ranks,
         .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
                                       latest epoch */

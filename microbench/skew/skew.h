@@ -6,24 +6,19 @@
 #include "common/cli.h"
 #include "common/harness.h"
 #include "common/table.h"
+#include <baton/baton.h>
 
-/* The systems to compare. Each row is the enumerator's suffix, the name on the
-   command line, and the mode (unused for MPI). The last three take a number of
-   ranks, as in "quorum:16". */
-#define SKEW_KIND_LIST(X)                                                      \
-    X(MPI, "mpi", FULL)                                                        \
-    X(FULL, "full", FULL)                                                      \
-    X(SOLO, "solo", SOLO)                                                      \
-    X(MAJORITY, "majority", MAJORITY)                                          \
-    X(QUORUM, "quorum", QUORUM)                                                \
-    X(ANY, "any", CANDIDATES_ANY)                                              \
-    X(ALL, "all", CANDIDATES_ALL)
-
+/* The systems to compare. Those of Baton are modes. */
 typedef enum skew_kind {
-#define SKEW_KIND_ENUM(id, name, mode) SKEW_##id,
-    SKEW_KIND_LIST(SKEW_KIND_ENUM)
-#undef SKEW_KIND_ENUM
-        SKEW_KIND_COUNT
+    SKEW_SOLO = BATON_SOLO,
+    SKEW_MAJORITY = BATON_MAJORITY,
+    SKEW_FULL = BATON_FULL,
+    SKEW_QUORUM = BATON_QUORUM, /* this and the next two take a number of ranks,
+                                   as in "quorum:16" */
+    SKEW_ANY = BATON_CANDIDATES_ANY,
+    SKEW_ALL = BATON_CANDIDATES_ALL,
+    SKEW_MPI,
+    SKEW_KIND_COUNT
 } skew_kind_t;
 
 typedef struct skew_choice {
