@@ -20,7 +20,8 @@ enum {
     BENCH_MAX_SYSTEMS = 16,
     BENCH_MAX_LAYERS = 4,
     BENCH_MAX_DENSITIES = 16,
-    BENCH_MAX_TEAMS = 16
+    BENCH_MAX_TEAMS = 16,
+    BENCH_MAX_REPETITIONS = 1000
 };
 
 /* Sets of commands, for the table of options. All dense collectives are one

@@ -6,7 +6,6 @@
 
 #include <baton/cuda.h>
 #include <cuda_runtime_api.h>
-#include <stdlib.h>
 
 enum {
     CHAIN = 20
@@ -106,14 +105,12 @@ static double run_us(const work_t *work)
 static stats_t time_work(const bench_run_t *run, const work_t *work)
 {
     size_t count = (size_t)run->options.repetitions;
-    double *us = harness_alloc(count, sizeof(double));
+    double us[BENCH_MAX_REPETITIONS];
     (void)run_us(work);
     for (size_t i = 0; i < count; i++) {
         us[i] = run_us(work);
     }
-    stats_t stats = stats_of(us, count);
-    free(us);
-    return stats;
+    return stats_of(us, count);
 }
 
 static baton_view_t view_of(baton_schedule_t *schedule, void *memory,

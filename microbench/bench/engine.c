@@ -7,7 +7,6 @@
 #include <baton/inproc.h>
 #include <inttypes.h>
 #include <malloc.h>
-#include <stdlib.h>
 
 enum {
     NODES_A_REPETITION = 2000000, /* a repetition runs at least so many nodes */
@@ -140,16 +139,14 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
                            uint64_t epochs, double parts)
 {
     size_t repetitions = (size_t)run->options.repetitions;
-    double *us = harness_alloc(repetitions, sizeof(*us));
+    double us[BENCH_MAX_REPETITIONS];
     harness_run_epochs(schedule, epochs > 2 ? 2 + epochs / 10 : 2);
     for (size_t i = 0; i < repetitions; i++) {
         double begin_us = clock_now_us();
         harness_run_epochs(schedule, epochs);
         us[i] = (clock_now_us() - begin_us) / ((double)epochs * parts);
     }
-    stats_t stats = stats_of(us, repetitions);
-    free(us);
-    return stats;
+    return stats_of(us, repetitions);
 }
 
 /* ---- nodes, commits, epochs --------------------------------------------- */
@@ -179,7 +176,7 @@ static void measure_commit(bench_run_t *run, const single_t *single,
                            const shape_t *shape)
 {
     size_t repetitions = (size_t)run->options.repetitions;
-    double *ms = harness_alloc(repetitions, sizeof(*ms));
+    double ms[BENCH_MAX_REPETITIONS];
     uint32_t nodes = 0;
     char text[80];
     for (size_t i = 0; i < repetitions; i++) {
@@ -193,7 +190,6 @@ static void measure_commit(bench_run_t *run, const single_t *single,
     (void)snprintf(text, sizeof(text), "%s, %" PRIu32 " nodes", shape->text,
                    nodes);
     bench_report(run, shape->name, text, stats_of(ms, repetitions), "ms");
-    free(ms);
 }
 
 static void measure_start(bench_run_t *run, const single_t *single,
@@ -247,7 +243,7 @@ static stats_t time_solo(bench_run_t *run, baton_partial_t *partial)
 {
     static const float gradient[SOLO_COUNT];
     size_t turns = (size_t)run->options.repetitions;
-    double *us = harness_alloc(turns, sizeof(double));
+    double us[BENCH_MAX_REPETITIONS];
     baton_partial_result_t result;
     for (size_t turn = 0; turn < turns; turn++) {
         harness_barrier(&run->harness);
@@ -259,9 +255,7 @@ static stats_t time_solo(bench_run_t *run, baton_partial_t *partial)
         }
         us[turn] = (clock_now_us() - begin_us) / SOLO_CALLS;
     }
-    stats_t stats = bench_slowest(us, turns);
-    free(us);
-    return stats;
+    return bench_slowest(us, turns);
 }
 
 static baton_partial_t *create_solo(const bench_run_t *run)

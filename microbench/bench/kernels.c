@@ -75,7 +75,7 @@ static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
                                   const form_fn forms[2], stats_t us[2])
 {
     size_t rounds = (size_t)run->options.repetitions;
-    double *times = harness_alloc(2 * rounds, sizeof(double));
+    double times[2][BENCH_MAX_REPETITIONS];
     forms[0](trial);
     forms[1](trial);
     for (size_t turn = 0; turn < 2 * rounds; turn++) {
@@ -84,12 +84,11 @@ static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
         for (size_t n = 0; n < trial->repeats; n++) {
             forms[form](trial);
         }
-        times[form * rounds + turn / 2] =
+        times[form][turn / 2] =
             (clock_now_us() - begin_us) / (double)trial->repeats;
     }
-    us[0] = stats_of(times, rounds);
-    us[1] = stats_of(times + rounds, rounds);
-    free(times);
+    us[0] = stats_of(times[0], rounds);
+    us[1] = stats_of(times[1], rounds);
 }
 
 static void bench_kernels_report(bench_run_t *run, const trial_t *trial,

@@ -165,6 +165,8 @@ enum {
 #define SIZES                                                                  \
     CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
 
+#define TIMES CLI_COUNT(1, BENCH_MAX_REPETITIONS)
+
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
 #undef SPARSE_NAME
@@ -218,13 +220,13 @@ static const cli_option_t options[] = {
     {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
      CLI_WORD("KIND", bench_memory_names), "malloc",
      "Memory of the vectors: device is a GPU's"},
-    {BENCH_COLLECTIVE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000),
-     "5", "Turns of each system, whose median is reported"},
+    {BENCH_COLLECTIVE, "repetitions", 'r', AT(repetitions), TIMES, "5",
+     "Turns of each system, whose median is reported"},
     {BENCH_COLLECTIVE, "turn-ms", 0, AT(turn_ms), CLI_COUNT(1, 1000), "50",
      "Length of a turn, at least one call"},
-    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "9",
+    {BENCH_SPARSE, "repetitions", 'r', AT(repetitions), TIMES, "9",
      "Turns of each system, whose median is reported"},
-    {MANY_TURNS, "repetitions", 'r', AT(repetitions), CLI_COUNT(1, 1000), "11",
+    {MANY_TURNS, "repetitions", 'r', AT(repetitions), TIMES, "11",
      "Repetitions of each measurement"},
     {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write a CSV file"},
     {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write a JSON file"},

@@ -311,21 +311,19 @@ static error_t sim_options_resolve(cli_parser_t *parser)
     return error != 0 ? error : resolve_algorithm(parser, opts);
 }
 
-cli_verdict_t sim_options_parse(unsigned command,
-                                const char *const *variant_names,
-                                const char *doc, int argc, char **argv,
-                                sim_options_t *out)
+cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
+                                char **argv, sim_options_t *out)
 {
     const cli_program_t program = {
-        .doc = doc,
+        .doc = command->doc,
         .options = table,
         .option_count = sizeof(table) / sizeof(table[0]),
-        .command = command,
+        .command = command->command,
         .resolve = sim_options_resolve,
     };
     *out = (sim_options_t){
-        .command = command,
-        .variant_names = variant_names,
+        .command = command->command,
+        .variant_names = command->variant_names,
         .model = {.size = sizeof(out->model), .seed = cli_default_seed()},
     };
     return cli_parse(&program, argc, argv, true, out);

@@ -81,11 +81,10 @@ typedef struct sim_options {
 /* Fills in the library's names. Must be called first. */
 void sim_options_init(void);
 
-/* Parses the command line. `doc` has argp's format. */
-cli_verdict_t sim_options_parse(unsigned command,
-                                const char *const *variant_names,
-                                const char *doc, int argc, char **argv,
-                                sim_options_t *out);
+/* Parses the command line of a command. */
+typedef struct sim_command sim_command_t;
+cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
+                                char **argv, sim_options_t *out);
 
 /* Returns whether the command has vectors of a given number of bytes. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
@@ -227,14 +226,14 @@ double sim_formula_us(const sim_options_t *options,
 
 /* ---- the table (sweep.c) ------------------------------------------------- */
 
-typedef struct sim_command {
+struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
-    const char *doc;                  /* the text of its help */
+    const char *doc;                  /* its help, in argp's format */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */
     bool (*run)(const sim_case_t *c, sim_result_t *out);
-} sim_command_t;
+};
 
 /* Runs one simulation for each value of the sweep and each variant, and adds a
    row of the table for each. Returns the exit status. */

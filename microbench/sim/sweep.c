@@ -241,9 +241,7 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
     static sweep_t sweep; /* too large for a stack */
     sim_options_t options;
-    cli_verdict_t verdict =
-        sim_options_parse(command->command, command->variant_names,
-                          command->doc, argc, argv, &options);
+    cli_verdict_t verdict = sim_options_parse(command, argc, argv, &options);
     if (verdict != CLI_RUN) {
         return verdict == CLI_DONE ? EXIT_SUCCESS : CLI_EXIT_USAGE;
     }

@@ -28,33 +28,22 @@ static void write_rows(FILE *file, int ranks)
     }
 }
 
-static void write_name(FILE *file, const baton_sim_event_t *event)
-{
-    switch (event->what) {
-    case BATON_SIM_SEND:
-        (void)fprintf(file, "to %d", event->peer);
-        break;
-    case BATON_SIM_RECV:
-        (void)fprintf(file, "from %d", event->peer);
-        break;
-    case BATON_SIM_REDUCE:
-        (void)fputs("reduce", file);
-        break;
-    case BATON_SIM_EPOCH:
-        (void)fprintf(file, "%s %" PRIu64, event->schedule, event->epoch);
-        break;
-    }
-}
-
 static void trace_event(void *arg, const baton_sim_event_t *event)
 {
+    static const char *const names[] = {[BATON_SIM_SEND] = "to %d",
+                                        [BATON_SIM_RECV] = "from %d",
+                                        [BATON_SIM_REDUCE] = "reduce"};
     FILE *file = arg;
     (void)fprintf(file,
                   ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %.6f, "
                   "\"dur\": %.6f, \"name\": \"",
                   event->rank, (int)event->what, event->begin_us,
                   event->end_us - event->begin_us);
-    write_name(file, event);
+    if (event->what == BATON_SIM_EPOCH) {
+        (void)fprintf(file, "%s %" PRIu64, event->schedule, event->epoch);
+    } else {
+        (void)fprintf(file, names[event->what], event->peer);
+    }
     (void)fprintf(file, "\", \"args\": {\"epoch\": %" PRIu64, event->epoch);
     if (event->what != BATON_SIM_EPOCH) {
         (void)fprintf(file,
