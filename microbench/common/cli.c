@@ -173,86 +173,53 @@ static error_t read_one(const reading_t *reading, const char *text, void *out)
                       range);
 }
 
-static bool next_item(const char **list, char *item, size_t item_bytes)
-{
-    const char *from = *list;
-    if (from == NULL) {
-        return false;
-    }
-    size_t length = strcspn(from, ",");
-    (void)snprintf(item, item_bytes, "%.*s", (int)length, from);
-    *list = from[length] == ',' ? from + length + 1 : NULL;
-    return true;
-}
-
-/* Reads one item of a list. A word, or an item of the program's own, may appear
-   only once. */
+/* Reads an item of a list whose items NULs end. A word, or an item of the
+   program's own, may appear only once. */
 static error_t read_item(reading_t *reading, const char *item, const char *list)
 {
     const cli_type_t *type = reading->type;
-    bool words = type->kind == CLI_KIND_WORD;
-    bool once = words || type->kind == CLI_KIND_ITEMS;
-    char *out = reading->out +
-                reading->count * (words ? sizeof(size_t) : sizeof(uint64_t));
-    char other[ITEM_BYTES];
+    bool word = type->kind == CLI_KIND_WORD;
+    bool once = word || type->kind == CLI_KIND_ITEMS;
+    size_t size = word ? sizeof(size_t) : sizeof(uint64_t);
     if (reading->count == type->room) {
         return cli_refuse(reading->parser,
                           "%s: '%s' is one too many: at most %zu values",
                           reading->option, item, type->room);
     }
-    for (size_t i = 0; once && i < reading->count; i++) {
-        if (next_item(&list, other, sizeof(other)) &&
-            strcmp(item, other) == 0) {
+    for (; once && list != item; list += strlen(list) + 1) {
+        if (strcmp(item, list) == 0) {
             return cli_refuse(reading->parser, "%s: '%s' is in the list twice",
                               reading->option, item);
         }
     }
-    error_t error = type->read != NULL
-                        ? type->read(reading->parser, item, reading->count)
-                        : read_one(reading, item, out);
+    error_t error =
+        type->read != NULL
+            ? type->read(reading->parser, item, reading->count)
+            : read_one(reading, item, reading->out + reading->count * size);
     reading->count += error == 0;
     return error;
 }
 
 /* Reads "LOW..HIGH": each value is twice the one before. */
-static error_t read_range(reading_t *reading, const char *item,
-                          const char *dots)
+static error_t read_range(reading_t *reading, const char *low_text,
+                          const char *high_text)
 {
-    char text[ITEM_BYTES];
+    char text[32];
     uint64_t low = 0, high = 0;
-    (void)snprintf(text, sizeof(text), "%.*s", (int)(dots - item), item);
-    error_t error = read_one(reading, text, &low);
-    if (error == 0) {
-        error = read_one(reading, dots + 2, &high);
-    }
+    error_t error = read_one(reading, low_text, &low);
+    error = error != 0 ? error : read_one(reading, high_text, &high);
     if (error == 0 && (low > high || low == 0)) {
-        return cli_refuse(reading->parser, "%s: '%s' %s", reading->option, item,
+        return cli_refuse(reading->parser, "%s: '%s..%s' %s", reading->option,
+                          low_text, high_text,
                           low > high ? "ends before it begins"
                                      : "begins with 0, which has no double");
     }
     for (uint64_t next = low; error == 0 && next <= high && next > 0;
          next *= 2) {
         (void)snprintf(text, sizeof(text), "%" PRIu64, next);
-        error = read_item(reading, text, NULL);
+        error = read_item(reading, text, text);
     }
     return error;
-}
-
-/* Stores all words if the text is "all" and no word is "all". */
-static bool read_all_words(reading_t *reading, const char *text)
-{
-    const cli_type_t *type = reading->type;
-    size_t *indices = (size_t *)(void *)reading->out;
-    size_t index = 0;
-    if (type->kind != CLI_KIND_WORD || strcmp(text, "all") != 0 ||
-        read_word(type->words, text, &index)) {
-        return false;
-    }
-    while (type->words[reading->count] != NULL && reading->count < type->room) {
-        indices[reading->count] = reading->count;
-        reading->count++;
-    }
-    return true;
 }
 
 error_t cli_read(const cli_parser_t *parser, const char *option,
@@ -261,19 +228,31 @@ error_t cli_read(const cli_parser_t *parser, const char *option,
 {
     reading_t reading = {parser, option, type, out, 0};
     bool numbers = type->kind == CLI_KIND_COUNT || type->kind == CLI_KIND_SIZE;
-    const char *rest = text;
-    char item[ITEM_BYTES];
+    char *list = NULL, *rest = NULL;
+    size_t *indices = out, all = 0;
     error_t error = 0;
     if (type->room == 0) {
         return read_one(&reading, text, out);
     }
-    if (!read_all_words(&reading, text)) {
-        while (error == 0 && next_item(&rest, item, sizeof(item))) {
-            const char *dots = numbers ? strstr(item, "..") : NULL;
-            error = dots != NULL ? read_range(&reading, item, dots)
-                                 : read_item(&reading, item, text);
+    if (type->kind == CLI_KIND_WORD && strcmp(text, "all") == 0 &&
+        !read_word(type->words, text, &all)) {
+        for (; type->words[reading.count] != NULL && reading.count < type->room;
+             reading.count++) {
+            indices[reading.count] = reading.count;
+        }
+    } else if ((rest = list = strdup(text)) == NULL) {
+        return ENOMEM;
+    }
+    for (char *item; error == 0 && (item = strsep(&rest, ",")) != NULL;) {
+        char *dots = numbers ? strstr(item, "..") : NULL;
+        if (dots != NULL) {
+            *dots = '\0';
+            error = read_range(&reading, item, dots + 2);
+        } else {
+            error = read_item(&reading, item, list);
         }
     }
+    free(list);
     *count_out = reading.count;
     return error;
 }
