@@ -28,59 +28,57 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-static float *bench_system_allocate(const bench_run_t *run, size_t count)
+/* Allocates a vector, in addition to one on the device if that is asked for. No
+   vector is empty, since some of this memory must not be. */
+static float *bench_system_allocate(const bench_run_t *run, size_t count,
+                                    void **on_device_out)
 {
-    void *out = NULL;
-    if (run->options.memory != BENCH_MEMORY_SHARED) {
-        return harness_alloc(count, sizeof(float));
+    void *memory = NULL;
+    size_t bytes = (count + 1) * sizeof(float);
+    if (run->options.memory == BENCH_MEMORY_SHARED) {
+        must(baton_memory_alloc(run->harness.group, bytes, &memory));
+        return memory;
     }
-    if (count > 0) {
-        must(baton_memory_alloc(run->harness.group, count * sizeof(float),
-                                &out));
+    if (run->options.memory == BENCH_MEMORY_DEVICE) {
+        *on_device_out = bench_device.alloc(bytes);
     }
-    return out;
+    return harness_alloc(bytes, 1);
 }
 
-static void bench_system_release(const bench_run_t *run, void *block)
+static void bench_system_release(const bench_run_t *run, void *memory,
+                                 void *on_device)
 {
-    if (run->options.memory != BENCH_MEMORY_SHARED) {
-        free(block);
-    } else {
-        must(baton_memory_free(run->harness.group, block));
+    if (run->options.memory == BENCH_MEMORY_SHARED) {
+        must(baton_memory_free(run->harness.group, memory));
+        return;
     }
+    if (on_device != NULL) {
+        bench_device.free(on_device);
+    }
+    free(memory);
 }
 
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 {
+    void **on_device = operation->on_device;
     operation->in_place = run->options.in_place;
-    operation->target = bench_system_allocate(run, operation->target_count);
-    operation->source =
-        operation->in_place
-            ? operation->target
-            : bench_system_allocate(run, operation->source_count);
-    if (run->options.memory == BENCH_MEMORY_DEVICE) {
-        operation->on_device[1] =
-            bench_device.alloc((operation->target_count + 1) * sizeof(float));
-        operation->on_device[0] =
-            operation->in_place
-                ? operation->on_device[1]
-                : bench_device.alloc((operation->source_count + 1) *
-                                     sizeof(float));
+    operation->target =
+        bench_system_allocate(run, operation->target_count, &on_device[1]);
+    operation->source = operation->target;
+    on_device[0] = on_device[1];
+    if (!operation->in_place) {
+        operation->source =
+            bench_system_allocate(run, operation->source_count, &on_device[0]);
     }
 }
 
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
 {
+    void **on_device = operation->on_device;
     if (!operation->in_place) {
-        bench_system_release(run, operation->source);
+        bench_system_release(run, operation->source, on_device[0]);
     }
-    bench_system_release(run, operation->target);
-    if (operation->on_device[1] != NULL) {
-        if (!operation->in_place) {
-            bench_device.free(operation->on_device[0]);
-        }
-        bench_device.free(operation->on_device[1]);
-    }
+    bench_system_release(run, operation->target, on_device[1]);
 }
 
 /* Copies the vectors to the device, or back. */
