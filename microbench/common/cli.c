@@ -35,15 +35,19 @@ bool cli_read_count(const char *text, uint64_t *out)
     return cli_read_digits(text, "", out);
 }
 
-const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
+const char *cli_format_bytes(uint64_t bytes)
 {
     static const char *const suffixes[] = {"", "K", "M", "G"};
+    static char texts[2][32];
+    static size_t calls;
+    char *text = texts[calls++ % 2];
     size_t power = 0;
     while (power < 3 && bytes >= 1024 && bytes % 1024 == 0) {
         bytes /= 1024;
         power++;
     }
-    (void)snprintf(text, text_bytes, "%" PRIu64 "%s", bytes, suffixes[power]);
+    (void)snprintf(text, sizeof(texts[0]), "%" PRIu64 "%s", bytes,
+                   suffixes[power]);
     return text;
 }
 
@@ -53,7 +57,6 @@ const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes)
    nothing if any value is allowed. */
 static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
-    char low[16], high[16];
     text[0] = '\0';
     switch (type->kind) {
     case CLI_KIND_COUNT:
@@ -66,14 +69,13 @@ static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
         }
         break;
     case CLI_KIND_SIZE:
-        (void)cli_format_bytes(type->min, low, sizeof(low));
-        (void)cli_format_bytes(type->max, high, sizeof(high));
         (void)snprintf(text, COMPLAINT_BYTES,
                        type->multiple > 1
                            ? "%s to %s (K, M, G: powers of 1024), in elements "
                              "of %" PRIu64 " bytes"
                            : "%s to %s (K, M, G: powers of 1024)",
-                       low, high, type->multiple);
+                       cli_format_bytes(type->min), cli_format_bytes(type->max),
+                       type->multiple);
         break;
     case CLI_KIND_REAL:
         (void)snprintf(text, COMPLAINT_BYTES, "%.15g to %.15g", type->low,

@@ -168,8 +168,8 @@ bool cli_read_count(const char *text, uint64_t *out);
    the library warns of the latter. */
 uint64_t cli_default_seed(void);
 
-/* Writes a size in the form that options take: "64", "4K" or "1M". Returns
-   `text`. */
-const char *cli_format_bytes(uint64_t bytes, char *text, size_t text_bytes);
+/* Returns a size in the form that options take: "64", "4K" or "1M". The second
+   call after this one overwrites the text. */
+const char *cli_format_bytes(uint64_t bytes);
 
 #endif

@@ -26,14 +26,12 @@ static struct {
 bool sim_fail(const char *format, ...)
 {
     const sim_case_t *c = now.of;
-    char size[16];
     va_list args;
     va_start(args, format);
     (void)fprintf(stderr, "baton-sim: %s, %d rank%s", c->name, c->ranks,
                   c->ranks == 1 ? "" : "s");
     if (sim_options_has_bytes(c->options)) {
-        (void)fprintf(stderr, ", %s bytes",
-                      cli_format_bytes(c->bytes, size, sizeof(size)));
+        (void)fprintf(stderr, ", %s bytes", cli_format_bytes(c->bytes));
     }
     (void)fputs(": ", stderr);
     (void)vfprintf(stderr, format, args);

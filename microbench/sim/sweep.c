@@ -129,7 +129,6 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 static void set_plot(plot_t *plot, const sim_command_t *command,
                      const sim_options_t *options)
 {
-    char size[16];
     bool sparse = options->command == SIM_SPARSE;
     bool partial = command->run == sim_run_partial;
     sim_axis_t axis = options->axis;
@@ -142,15 +141,13 @@ static void set_plot(plot_t *plot, const sim_command_t *command,
     }
     (void)fprintf(title, "Simulated %s", command->name);
     if (sparse) {
-        (void)fprintf(title, ", %s elements",
-                      cli_format_bytes(options->count, size, sizeof(size)));
+        (void)fprintf(title, ", %s elements", cli_format_bytes(options->count));
     }
     if (sparse && axis != SIM_AXIS_DENSITY) {
         (void)fprintf(title, ", density %g", options->density);
     }
     if (sim_options_has_bytes(options) && axis != SIM_AXIS_BYTES) {
-        (void)fprintf(title, ", %s bytes",
-                      cli_format_bytes(options->bytes, size, sizeof(size)));
+        (void)fprintf(title, ", %s bytes", cli_format_bytes(options->bytes));
     }
     if (axis != SIM_AXIS_RANKS) {
         (void)fprintf(title, ", %" PRIu64 " ranks", options->ranks);

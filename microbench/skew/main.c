@@ -75,9 +75,7 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
 static void print_table(const skew_options_t *options, table_t *table,
                         const skew_result_t *results)
 {
-    char size[16];
-    (void)printf("\n%s bytes\n",
-                 cli_format_bytes(results->bytes, size, sizeof(size)));
+    (void)printf("\n%s bytes\n", cli_format_bytes(results->bytes));
     table->headed = false;
     double mpi_us = NAN;
     for (size_t i = 0; i < options->system_count; i++) {
