@@ -17,30 +17,22 @@
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 
-/* Returns the median time of a schedule's epochs. It is small on ranks whose
-   schedule has no nodes. */
-static double median_us(baton_schedule_t *schedule)
-{
-    double times[REPEATS];
-    for (int i = -WARM_UP; i < REPEATS; i++) {
-        double began = clock_now_us();
-        harness_run_epochs(schedule, 1);
-        if (i >= 0) {
-            times[i] = clock_now_us() - began;
-        }
-    }
-    return stats_median(times, REPEATS);
-}
-
+/* Returns the median time of a schedule's epochs, and destroys the schedule.
+   The time is small on ranks whose schedule has no nodes. */
 static double run_and_destroy(const harness_t *harness,
                               baton_schedule_t *schedule)
 {
+    double times[REPEATS];
     must(baton_schedule_commit(schedule));
     harness_barrier(harness);
-    double us = median_us(schedule);
+    for (int i = -WARM_UP; i < REPEATS; i++) {
+        double began = clock_now_us();
+        harness_run_epochs(schedule, 1);
+        times[i < 0 ? 0 : i] = clock_now_us() - began;
+    }
     harness_barrier(harness);
     must(baton_schedule_destroy(schedule));
-    return us;
+    return stats_median(times, REPEATS);
 }
 
 /* Sends a message from rank 0 to `peer` and back. Returns half of the round

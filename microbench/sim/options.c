@@ -213,6 +213,14 @@ static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 
 /* ---- the model ---------------------------------------------------------- */
 
+static error_t read_distribution(const cli_parser_t *parser, const char *option,
+                                 const char *text, baton_distribution_t *out)
+{
+    return text == NULL || baton_distribution_parse(text, out) == BATON_OK
+               ? 0
+               : cli_refuse(parser, "%s: %s", option, baton_error_message());
+}
+
 static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
 {
     baton_sim_options_t *model = &opts->model;
@@ -228,24 +236,17 @@ static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
     model->host_ranks = (int)opts->host_ranks;
     model->eager_bytes = (size_t)opts->eager_bytes;
     model->sync_bytes = (size_t)opts->sync_bytes;
-    const struct {
-        const char *option, *text;
-        baton_distribution_t *out;
-    } distributions[] = {{"--skew", opts->skew, &model->skew},
-                         {"--lag", opts->lag, &model->lag},
-                         {"--speed", opts->speed, &model->speed}};
     if (opts->skew != NULL && opts->spacing_ms > 0) {
         return cli_refuse(parser, "--skew-ms: --skew is given already");
     }
-    for (size_t i = 0; i < 3; i++) {
-        if (distributions[i].text != NULL &&
-            baton_distribution_parse(distributions[i].text,
-                                     distributions[i].out) != BATON_OK) {
-            return cli_refuse(parser, "%s: %s", distributions[i].option,
-                              baton_error_message());
-        }
-    }
-    return 0;
+    error_t error =
+        read_distribution(parser, "--skew", opts->skew, &model->skew);
+    error = error != 0
+                ? error
+                : read_distribution(parser, "--lag", opts->lag, &model->lag);
+    return error != 0 ? error
+                      : read_distribution(parser, "--speed", opts->speed,
+                                          &model->speed);
 }
 
 /* ---- options that depend on each other ---------------------------------- */

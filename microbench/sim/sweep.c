@@ -194,32 +194,16 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
 static sim_case_t sim_sweep_case_of(const sim_options_t *options,
                                     size_t variant, double value)
 {
-    sim_case_t c = {
+    sim_axis_t axis = options->axis;
+    return (sim_case_t){
         .options = options,
         .variant = variant,
         .name = options->variant_names[variant],
-        .ranks = (int)options->ranks,
-        .bytes = options->bytes,
-        .density = options->density,
-        .teams = options->teams,
+        .ranks = axis == SIM_AXIS_RANKS ? (int)value : (int)options->ranks,
+        .bytes = axis == SIM_AXIS_BYTES ? (uint64_t)value : options->bytes,
+        .density = axis == SIM_AXIS_DENSITY ? value : options->density,
+        .teams = axis == SIM_AXIS_TEAMS ? (uint64_t)value : options->teams,
     };
-    switch (options->axis) {
-    case SIM_AXIS_NONE:
-        break;
-    case SIM_AXIS_RANKS:
-        c.ranks = (int)value;
-        break;
-    case SIM_AXIS_BYTES:
-        c.bytes = (uint64_t)value;
-        break;
-    case SIM_AXIS_DENSITY:
-        c.density = value;
-        break;
-    case SIM_AXIS_TEAMS:
-        c.teams = (uint64_t)value;
-        break;
-    }
-    return c;
 }
 
 static bool run_value(sweep_t *sweep, double value)
