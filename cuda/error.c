@@ -1,4 +1,5 @@
-/* Turns CUDA's errors into a status and a message. */
+/* Enters and leaves the GPU's context, and turns CUDA's errors into a status
+   and a message. */
 #include "cuda/gpu.h"
 
 /* After one of these errors the context is unusable, and every later call
@@ -86,13 +87,5 @@ baton_status_t baton__gpu_end(const baton__gpu_t *gpu, const char *function,
 {
     baton_status_t status = baton__gpu_report(gpu, error, function);
     baton__gpu_leave(gpu);
-    return status;
-}
-
-baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
-                              const char *function, cudaError_t error)
-{
-    baton_status_t status = baton__gpu_end(gpu, function, error);
-    baton__gpu_busy(gpu, stream);
     return status;
 }

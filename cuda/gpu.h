@@ -1,13 +1,13 @@
 /* A GPU as a device of an engine: inside libbaton_cuda.
 
-   attach.c    finds the GPU, or explains why there is none; opens, closes it
+   gpu.c       finds the GPU, or explains why there is none; opens, closes it
    driver.c    the driver's functions, looked up at run time
-   error.c     CUDA's errors as a status and a message
+   error.c     the GPU's context; CUDA's errors as a status and a message
    memory.c    allocation, checks of pointers, copies
    streams.c   streams, which engines share; events; words to wait for
    wake.c      a descriptor that becomes readable when work has been done
    peers.c     memory of other engines and processes
-   port.c      the table of all these, in the form of <baton/device.h>
+   port.c      the table of all these as <baton/device.h> has it; attaches it
    reduce.cu   reductions; element.cuh: arithmetic of one element
    select.cu   selection; select_kernels.cuh: its kernels
    entries.cu  lists of entries; select_element.h: keys of one element
@@ -102,12 +102,9 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu);
 void baton__gpu_leave(const baton__gpu_t *gpu);
 
-/* Both leave the GPU and report `error`. baton__gpu_put is for calls that have
-   put work into the stream, and also marks it busy. */
+/* Leaves the GPU and reports `error`. */
 baton_status_t baton__gpu_end(const baton__gpu_t *gpu, const char *function,
                               cudaError_t error);
-baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
-                              const char *function, cudaError_t error);
 
 /* ---- the port --------------------------------------------------------- */
 
@@ -129,9 +126,10 @@ baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
                                  void *event);
 baton_status_t baton__gpu_query(void *device, void *event);
 
-/* Tells that work has been put into this stream. It may be one of the
-   application's streams, which need no wake-up. */
-void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream);
+/* baton__gpu_end after a call that has put work into the stream: also marks the
+   stream busy for the next arm. */
+baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
+                              const char *function, cudaError_t error);
 baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu);
 baton_status_t baton__gpu_arm(void *device);
 
@@ -149,11 +147,6 @@ baton_status_t
 baton__gpu_open_handle(void *device,
                        const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
                        const void **out);
-
-baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
-                                 const baton_op_t *op, baton_dtype_t dtype,
-                                 void *target, const void *left,
-                                 const void *right, size_t count);
 
 /* Opens the GPU of this number. Its errors are those of baton_cuda_attach. */
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out);

@@ -1,6 +1,9 @@
-/* The GPU's functions as a port, including those that launch kernels. */
+/* Makes the port of <baton/device.h> out of the GPU's functions, and attaches
+   it to an engine. The functions that launch kernels are here. */
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
+
+#include <baton/cuda.h>
 
 /* Returns the built-in operation that `op` is, or is a copy of. */
 static baton__cuda_op_t port_find(const baton_op_t *op)
@@ -27,10 +30,10 @@ static bool can_reduce(void *device, const baton_op_t *op, baton_dtype_t dtype)
            baton__cuda_reduces(found, dtype);
 }
 
-baton_status_t baton__gpu_reduce(void *device, baton_stream_t stream,
-                                 const baton_op_t *op, baton_dtype_t dtype,
-                                 void *target, const void *left,
-                                 const void *right, size_t count)
+static baton_status_t port_reduce(void *device, baton_stream_t stream,
+                                  const baton_op_t *op, baton_dtype_t dtype,
+                                  void *target, const void *left,
+                                  const void *right, size_t count)
 {
     baton__gpu_t *gpu = device;
     baton_status_t status = baton__gpu_enter(gpu);
@@ -123,7 +126,7 @@ static baton_status_t square_sum(void *device, baton_stream_t stream,
                                                        scratch));
 }
 
-/* ---- the port ---------------------------------------------------------- */
+/* ---- the table and the engine ------------------------------------------ */
 
 baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
 {
@@ -135,7 +138,7 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         .check = baton__gpu_check,
         .copy = baton__gpu_copy,
         .reduces = can_reduce,
-        .reduce = baton__gpu_reduce,
+        .reduce = port_reduce,
         .event_create = baton__gpu_event_create,
         .event_destroy = baton__gpu_event_destroy,
         .record = baton__gpu_record,
@@ -159,4 +162,23 @@ baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu)
         port.streams[k] = gpu->streams[k];
     }
     return port;
+}
+
+baton_status_t baton_cuda_attach(baton_engine_t *engine, int ordinal)
+{
+    if (engine == NULL) {
+        return baton_error_set(BATON_ERR_INVALID,
+                               "baton_cuda_attach: engine is NULL");
+    }
+    baton__gpu_t *gpu = NULL;
+    baton_status_t status = baton__gpu_open(ordinal, &gpu);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_device_port_t port = baton__gpu_port(gpu);
+    status = baton_engine_attach_device(engine, &port, gpu);
+    if (status != BATON_OK) {
+        baton__gpu_close(gpu);
+    }
+    return status;
 }

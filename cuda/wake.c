@@ -40,8 +40,9 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 }
 
 /* Any thread. Marks the stream after the work was put there. So an arm that
-   begins later sees the mark; an arm that has begun already need not see it. */
-void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
+   begins later sees the mark; an arm that has begun already need not see it.
+   The application's streams need no wake-up. */
+static void wake_mark(baton__gpu_t *gpu, baton_stream_t stream)
 {
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
         if (gpu->streams[k] == stream) {
@@ -49,6 +50,14 @@ void baton__gpu_busy(baton__gpu_t *gpu, baton_stream_t stream)
             return;
         }
     }
+}
+
+baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
+                              const char *function, cudaError_t error)
+{
+    baton_status_t status = baton__gpu_end(gpu, function, error);
+    wake_mark(gpu, stream);
+    return status;
 }
 
 static void wake_notify(int descriptor)

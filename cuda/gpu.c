@@ -2,7 +2,6 @@
 #include "cuda/gpu.h"
 #include "cuda/kernels.h"
 
-#include <baton/cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,8 +57,7 @@ static baton_status_t find_gpu(int ordinal)
 
 /* ---- opening ---------------------------------------------------------- */
 
-static baton_status_t attach_describe(baton__gpu_t *gpu,
-                                      unsigned *processors_out)
+static baton_status_t gpu_describe(baton__gpu_t *gpu, unsigned *processors_out)
 {
     struct cudaDeviceProp properties;
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu->ordinal);
@@ -139,8 +137,11 @@ static baton_status_t warm_up(baton__gpu_t *gpu, float *there, float *here)
         here[0] = 1;
         status = baton__gpu_copy(gpu, stream, there, here, sizeof *here);
         if (status == BATON_OK) {
-            status = baton__gpu_reduce(gpu, stream, BATON_SUM, BATON_F32, there,
-                                       there, there, 1);
+            status = baton__gpu_report(
+                gpu,
+                baton__cuda_reduce(stream, BATON__CUDA_SUM, BATON_F32, there,
+                                   there, there, 1, 0, gpu->blocks),
+                "a reduction kernel");
         }
         if (status == BATON_OK) {
             status = baton__gpu_copy(gpu, stream, here, there, sizeof *here);
@@ -191,7 +192,7 @@ static baton_status_t fill_context(baton__gpu_t *gpu, unsigned processors)
 static baton_status_t open_parts(baton__gpu_t *gpu)
 {
     unsigned processors = 0;
-    baton_status_t status = attach_describe(gpu, &processors);
+    baton_status_t status = gpu_describe(gpu, &processors);
     if (status == BATON_OK) {
         status = baton__driver_load(&gpu->driver);
     }
@@ -209,6 +210,40 @@ static baton_status_t open_parts(baton__gpu_t *gpu)
         baton__gpu_leave(gpu);
     }
     return status;
+}
+
+/* Returns NULL if there is no memory. */
+static baton__gpu_t *gpu_create(int ordinal)
+{
+    baton__gpu_t *gpu = calloc(1, sizeof *gpu);
+    if (gpu == NULL) {
+        return NULL;
+    }
+    gpu->ordinal = ordinal;
+    gpu->descriptor = -1;
+    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);
+    return gpu;
+}
+
+baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
+{
+    baton_status_t status = find_gpu(ordinal);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__gpu_t *gpu = gpu_create(ordinal);
+    if (gpu == NULL) {
+        return baton_error_set(BATON_ERR_NO_MEMORY,
+                               "there is no memory for the state of GPU %d",
+                               ordinal);
+    }
+    status = open_parts(gpu);
+    if (status != BATON_OK) {
+        baton__gpu_close(gpu);
+        return status;
+    }
+    *out = gpu;
+    return BATON_OK;
 }
 
 /* ---- closing ---------------------------------------------------------- */
@@ -241,59 +276,4 @@ void baton__gpu_close(void *device)
         (void)close(gpu->descriptor);
     }
     free(gpu);
-}
-
-/* ---- attaching -------------------------------------------------------- */
-
-/* Returns NULL if there is no memory. */
-static baton__gpu_t *attach_create(int ordinal)
-{
-    baton__gpu_t *gpu = calloc(1, sizeof *gpu);
-    if (gpu == NULL) {
-        return NULL;
-    }
-    gpu->ordinal = ordinal;
-    gpu->descriptor = -1;
-    (void)snprintf(gpu->name, sizeof gpu->name, "cuda:%d", ordinal);
-    return gpu;
-}
-
-baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
-{
-    baton_status_t status = find_gpu(ordinal);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton__gpu_t *gpu = attach_create(ordinal);
-    if (gpu == NULL) {
-        return baton_error_set(BATON_ERR_NO_MEMORY,
-                               "there is no memory for the state of GPU %d",
-                               ordinal);
-    }
-    status = open_parts(gpu);
-    if (status != BATON_OK) {
-        baton__gpu_close(gpu);
-        return status;
-    }
-    *out = gpu;
-    return BATON_OK;
-}
-
-baton_status_t baton_cuda_attach(baton_engine_t *engine, int ordinal)
-{
-    if (engine == NULL) {
-        return baton_error_set(BATON_ERR_INVALID,
-                               "baton_cuda_attach: engine is NULL");
-    }
-    baton__gpu_t *gpu = NULL;
-    baton_status_t status = baton__gpu_open(ordinal, &gpu);
-    if (status != BATON_OK) {
-        return status;
-    }
-    baton_device_port_t port = baton__gpu_port(gpu);
-    status = baton_engine_attach_device(engine, &port, gpu);
-    if (status != BATON_OK) {
-        baton__gpu_close(gpu);
-    }
-    return status;
 }
