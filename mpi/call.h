@@ -2,8 +2,7 @@
    collective. The library takes a call or leaves it to MPI; the decision
    depends only on properties that all ranks of the communicator know:
    docs/mpi.md has the table. */
-#ifndef BATON_MPI_CALL_H
-#define BATON_MPI_CALL_H
+#pragma once
 
 #include <baton/mpi.h>
 
@@ -115,5 +114,3 @@ static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
 {
     return (baton__mpi_traits[call->kind].traits & trait) != 0;
 }
-
-#endif

@@ -11,8 +11,7 @@
    itself distinguishes messages of communicators. Open MPI reuses an id after a
    communicator was freed. Either all of its ranks created a group of the old
    communicator or none did, so groups of one name pair by their order. */
-#ifndef BATON_MPI_COMMS_H
-#define BATON_MPI_COMMS_H
+#pragma once
 
 #include "mpi/call.h"
 
@@ -81,5 +80,3 @@ void baton__mpi_comms_reap(void);
 
 /* Frees all records. The operations have ended, or are given up. */
 void baton__mpi_comms_close(void);
-
-#endif

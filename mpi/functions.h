@@ -1,6 +1,5 @@
 /* Reductions of the program (MPI_Op_create). */
-#ifndef BATON_MPI_FUNCTIONS_H
-#define BATON_MPI_FUNCTIONS_H
+#pragma once
 
 #include "mpi/types.h"
 
@@ -24,5 +23,3 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
    all ranks asked for MPI_THREAD_MULTIPLE, or the type has gaps. */
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type);
 void baton__mpi_function_free(baton__mpi_function_t *function);
-
-#endif

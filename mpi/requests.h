@@ -13,8 +13,7 @@
    operations queue in its entry, and the end of each starts the next. The
    schedule's own depth would limit their number, which MPI does not. The depth
    is 2, so that buffers are rebound without the driver. */
-#ifndef BATON_MPI_REQUESTS_H
-#define BATON_MPI_REQUESTS_H
+#pragma once
 
 #include "mpi/comms.h"
 #include "mpi/vectors.h"
@@ -122,5 +121,3 @@ const char *baton__mpi_find_request(void);
 /* Makes MPI's progress drive Baton, or ends that. The first operation turns it
    on, so calls before it cost nothing more. */
 void baton__mpi_drive(bool on);
-
-#endif

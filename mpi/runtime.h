@@ -1,7 +1,6 @@
 /* The library in a process: from MPI_Init, which opens the engine and creates a
    group of all ranks, to MPI_Finalize. */
-#ifndef BATON_MPI_RUNTIME_H
-#define BATON_MPI_RUNTIME_H
+#pragma once
 
 #include "mpi/settings.h"
 
@@ -48,5 +47,3 @@ void baton__mpi_shut_down(void);
 /* The MPI error code of a Baton status; writes the message to standard
    error. */
 int baton__mpi_code(baton_status_t status, const char *message);
-
-#endif

@@ -1,7 +1,6 @@
 /* The BATON_MPI_* variables. All ranks use rank 0's values: a call that one
    rank takes and another leaves would never end. */
-#ifndef BATON_MPI_SETTINGS_H
-#define BATON_MPI_SETTINGS_H
+#pragma once
 
 #include "mpi/call.h"
 
@@ -17,5 +16,3 @@ typedef struct baton__mpi_settings {
 /* Reads the environment; warns on standard error of unknown names and invalid
    values, with the allowed ones. */
 void baton__mpi_settings_read(baton__mpi_settings_t *settings);
-
-#endif

@@ -1,6 +1,5 @@
 /* Datatypes and operations that Baton reduces, and the layout of vectors. */
-#ifndef BATON_MPI_TYPES_H
-#define BATON_MPI_TYPES_H
+#pragma once
 
 #include "mpi/call.h"
 
@@ -23,5 +22,3 @@ size_t baton__mpi_type_bytes(MPI_Datatype type); /* of data, without gaps */
    `back` unpacks them from there. Sizes may exceed an int. Local. */
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back);
-
-#endif

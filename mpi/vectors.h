@@ -1,8 +1,7 @@
 /* A call's shape, which selects its schedule, and its vectors. If a vector is
    in one piece and in rank order, Baton works on the application's memory; else
    on a copy, which is packed before the start and unpacked at the end. */
-#ifndef BATON_MPI_VECTORS_H
-#define BATON_MPI_VECTORS_H
+#pragma once
 
 #include "mpi/functions.h"
 
@@ -66,5 +65,3 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
 int baton__mpi_vectors_pack(const baton__mpi_vectors_t *vectors);
 int baton__mpi_vectors_unpack(const baton__mpi_vectors_t *vectors);
 void baton__mpi_vectors_fini(baton__mpi_vectors_t *vectors);
-
-#endif
