@@ -100,15 +100,10 @@ typedef struct baton__mpi_call {
     MPI_Comm comm;
 } baton__mpi_call_t;
 
-/* A record of an MPI handle, which is an address. know adds a record; known
-   finds one, or returns NULL, and with `forgets` removes it. */
-typedef struct baton__mpi_known {
-    struct baton__mpi_known *next;
-    const void *handle;
-} baton__mpi_known_t;
-
-void baton__mpi_know(baton__mpi_known_t *known, const void *handle);
-baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets);
+/* Instead of an MPI error code: nothing has happened, and the call is left to
+   MPI. FIRST: as one of the communicator's first calls. */
+#define BATON__MPI_LEFT  (-1)
+#define BATON__MPI_FIRST (-2)
 
 static inline bool baton__mpi_has(const baton__mpi_call_t *call, unsigned trait)
 {

@@ -1,7 +1,6 @@
 #include "mpi/comms.h"
 
-#include "mpi/requests.h"
-#include "mpi/runtime.h"
+#include "mpi/entries.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -148,6 +147,17 @@ static void comms_destroy(baton__mpi_comm_t *comm)
     free(comm);
 }
 
+/* The communicator of a request, if it is one of MPI's nonblocking collectives:
+   only requests of Open MPI's coll/libnbc name theirs. Open MPI keeps the
+   memory of ended requests, and reuses it. */
+static MPI_Comm comms_owner_of(MPI_Request request)
+{
+    MPI_Comm owner;
+    memcpy(&owner, (const char *)request + baton__mpi.owner_offset,
+           sizeof owner);
+    return owner;
+}
+
 bool baton__mpi_is_first(MPI_Request request, bool frees)
 {
     bool found = false;
@@ -155,8 +165,8 @@ bool baton__mpi_is_first(MPI_Request request, bool frees)
     for (baton__mpi_comm_t *c = comms; c != NULL && !found; c = c->next) {
         int i = atomic_load_explicit(&c->first_count, memory_order_acquire);
         while (!found && !c->dead && i-- > 0) {
-            found = c->firsts[i] == request &&
-                    baton__mpi_owner(request) == c->handle;
+            found =
+                c->firsts[i] == request && comms_owner_of(request) == c->handle;
         }
         if (found && frees) {
             c->orphans |= 1u << i;
@@ -164,6 +174,23 @@ bool baton__mpi_is_first(MPI_Request request, bool frees)
     }
     (void)pthread_mutex_unlock(&comms_lock);
     return found;
+}
+
+int baton__mpi_note(int left, int code, MPI_Comm handle,
+                    const MPI_Request *request)
+{
+    baton__mpi_comm_t *comm =
+        left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
+    if (comm != NULL && code != MPI_SUCCESS) {
+        comm->worth -= comm->counted; /* the call may have succeeded on other
+                                         ranks */
+    } else if (comm != NULL && request != NULL &&
+               comms_owner_of(*request) == handle) {
+        comm->firsts[comm->first_count] = *request;
+        /* Pairs with the load in is_first(). */
+        atomic_fetch_add_explicit(&comm->first_count, 1, memory_order_release);
+    }
+    return code;
 }
 
 /* The communicator is being freed. The library's operations go on; but Open MPI
@@ -175,7 +202,7 @@ static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
     for (int i = 0; i < comm->first_count; i++) {
         MPI_Request first = comm->firsts[i];
         int ended = false;
-        while (baton__mpi_owner(first) == handle && !ended) {
+        while (comms_owner_of(first) == handle && !ended) {
             (void)PMPI_Request_get_status(first, &ended, MPI_STATUS_IGNORE);
             if (!ended) {
                 (void)sched_yield();

@@ -74,6 +74,12 @@ bool baton__mpi_is_first(MPI_Request request, bool frees);
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
+/* Called after MPI's call for a call that was left; returns MPI's `code`.
+   Records the request (unless NULL) of a FIRST call; one that failed does not
+   count. */
+int baton__mpi_note(int left, int code, MPI_Comm comm,
+                    const MPI_Request *request);
+
 /* Destroys the schedules and the records of freed communicators whose
    operations had not ended before, but have now. */
 void baton__mpi_comms_reap(void);

@@ -1,16 +1,158 @@
-/* Schedules, by their shapes. */
-#include "mpi/requests.h"
-#include "mpi/runtime.h"
+#include "mpi/entries.h"
 
 #include <baton/build.h>
+
+#include <assert.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* ---- operations ---------------------------------------------------------- */
+
+baton__mpi_op_t *_Atomic baton__mpi_ended;
+
+void baton__mpi_op_free(baton__mpi_op_t *op)
+{
+    baton__mpi_vectors_fini(&op->vectors);
+    free(op);
+}
+
+#define LATER(a, b) ((a) > (b) ? (a) : (b))
+
+void baton__mpi_op_account(baton__mpi_op_t *op)
+{
+    baton__mpi_comm_t *comm = op->comm;
+    const int64_t counted_ns = comm->counted_to_ns;
+    const int64_t from_ns = LATER(op->started_ns, counted_ns);
+    const int64_t to_ns = LATER(op->ended_ns, from_ns);
+    const int64_t waits_ns = LATER(op->awaited_ns, from_ns);
+    if (op->awaited_ns > 0) {
+        comm->bytes += (int64_t)baton__mpi_shape_bytes(&op->entry->shape);
+        comm->flight_ns += to_ns - from_ns;
+        comm->waited_ns += LATER(to_ns, waits_ns) - waits_ns;
+        comm->counted_to_ns = to_ns;
+        op->awaited_ns = 0;
+    }
+}
+
+static void entries_push(baton__mpi_op_t *op)
+{
+    op->ended_ns = baton__mpi_now_ns();
+    op->next = atomic_load_explicit(&baton__mpi_ended, memory_order_relaxed);
+    /* Pairs with the exchange in requests_complete_all(). */
+    while (!atomic_compare_exchange_weak_explicit(&baton__mpi_ended, &op->next,
+                                                  op, memory_order_release,
+                                                  memory_order_relaxed)) {
+    }
+}
+
+static void entries_lock(baton__mpi_entry_t *entry)
+{
+    while (
+        atomic_flag_test_and_set_explicit(&entry->lock, memory_order_acquire)) {
+        (void)sched_yield();
+    }
+}
+
+static void entries_unlock(baton__mpi_entry_t *entry)
+{
+    atomic_flag_clear_explicit(&entry->lock, memory_order_release);
+}
+
+/* Takes the next operation out of the queue: it runs from now on. */
+static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
+{
+    entries_lock(entry);
+    baton__mpi_op_t *op = entry->first;
+    if (op != NULL) {
+        entry->first = op->next;
+        if (entry->first == NULL) {
+            entry->last = &entry->first;
+        }
+    }
+    entry->running = op;
+    entries_unlock(entry);
+    return op;
+}
+
+static baton_status_t entries_start(baton__mpi_entry_t *entry,
+                                    const baton__mpi_vectors_t *v)
+{
+    void *source = v->source.memory;
+    void *target = v->target.memory;
+    if (entry->source != source || entry->target != target) {
+        baton_status_t status =
+            baton_schedule_rebind(entry->schedule, source, target);
+        if (status != BATON_OK) {
+            return status;
+        }
+        entry->source = source;
+        entry->target = target;
+    }
+    return baton_schedule_start(entry->schedule);
+}
+
+/* Starts the operation that the entry has as running. If the start fails, the
+   operation ends, and the next one is started. */
+static void entries_proceed(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
+{
+    while (op != NULL) {
+        baton_status_t status = entries_start(entry, &op->vectors);
+        if (status == BATON_OK) {
+            return;
+        }
+        op->code = baton__mpi_code(status, baton_error_message());
+        baton__mpi_op_t *next = take_next(entry);
+        entries_push(op);
+        op = next;
+    }
+}
+
+static void entries_on_end(void *arg, uint64_t epoch, baton_status_t status)
+{
+    baton__mpi_entry_t *entry = arg;
+    (void)epoch;
+    baton__mpi_op_t *op = entry->running;
+    assert(op != NULL); /* each epoch has one operation */
+    entries_proceed(entry, take_next(entry));
+    if (status != BATON_OK) {
+        baton_failure_t failure;
+        bool told =
+            baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
+        op->code = baton__mpi_code(status, told ? failure.message : "");
+    }
+    entries_push(op);
+}
+
+void baton__mpi_op_post(baton__mpi_op_t *op)
+{
+    baton__mpi_entry_t *entry = op->entry;
+    op->next = NULL;
+    op->started_ns = baton__mpi_now_ns();
+    op->code = MPI_SUCCESS;
+    atomic_store_explicit(&op->ended, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&baton__mpi.outstanding, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&op->comm->users, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&entry->users, 1, memory_order_relaxed);
+    entries_lock(entry);
+    bool idle = entry->running == NULL;
+    if (idle) {
+        entry->running = op;
+    } else {
+        *entry->last = op;
+        entry->last = &op->next;
+    }
+    entries_unlock(entry);
+    if (idle) {
+        entries_proceed(entry, op);
+    }
+}
+
+/* ---- schedules ----------------------------------------------------------- */
 
 /* Limits of a communicator's kept entries: KEPT in any case, and more while
    their vectors, each plus ENTRY_BYTES, fit into KEPT_BYTES. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
-
-/* ---- schedules ----------------------------------------------------------- */
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,
                                     const baton_operands_t *operands,
@@ -78,7 +220,7 @@ static baton_status_t entries_make(baton__mpi_op_t *op,
         free_entry(entry);
         return status;
     }
-    baton_schedule_on_end(entry->schedule, baton__mpi_on_end, entry);
+    baton_schedule_on_end(entry->schedule, entries_on_end, entry);
     entry->next = op->comm->entries;
     op->comm->entries = entry;
     op->entry = entry;

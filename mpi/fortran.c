@@ -2,7 +2,6 @@
    interpose.c. mpif.h and the module mpi call `mpi_iallreduce_`, mpi_f08 calls
    `ompi_iallreduce_f`; both have the same arguments. */
 #define _GNU_SOURCE
-#include "mpi/requests.h"
 #include "mpi/runtime.h"
 
 #include <dlfcn.h>

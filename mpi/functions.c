@@ -2,6 +2,7 @@
    thread calls them, so the program must be prepared for several threads. */
 #include "mpi/functions.h"
 
+#include "mpi/handles.h"
 #include "mpi/runtime.h"
 
 #include <limits.h>

@@ -1,7 +1,8 @@
 /* MPI's symbols that the application calls: each function takes its call, or
    calls the PMPI_ function. */
+#include "mpi/init.h"
+#include "mpi/persistent.h"
 #include "mpi/requests.h"
-#include "mpi/runtime.h"
 
 #include <stdlib.h>
 

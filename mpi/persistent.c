@@ -1,53 +1,6 @@
-/* Persistent requests; see requests.h. */
-#include "mpi/requests.h"
-#include "mpi/runtime.h"
-
-#include <pthread.h>
-#include <stdlib.h>
+#include "mpi/persistent.h"
 
 enum { TAGS = 1 << 20 }; /* Open MPI allows 2^31 - 1 */
-
-/* ---- records by handle --------------------------------------------------- */
-
-static _Atomic bool any; /* a handle was ever recorded */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__mpi_known_t *all[256]; /* by a hash of the address */
-
-static baton__mpi_known_t **bucket_of(const void *handle)
-{
-    return &all[((uintptr_t)handle >> 6 ^ (uintptr_t)handle >> 14) % 256];
-}
-
-void baton__mpi_know(baton__mpi_known_t *known, const void *handle)
-{
-    baton__mpi_known_t **bucket = bucket_of(handle);
-    known->handle = handle;
-    (void)pthread_mutex_lock(&lock);
-    known->next = *bucket;
-    *bucket = known;
-    (void)pthread_mutex_unlock(&lock);
-    atomic_store_explicit(&any, true, memory_order_release);
-}
-
-baton__mpi_known_t *baton__mpi_known(const void *handle, bool forgets)
-{
-    if (!atomic_load_explicit(&any, memory_order_acquire)) {
-        return NULL;
-    }
-    baton__mpi_known_t **at = bucket_of(handle);
-    (void)pthread_mutex_lock(&lock);
-    while (*at != NULL && (*at)->handle != handle) {
-        at = &(*at)->next;
-    }
-    baton__mpi_known_t *known = *at;
-    if (known != NULL && forgets) {
-        *at = known->next;
-    }
-    (void)pthread_mutex_unlock(&lock);
-    return known;
-}
-
-/* ---- persistent requests ------------------------------------------------- */
 
 /* Copies the communicator's error handler, which may change between starts, to
    the request's communicator. */
@@ -130,7 +83,8 @@ int baton__mpi_request_free(MPI_Request *request)
     baton__mpi_comm_t *comm = op->comm;
     baton__mpi_op_account(op);
     int code = PMPI_Request_free(request);
-    /* Pairs with the load in reap(), which frees `op` with its entry. */
+    /* Pairs with the load in baton__mpi_entries_reap(), which frees `op` with
+     * its entry. */
     atomic_store_explicit(&op->entry->kept, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return code;

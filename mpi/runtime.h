@@ -1,5 +1,6 @@
-/* The library in a process: from MPI_Init, which opens the engine and creates a
-   group of all ranks, to MPI_Finalize. */
+/* The library in a process: its state between MPI_Init, which opens the engine
+   and creates a group of all ranks, and MPI_Finalize; whether the process's MPI
+   is the right one; and how errors are passed on. */
 #pragma once
 
 #include "mpi/settings.h"
@@ -15,7 +16,8 @@ typedef struct baton__mpi_runtime {
     MPI_Group world_group; /* of MPI_COMM_WORLD */
     MPI_Comm self; /* of this process alone; it returns errors, which the
                       library passes to the handler of a call's communicator */
-    ptrdiff_t context_offset; /* see comms.h */
+    ptrdiff_t context_offset; /* of the id in a communicator; see comms.h */
+    size_t owner_offset;      /* of the communicator in a request */
     bool functions; /* Baton's thread may call functions of the program */
     int level;      /* for MPI_Query_thread; -1: not initialised here */
     _Atomic int outstanding; /* operations that have not ended */
@@ -35,15 +37,13 @@ static inline bool baton__mpi_is_on(void)
     return atomic_load_explicit(&baton__mpi.on, memory_order_acquire);
 }
 
-/* MPI_Init_thread, with a level at which Baton's thread may call MPI if it
-   will, as it does if ranks are on several hosts. *reported is the level that
-   the application asked for, or MPI's if that is lower. */
-int baton__mpi_init(int *argc, char ***argv, int required, int *reported);
-
-/* Waits for outstanding operations, for at most BATON_DESTROY_MS, and closes
-   the engine. MPI_Finalize follows. */
-void baton__mpi_shut_down(void);
-
 /* The MPI error code of a Baton status; writes the message to standard
    error. */
 int baton__mpi_code(baton_status_t status, const char *message);
+
+/* Passes an error to the communicator's error handler; returns the code. */
+static inline int baton__mpi_fail(MPI_Comm comm, int code)
+{
+    (void)PMPI_Comm_call_errhandler(comm, code);
+    return code;
+}

@@ -3,33 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRAITS(KIND, name, create, source, target, traits)                     \
-    {#name, BATON__MPI_##source, BATON__MPI_##target, traits},
-#define REDUCES BATON__MPI_REDUCES
-#define ROOTED  BATON__MPI_ROOTED
-#define SOURCE  BATON__MPI_SOURCE
-#define TARGET  BATON__MPI_TARGET
-#define LOCAL   BATON__MPI_LOCAL
-#define PRIVATE BATON__MPI_PRIVATE
-const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS] = {
-    BATON__MPI_LIST(TRAITS)};
-
 static bool has_source(const baton__mpi_call_t *call, int rank)
 {
     return baton__mpi_traits[call->kind].source != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, SOURCE) || rank == call->root);
+           (!baton__mpi_has(call, BATON__MPI_SOURCE) || rank == call->root);
 }
 
 static bool has_target(const baton__mpi_call_t *call, int rank)
 {
     return baton__mpi_traits[call->kind].target != BATON__MPI_NONE &&
-           (!baton__mpi_has(call, TARGET) || rank == call->root);
+           (!baton__mpi_has(call, BATON__MPI_TARGET) || rank == call->root);
 }
 
 static bool is_in_place(const baton__mpi_call_t *call, int rank)
 {
     const baton__mpi_side_t *side =
-        baton__mpi_has(call, SOURCE) ? &call->target : &call->source;
+        baton__mpi_has(call, BATON__MPI_SOURCE) ? &call->target : &call->source;
     return has_source(call, rank) && has_target(call, rank) &&
            side->memory == MPI_IN_PLACE;
 }
@@ -63,8 +52,8 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
 {
     const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
     bool in_place = is_in_place(call, rank);
-    bool scatters = baton__mpi_has(call, SOURCE);
-    return (!baton__mpi_has(call, ROOTED) ||
+    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
+    return (!baton__mpi_has(call, BATON__MPI_ROOTED) ||
             (call->root >= 0 && call->root < size)) &&
            (!has_source(call, rank) || (in_place && !scatters) ||
             is_valid_side(&call->source, blocks_of(traits->source, size))) &&
@@ -112,8 +101,9 @@ int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
                      baton__mpi_shape_t *shape)
 {
     *shape = (baton__mpi_shape_t){.kind = call->kind,
-                                  .in_place = is_in_place(call, rank) &&
-                                              !baton__mpi_has(call, LOCAL),
+                                  .in_place =
+                                      is_in_place(call, rank) &&
+                                      !baton__mpi_has(call, BATON__MPI_LOCAL),
                                   .dtype = BATON_U8,
                                   .root = call->root,
                                   .size = size};
@@ -123,7 +113,7 @@ int baton__mpi_shape(const baton__mpi_call_t *call, int rank, int size,
     const baton__mpi_side_t *side = ruler(call, rank);
     const baton__mpi_traits_t *traits = &baton__mpi_traits[call->kind];
     size_t unit = 1;
-    if (!baton__mpi_has(call, REDUCES)) {
+    if (!baton__mpi_has(call, BATON__MPI_REDUCES)) {
         unit = baton__mpi_type_bytes(side->type);
     } else if (!baton__mpi_reduction(side->type, call->op, &shape->dtype,
                                      &shape->op)) {
@@ -265,7 +255,8 @@ static int vector_init(const baton__mpi_call_t *call,
 {
     v->side = *side;
     v->blocks = blocks;
-    if (baton__mpi_has(call, REDUCES) || is_one_piece(side, blocks)) {
+    if (baton__mpi_has(call, BATON__MPI_REDUCES) ||
+        is_one_piece(side, blocks)) {
         v->memory = side->memory != NULL ? side->memory : empty;
         return MPI_SUCCESS;
     }
@@ -278,10 +269,10 @@ static int vector_init(const baton__mpi_call_t *call,
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
-    if (baton__mpi_has(call, REDUCES)) {
+    if (baton__mpi_has(call, BATON__MPI_REDUCES)) {
         return vector_init(call, &call->target, 1, &nothing[0], &v->source);
     }
-    bool scatters = baton__mpi_has(call, SOURCE);
+    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
     const baton__mpi_side_t *whole = scatters ? &call->source : &call->target;
     baton__mpi_vector_t *part = scatters ? &v->target : &v->source;
     part->side = (baton__mpi_side_t){.memory = vectors_place_of(whole, rank),
@@ -326,7 +317,7 @@ static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_vector_t *target)
 {
     size_t all = baton__mpi_shape_bytes(shape);
-    bool sums = baton__mpi_has(call, REDUCES);
+    bool sums = baton__mpi_has(call, BATON__MPI_REDUCES);
     size_t bytes = sums ? all : vectors_bytes_of(&source->side, source->blocks);
     size_t room = sums ? all : vectors_bytes_of(&target->side, target->blocks);
     if ((uintptr_t)source->memory >= (uintptr_t)target->memory + room ||
@@ -347,7 +338,7 @@ int baton__mpi_vectors_init(const baton__mpi_call_t *call,
     baton__mpi_vector_t *target = &v->target;
     bool persistent = call->way == BATON__MPI_PERSISTENT;
     bool apart = is_in_place(call, rank) && !shape->in_place;
-    bool scatters = baton__mpi_has(call, SOURCE);
+    bool scatters = baton__mpi_has(call, BATON__MPI_SOURCE);
     *v = (baton__mpi_vectors_t){{.packs = true, .type = MPI_DATATYPE_NULL},
                                 {.type = MPI_DATATYPE_NULL}};
     int code = apart ? init_apart(call, rank, v) : MPI_SUCCESS;
