@@ -368,8 +368,6 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
 #define TEXT_(a) #a
 #define TEXT(a)  TEXT_(a)
 
-extern const baton__select_kernels_t JOIN(baton__select_kernels_,
-                                          BATON__KERNELS_ISA);
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
     .name = TEXT(BATON__KERNELS_ISA),
@@ -386,5 +384,4 @@ const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA) = {
                [BATON__OP_MINLOC] = PAIRS(minloc),
                [BATON__OP_MAXLOC] = PAIRS(maxloc)},
     .average = {FLOATS(average)},
-    .select = &JOIN(baton__select_kernels_, BATON__KERNELS_ISA),
 };

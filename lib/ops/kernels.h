@@ -2,8 +2,6 @@
    was built for. */
 #pragma once
 
-#include "ops/select.h"
-
 #include <baton/build.h>
 
 /* In the order of BATON_ISA's words; later ones are preferred. */
@@ -39,7 +37,6 @@ typedef struct baton__kernels {
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
                                        const void *right, size_t count,
                                        double ranks);
-    const baton__select_kernels_t *select;
 } baton__kernels_t;
 
 /* The kernels of one instruction set; NULL if this build or processor lacks it.

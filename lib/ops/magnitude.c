@@ -1,23 +1,15 @@
-/* Magnitudes as integer keys, the kernels in use, and checks of arguments. */
+/* Magnitudes as integer keys, and checks of arguments. */
 #include "base/error.h"
 #include "base/half.h"
-#include "ops/kernels.h"
 #include "ops/select.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- types and kernels ------------------------------------------------- */
-
 bool baton_select_supports(baton_dtype_t dtype)
 {
     return dtype == BATON_F16 || dtype == BATON_BF16 || dtype == BATON_F32 ||
            dtype == BATON_F64;
-}
-
-const baton__select_kernels_t *baton__select_kernels(void)
-{
-    return baton__kernels()->select;
 }
 
 /* ---- keys -------------------------------------------------------------- */

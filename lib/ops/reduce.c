@@ -1,10 +1,11 @@
-/* The built-in reductions, and the choice of their kernels at run time. */
+/* The built-in reductions, and the choice of all kernels at run time. */
 #include "ops/kernels.h"
 
 #include "base/config.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "ops/select.h"
 
 #include <assert.h>
 #include <baton/build.h>
@@ -20,8 +21,11 @@
 
 /* kernels.cmake defines BATON__X86_KERNELS if it builds the wider tables. */
 extern const baton__kernels_t baton__kernels_baseline;
+extern const baton__select_kernels_t baton__select_kernels_baseline;
 #if defined(BATON__X86_KERNELS)
 extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
+extern const baton__select_kernels_t baton__select_kernels_avx2,
+    baton__select_kernels_avx512;
 
 /* clang 14's __builtin_cpu_supports does not know f16c. */
 static bool has_f16c(void)
@@ -99,6 +103,20 @@ const baton__kernels_t *baton__kernels(void)
         atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
     }
     return kernels;
+}
+
+const baton__select_kernels_t *baton__select_kernels(void)
+{
+#if defined(BATON__X86_KERNELS)
+    const baton__kernels_t *kernels = baton__kernels();
+    if (kernels == &baton__kernels_avx512) {
+        return &baton__select_kernels_avx512;
+    }
+    if (kernels == &baton__kernels_avx2) {
+        return &baton__select_kernels_avx2;
+    }
+#endif
+    return &baton__select_kernels_baseline;
 }
 
 void baton__kernels_forget(void)

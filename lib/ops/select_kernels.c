@@ -9,6 +9,7 @@
 
 #include "base/half.h"
 #include "ops/bits.h"
+#include "ops/select.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>
