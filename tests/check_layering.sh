@@ -1,13 +1,14 @@
 #!/bin/sh
 # The layers of lib/README.md: a folder includes, calls and declares only what is
 # in it or below it. The folders of lib/coll have such a ladder of their own. Each
-# foreign header has one home, and no files or folders call or include each other
-# in a circle.
+# foreign header has one home, and neither files nor folders call or include each
+# other in a circle.
 #
-#   check_layering.sh ROOT OBJECT...   checks a tree and the objects made of it;
-#                                      prints each violation
-#   check_layering.sh --self           plants violations in a tree of its own,
-#                                      one at a time; fails unless each is found
+#   check_layering.sh ROOT OBJECT... [-- OBJECT...]...
+#                              checks a tree, the objects of libbaton, and those
+#                              of each other library or program; prints violations
+#   check_layering.sh --self   plants violations in a tree of its own, one at a
+#                              time; fails unless each is found
 set -eu
 
 # What a layer may use besides itself and <baton/...>. A collective with a life
@@ -133,11 +134,9 @@ folder_uses() (
     }'
 )
 
-# The ladder of lib/coll's folders, and circles of folders anywhere.
+# The ladder of lib/coll's folders.
 folders() (
-    used=$(folder_uses "$@")
-    failed=0
-    echo "$used" | awk '
+    folder_uses "$@" | awk '
     BEGIN {'"$ladder"'}
     $2 ~ /^lib\/coll\// && $3 ~ /^lib\/coll\// {
         split($2, from, "/")
@@ -156,39 +155,67 @@ folders() (
             next
         failed = 1
     }
-    END { exit failed }' || failed=1
-    echo "$used" | awk '{ print $2, $3 }' | circle || failed=1
-    exit $failed
+    END { exit failed }'
 )
 
-# Fails if the lines "FROM TO" have a circle, and names the members of the first.
-circle() {
-    tsort 2>&1 >/dev/null | awk '
-        / input contains a loop/ { if (found++) exit; print "a circle:"; next }
+# Lines "FROM TO": sources that use what another defines, by the symbols of the
+# objects of one library or program. Others may have symbols of the same names.
+used() {
+    symbols "$@" | awk '
+        { sub(/^.*[.]dir\//, "", $2); sub(/[.]o$/, "", $2) }
+        $3 == "U" { uses[$2 " " $4] = 1 }
+        $3 ~ /[A-T]/ { home[$4] = $2 }
+        END {
+            for (use in uses) {
+                split(use, part, " ")
+                if (part[2] in home) print part[1], home[part[2]]
+            }
+        }'
+}
+
+# Lines "FROM TO": files of a tree that include one another.
+included() (
+    cd "$1"
+    found=
+    for folder in lib progress cuda mpi microbench examples; do
+        if [ -d "$folder" ]; then found="$found $folder"; fi
+    done
+    # shellcheck disable=SC2086
+    grep -rnoE --include='*.[ch]' --include='*.cu' --include='*.cuh' \
+        '^[[:space:]]*#[[:space:]]*include[[:space:]]*"[^"]+"' $found |
+        sed -E 's/:[0-9]+:[^"]*"(.*)"$/ \1/' | awk '
+        {
+            from = ""
+            if ($2 !~ /\//) { from = $1; sub(/[^\/]*$/, "", from) }
+            else if ($1 ~ /^microbench/) from = "microbench/"
+            else if ($1 ~ /^(lib|progress)/ && $2 !~ /^progress/) from = "lib/"
+            print $1, from $2
+        }'
+)
+
+# Fails if the lines "FROM TO" have a circle; tsort names the members of the first.
+acyclic() {
+    tsort 2>&1 >/dev/null | awk -v of="$1" '
+        / input contains a loop/ {
+            if (found++) exit
+            print "a circle of " of ":"
+            next
+        }
         found { print "    " $2 }
         END { exit found > 0 }'
 }
 
-# Circles: of objects by the symbols that they use, of headers by what they
-# include.
-circles() (
-    cd "$1"
+# Circles of a library or program, which is a set of objects, and of its headers:
+# of files, and of folders.
+circles() {
+    includes=$(included "$1")
     shift
-    {
-        symbols "$@" | awk '
-            $4 !~ /^baton_/ { next }
-            $3 == "U" { uses[$2 " " $4] = 1 }
-            $3 ~ /[A-TV-Z]/ { home[$4] = $2 }
-            END {
-                for (use in uses) {
-                    split(use, part, " ")
-                    if (part[2] in home) print part[1], home[part[2]]
-                }
-            }'
-        grep -rnoE --include='*.h' '^ *# *include "[^"]+"' lib progress cuda mpi |
-            sed -E 's/^(lib\/)?([^:]*):[0-9]+:[^"]*"(.*)"$/\2 \3/'
-    } | circle
-)
+    uses=$(used "$@")
+    echo "$uses" | acyclic files &&
+        echo "$includes" | acyclic files &&
+        printf '%s\n' "$uses" "$includes" | sed -E 's|/[^/ ]*( \|$)|\1|g' |
+        acyclic folders
+}
 
 check() (
     cd "$1"
@@ -261,11 +288,12 @@ self() {
     fail=0
     clean() {
         rm -rf "${tree:?}/lib" "$tree/progress" "$tree/examples" \
-            "$tree/include" "$tree/cuda" "$tree/mpi"
+            "$tree/include" "$tree/cuda" "$tree/mpi" "$tree/microbench"
         mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
             "$tree/lib/sched" "$tree/lib/coll/dense" "$tree/lib/coll/partial" \
             "$tree/progress" "$tree/examples" "$tree/include/baton" \
-            "$tree/cuda" "$tree/mpi"
+            "$tree/cuda" "$tree/mpi" "$tree/examples/train" \
+            "$tree/microbench/common" "$tree/microbench/bench"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
@@ -278,6 +306,23 @@ self() {
         echo '#include "cuda/kernels.h"' >"$tree/cuda/reduce.cu"
         echo '#include <baton/mpi.h>' >"$tree/mpi/call.h"
         echo '#include "mpi/call.h"' >"$tree/mpi/types.c"
+    }
+    # define FILE NAME [CALLED]: an object with this function.
+    define() {
+        mkdir -p "$(dirname "$tree/objects.dir/$1")"
+        echo "void $2(void); ${3:+void $3(void);} void $2(void) { ${3:+$3();} }" |
+            cc -x c -c -o "$tree/objects.dir/$1.o" -
+    }
+    # finds WHAT [FILE...]: a circle of these files, or of headers.
+    finds() {
+        what=$1 objects=$clean_objects
+        shift
+        for file; do objects="$objects $tree/objects.dir/$file.o"; done
+        # shellcheck disable=SC2086
+        if circles "$tree" $objects >/dev/null; then
+            echo "self-test: not found: $what"
+            fail=1
+        fi
     }
     clean
     check "$tree" || { echo "self-test: a clean tree is refused"; fail=1; }
@@ -310,15 +355,12 @@ examples/01_dag.c "progress/step.h"
 include/baton/coll.h "base/alloc.h"
 include/baton/coll.h "build.h"
 LIST
-    mkdir -p "$tree/objects/lib/sched" "$tree/objects/progress"
-    echo 'void baton__step(void); void baton__step(void) {}' |
-        cc -x c -c -o "$tree/objects/progress/step.c.o" -
-    echo 'void baton__step(void); void go(void); void go(void) { baton__step(); }' |
-        cc -x c -c -o "$tree/objects/lib/sched/run.c.o" -
-    clean_objects="$tree/objects/progress/step.c.o"
+    define progress/step.c baton__step
+    define lib/sched/run.c go baton__step
+    clean_objects="$tree/objects.dir/progress/step.c.o"
     calls "$tree" "$clean_objects" ||
         { echo "self-test: clean objects are refused"; fail=1; }
-    if calls "$tree" "$clean_objects" "$tree/objects/lib/sched/run.c.o" \
+    if calls "$tree" "$clean_objects" "$tree/objects.dir/lib/sched/run.c.o" \
         >/dev/null; then
         echo "self-test: not found: an upward call"
         fail=1
@@ -329,31 +371,69 @@ LIST
         fail=1
     fi
     clean
-    circle="$tree/objects/progress/there.c.o $tree/objects/progress/back.c.o"
-    echo 'void baton__back(void); void baton__there(void);
-        void baton__there(void) { baton__back(); }' |
-        cc -x c -c -o "$tree/objects/progress/there.c.o" -
-    echo 'void baton__back(void); void baton__there(void);
-        void baton__back(void) { baton__there(); }' |
-        cc -x c -c -o "$tree/objects/progress/back.c.o" -
     circles "$tree" "$clean_objects" ||
         { echo "self-test: a tree without circles is refused"; fail=1; }
-    # shellcheck disable=SC2086
-    if circles "$tree" $circle >/dev/null; then
-        echo "self-test: not found: a circle of objects"
-        fail=1
-    fi
-    echo '#include "sched/run.h"' >"$tree/lib/sched/plan.h"
-    echo '#include "sched/plan.h"' >"$tree/lib/sched/run.h"
-    if circles "$tree" "$clean_objects" >/dev/null; then
-        echo "self-test: not found: a circle of headers"
+    # Two files and the folders that they are in call each other.
+    while read -r there back; do
+        define "$there" there back
+        define "$back" back there
+        finds "calls of $there and $back" "$there" "$back"
+    done <<'LIST'
+lib/base/there.c lib/base/back.c
+progress/there.c lib/sched/back.c
+mpi/there.c mpi/back.c
+cuda/there.c cuda/back.cu
+microbench/common/there.c microbench/bench/back.c
+examples/train/there.c examples/train/back.c
+LIST
+    # Two folders call each other, and no files.
+    define microbench/common/there.c there back
+    define microbench/bench/back.c back
+    define microbench/bench/again.c again ever
+    define microbench/common/ever.c ever
+    finds "calls of folders" microbench/common/there.c microbench/bench/back.c \
+        microbench/bench/again.c microbench/common/ever.c
+    # A folder calls another, which includes its header.
+    echo '#include "common/ever.h"' >"$tree/microbench/bench/back.c"
+    finds "a call against an #include" microbench/common/there.c \
+        microbench/bench/back.c
+    # Files include each other; or folders do, and no files.
+    while read -r there back again ever; do
+        clean
+        mkdir -p "$(dirname "$tree/$again")"
+        echo "#include \"$back\"" >"$tree/$there"
+        echo "#include \"$ever\"" >"$tree/$again"
+        finds "$there and $again include each other"
+    done <<'LIST'
+lib/sched/plan.h sched/run.h lib/sched/run.h sched/plan.h
+lib/coll/dense/tree.c coll/partial/given.h lib/coll/partial/given.c coll/dense/tree.h
+lib/transport/mpi/poll.h transport/shm/ring.h lib/transport/shm/host.c transport/mpi/links.h
+mpi/comms.h mpi/entries.h mpi/entries.h mpi/comms.h
+cuda/launch.h cuda/kernels.h cuda/kernels.h cuda/launch.h
+microbench/bench/rows.h common/table.h microbench/common/table.c bench/rows.h
+examples/train/model.h train.h examples/train/train.h model.h
+LIST
+    # Programs have functions of the same names: that is no circle.
+    clean
+    define microbench/bench/main.c start report
+    define microbench/bench/report.c report
+    define microbench/sim/main.c start
+    define microbench/sim/report.c report start
+    at=$tree/objects.dir/microbench
+    "$0" "$tree" "$clean_objects" \
+        -- "$at/bench/main.c.o" "$at/bench/report.c.o" \
+        -- "$at/sim/main.c.o" "$at/sim/report.c.o" ||
+        { echo "self-test: two programs are taken for one"; fail=1; }
+    if "$0" "$tree" "$clean_objects" -- "$at/bench/report.c.o" \
+        -- "$at/bench/main.c.o" "$at/sim/report.c.o" >/dev/null; then
+        echo "self-test: not found: a circle in the last program"
         fail=1
     fi
     folders_self
     return $fail
 }
 
-# Plants in lib/coll's ladder, by includes and by symbols; and circles of folders.
+# Plants in lib/coll's ladder, by includes and by symbols.
 folders_self() {
     coll=$tree/lib/coll
     compile() { # FOLDER CODE
@@ -432,16 +512,6 @@ LIST
 kit/flow.h void baton__dense(void);
 sparse/core/core.h extern const int baton__host;
 LIST
-    clean_folders
-    mkdir -p "$tree/lib/transport/shm"
-    echo '#include "transport/shm/ring.h"' >"$tree/lib/transport/mpi/poll.h"
-    echo '#include "transport/mpi/links.h"' >"$tree/lib/transport/shm/host.c"
-    found "a circle of folders"
-    clean_folders
-    echo '#include "transport/shm/ring.h"' >"$tree/lib/transport/mpi/poll.h"
-    compile transport/mpi 'int baton__poll(void); int baton__poll(void) { return 1; }'
-    compile transport/shm 'int baton__poll(void); int baton__poll_shm(void) { return baton__poll(); }'
-    found "a circle of folders by an include and a call"
 }
 
 case ${1:-} in
@@ -450,12 +520,24 @@ case ${1:-} in
 *)
     root=$1
     shift
-    for object in "$@"; do
-        [ -f "$object" ] || { echo "$object: no such object"; exit 2; }
-    done
     check "$root"
-    calls "$root" "$@"
-    circles "$root" "$@"
-    folders "$root" "$@"
+    libbaton=yes
+    while [ $# -gt 0 ]; do
+        objects=
+        while [ $# -gt 0 ] && [ "$1" != -- ]; do
+            [ -f "$1" ] || { echo "$1: no such object"; exit 2; }
+            objects="$objects $1"
+            shift
+        done
+        # shellcheck disable=SC2086
+        if [ "$libbaton" ]; then
+            calls "$root" $objects
+            folders "$root" $objects
+        fi
+        # shellcheck disable=SC2086
+        circles "$root" $objects
+        libbaton=
+        if [ $# -gt 0 ]; then shift; fi
+    done
     ;;
 esac
