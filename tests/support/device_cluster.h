@@ -13,7 +13,7 @@ support_cluster_t *device_cluster_open(int size, int variant,
 baton_view_t device_view(baton_schedule_t *schedule, void *memory,
                          size_t bytes);
 
-/* The same of scratch memory on the device. */
+/* Returns a view of a whole new scratch buffer in device memory. */
 baton_view_t device_scratch(baton_schedule_t *schedule, size_t bytes);
 
 /* Work in the user's stream of a rank: copy copies and delay delays.
@@ -23,8 +23,9 @@ void device_copy(support_cluster_t *self, int rank, void *target,
 void device_delay(support_cluster_t *self, int rank, int us);
 void device_synchronise(support_cluster_t *self, int rank);
 
-/* A device with a gate, which stops the user's first stream from close to open.
-   It is made with the device and freed with destroy. */
+/* A gate in the user's stream of a rank. Work that is put into the stream after
+   device_gate_close waits for device_gate_open. device_gate_destroy opens the
+   gate for good, and frees its flag. */
 typedef struct device_gate {
     emulated_t *device;
     baton_stream_t stream;
