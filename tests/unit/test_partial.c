@@ -72,10 +72,13 @@ static void open_two(const baton_partial_options_t *options)
     open_partials(two, both, options);
 }
 
-static void close_two(void)
+static int close_two(void **state)
 {
     close_partials(two, both);
+    return 0;
 }
+
+#define PAIR_TEST(name) TEST_BETWEEN(name, NULL, close_two)
 
 /* ---- slow ranks ------------------------------------------------------- */
 
@@ -94,13 +97,13 @@ TEST(test_result_stays_until_the_next_wait)
             support_drain(two);
             assert_int_equal(value_of(&held), 42);
         }
-        close_two();
+        (void)close_two(NULL);
     }
 }
 
 /* By default a late rank gets each result in its turn, so the weights of a
    plain training loop stay the same on all ranks. */
-TEST(test_plain_loop_keeps_weights_the_same)
+PAIR_TEST(test_plain_loop_keeps_weights_the_same)
 {
     enum { STEPS = 4 };
     baton_partial_options_t options = BATON_PARTIAL_OPTIONS;
@@ -116,7 +119,6 @@ TEST(test_plain_loop_keeps_weights_the_same)
         }
     }
     assert_int_equal(weight[0], weight[1]);
-    close_two();
 }
 
 /* ---- a thread that contributes ---------------------------------------- */
@@ -199,13 +201,13 @@ TEST(test_bound_holds_while_contributing)
             assert_true(seen.included);
             assert_int_equal(seen.staleness, rank == 0 ? 1 : 0);
         }
-        close_two();
+        (void)close_two(NULL);
     }
 }
 
 /* Without a bound an epoch does not wait for a thread that is just adding, and
    takes nothing from its rank. */
-TEST(test_contribution_in_the_making_is_not_taken)
+PAIR_TEST(test_contribution_in_the_making_is_not_taken)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
     options.op = &slow_op;
@@ -223,7 +225,6 @@ TEST(test_contribution_in_the_making_is_not_taken)
             support_thread_join(thread);
         }
     }
-    close_two();
 }
 
 /* ---- several tensors ---------------------------------------------------- */
@@ -269,7 +270,7 @@ static void expect_pending(baton_partial_t *partial, bool any,
 
 /* Rank 0 has contributed a tensor when epoch 1 begins, and the other one by
    epoch 2, but has started neither step. */
-TEST(test_tensors_of_a_step_are_in_one_epoch)
+PAIR_TEST(test_tensors_of_a_step_are_in_one_epoch)
 {
     const baton_partial_options_t options = solo_of_tensors(NULL);
     open_two(&options);
@@ -297,12 +298,11 @@ TEST(test_tensors_of_a_step_are_in_one_epoch)
                       step == 2 ? (int64_t[]){0, 2, 3, 4}
                                 : (int64_t[]){10, 10, 11, 12});
     }
-    close_two();
 }
 
 /* Two contributions of a tensor are reduced. A tensor without one is neutral,
    even if an older step is pending. */
-TEST(test_tensors_that_are_missing_are_neutral)
+PAIR_TEST(test_tensors_that_are_missing_are_neutral)
 {
     const baton_partial_options_t options = solo_of_tensors(BATON_MAX);
     const int64_t none = INT64_MIN;
@@ -324,7 +324,6 @@ TEST(test_tensors_that_are_missing_are_neutral)
     support_ok(baton_partial_start(both[0])); /* nothing new */
     expect_result(both[0], 1, false, (int64_t[]){-1, 5, 6, 7});
     expect_pending(both[0], false, (int64_t[]){none, none, none, none});
-    close_two();
 }
 
 /* After all ranks have ended the last step, pending contributions go to a
@@ -354,7 +353,7 @@ TEST(test_tensors_are_cut_anew)
             support_ok(baton_partial_contribute(others[rank], pending));
         }
     }
-    close_two();
+    (void)close_two(NULL);
     contribute_tensor(others[1], 1, 100);
     support_ok(baton_partial_start(others[1]));
     expect_result(others[1], 2, true, (int64_t[]){7, 10, 11, 112});
@@ -402,7 +401,7 @@ static void expect_epoch_2(int64_t last, int64_t of_shorts)
 
 /* Results are written to the lent memory, after the pending contributions there
    have been copied. */
-TEST(test_lent_tensors_get_the_result)
+PAIR_TEST(test_lent_tensors_get_the_result)
 {
     void *const targets[TENSORS] = {lent, NULL, shorts};
     baton_partial_result_t seen;
@@ -413,12 +412,11 @@ TEST(test_lent_tensors_get_the_result)
     assert_int_equal(shorts[1], 0);
     assert_memory_equal(seen.data, lent, sizeof lent);
     expect_epoch_2(1005, 7);
-    close_two();
 }
 
 /* A short tensor is copied at once. A second contribution is added to a long
    tensor, which ends its loan. */
-TEST(test_lent_tensors_are_added)
+PAIR_TEST(test_lent_tensors_are_added)
 {
     lend_late(5);
     shorts[1] = 0;
@@ -427,7 +425,6 @@ TEST(test_lent_tensors_are_added)
     support_ok(baton_partial_start(both[0]));
     (void)wait_for(both[0]);
     expect_epoch_2(1010, 7);
-    close_two();
 }
 
 /* A recovery ends loans, also those of a step that was not started, and so does
@@ -443,7 +440,7 @@ TEST(test_lent_tensors_outlast_no_recovery)
     support_ok(baton_partial_start(both[0]));
     const baton_partial_result_t first = wait_for(both[0]);
     assert_int_equal(((const int64_t *)first.data)[LONG - 1], 5);
-    close_two();
+    (void)close_two(NULL);
     baton_partial_options_t options = solo_of_tensors(NULL);
     options.counts = long_cut;
     options.mode = BATON_FULL;
@@ -457,12 +454,12 @@ TEST(test_lent_tensors_outlast_no_recovery)
     support_ok(baton_partial_contribute_tensor_lent(both[0], 0, lent));
     support_fails(baton_partial_wait_into(both[0], -1, NULL, &seen),
                   BATON_ERR_INVALID, "targets is NULL");
-    close_two();
+    (void)close_two(NULL);
 }
 
 /* When a step has ended, the application may free the memory that it lent for
    it. It is not read if the next step fails before it has taken anything. */
-TEST(test_lent_tensors_are_not_read_after_their_step)
+PAIR_TEST(test_lent_tensors_are_not_read_after_their_step)
 {
     baton_partial_result_t seen;
     baton_partial_options_t options = solo_of_tensors(NULL);
@@ -482,12 +479,11 @@ TEST(test_lent_tensors_are_not_read_after_their_step)
         (baton_schedule_t *)(uintptr_t)baton_partial_schedule(both[0])));
     support_fails(baton_partial_wait(both[0], -1, &seen), BATON_ERR_CANCELLED,
                   "");
-    close_two();
 }
 
 /* Short vectors are copied, also with an operation that does not let them ride
    on the activation. */
-TEST(test_lent_vectors_that_are_short_are_copied)
+PAIR_TEST(test_lent_vectors_that_are_short_are_copied)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 8);
     options.op = BATON_MAX;
@@ -499,7 +495,6 @@ TEST(test_lent_vectors_that_are_short_are_copied)
     const baton_partial_result_t seen = wait_for(both[0]);
     assert_int_equal(value_of(&seen), 5);
     support_drain(two);
-    close_two();
 }
 
 /* Results and pending contributions add up to all that was lent, in place, for
@@ -779,7 +774,7 @@ TEST(test_partial_wrong_use_is_refused)
     }
 }
 
-TEST(test_partial_start_while_one_runs_is_busy)
+PAIR_TEST(test_partial_start_while_one_runs_is_busy)
 {
     baton_partial_options_t options = solo_of_one(BATON_KEEP_ALL, 0);
     baton_partial_result_t seen;
@@ -795,7 +790,6 @@ TEST(test_partial_start_while_one_runs_is_busy)
         assert_int_equal(value_of(&seen), 3);
         assert_int_equal(seen.active, 2);
     }
-    close_two();
 }
 
 RUN_TESTS_BETWEEN(support_clusters_open, support_clusters_close)

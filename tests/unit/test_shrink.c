@@ -77,7 +77,7 @@ static void open_ranks(int count)
     }
 }
 
-static void close_ranks(void)
+static int close_ranks(void **state)
 {
     for (int r = 0; r < size; r++) {
         rank_t *rank = &ranks[r];
@@ -93,7 +93,10 @@ static void close_ranks(void)
         support_ok(baton_engine_close(rank->engine));
     }
     support_ok(baton_inproc_destroy(medium));
+    return 0;
 }
+
+#define SHRINK_TEST(name) TEST_BETWEEN(name, NULL, close_ranks)
 
 /* Steps of the first ranks, in turn. */
 static void step(int count, int steps)
@@ -208,7 +211,7 @@ TEST(test_shrink_agrees_whoever_dies_when)
         kill_some_meanwhile();
         check_survivors();
         died += size - count_living();
-        close_ranks();
+        (void)close_ranks(NULL);
     }
     print_message("%d ranks died\n", died);
     assert_true(died > TRIALS / 2);
@@ -266,7 +269,7 @@ static unsigned part(int count, unsigned cut, unsigned ended)
                              __builtin_popcount(on & own));
         }
     }
-    close_ranks();
+    (void)close_ranks(NULL);
     return on;
 }
 
@@ -294,7 +297,7 @@ TEST(test_shrink_of_every_cut_leaves_one_side)
 
 /* MPI tells that rank 0 can't be reached, and its link then that it has ended.
  */
-TEST(test_shrink_parts_not_before_an_end_is_told)
+SHRINK_TEST(test_shrink_parts_not_before_an_end_is_told)
 {
     open_ranks(2);
     ranks[1].port.host_of = host_of;
@@ -305,7 +308,6 @@ TEST(test_shrink_parts_not_before_an_end_is_told)
     (void)baton_engine_step(ranks[1].engine);
     baton__group_note_end(ranks[1].group, 0);
     support_ok(baton_group_shrink(ranks[1].group, 100, &ranks[1].survivors));
-    close_ranks();
 }
 
 TEST(test_shrink_of_a_minority_can_be_asked_for)
@@ -315,7 +317,7 @@ TEST(test_shrink_of_a_minority_can_be_asked_for)
     support_set_variable("BATON_MINORITY", NULL);
 }
 
-TEST(test_shrink_without_a_loss_copies_the_group)
+SHRINK_TEST(test_shrink_without_a_loss_copies_the_group)
 {
     open_ranks(3);
     while (!take_turn()) {
@@ -324,10 +326,9 @@ TEST(test_shrink_without_a_loss_copies_the_group)
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
     assert_int_equal(baton_group_origin(ranks[2].survivors, 3), -1);
     assert_int_equal(baton_group_origin(ranks[2].group, 1), 1);
-    close_ranks();
 }
 
-TEST(test_shrink_names_who_has_not_come)
+SHRINK_TEST(test_shrink_names_who_has_not_come)
 {
     baton_group_t *none = NULL;
     open_ranks(2);
@@ -336,10 +337,9 @@ TEST(test_shrink_names_who_has_not_come)
     support_expect(baton_group_shrink(NULL, 0, &none), BATON_ERR_INVALID);
     support_expect(baton_group_shrink(ranks[0].group, 0, NULL),
                    BATON_ERR_INVALID);
-    close_ranks();
 }
 
-TEST(test_shrink_tells_a_rank_that_is_left_out)
+SHRINK_TEST(test_shrink_tells_a_rank_that_is_left_out)
 {
     open_ranks(3);
     learn(0, 2); /* which lives */
@@ -356,11 +356,10 @@ TEST(test_shrink_tells_a_rank_that_is_left_out)
     }
     support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
     assert_int_equal(baton_group_size(ranks[1].survivors), 2);
-    close_ranks();
 }
 
 /* It comes when the others have agreed, and made their group. */
-TEST(test_shrink_tells_a_rank_that_was_left_out_before)
+SHRINK_TEST(test_shrink_tells_a_rank_that_was_left_out_before)
 {
     open_ranks(3);
     learn(0, 2); /* which lives */
@@ -376,12 +375,11 @@ TEST(test_shrink_tells_a_rank_that_was_left_out_before)
         step(2, 2);
     }
     support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
-    close_ranks();
 }
 
 /* Rank 0 has had no room for an answer when it shrinks the group again: rank 1
    gets it all the same. */
-TEST(test_shrink_owes_an_answer_while_it_begins_again)
+SHRINK_TEST(test_shrink_owes_an_answer_while_it_begins_again)
 {
     const baton_header_t asks = {
         .kind = BATON__MESSAGE_VIEW, .epoch = 1, .tag = 1, .incarnation = 1};
@@ -402,12 +400,11 @@ TEST(test_shrink_owes_an_answer_while_it_begins_again)
     ranks[0].dead = false;
     step(1, 2);
     assert_int_equal(ranks[0].answers, 1);
-    close_ranks();
 }
 
 /* A rank that is left out may have a group of the same number, and say
    something in it before the survivors have made theirs. */
-TEST(test_shrink_heeds_no_rank_that_is_left_out)
+SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
 {
     const baton_header_t left = {.kind = BATON__MESSAGE_LEFT};
     open_ranks(3);
@@ -424,7 +421,6 @@ TEST(test_shrink_heeds_no_rank_that_is_left_out)
         assert_null(ranks[r].group->strays);
         assert_int_equal(ranks[r].survivors->lost_count, 0);
     }
-    close_ranks();
 }
 
 static int lost_to_port;
@@ -438,7 +434,7 @@ static void note_lost(void *endpoint, int peer, baton_status_t status,
 
 /* Rank 1 hears that rank 0 has left, before it notices why. Its transport hears
    of it, too: else it would wait for rank 2 when it is closed. */
-TEST(test_who_leaves_says_whom_it_has_lost)
+SHRINK_TEST(test_who_leaves_says_whom_it_has_lost)
 {
     open_ranks(3);
     ranks[1].port.lose = note_lost;
@@ -451,7 +447,6 @@ TEST(test_who_leaves_says_whom_it_has_lost)
     assert_string_equal(baton__group_loss(ranks[1].group, 2),
                         "another rank has seen that it has ended");
     assert_int_equal(lost_to_port, 2);
-    close_ranks();
 }
 
 /* As groups over MPI are, whose ranks tell each other of losses. */
@@ -465,7 +460,7 @@ static void open_collective(int count)
 
 /* Rank 1 waits for rank 0 in a recovery, and notices no loss itself. Rank 0,
    which does, has no room for notices at first. */
-TEST(test_a_loss_is_told_to_all_ranks)
+SHRINK_TEST(test_a_loss_is_told_to_all_ranks)
 {
     open_collective(4);
     support_expect(baton_group_recover(ranks[1].group, 0), BATON_ERR_TIMEOUT);
@@ -479,11 +474,10 @@ TEST(test_a_loss_is_told_to_all_ranks)
     support_fails(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT,
                   "rank 2 is gone");
     assert_null(baton__group_loss(ranks[1].group, 0));
-    close_ranks();
 }
 
 /* Rank 0 dies behind its first notice, which is to rank 1. */
-TEST(test_who_hears_of_a_loss_tells_it_on)
+SHRINK_TEST(test_who_hears_of_a_loss_tells_it_on)
 {
     open_collective(4);
     learn(0, 3);
@@ -492,12 +486,11 @@ TEST(test_who_hears_of_a_loss_tells_it_on)
     assert_true(ranks[0].dead);
     assert_non_null(baton__group_loss(ranks[2].group, 3));
     assert_null(baton__group_loss(ranks[2].group, 0));
-    close_ranks();
 }
 
 /* Rank 1 hears from rank 0 that rank 2 is lost, which lives. The transport of
    that hears of it, too: else what moves to rank 1 would not end. */
-TEST(test_who_is_taken_for_lost_is_told)
+SHRINK_TEST(test_who_is_taken_for_lost_is_told)
 {
     open_collective(3);
     ranks[2].port.lose = note_lost;
@@ -511,12 +504,11 @@ TEST(test_who_is_taken_for_lost_is_told)
     support_fails(baton_group_shrink(ranks[2].group, 0, &ranks[2].survivors),
                   BATON_ERR_TRANSPORT, "go on without it");
     assert_null(baton__group_loss(ranks[0].group, 1));
-    close_ranks();
 }
 
 /* Rank 0 is only stopped, on the host of rank 1: no partition parts them. It
    goes on later, and finds that it is lost. */
-TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
+SHRINK_TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
 {
     baton_status_t status = BATON_ERR_TIMEOUT;
     open_collective(2);
@@ -528,7 +520,6 @@ TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
         (void)baton_engine_step(ranks[turn % 2].engine);
     }
     support_fails(status, BATON_ERR_TRANSPORT, "go on without it");
-    close_ranks();
 }
 
 static baton_schedule_t *make_barrier(int r, const char *name)
@@ -540,7 +531,7 @@ static baton_schedule_t *make_barrier(int r, const char *name)
 }
 
 /* Rank 0 has not noticed the loss, and waits for rank 1, which shrinks. */
-TEST(test_shrink_fails_what_peers_still_start)
+SHRINK_TEST(test_shrink_fails_what_peers_still_start)
 {
     open_ranks(3);
     baton_schedule_t *s[] = {make_barrier(0, "idle"), make_barrier(0, "lacked"),
@@ -561,7 +552,6 @@ TEST(test_shrink_fails_what_peers_still_start)
     for (int i = 0; i < 3; i++) {
         support_ok(baton_schedule_destroy(s[i]));
     }
-    close_ranks();
 }
 
 static baton_status_t refuse(void *endpoint, baton_token_t token, int peer,
@@ -619,7 +609,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
     for (int r = 0; r < 4; r++) {
         support_ok(baton_schedule_destroy(s[r]));
     }
-    close_ranks();
+    (void)close_ranks(NULL);
 }
 
 TEST(test_a_late_commit_learns_who_is_lost)
@@ -658,6 +648,6 @@ TEST(test_who_leaves_asks_whom_it_can_not_tell)
     support_ok(baton_group_destroy(ranks[0].group));
     ranks[0].group = NULL;
     assert_int_equal(asked, 1);
-    close_ranks();
+    (void)close_ranks(NULL);
     support_set_variable("BATON_STALL_MS", NULL);
 }
