@@ -93,21 +93,23 @@ BATON_CHECKED baton_status_t baton_group_shrink(baton_group_t *group,
                                                 int timeout_ms,
                                                 baton_group_t **survivors_out);
 
-/* Makes a group of some ranks of `parent`, this one among them, without a
-   message: its rank i is ranks[i] of the parent. All its ranks call this with
-   the same list and name; the k-th such call on one rank belongs with the k-th
-   on the others. Losses and recoveries concern its ranks alone. It shares the
-   parent's connections: it costs microseconds, 1.6 KiB and 56 bytes a rank, and
-   no descriptor. Messages call its schedules "name/schedule"; the name may be
-   empty. Destroy both in any order; a subgroup's destroy waits for no rank.
-   BATON_ERR_INVALID, _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulated parent;
-   BATON_ERR_LIMIT: choose another name. */
+/* Makes a subgroup of some ranks of `parent`, including this one, without a
+   message. Rank i of the subgroup is ranks[i] of the parent. All ranks of the
+   subgroup call this with the same list and name; the k-th such call on one
+   rank belongs with the k-th on the others. Losses and recoveries concern the
+   subgroup's ranks alone. It shares the parent's connections: it costs
+   microseconds, 1.6 KiB and 56 bytes a rank, and no descriptor. Messages call
+   its schedules "name/schedule"; the name may be empty. Destroy both groups in
+   any order; destroying a subgroup waits for no rank. BATON_ERR_INVALID,
+   _NO_MEMORY; BATON_ERR_UNSUPPORTED: a simulated parent; BATON_ERR_LIMIT:
+   choose another name. */
 BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const int *ranks, int size,
                                                     const char *name,
                                                     baton_group_t **out);
 
-/* A rank's number in the group that sub or shrink was given; -1: none. */
+/* A rank's number in the group from which create_sub or shrink made this one;
+   `rank` itself in other groups; -1 if there is no such rank. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------
@@ -163,8 +165,7 @@ BATON_CHECKED baton_status_t
 baton_exscan_create(baton_group_t *group, const baton_operands_t *operands,
                     baton_schedule_t **out);
 
-/* Every rank's target gets the data of the root's target. There is no source.
- */
+/* Every rank's target gets the root's target. There is no source. */
 BATON_CHECKED baton_status_t
 baton_broadcast_create(baton_group_t *group, const baton_operands_t *operands,
                        baton_schedule_t **out);
@@ -227,10 +228,10 @@ BATON_CHECKED baton_status_t
 baton_barrier_create(baton_group_t *group, const baton_operands_t *operands,
                      baton_schedule_t **out);
 
-/* The same in one call that waits. All ranks make these calls in the same
-   order, on one thread at a time; ranks that differ get BATON_ERR_MISMATCH.
-   The group keeps the schedules of the last 32 shapes. Use a shape always in
-   place or never; else Baton copies the vector. */
+/* These calls run one collective and wait for it. All ranks make them in the
+   same order, on one thread at a time; ranks whose calls differ get
+   BATON_ERR_MISMATCH. The group keeps the schedules of the last 32 shapes. Use
+   a shape always in place or never; otherwise Baton copies the vector. */
 BATON_CHECKED baton_status_t baton_allreduce_now(baton_group_t *group,
                                                  const void *source,
                                                  void *target, size_t count,
@@ -252,8 +253,8 @@ BATON_CHECKED baton_status_t baton_allgather_now(baton_group_t *group,
                                                  baton_dtype_t dtype);
 BATON_CHECKED baton_status_t baton_barrier_now(baton_group_t *group);
 
-/* Any collective, created for one call: baton_now(group, baton_scan_create,
-   &of). */
+/* Creates any collective, runs it once and destroys it: baton_now(group,
+   baton_scan_create, &of). */
 typedef baton_status_t baton_create_fn(baton_group_t *,
                                        const baton_operands_t *,
                                        baton_schedule_t **out);
@@ -263,9 +264,10 @@ BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
 
 /* ---- running ------------------------------------------------------------
 
-   Starts the next epoch, which uses the vectors until it has ended. May yield,
-   not sleep. BATON_ERR_BUSY: `depth` epochs have not ended. BATON_ERR_FAILED:
-   after a failure, until recovery. BATON_ERR_MISMATCH: operands differ. */
+   Starts the next epoch, which uses the vectors until it has ended. May yield
+   the processor, but does not sleep. BATON_ERR_BUSY: `depth` epochs have not
+   ended. BATON_ERR_FAILED: after a failure, until recovery. BATON_ERR_MISMATCH:
+   operands differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
 /* Sets *done_out to true if all started epochs have ended, or returns the error
@@ -274,10 +276,11 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
                                                  bool *done_out);
 
 /* Waits until all started epochs have ended. An epoch that fails on one rank
-   fails on every rank on which it has not ended, with all epochs after it. The
-   vectors are then the caller's again, and targets are undefined: keep a copy
-   of vectors reduced in place. After BATON_ERR_TIMEOUT, whose message names the
-   awaited message and rank, and _INTERRUPTED (engine.h): wait again. */
+   fails on every rank on which it has not ended, with all epochs after it.
+   After a failure the vectors are the caller's again, and targets are
+   undefined: keep a copy of vectors reduced in place. After BATON_ERR_TIMEOUT,
+   whose message names the awaited message and rank, and _INTERRUPTED
+   (engine.h): wait again. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
@@ -299,10 +302,10 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
        baton_partial_wait(partial, -1, &result);
 
    Contribute adds a vector to the rank's pending contribution. An epoch begins
-   when the mode says, and takes all contributions pending then; that of a late
-   rank goes into a later epoch. Each contribution is in exactly one result, and
-   results have the same bits on all ranks. All ranks start the same number of
-   steps. Partial.h has the paper and all guarantees. */
+   when the mode says, and takes all contributions pending then; a late rank's
+   contribution goes into a later epoch. Each contribution is in exactly one
+   result, and results have the same bits on all ranks. All ranks start the same
+   number of steps. Partial.h has the paper and all guarantees. */
 typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
@@ -316,15 +319,15 @@ typedef enum baton_partial_mode {
 
 /* Which results a slow rank gets. */
 typedef enum baton_keep {
-    BATON_KEEP_ALL,   /* it gets each, in order: weights stay equal. A rank that
+    BATON_KEEP_ALL,   /* every result, in order: weights stay equal. A rank that
                          is `history` epochs late holds up the others */
-    BATON_KEEP_LATEST /* it misses some: weights diverge */
+    BATON_KEEP_LATEST /* not all: weights diverge */
 } baton_keep_t;
 
 /* How a partial all-reduce reacts when ranks are lost. */
 typedef enum baton_on_loss {
-    BATON_ON_LOSS_FAIL,    /* its epochs fail */
-    BATON_ON_LOSS_CONTINUE /* it goes on among the survivors */
+    BATON_ON_LOSS_FAIL,    /* epochs fail */
+    BATON_ON_LOSS_CONTINUE /* epochs go on among the survivors */
 } baton_on_loss_t;
 
 struct baton_allreduce_args;

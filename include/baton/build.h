@@ -98,12 +98,13 @@ BATON_CHECKED baton_status_t baton_schedule_commit(baton_schedule_t *schedule);
 /* The schedule's group; NULL for NULL. */
 baton_group_t *baton_schedule_group(const baton_schedule_t *schedule);
 int baton_schedule_rank(const baton_schedule_t *schedule);
-int baton_schedule_size(const baton_schedule_t *schedule);  /* ranks, P */
-int baton_schedule_hosts(const baton_schedule_t *schedule); /* of the ranks */
-/* host_of: a rank's host, counted from 0 in the order of the hosts' first
-   ranks; 0 if unknown; -1 if there is no such rank. host_block: the number of
-   consecutive ranks on each host, the rest on the last; 0 if ranks are placed
-   otherwise. */
+/* The numbers of ranks, P, and of hosts that these ranks are on. */
+int baton_schedule_size(const baton_schedule_t *schedule);
+int baton_schedule_hosts(const baton_schedule_t *schedule);
+/* host_of returns a rank's host, counted from 0 in the order of the hosts'
+   first ranks; 0 if unknown; -1 if there is no such rank. host_block returns
+   the number of consecutive ranks on each host (the last host has the remaining
+   ranks); 0 if ranks are placed otherwise. */
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
 int baton_schedule_host_block(const baton_schedule_t *schedule);
 /* Processors that the ranks of a host may use, on the host with the fewest; 0
@@ -311,17 +312,19 @@ void *baton_call_address(const baton_call_t *call, baton_view_t view);
    Tells a call node with a need below ALL which of its edges fired. */
 bool baton_call_completed(const baton_call_t *call, baton_node_t node);
 
-/* Reads a length (SIZE_MAX while it is not set), and sets it for nodes that
-   come after this one. BATON_ERR_INVALID: there is no such length, or the value
-   is larger than the smallest view of a node with this length. */
+/* baton_call_length reads a length (SIZE_MAX while it is not set), and
+   baton_call_set_length sets it for nodes that come after this one.
+   BATON_ERR_INVALID: there is no such length, or the value is larger than the
+   smallest view of a node with this length. */
 size_t baton_call_length(const baton_call_t *call, baton_length_t length);
 BATON_CHECKED baton_status_t baton_call_set_length(baton_call_t *call,
                                                    baton_length_t length,
                                                    size_t bytes);
 
-/* Reads the word that came with an armed receive's message in this epoch (0
-   before that), and sets the word that an activate node will send; see below.
-   BATON_ERR_INVALID: the node is not an activate, or has fired. */
+/* baton_call_word reads the word that came with an armed receive's message in
+   this epoch (0 before the message has come). baton_call_set_word sets the word
+   that an activate node will send; see below. BATON_ERR_INVALID: the node is
+   not an activate, or has fired. */
 uint64_t baton_call_word(const baton_call_t *call, baton_node_t armed_recv);
 BATON_CHECKED baton_status_t baton_call_set_word(baton_call_t *call,
                                                  baton_node_t activate,
@@ -368,24 +371,25 @@ void baton_before(baton_schedule_t *schedule, baton_node_t a, baton_node_t b);
 void baton_set_need(baton_schedule_t *schedule, baton_node_t node,
                     uint32_t need);
 
-/* Makes a node optional: the epoch retires without waiting for it to fire, or
-   for the message of an optional receive. Examples are a branch that may not be
-   taken, and a straggler of k of n. A message that comes later is dropped: it
-   belongs to the epoch that sent it, and to no other. A required node that can
-   no longer fire fails the epoch. A long send completes when its message has
-   been accepted or dropped, which may be as late as the end of the receiver's
-   epoch. If the sender's epoch must not wait for that, make the send optional,
-   too. Long means longer than baton_transport_t.copy_bytes; over MPI also
-   longer than 16 KiB, if no node is before or after the send. */
+/* Makes a node optional: the epoch retires without waiting for the node to
+   fire, or, if it is a receive, for its message. Examples are a branch that may
+   not be taken, and a straggler of k of n. A message that comes later is
+   dropped: it belongs to the epoch that sent it, and to no other. A required
+   node that can no longer fire fails the epoch. A long send completes when its
+   message has been accepted or dropped, which may be as late as the end of the
+   receiver's epoch. If the sender's epoch must not wait for that, make the send
+   optional, too. Long means longer than baton_transport_t.copy_bytes; over MPI
+   also longer than 16 KiB, if no node is before or after the send. */
 void baton_set_optional(baton_schedule_t *schedule, baton_node_t node);
 
 /* Composition. The nodes added between baton_enclose_begin and
    baton_enclose_end are put between the nodes `entry` and `exit`, which were
    added before. Nodes without predecessors get `entry` before them, except
    on_start and armed_recv, which take none. Nodes that the epoch waits for, and
-   that lead to no other such node, get `exit` after them. So `exit` waits for
-   all that an epoch waits for, and for no optional node. If there is no such
-   node, `entry` comes directly before `exit`. Enclosures may be nested. */
+   that lead to no other node that it waits for, get `exit` after them. So
+   `exit` waits for all enclosed nodes that the epoch waits for, and for no
+   optional node. If the epoch waits for none of the enclosed nodes, `entry`
+   comes directly before `exit`. Enclosures may be nested. */
 typedef struct baton_enclosure {
     uint32_t node;
     uint32_t edge;
@@ -413,15 +417,16 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    BATON_ERR_TIMEOUT: within BATON_DESTROY_MS a transfer in progress or an async
    node has not ended. The schedule is destroyed all the same, and its group and
    engine can be. But its memory is still in use, and scratch is freed later,
-   when that has ended. Until then destroy is BATON_ERR_TIMEOUT at once when it
-   is called again, and then once BATON_OK: bound memory can be freed then.
-   An async node must complete within that time: what completes it later is not
-   noticed, and destroy stays BATON_ERR_TIMEOUT.
-   BATON_ERR_STATE (in a call node): nothing has happened. */
+   when that has ended. Until then each further call of destroy returns
+   BATON_ERR_TIMEOUT at once; the first call after that returns BATON_OK, and
+   bound memory can be freed. An async node must complete within
+   BATON_DESTROY_MS: a later completion is not noticed, and destroy goes on to
+   return BATON_ERR_TIMEOUT. BATON_ERR_STATE (in a call node): nothing has
+   happened. */
 
-/* epoch: the number of the last epoch that has retired here since the commit or
-   the last recovery. started: that of the last epoch that this rank has
-   started. */
+/* baton_schedule_epoch returns the number of the last epoch that has retired
+   here since the commit or the last recovery, and baton_schedule_started the
+   number of the last epoch that this rank has started. */
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule);
 uint64_t baton_schedule_started(const baton_schedule_t *schedule);
 
@@ -442,18 +447,18 @@ void baton_schedule_set_depth(baton_schedule_t *schedule, uint32_t depth);
 BATON_CHECKED baton_status_t baton_schedule_run(baton_schedule_t *schedule,
                                                 int timeout_ms);
 
-/* Test and wait as in baton.h, for one epoch. BATON_ERR_STATE: it is not in
-   1..baton_schedule_started(). */
+/* Test and wait as in baton.h, for one epoch. BATON_ERR_STATE: `epoch` is not
+   in 1..baton_schedule_started(). */
 BATON_CHECKED baton_status_t baton_schedule_test_epoch(
     baton_schedule_t *schedule, uint64_t epoch, bool *done_out);
 BATON_CHECKED baton_status_t baton_schedule_wait_epoch(
     baton_schedule_t *schedule, uint64_t epoch, int timeout_ms);
 
-/* Waits for one of those epochs, or (0) for the last one started, while the
-   program polls something else. The wait calls `fn` on this thread again and
-   again, and sleeps for at most 50 us in between. While `fn` returns BATON_OK
-   the wait goes on; any other status ends the wait, which returns it, and the
-   epoch goes on. The rules for a call node's function apply to `fn`. */
+/* Waits for this epoch, or, if `epoch` is 0, for the last one started, while
+   the program polls something else. The wait calls `fn` on this thread again
+   and again, and sleeps for at most 50 us in between. While `fn` returns
+   BATON_OK the wait goes on; any other status ends the wait, which returns it,
+   and the epoch goes on. The rules for a call node's function apply to `fn`. */
 typedef baton_status_t (*baton_turn_fn)(void *arg);
 BATON_CHECKED baton_status_t
 baton_schedule_wait_with(baton_schedule_t *schedule, uint64_t epoch,
@@ -517,9 +522,10 @@ baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
    far this rank has come. The function returns true when it is done. Until then
    it is called again and again, while the group's recovery goes on. So it may
    start another schedule (one without on_recover) to exchange more with other
-   ranks, and poll until that epoch has retired. If one rank of the group has
-   such a schedule, all must. The function runs on the driving thread, like a
-   call node's. Call this before the commit, at most once. */
+   ranks, and poll until that schedule's epoch has retired. If one rank of the
+   group has a schedule with on_recover, all must. The function runs on the
+   driving thread, like a call node's. Call this before the commit, at most
+   once. */
 typedef bool (*baton_recover_fn)(void *arg, uint64_t epoch);
 void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg);
@@ -535,11 +541,12 @@ typedef void (*baton_failed_fn)(void *arg, baton_status_t status);
 void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg);
 
-/* Promises that all ranks start the epochs of those schedules of a group that
-   have this promise in one order, and each once the one before has ended on
-   that rank, as blocking collectives do. Two ranks that wait in epochs of
-   different ones have broken it: both schedules fail, with BATON_ERR_MISMATCH,
-   which names what the ranks differ in. Call this before the first start. */
+/* Promises an order, as of blocking collectives: all ranks start the epochs of
+   the group's schedules that have this promise in one order, and a rank starts
+   each of them only after the one before has ended there. If two ranks wait in
+   epochs of different schedules, they have broken the promise: both schedules
+   fail with BATON_ERR_MISMATCH, whose message says how the ranks differ. Call
+   this before the first start. */
 void baton_schedule_in_order(baton_schedule_t *schedule);
 
 /* ---- reductions of your own ------------------------------------------- */

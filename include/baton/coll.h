@@ -34,10 +34,10 @@ void baton_add_broadcast_binomial(baton_schedule_t *schedule,
                                   const baton_broadcast_args_t *args);
 
 /* Linear pipeline: blocks of chunk_bytes (default 64 KiB) go down the chain
-   root, root + 1, ... (mod P); each rank sends one while it receives the next:
-   P - 2 + n / b steps for n bytes in blocks of b. For long data. (Wang et al.
-   2017, "Efficient Communications in Training Large Scale Neural Networks",
-   section 3.) */
+   root, root + 1, ... (mod P); each rank sends one block while it receives the
+   next: P - 2 + n / b steps for n bytes in blocks of b bytes. For long data.
+   (Wang et al. 2017, "Efficient Communications in Training Large Scale Neural
+   Networks", section 3.) */
 void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
                                          const baton_broadcast_args_t *args);
 
@@ -118,23 +118,24 @@ typedef struct baton_allreduce_args {
     void *arg;             /* for builders of your own; others ignore it */
     const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
     /* Set by a partial collective, where a rank may have no contribution in an
-       epoch; else NULL. The source of a rank without contribution is the
-       neutral element, so a builder may ignore this field. The binomial tree
-       neither sends nor reduces such a source. */
+       epoch; NULL in other collectives. The source of a rank without
+       contribution is the neutral element, so a builder may ignore this field.
+       The binomial tree neither sends nor reduces such a source. */
     struct baton_given *given;
 } baton_allreduce_args_t;
 
 #define BATON_ALLREDUCE_ARGS BATON_INITIALIZER(baton_allreduce_args_t)
 
-/* Any all-reduce builder, for the inner one of a partial collective. */
+/* An all-reduce builder. A partial collective runs one as its inner
+   all-reduce. */
 typedef void (*baton_allreduce_fn)(baton_schedule_t *schedule,
                                    const baton_allreduce_args_t *args);
 
 /* Recursive doubling: each of log2 P rounds exchanges the whole vector. If P is
-   not a power of two, with 2^k the largest one below, the first 2(P - 2^k)
-   ranks fold in pairs before, and unfold after: two more rounds. For short
-   vectors; and for 512 KiB to 4 MiB on two ranks of a host, which take scratch
-   for two vectors. (Thakur, Rabenseifner, Gropp 2005.) */
+   not a power of two, and 2^k is the largest power below it, the first 2(P -
+   2^k) ranks fold in pairs before these rounds, and unfold after them: two more
+   rounds. For short vectors; and for 512 KiB to 4 MiB on two ranks of a host,
+   which take scratch for two vectors. (Thakur, Rabenseifner, Gropp 2005.) */
 void baton_add_allreduce_recursive_doubling(baton_schedule_t *schedule,
                                             const baton_allreduce_args_t *args);
 
@@ -202,18 +203,20 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
    all ranks, and read only by the builder. */
 typedef struct baton_hosts {
     size_t size;     /* set by BATON_HOSTS */
-    const int *host; /* each rank's host, any number; NULL: by host_ranks */
-    int host_ranks;  /* consecutive ranks on each host, the rest on the last;
-                        used if `host` is NULL */
+    const int *host; /* by rank: any number, equal only for ranks of one host;
+                        NULL: host_ranks says where ranks are */
+    int host_ranks;  /* consecutive ranks on each host; the last host has the
+                        remaining ranks. Used if `host` is NULL */
 } baton_hosts_t;
 
 #define BATON_HOSTS BATON_INITIALIZER(baton_hosts_t)
 
 /* Hierarchical: reduce-scatter inside each host, an all-reduce of each block
    between the hosts, all-gather inside each host. args->arg points to a
-   baton_hosts_t; NULL: the group's placement. The vector is divided into as
-   many blocks as the smallest host has ranks, so that hosts may differ. All
-   three phases use the circulant graph. For commutative reductions. */
+   baton_hosts_t; if it is NULL, the group's placement is used. The vector is
+   divided into as many blocks as the smallest host has ranks, so that hosts may
+   differ. All three phases use the circulant graph. For commutative
+   reductions. */
 void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
                                       const baton_allreduce_args_t *args);
 
@@ -340,9 +343,9 @@ void baton_add_alltoall_bruck(baton_schedule_t *schedule,
 
 /* ---- prefix reductions ------------------------------------------------- */
 
-/* `target` of rank r gets the reduction of the sources of ranks 0 to r (scan),
-   0 to r - 1 (exscan; rank 0's target is not written), in rank order. In place:
-   source and target are the same memory. */
+/* `target` of rank r gets the reduction, in rank order, of the sources of ranks
+   0 to r (scan), or of ranks 0 to r - 1 (exscan; rank 0's target is not
+   written). In place: source and target are the same memory. */
 typedef struct baton_scan_args {
     size_t size; /* set by BATON_SCAN_ARGS */
     baton_view_t source;
@@ -364,7 +367,7 @@ void baton_add_exscan(baton_schedule_t *schedule,
 /* Builders that choose the algorithm (tuning.h says how), unless
    args->algorithm names one. A chunk_bytes of 0 is chosen, too. A name that
    can't be used is an error of the schedule. baton_add_allreduce may be the
-   inner one of a partial collective. */
+   inner builder of a partial collective. */
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args);
 void baton_add_reduce(baton_schedule_t *schedule,

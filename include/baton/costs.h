@@ -1,5 +1,5 @@
-/* The costs on this machine of messages and copies to a device (alpha each,
-   plus beta per byte) and of reductions. The compiled-in costs are rough.
+/* The costs, on this machine, of a message and of a copy to a device (alpha,
+   plus beta per byte), and of reductions. The compiled-in costs are rough.
    `mpirun ... baton-info --calibrate FILE` measures them; with
    BATON_CALIBRATION=FILE the library reads the file, once. (Device costs are
    not measured: edit the line `device ALPHA_US BETA_NS`.) Threads: any. */
@@ -24,23 +24,24 @@ typedef struct baton_costs {
 
 #define BATON_COSTS BATON_INITIALIZER(baton_costs_t)
 
-/* Gets the costs in force: those of the file that BATON_CALIBRATION names, else
-   the compiled-in ones. Initialise `out` with BATON_COSTS; its size says which
-   fields are filled. BATON_ERR_INVALID: out is NULL or not initialised. Other
-   errors as for read; but with BATON_TUNE=measure a file that can't be read is
-   warned of, once, and the compiled-in costs are in force. */
+/* Gets the costs in force: those of the file that BATON_CALIBRATION names, or,
+   without such a file, the compiled-in ones. Initialise `out` with BATON_COSTS;
+   its size says which fields are filled. BATON_ERR_INVALID: out is NULL or not
+   initialised. Other errors as for read; but with BATON_TUNE=measure a file
+   that can't be read is warned of, once, and the compiled-in costs are in
+   force. */
 BATON_CHECKED baton_status_t baton_costs_get(baton_costs_t *out);
 
-/* write: writes a calibration file, which names this machine and the version of
-   its format. read: reads such a file into `out`, which is filled as by get.
-   Costs are finite and not negative. BATON_ERR_SYSTEM: the file can't be opened
-   or written. BATON_ERR_INVALID: a pointer is NULL or a size impossible; or a
-   cost or line is wrong, and the message says how it must be.
-   BATON_ERR_UNSUPPORTED: the file is of another version or machine, which the
-   message names. On an error `out` is unchanged; only a failed write may leave
-   a broken file. A file may name more machines, in lines `machine NAME` at its
-   end: all use the same costs, so that a cluster of several models chooses the
-   same algorithms. */
+/* baton_costs_write writes a calibration file, which names this machine and the
+   version of the file format. baton_costs_read reads such a file into `out`,
+   and fills `out` as baton_costs_get does. Costs are finite and not negative.
+   BATON_ERR_SYSTEM: the file can't be opened or written. BATON_ERR_INVALID: a
+   pointer is NULL or a size impossible; or a cost or line is wrong, and the
+   message says how it must be. BATON_ERR_UNSUPPORTED: the file is of another
+   version or machine, which the message names. On an error `out` is unchanged;
+   but a failed write may leave a broken file. A file may name more machines, in
+   lines `machine NAME` at its end: all use the same costs, so that a cluster of
+   several models chooses the same algorithms. */
 BATON_CHECKED baton_status_t baton_costs_write(const char *path,
                                                const baton_costs_t *costs);
 BATON_CHECKED baton_status_t baton_costs_read(const char *path,

@@ -1,5 +1,5 @@
-/* NVIDIA's GPUs, in libbaton_cuda: a separate library, so that programs without
-   a GPU need neither this library nor the CUDA runtime.
+/* The device for NVIDIA's GPUs. It is in a separate library, libbaton_cuda, so
+   that programs without a GPU need neither this library nor the CUDA runtime.
 
        baton_engine_open(NULL, &engine);
        baton_cuda_attach(engine, 0);
@@ -7,7 +7,7 @@
    From then on a baton_stream_t is a cudaStream_t, and BATON_MEMORY_DEVICE is
    memory from cudaMalloc on that GPU (or from cudaMallocAsync,
    cudaMallocManaged, a framework's allocator). Device.h has the calls that use
-   it.
+   streams and this memory.
 
    Link with baton::cuda (CMake), or -lbaton_cuda -lbaton. The library contains
    the CUDA runtime and opens the driver when a GPU is attached, so it loads on

@@ -65,9 +65,9 @@ typedef void *baton_stream_t;
    begins when the work now in the stream has completed, or when a peer
    activates it. Does not block. Up to 8 epochs, or as many as a depth above 1
    allows, may be in flight; they run one after another. If one fails or is
-   cancelled, the later ones fail, too. BATON_ERR_BUSY: that many are in flight.
-   BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is being
-   captured. Other errors as for baton_schedule_start. */
+   cancelled, the later ones fail, too. BATON_ERR_BUSY: this number is in
+   flight. BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is
+   being captured. Other errors as for baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                                      baton_stream_t stream);
 
@@ -80,7 +80,7 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
 /* ---- nodes ------------------------------------------------------------ */
 
 /* `fn` puts work of its own (kernels, copies) into `stream`, and must neither
-   wait for it nor synchronise. The work runs after that of the node's
+   wait for that work nor synchronise. The work runs after that of the node's
    predecessors and before that of its successors. `fn` returns BATON_OK or an
    error, which fails the epoch. It is called on the driving thread, like a call
    node's function; baton_call_address gives it device addresses. All schedules
@@ -108,9 +108,10 @@ BATON_CHECKED baton_status_t baton_device_alloc(baton_engine_t *engine,
 void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory);
 
-/* BATON_OK if all `bytes` bytes are memory of that kind for the engine's
-   device, whoever allocated them. BATON_ERR_INVALID: the message names the
-   actual kind. Any thread. BATON_ERR_UNSUPPORTED: the engine has no device. */
+/* BATON_OK if all `bytes` bytes are memory of this kind for the engine's
+   device, whether or not Baton allocated them. BATON_ERR_INVALID: the message
+   names the actual kind. Any thread. BATON_ERR_UNSUPPORTED: the engine has no
+   device. */
 BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 const void *memory,
                                                 size_t bytes,
@@ -137,10 +138,11 @@ typedef struct baton_device_entries {
 
 /* How a device selects. TOPK: as baton_select_topk and baton_select_trimmed,
    whose results are the same. SAMPLED, for k of at least 1: RedSync's selection
-   by threshold, the one that baton_select_search finds. If that finds none that
-   leaves at most 2k elements, it is the threshold of the k largest. REUSED: as
-   SAMPLED, but with the current selected->threshold, unless that is 0 or leaves
-   more than 2k. */
+   of all elements from a threshold up. The threshold is the one that
+   baton_select_search finds, or, if no threshold found leaves at most 2k
+   elements, the magnitude of the k-th largest. REUSED: with the current
+   selected->threshold, if that is not 0 and leaves at most 2k elements;
+   otherwise as SAMPLED. */
 typedef enum baton_device_method {
     BATON_DEVICE_TOPK,
     BATON_DEVICE_SAMPLED,
@@ -207,7 +209,7 @@ typedef struct baton_device_port {
                                void **out);
     void (*release)(void *device, baton_memory_t kind, void *memory);
 
-    /* BATON_OK if all `bytes` bytes are memory of that kind for this device.
+    /* BATON_OK if all `bytes` bytes are memory of this kind for this device.
        Any thread. BATON_ERR_INVALID: the message names the actual kind ("host
        memory" or "memory of device 1"). */
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
@@ -217,15 +219,16 @@ typedef struct baton_device_port {
        makes one of them wait for a user's stream. */
     baton_stream_t streams[BATON_DEVICE_STREAMS];
 
-    /* Puts a copy into the stream. Either end may be host memory or memory of
-       this device; the source may also be an address that open_handle gave.
-       With unpinned host memory it may block until the copy is done. */
+    /* Puts a copy into the stream. Source and target may each be host memory or
+       memory of this device; the source may also be an address that open_handle
+       gave. With unpinned host memory this function may block until the copy is
+       done. */
     baton_status_t (*copy)(void *device, baton_stream_t stream, void *target,
                            const void *source, size_t bytes);
 
-    /* reduces: whether the device supports a reduction; asked at commit. reduce
-       puts one into the stream: target[i] = left[i] (op) right[i], for `count`
-       elements, with the same bits as on the host. */
+    /* reduces: true if the device supports a reduction; commit calls it. reduce
+       puts a reduction into the stream: target[i] = left[i] (op) right[i], for
+       `count` elements, with the same bits as on the host. */
     bool (*reduces)(void *device, const baton_op_t *op, baton_dtype_t dtype);
     baton_status_t (*reduce)(void *device, baton_stream_t stream,
                              const baton_op_t *op, baton_dtype_t dtype,
@@ -246,8 +249,9 @@ typedef struct baton_device_port {
     /* Words that only grow, in pinned memory from `allocate`; the engine also
        writes and reads them, as atomics. await: work put into the stream from
        now on runs when the word is at least `value`, by signed difference; any
-       thread. raise: the stream sets the word when it gets there; a reader of
-       that value also sees all work before it. */
+       thread. raise: the stream sets the word to `value` when it gets to this
+       point; a reader that sees `value` also sees all earlier work of the
+       stream. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
@@ -277,8 +281,9 @@ typedef struct baton_device_port {
 
     /* Optional, all or none: selection and lists of entries in device memory,
        with the same bits as select.h's functions, for f32, f64, f16 and bf16.
-       All but select_bytes put work into the stream; they read the structs
-       before they return, and the arrays when the stream gets there.
+       All but select_bytes put work into the stream. They read the structs
+       before they return; the work reads the arrays when the stream executes
+       it.
 
        select_bytes: the size of `scratch` for selections of up to k of up to
        `count` elements; it grows with both. */
@@ -303,17 +308,17 @@ typedef struct baton_device_port {
 
 #define BATON_DEVICE_PORT BATON_INITIALIZER(baton_device_port_t)
 
-/* Attaches a device, which the engine then owns and closes. Call it before the
-   engine's first group. BATON_ERR_INVALID: engine or port is NULL, or a
-   function is missing. BATON_ERR_STATE: the engine has a device or a group.
-   BATON_ERR_NO_MEMORY. On an error the device is still the caller's. */
+/* Attaches a device, which the engine then owns and closes. Call this function
+   before the engine's first group. BATON_ERR_INVALID: engine or port is NULL,
+   or a function is missing. BATON_ERR_STATE: the engine has a device or a
+   group. BATON_ERR_NO_MEMORY. On an error the device is still the caller's. */
 BATON_CHECKED baton_status_t baton_engine_attach_device(
     baton_engine_t *engine, const baton_device_port_t *port, void *device);
 
-/* Returns the engine's device and its copy of the port, both valid until the
-   engine is closed. With them, the function of a device call can put work into
-   its stream. BATON_ERR_INVALID: a pointer is NULL. BATON_ERR_UNSUPPORTED: the
-   engine has no device. Any thread. */
+/* Returns the engine's device and the engine's copy of the port, both valid
+   until the engine is closed. With these, the function of a device call can put
+   work into its stream. BATON_ERR_INVALID: a pointer is NULL.
+   BATON_ERR_UNSUPPORTED: the engine has no device. Any thread. */
 BATON_CHECKED baton_status_t
 baton_engine_device(const baton_engine_t *engine,
                     const baton_device_port_t **port_out, void **device_out);

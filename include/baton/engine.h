@@ -4,9 +4,9 @@
    An application thread inside start, test or wait drives the engine itself
    when it can, so that a blocking collective needs no hand-over between
    threads. The progress thread takes over when the application leaves the call
-   while epochs are in flight. While nothing is in flight it sleeps, and uses no
-   processor time. Manual mode has no such thread: schedules progress only
-   inside start, test, wait and baton_engine_step.
+   while epochs are in flight. While nothing is in flight the progress thread
+   sleeps, and uses no processor time. Manual mode has no progress thread:
+   schedules progress only inside start, test, wait and baton_engine_step.
 
    Only baton_engine_interrupt and baton_engine_notify are async-signal-safe.
    The library's threads block all signals except those that an instruction
@@ -14,10 +14,10 @@
    inherit this, unless the function unblocks the signals.
 
    A process that is forked while its parent has an engine can't use the
-   library: it has none of the library's threads, and shares memory and sockets
-   with the parent. In the child every call on an engine, a group, or an object
-   of a group, even to destroy it or to open another engine, does nothing and
-   returns BATON_ERR_STATE. Fork before baton_engine_open, or call exec. */
+   library: the child has none of the library's threads, and shares memory and
+   sockets with the parent. In the child every call on an engine, a group, or an
+   object of a group, even to destroy it or to open another engine, does nothing
+   and returns BATON_ERR_STATE. Fork before baton_engine_open, or call exec. */
 #ifndef BATON_ENGINE_H
 #define BATON_ENGINE_H
 
@@ -43,10 +43,10 @@ typedef struct baton_engine_options {
        hwloc object type and an index from 0 ("core:3", "pu:0",
        "numanode:1"). */
     const char *placement;
-    /* After this many ms without progress of an epoch a warning is logged,
-       which names the message that the epoch waits for, and the rank that all
-       others wait for: the ranks ask each other. Of the ranks with the same
-       finding one warns, and the others log at level info. Default:
+    /* After this many ms without progress of an epoch a warning is logged. It
+       names the message that the epoch waits for, and the rank that all others
+       wait for, which the ranks find by asking each other. Of the ranks with
+       the same finding one warns, and the others log at level info. Default:
        BATON_STALL_MS (5000). */
     uint32_t stall_ms;
 } baton_engine_options_t;
@@ -179,7 +179,7 @@ typedef struct baton_variable {
     const char *value;
 } baton_variable_t;
 
-/* Gets the i-th variable of the table; false past its end, or if out is
+/* Gets the i-th variable of the table; false past the table's end, or if out is
    NULL. */
 bool baton_variable_get(size_t i, baton_variable_t *out);
 

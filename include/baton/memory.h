@@ -1,15 +1,15 @@
 /* Memory that the ranks of a host share, like that of MPI_Alloc_mem and
-   ncclMemAlloc: peers on the same host read buffers there in place. A receive
-   from such memory is one plain copy. A reduction, as in an all-reduce, reads
-   the peer's memory directly, without a copy.
+   ncclMemAlloc: peers on the same host read buffers in this memory in place. A
+   receive from such memory is one plain copy. A reduction, as in an all-reduce,
+   reads the peer's memory directly, without a copy.
 
-   Otherwise it is like any memory: it may be bound to any buffer of any group,
-   used as source, target or both, and sent to ranks on other hosts. The library
-   allocates ordinary memory instead, with the same results, in a group of one
-   rank on its host, inside one process (where all memory is shared anyway),
-   with BATON_SHM=0, beyond BATON_SHM_MEMORY, or if the host has no more memory
-   to share. Ranks allocate independently; peers map the memory read-only with
-   the first message from it.
+   Otherwise this memory is like any other: it may be bound to any buffer of any
+   group, used as source, target or both, and sent to ranks on other hosts. The
+   library allocates ordinary memory instead, with the same results, in a group
+   of one rank on its host, inside one process (where all memory is shared
+   anyway), with BATON_SHM=0, beyond BATON_SHM_MEMORY, or if the host has no
+   more memory to share. Ranks allocate independently; peers map the memory
+   read-only with the first message from it.
 
    Threads: any, also in call nodes. A forked child shares these pages with its
    parent, and must not write to them. */
@@ -28,7 +28,7 @@ extern "C" {
    here, not a signal later.
 
    BATON_ERR_INVALID: group or out is NULL, or bytes is 0. BATON_ERR_NO_MEMORY:
-   the host, or this process's control group, has not that much left. */
+   the host, or this process's control group, has less memory left than that. */
 BATON_CHECKED baton_status_t baton_memory_alloc(baton_group_t *group,
                                                 size_t bytes, void **out);
 

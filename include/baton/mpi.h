@@ -18,16 +18,17 @@ extern "C" {
 #endif
 
 /* Creates a group over `comm` (an intracommunicator). Collective: blocks until
-   all ranks have called it, and warns if some have not after BATON_STALL_MS. If
-   a rank ends meanwhile (the ranks on its host tell all others), or has not
-   answered for BATON_PEER_TIMEOUT_MS after the warning, all ranks get
-   BATON_ERR_TRANSPORT. Then ranks may have left an exchange on `comm` at
-   different places: create no other group of `comm`, and call none of MPI's
-   collectives on it. Baton's messages can't collide with those of the program:
-   if any go over MPI (see Threads), the library duplicates `comm` for them. The
-   library calls MPI by its PMPI_ names, so tools that interpose MPI's symbols
-   see none of its calls. Destroy the group before MPI_Finalize; otherwise a
-   message is logged, and peers on other hosts are lost.
+   all ranks have called it, and warns if some ranks have not after
+   BATON_STALL_MS. All ranks get BATON_ERR_TRANSPORT if a rank ends meanwhile
+   (the ranks on its host tell all others), or has not answered for
+   BATON_PEER_TIMEOUT_MS after the warning. Then ranks may have left an exchange
+   on `comm` at different places: create no other group of `comm`, and call none
+   of MPI's collectives on it. Baton's messages can't collide with those of the
+   program: if any of Baton's messages go over MPI (see Threads), the library
+   duplicates `comm` for them. The library calls MPI by its PMPI_ names, so
+   tools that interpose MPI's symbols see none of its calls. Destroy the group
+   before MPI_Finalize; otherwise a message is logged, and peers on other hosts
+   are lost.
 
    Threads: with a progress thread MPI must have been initialised with
    MPI_THREAD_MULTIPLE, unless all ranks are on one host and can read each
@@ -39,11 +40,11 @@ extern "C" {
    Ranks of one host use shared memory instead of MPI, and wake each other by
    datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
    each rank, 1 KiB more for each rank of its host, and 68 KiB for each of its
-   BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if all would
-   take more than 64 MiB or an eighth of the free space. Longer messages are
-   read out of the sender's memory, or written into the receiver's, if the host
-   permits that (process_vm_readv, process_vm_writev); otherwise the ranks copy
-   them through shared memory. Scratch of schedules and memory of
+   BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if this number
+   would take more than 64 MiB or an eighth of the free space. Longer messages
+   are read out of the sender's memory, or written into the receiver's, if the
+   host permits that (process_vm_readv, process_vm_writev); otherwise the ranks
+   copy them through shared memory. Scratch of schedules and memory of
    baton_memory_alloc (memory.h) is shared without /dev/shm (memfd_create), and
    peers read it without a system call. When all ranks on a host have destroyed
    the group, the library keeps the shared memory in /dev/shm and the thread
@@ -53,20 +54,21 @@ extern "C" {
    Features that the host lacks are detected, logged and not used.
 
    Ranks of different hosts use MPI. Two ranks that exchange messages keep a TCP
-   connection, through which one wakes the other. If no connection can be made,
+   connection, through which they wake each other. If no connection can be made,
    ranks poll, and may notice a message up to BATON_SLEEP_US (10000) late. The
-   library ignores SIGPIPE if its action was the default: otherwise the signal
-   would end the process when Open MPI writes to a lost rank.
+   library ignores SIGPIPE if the action of the signal was the default:
+   otherwise the signal would end the process when Open MPI writes to a lost
+   rank.
 
    When a process ends, the ranks on its host notice that at once, and so do
-   ranks on other hosts that exchange messages with it, unless the connection
-   was reset; they tell all others. A rank that others wait for is also lost if
-   it has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never), because
-   it is stopped (perhaps by a debugger), or its host can't be reached. A thread
-   of each group of several ranks answers, on a TCP port, also in manual mode;
-   the thread calls neither MPI nor the application. So a rank that computes, or
-   is in a long call node, is not lost. A rank that was stopped for too long
-   finds that the others have lost it.
+   ranks on other hosts that exchange messages with it, unless their connection
+   was reset. These ranks tell all others. A rank that others wait for is also
+   lost if it has not answered them for BATON_PEER_TIMEOUT_MS (30000; 0: never),
+   because it is stopped (perhaps by a debugger), or its host can't be reached.
+   In each group of several ranks a thread of each rank answers on a TCP port,
+   also in manual mode; the thread calls neither MPI nor the application. So a
+   rank that computes, or is in a long call node, is not lost. A rank that was
+   stopped for too long finds that the others have lost it.
 
    A firewall may refuse, drop or reset connections at any time. If no
    connection can be made, a rank is asked over MPI, too, and answers when its
@@ -95,12 +97,12 @@ extern "C" {
    one from another host. Ignore the errors of PMIX and PRTE that are then
    printed. Open MPI 4.1.4 itself may end a rank that is sending to a rank on
    another host when that one dies ("pml_ob1_sendreq.c:190 FATAL"); the sender
-   is then lost, too. Seldom a rank that connects to the dead one loops in MPI
-   for ever; it is lost once its engine has been in that call for
-   BATON_PEER_TIMEOUT_MS. After a loss call none of MPI's own collectives.
-   MPI_Finalize returns if all ranks are on one host, and hangs if a dead rank
-   was on another; so survivors end by _exit. In that case mpirun hangs, too,
-   until it is killed.
+   is then lost, too. In rare cases a rank that connects to the dead one loops
+   in MPI for ever; the looping rank is lost once its engine has been in that
+   call for BATON_PEER_TIMEOUT_MS. After a loss call none of MPI's own
+   collectives. MPI_Finalize returns if all ranks are on one host, and hangs if
+   a dead rank was on another host; so survivors end by _exit. If MPI_Finalize
+   hangs, mpirun hangs, too, until it is killed.
 
    BATON_ERR_STATE: MPI is not initialised, or finalised, or its thread level is
    too low; or the program uses Open MPI and Baton was built with another MPI,

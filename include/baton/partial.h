@@ -13,15 +13,15 @@
    application only if the pending contribution would be too old for the next
    epoch (max_staleness, KEEP_ALL). A rank that starts the epoch gives its
    contribution at once; the others give theirs when the epoch is activated
-   there (with CANDIDATES_ANY and 1 < m < P, all ranks do). Exactly one epoch
-   takes each contribution, so the sum of all results and pending contributions
-   equals the sum of all contributions. The result of an epoch is the same on
-   every rank, bit for bit.
+   there (with CANDIDATES_ANY and 1 < m < P, all ranks do). Each contribution is
+   taken by exactly one epoch, so the sum of all results and pending
+   contributions equals the sum of all contributions. The result of an epoch is
+   the same on every rank, bit for bit.
 
    The k-th start belongs to epoch k. If that epoch has run without this rank,
    start and wait return at once, and a later epoch takes the contribution. All
-   ranks start the same number of epochs. A rank that has ended the last one may
-   destroy its partial; the others may still be on their way.
+   ranks start the same number of epochs. A rank on which the last epoch has
+   ended may destroy its partial, even if that epoch still runs on other ranks.
 
    When an epoch has failed, all ranks recover the group (baton_group_recover).
    The contributions that the failed epoch had taken are pending again, unless
@@ -92,8 +92,8 @@ extern "C" {
 
 /* ---- modes and options --------------------------------------------------
 
-   The average number of active ranks, if ranks start one after another in
-   random order, and each contributes before it starts:
+   The average number of ranks that contribute to an epoch, if ranks start one
+   after another in random order, and each contributes before it starts:
 
    SOLO            1.
    MAJORITY        (P + 1) / 2, and at least 1: the elected rank of the epoch,
@@ -140,7 +140,8 @@ extern "C" {
    step: the two are in different results then. (Tensors are always in one
    result together.)
    result.staleness is the age of the oldest contribution that the epoch took
-   from this rank: the epoch less the contribution's step; 0 if it took none.
+   from this rank: the number of the epoch minus that of the contribution's
+   step; 0 if it took none.
    result.data is unchanged until this rank's next wait. Work in streams that
    reads the data must have ended by then.
 
@@ -154,18 +155,19 @@ extern "C" {
    it returns an error: then an epoch may still use that memory.
 
    Contribute does not wait for the engine; concurrent contributors take turns.
-   In device memory contribute blocks until the device has added the data, after
-   those of earlier calls of contribute_on. There only one thread at a time may
-   contribute or start, and a call node may not. With KEEP_LATEST wait returns
-   the latest epoch's result; with KEEP_ALL call wait once a step.
-   BATON_ERR_STATE: before the first start. */
+   In device memory contribute blocks until the device has added this data, and
+   before it the data of earlier calls of contribute_on. With device memory only
+   one thread at a time may contribute or start, and a call node may not. With
+   KEEP_LATEST wait returns the latest epoch's result; with KEEP_ALL call wait
+   once a step. Wait returns BATON_ERR_STATE before the first start. */
 
-/* The inner all-reduce by default (inner = NULL). A vector of at most this many
-   bytes is reduced up a tree to rank 0 and broadcast down a binomial tree, with
-   the fewest messages; so is any vector whose reduction does not commute. The
-   tree up is binomial, or flat: all ranks send to rank 0. Up to 64 ranks of one
-   host use the flat tree if the ranks that are expected to be active contribute
-   at most this many bytes together; if more than one is expected, only where
+/* The largest vector for which the default inner all-reduce (inner = NULL) uses
+   trees, in bytes. A vector of at most this size is reduced up a tree to rank 0
+   and broadcast down a binomial tree, with the fewest messages; so is any
+   vector whose reduction does not commute. The tree up is binomial, or flat:
+   all ranks send to rank 0. Up to 64 ranks of one host use the flat tree if the
+   ranks that are expected to be active contribute at most this many bytes
+   together; if more than one active rank is expected, they use it only where
    ranks outnumber processors. Longer vectors go round a ring, with the fewest
    bytes. */
 #define BATON_PARTIAL_TREE_BYTES 1048576
@@ -200,11 +202,11 @@ extern "C" {
      and ends the loans. Destroy ends loans without a copy if it returns
      BATON_OK.
    - With BATON_ON_LOSS_CONTINUE a loan goes on while ranks are lost.
-   The call copies short tensors, and those that are added to a contribution
-   that is pending already. Any thread may lend. */
+   Short tensors, and tensors that are added to a contribution that is pending
+   already, are copied instead of lent. Any thread may lend. */
 
 /* As contribute, but lends a vector of more than BATON_PARTIAL_TREE_BYTES
-   instead of copying it. Copies in device memory. */
+   instead of copying it. A vector in device memory is copied. */
 BATON_CHECKED baton_status_t
 baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
 
@@ -243,10 +245,10 @@ baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
    to its next step.
 
    The tensors lie one after another in one vector, without gaps, and have one
-   type. Results, whole contributions and pending ones are such vectors, and all
-   rules above hold for them. baton_partial_pending includes contributions to a
-   step that was not started. No byte is sent before the start, as an epoch
-   can't begin with a part of a contribution.
+   type. Results, whole contributions and pending contributions are vectors of
+   this form, and all rules above hold for them. baton_partial_pending includes
+   contributions to a step that was not started. No byte is sent before the
+   start, as an epoch can't begin with a part of a contribution.
 
    To divide the vector into other tensors, let all ranks wait for the same last
    step. Then each rank contributes the pending contribution of the old partial
@@ -264,8 +266,8 @@ BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
     baton_partial_t *partial, size_t tensor, const void *data);
 
 /* The same, but lends `data` (see above) if the tensor has more than
-   BATON_PARTIAL_TREE_BYTES and nothing else is contributed to it in the
-   step. */
+   BATON_PARTIAL_TREE_BYTES and nothing else is contributed to this tensor in
+   the step. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor_lent(
     baton_partial_t *partial, size_t tensor, const void *data);
 
@@ -284,10 +286,10 @@ void baton_partial_on_end(baton_partial_t *partial, baton_end_fn fn, void *arg);
    For partials in device memory. None of these calls blocks the host or
    synchronises the device; one thread at a time makes them, and start. Up to 8
    contributions, 8 steps and 8 results may be in flight (with max_staleness: 8
-   contributions and steps together). One more does nothing and returns
-   BATON_ERR_BUSY: wait for a step then. BATON_ERR_UNSUPPORTED: the partial's
-   memory is the host's. BATON_ERR_INVALID: a vector is not memory of this
-   device. */
+   contributions and steps together). A call that would exceed this does nothing
+   and returns BATON_ERR_BUSY: wait for a step then. BATON_ERR_UNSUPPORTED: the
+   partial's memory is the host's. BATON_ERR_INVALID: a vector is not memory of
+   this device. */
 
 /* Contributes to the step that is started next, as baton_partial_contribute
    does, when the stream gets there: an epoch that begins earlier does not take
@@ -305,11 +307,11 @@ BATON_CHECKED baton_status_t baton_partial_start_on(baton_partial_t *partial,
 
 /* Work put into the stream from now on runs when the epoch of the last started
    step has ended, and its result is in `target`: `count` elements of device
-   memory, or NULL for no copy. With BATON_KEEP_LATEST the result is the newest
-   one by then. If the epoch has failed, `target` is unchanged, and the stream
-   goes on; test and wait return the error. Wait also returns the rest of the
-   result. With BATON_KEEP_ALL call either wait or wait_on, once a step.
-   BATON_ERR_STATE: as for wait. */
+   memory, or NULL for no copy. With BATON_KEEP_LATEST the copied result is the
+   newest one at that time. If the epoch has failed, `target` is unchanged, and
+   the stream goes on; test and wait return the error. Wait also returns the
+   other fields of the result. With BATON_KEEP_ALL call either wait or wait_on,
+   once a step. BATON_ERR_STATE: as for wait. */
 BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
                                                    baton_stream_t stream,
                                                    void *target);
@@ -322,8 +324,8 @@ BATON_CHECKED baton_status_t baton_partial_wait_on(baton_partial_t *partial,
    the schedule changes after a loss. */
 const baton_schedule_t *baton_partial_schedule(const baton_partial_t *partial);
 
-/* True while a rank of the group that was given to create takes part: until the
-   others have agreed that it is lost. Any thread. */
+/* True while this rank of the group that was given to create takes part, which
+   it does until the others have agreed that it is lost. Any thread. */
 bool baton_partial_lives(baton_partial_t *partial, int rank);
 
 /* Copies this rank's pending contribution, which no epoch has taken yet, to

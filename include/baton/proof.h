@@ -40,9 +40,9 @@ BATON_CHECKED baton_status_t baton_proof_fill(baton_proof_t *proof, int rank,
    expected ranks, each once. Rank r is expected if contributors[r] is set; NULL
    means all ranks. BATON_ERR_MISMATCH describes the first wrong element: a rank
    that is missing, present twice or unexpected; elements that were mixed or
-   exchanged; or memory that was never written. BATON_ERR_NO_MEMORY: a union
-   could not be made. BATON_ERR_INVALID: the reduction was used for another
-   type. */
+   exchanged; or memory that was never written. BATON_ERR_NO_MEMORY: an earlier
+   reduction had no memory for a union of sets. BATON_ERR_INVALID: the reduction
+   was used for another type. */
 BATON_CHECKED baton_status_t baton_proof_check(const baton_proof_t *proof,
                                                const bool *contributors,
                                                size_t first, size_t count,

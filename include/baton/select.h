@@ -41,13 +41,14 @@ typedef struct baton_selection {
     uint32_t first;
 } baton_selection_t;
 
-/* A magnitude as an integer key in the same order: 0 for a zero, and the same
-   largest key for all NaNs. Thresholds are such keys, so comparing with them is
-   exact. */
+/* A magnitude as an integer key. Keys have the order of the magnitudes: the key
+   of a zero is 0, and all NaNs have the same, largest key. Thresholds are keys,
+   so comparing with them is exact. */
 typedef uint64_t baton_magnitude_t;
 
-/* magnitude_of: the key of |value|, which is rounded once, to nearest even, to
-   the type. magnitude_value: the magnitude of a key. */
+/* baton_magnitude_of returns the key of |value|, which is rounded once, to
+   nearest even, to the type. baton_magnitude_value returns the magnitude of a
+   key. */
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value);
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key);
 
@@ -60,7 +61,7 @@ size_t baton_select_scratch_bytes(size_t count, size_t k);
    these are fewer, and returns their number. `indices` has room for k.
    `scratch` is aligned to 8 bytes. *threshold_out (if not NULL): the key of the
    smallest selected element, 0 if there is none. Reads the elements once if the
-   threshold of a sample was right, as it nearly always is. */
+   threshold found in a sample fits, as it nearly always does. */
 size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out);
@@ -83,13 +84,13 @@ size_t baton_select_at_least(const baton_selection_t *from,
 
    With `short_velocity`, f32 only, both velocities are bf16. The new velocity's
    rounding error r would have added r (m + m^2 + ...) = r m / (1 - m) to later
-   steps, for a momentum m. That is added to g at once, in f32.
+   steps, for a momentum m. This amount is added to g at once, in f32.
 
    Sums round like BATON_SUM, products like baton_elements_scale. If `right` is
    NULL, `sum` is already computed. `sum` may be `left` or `right`, and
    new_velocity may be velocity; otherwise nothing overlaps. Other fields are as
-   in baton_selection_t. With `stream` the results bypass the caches: set it for
-   parts of a long vector. Results of 8 MiB and more always bypass them. */
+   in baton_selection_t. With `stream` the results bypass the caches: set this
+   for parts of a long vector. Results of 8 MiB and more always bypass them. */
 typedef struct baton_accumulation {
     baton_dtype_t dtype;
     baton_side_t side;
@@ -107,7 +108,8 @@ typedef struct baton_accumulation {
     baton_magnitude_t *guess;
 } baton_accumulation_t;
 
-/* Compute the whole sum, and select from it as baton_select_topk or
+/* Both functions compute the whole sum. baton_accumulate_topk then selects from
+   it as baton_select_topk does, baton_accumulate_at_least as
    baton_select_at_least does. */
 size_t baton_accumulate_topk(const baton_accumulation_t *of, size_t k,
                              uint32_t *indices, void *scratch,
@@ -122,8 +124,8 @@ size_t baton_accumulate_at_least(const baton_accumulation_t *of,
 typedef struct baton_candidates {
     void *entries; /* the caller's memory for `capacity` entries */
     size_t capacity, count;
-    baton_magnitude_t low;  /* all elements from this key up are present; 0:
-                               there are more than `capacity` */
+    baton_magnitude_t low;  /* all elements from this key up are present; 0: the
+                               candidates exceed `capacity` */
     baton_magnitude_t high; /* the k-th largest is probably below this key; 0:
                                unknown */
 } baton_candidates_t;
@@ -164,8 +166,8 @@ size_t baton_entry_bytes(baton_dtype_t dtype);
 
 uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i);
 
-/* entries[i] = {indices[i], dense[indices[i]]}; take also sets the dense
-   element to 0. */
+/* entries[i] = {indices[i], dense[indices[i]]}; baton_entries_take also sets
+   the dense element to 0. */
 void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const uint32_t *indices, size_t count,
                           const void *dense);
@@ -176,9 +178,9 @@ void baton_entries_take(baton_dtype_t dtype, void *entries,
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense);
 
-/* dense[index] += factor * value; a factor of 1 adds no rounding. Afterwards
-   the entries have the old elements of dense, so that baton_entries_put undoes
-   the addition. */
+/* dense[index] += factor * value; a factor of 1 causes no rounding of its own.
+   Afterwards the entries have the old elements of `dense`, so that
+   baton_entries_put undoes the addition. */
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense);
 
@@ -206,16 +208,17 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               void *out);
 
 /* Copies the entries whose index is among `indices`, which are ascending; with
-   `clear` the copies' values are 0. Returns their number. `out` has room for
-   one more entry than that. */
+   `clear` the copies' values are 0. Returns the number of copies. `out` has
+   room for one more entry than that. */
 size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
                             size_t count, const uint32_t *indices,
                             size_t index_count, bool clear, void *out);
 
-/* Copies the k largest entries of a list, which has all elements from
-   candidates->low up, to `out`. Returns their number; SIZE_MAX: fewer than k
-   reach `low`, and elements below it are unknown. `scratch` has
-   baton_entries_largest_scratch_bytes(count, k) bytes, aligned to 8. */
+/* Copies the k largest entries of a list to `out`. The list has all elements
+   whose key is at least candidates->low. Returns the number of entries copied;
+   SIZE_MAX: fewer than k entries reach candidates->low, and elements below that
+   are unknown. `scratch` has baton_entries_largest_scratch_bytes(count, k)
+   bytes, aligned to 8. */
 size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
                              size_t count, size_t k,
                              const baton_candidates_t *candidates, void *out,
@@ -223,9 +226,9 @@ size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
 size_t baton_entries_largest_scratch_bytes(size_t count, size_t k);
 
 /* Splits a list by magnitude: keeps its k largest entries (in place), and
-   writes the others to `dropped` (if not NULL, room for count). Returns the
-   number kept; *dropped_out: the number dropped. `scratch` has
-   baton_entries_scratch_bytes(count, k) bytes. */
+   writes the others to `dropped` (if not NULL, with room for `count` entries).
+   Returns the number of entries kept, and stores the number of those dropped in
+   *dropped_out. `scratch` has baton_entries_scratch_bytes(count, k) bytes. */
 size_t baton_entries_topk(baton_dtype_t dtype, void *entries, size_t count,
                           size_t k, void *dropped, size_t *dropped_out,
                           void *scratch);
@@ -242,7 +245,7 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
 typedef struct baton_magnitudes {
     double sum;                /* of |x| */
     double square_sum;         /* of x^2 */
-    baton_magnitude_t largest; /* its key */
+    baton_magnitude_t largest; /* the key of the largest magnitude */
 } baton_magnitudes_t;
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,
                                           const void *values, size_t count);

@@ -25,7 +25,8 @@
    carries one message at a time (single-ported ranks), in the order in which
    transfers begin. A message costs `overhead` of processor time at each end, a
    reduction gamma per byte. A rank does one of these at a time; `speed` divides
-   both. Copies, calls and nops are free. Async nodes are polled every 10 us.
+   both costs. Copies, calls and nops are free. Async nodes are polled every 10
+   us.
 
    The same seed gives the same run, bit for bit, on any machine.
 
@@ -63,7 +64,7 @@ typedef enum baton_distribution_kind {
 /* {0} is the constant 0. */
 typedef struct baton_distribution {
     baton_distribution_kind_t kind;
-    double a, b; /* its parameters, in the order of the list */
+    double a, b; /* the kind's parameters, in the order of the list */
 } baton_distribution_t;
 
 /* Parses "uniform:0:5", "exponential:20", or a number alone, which is a
@@ -97,17 +98,17 @@ typedef struct baton_sim_options {
     /* Scratch has no memory, bound memory is not touched, and reductions only
        take time. Call nodes and activations run as usual. */
     bool cost_only;
-    uint64_t seed;         /* of all distributions */
+    uint64_t seed;         /* for the samples of all distributions */
     baton_sim_link_t link; /* between two ranks */
     double gamma_ns;       /* per reduced byte */
     double overhead_us;    /* per message, at each end */
     bool multi_ported;     /* ports carry any number of messages at once */
-    /* Shorter sends complete when posted, as short ones do in MPI; only their
-       transfer waits for the port. Others complete with their transfer. At most
-       sync_bytes, unless that is 0. */
+    /* Sends of fewer bytes complete when posted, as short sends do in MPI; only
+       their transfer waits for the port. Longer sends complete with their
+       transfer. At most sync_bytes, unless that is 0. */
     size_t eager_bytes;
     /* A send of at least this many bytes completes only when its receive has
-       taken the message, as long ones do in MPI. 0: no send does. */
+       taken the message, as long sends do in MPI. 0: sends of no size do so. */
     size_t sync_bytes;
     /* Consecutive ranks that share a host; host_link connects them. With 0 or 1
        each rank has its own host. */
@@ -126,9 +127,9 @@ typedef struct baton_sim_options {
        sends to a peer wait until it has committed. False: all ranks must commit
        before time passes, and the simulator compares their schedules. */
     bool introductions;
-    /* Called every 16,384 events of run and epoch, unless NULL. It may ask for
-       the totals and the virtual time. If it returns false, run and epoch
-       return BATON_ERR_CANCELLED, and another run goes on from there. */
+    /* Called every 16,384 events of run and epoch, unless NULL. The function
+       may ask for the totals and the virtual time. If it returns false, run and
+       epoch return BATON_ERR_CANCELLED, and another run goes on from there. */
     bool (*on_progress)(void *arg);
     void *on_progress_arg; /* for on_progress */
 } baton_sim_options_t;
@@ -173,17 +174,18 @@ BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 /* ---- virtual time ----------------------------------------------------- */
 
 /* Virtual microseconds since the simulator was created. In a callback of a
-   rank: the time at which it runs there. */
+   rank: the time of that rank at which the callback runs. */
 double baton_sim_now_us(const baton_sim_t *sim);
 
 /* When the last epoch ended, in virtual microseconds. */
 double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
-/* Calls fn(arg), an application's action, at a virtual time, or now if that has
-   passed. It may start, test, contribute, cancel, recover, and destroy
-   schedules. In it run, epoch, destroy of the simulator, and a wait for an
-   epoch that has not ended return BATON_ERR_STATE. BATON_ERR_INVALID: the time
-   is not finite, or a pointer is NULL. BATON_ERR_NO_MEMORY. */
+/* Calls fn(arg), an application's action, at a virtual time, or now if that
+   time has passed. The function may start, test, contribute, cancel, recover,
+   and destroy schedules. Inside the function run, epoch, destroy of the
+   simulator, and a wait for an epoch that has not ended return BATON_ERR_STATE.
+   BATON_ERR_INVALID: the time is not finite, or a pointer is NULL.
+   BATON_ERR_NO_MEMORY. */
 typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);
@@ -191,8 +193,8 @@ BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
 /* Lets time pass until no event is left, or until `until_us` (negative: no
    limit), which is BATON_ERR_TIMEOUT. BATON_ERR_DEADLOCK: nothing can end some
    started epochs; baton_error_message() says which rank and node waits for
-   which, round the cycle or up to the one at fault. The first call compares all
-   committed schedules across ranks, unless `introductions` is set:
+   which other one, round the cycle or up to the rank at fault. The first call
+   compares all committed schedules across ranks, unless `introductions` is set:
    BATON_ERR_MISMATCH. BATON_ERR_STATE: in a callback. BATON_ERR_NO_MEMORY: for
    messages and events. BATON_ERR_CANCELLED: on_progress returned false. */
 BATON_CHECKED baton_status_t baton_sim_run(baton_sim_t *sim, double until_us);
@@ -225,7 +227,8 @@ BATON_CHECKED baton_status_t baton_sim_set_speed(baton_sim_t *sim, int rank,
    completed, end in BATON_ERR_TRANSPORT. */
 BATON_CHECKED baton_status_t baton_sim_kill(baton_sim_t *sim, int rank);
 
-/* Makes this rank's k-th send from now on fail, counted from 1; 0 undoes it. */
+/* Makes this rank's k-th send from now on fail, counted from 1. k = 0: no send
+   will fail. */
 BATON_CHECKED baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank,
                                                  uint64_t k);
 
@@ -242,13 +245,13 @@ typedef struct baton_sim_event {
     baton_sim_what_t what;
     int rank;
     int peer;      /* send, recv; else -1 */
-    uint32_t node; /* its number; epochs: 0 */
+    uint32_t node; /* the node's number; 0 in the event of an epoch */
     double begin_us;
     double end_us;
     size_t bytes;         /* send, recv, reduce */
-    const char *schedule; /* its name */
-    uint64_t epoch; /* the current one when reported: an eager send's transfer
-                       may begin after its own epoch */
+    const char *schedule; /* the schedule's name */
+    uint64_t epoch; /* the current epoch when the event is reported: an eager
+                       send's transfer may begin after the send's epoch */
 } baton_sim_event_t;
 
 /* Calls fn for each event once its end time is known, in a deterministic order,

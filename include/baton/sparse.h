@@ -18,15 +18,16 @@
    dropped.
 
    NaNs and infinities are the largest of all, so they are sent first. But a
-   step sends only k of them: if all n entries of one gradient are not finite,
-   they come back out of the residual for n/k steps. So don't start a step with
-   a gradient that is not finite: if one rank has one, all ranks skip the step.
-   If a result has such values (not_finite of baton_sparse_stats_t), every rank
-   clears its residual and velocity by baton_sparse_set_residual, or loads an
-   earlier state, and the weights go back to a checkpoint.
+   step sends only k of them: if no entry of one gradient is finite, such
+   entries come back out of the residual for n/k steps. So don't start a step
+   with a gradient that is not finite: if one rank has such a gradient, all
+   ranks skip the step. If a result has such values (not_finite of
+   baton_sparse_stats_t), every rank clears its residual and velocity by
+   baton_sparse_set_residual, or loads an earlier state, and the weights go back
+   to a checkpoint.
 
-   Options must be the same on all ranks, which baton_sparse_create checks.
-   Nothing else that must be the same is checked.
+   Options must be the same on all ranks, which baton_sparse_create checks. It
+   checks nothing else that must be the same.
 
    When a step has failed, the residual is as before the step, and the step's
    gradient must not change; all ranks recover the group (baton_group_recover).
@@ -48,15 +49,15 @@
    clipped, to the rank's pending gradient; when start returns, the gradient is
    the caller's again. An epoch begins when options.mode says, and on each rank
    when its activation arrives there. If a gradient is pending then, the epoch
-   takes both the pending gradient and the residual. If none is, the epoch takes
-   nothing: the rank passes on the entries of other ranks, and has none of its
-   own.
+   takes both the pending gradient and the residual. If no gradient is pending,
+   the epoch takes nothing: the rank passes on the entries of other ranks, and
+   has no entries of its own.
 
-   So if a rank starts step k late, the next epoch that begins there takes its
-   gradient. Its start and wait return at once with the result of epoch k, and
-   `included` is false. Every rank gets the result of every epoch, in order: in
-   step k wait returns the result of epoch k. A rank that is more than `history`
-   epochs late holds up the others.
+   So if a rank starts step k late, the next epoch that begins there takes the
+   rank's gradient. The start and wait of step k return at once; wait returns
+   the result of epoch k, and `included` is false. Every rank gets the result of
+   every epoch, in order: in step k wait returns the result of epoch k. A rank
+   that is more than `history` epochs late holds up the others.
 
    Momentum follows a rank's own starts, in their order, whichever epoch takes
    their gradients: each start adds u (or u + g) to the pending gradient. When
@@ -191,7 +192,7 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
    short_velocity  u is kept as bf16, rounded to nearest even: it takes half the
                    memory, and a step reads and writes 4 bytes less per element.
                    The part of u that rounding takes off would have added m / (1
-                   - m) times as much in later steps; that is accumulated at
+                   - m) times as much in later steps; this is accumulated at
                    once, so nothing of a gradient is lost in the end.
                    baton_sparse_velocity and states still have n elements of
                    f32; a velocity that is set or imported is rounded. Only with
@@ -267,16 +268,16 @@ BATON_CHECKED baton_status_t baton_sparse_connect(baton_sparse_t *sparse,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Start and wait are in baton.h. The gradient, n elements, stays as it is until
-   the step has ended; with options.partial, until start returns.
-   Start: BATON_ERR_BUSY while a step runs; otherwise like baton_schedule_start.
-   Test: like baton_schedule_test; BATON_ERR_STATE before connect.
-   Wait: like baton_schedule_wait; see above for waits after a recovery. If the
-   step has failed, the residual is as before the step. BATON_ERR_STATE: no step
-   was started, or connect has not returned. BATON_ERR_SYSTEM, once: the device
-   failed while it copied a result.
-   The library owns the result, until the next start. With options.partial a
-   late gradient is not `included`: a later epoch takes it. */
+/* Start and wait are in baton.h. The gradient, n elements, must not change
+   until the step has ended; with options.partial, until start returns. Start
+   returns BATON_ERR_BUSY while a step runs, and is otherwise like
+   baton_schedule_start. Test is like baton_schedule_test, and returns
+   BATON_ERR_STATE before connect. Wait is like baton_schedule_wait; see above
+   for waits after a recovery. If the step has failed, the residual is as before
+   the step. Wait returns BATON_ERR_STATE if no step was started or connect has
+   not returned, and once BATON_ERR_SYSTEM if the device failed while it copied
+   a result. The library owns the result, until the next start. With
+   options.partial a late gradient is not `included`: a later epoch takes it. */
 BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
                                                bool *done_out);
 
@@ -290,10 +291,10 @@ BATON_CHECKED baton_status_t baton_sparse_test(baton_sparse_t *sparse,
 
    Contribute reads a part, `count` elements from `first` on, and adds it to the
    gradient of the next step; parts may come in any order. The exchange begins
-   with the start, whose gradient is NULL then; results and residuals have the
+   with the start, whose gradient is NULL here; results and residuals have the
    same bits as with a whole gradient. With options.partial no epoch takes a
-   part before the start. A gradient that is clipped, or of a dense or a partial
-   step, is copied first, and accumulated by the step.
+   part before the start. If the gradient is clipped, or the step is dense or
+   partial, contribute copies the parts, and the step accumulates them.
 
    Keep all parts until the step has ended: if the step fails, contribute them
    again after the recovery. With options.partial a started step keeps its
@@ -329,7 +330,7 @@ BATON_CHECKED baton_status_t baton_sparse_discard(baton_sparse_t *sparse);
    simulation. */
 void *baton_sparse_accumulator(const baton_sparse_t *sparse);
 
-/* Starts a dense step without a gradient: its result is the sum of the
+/* Starts a dense step without a gradient. The step's result is the sum of the
    residuals, which are zero afterwards. All ranks call it.
    BATON_ERR_UNSUPPORTED: with options.partial; sum the copies of
    baton_sparse_residual instead. */
@@ -337,8 +338,8 @@ BATON_CHECKED baton_status_t baton_sparse_flush(baton_sparse_t *sparse);
 
 /* Sets a function that is called when a step (with options.partial, an epoch)
    has ended on this rank, like baton_schedule_on_end; `epoch` counts the calls
-   from 1. A wait after the call returns the result at once. Set it between
-   steps. Ignored with options.on_loss. */
+   from 1. A wait after such a call returns the result at once. Set the function
+   between steps. Ignored with options.on_loss. */
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg);
 
 /* Writes the last step's result as a dense vector of n elements.
@@ -381,9 +382,9 @@ BATON_CHECKED baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
                                                  baton_group_t *survivors,
                                                  int timeout_ms);
 
-/* True while a rank of the group that was given to create takes part: with
-   options.on_loss, until the others have agreed that it is lost; without,
-   always. Any thread. */
+/* True while this rank of the group that was given to create takes part: with
+   options.on_loss until the others have agreed that it is lost, without
+   options.on_loss always. Any thread. */
 bool baton_sparse_lives(baton_sparse_t *sparse, int rank);
 
 /* ---- in the order of a stream ------------------------------------------
@@ -419,13 +420,13 @@ BATON_CHECKED baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* All of these return BATON_ERR_BUSY while a step runs. With options.partial
-   they do so, too, while an epoch runs that a peer has begun, and after a
-   failed epoch until the group is recovered, baton_sparse_shrink has returned
-   BATON_OK, or, with on_loss, the survivors have agreed. set_k and set_density
-   return BATON_ERR_UNSUPPORTED with options.partial. If the residual is on a
-   device, residual, export, import, save and load block until it has been
-   copied; BATON_ERR_SYSTEM: the device has failed, and the state is
+/* All functions of this section return BATON_ERR_BUSY while a step runs. With
+   options.partial they do so, too, while an epoch runs that a peer has begun,
+   and after a failed epoch until the group is recovered, baton_sparse_shrink
+   has returned BATON_OK, or, with on_loss, the survivors have agreed. set_k and
+   set_density return BATON_ERR_UNSUPPORTED with options.partial. If the
+   residual is on a device, residual, export, import, save and load block until
+   it has been copied; BATON_ERR_SYSTEM: the device has failed, and the state is
    unchanged. */
 
 /* Sets k from the next step on, the same on all ranks: 1 to max_k. A density
@@ -452,28 +453,33 @@ BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
                                                        const void *residual,
                                                        const void *velocity);
 
-/* Export and import this rank's state, for a checkpoint of the program:
-   residual, momentum, k, the number of steps, and the algorithm's thresholds
-   and the like. A run that goes on from a state has the same bits as an
-   uninterrupted one, whatever the importing sparse all-reduce has done before.
+/* For checkpoints of the program: export copies this rank's state to the
+   caller's memory, and import takes it from there. A state consists of
+   residual, velocity, k, the number of steps, and values that the algorithm has
+   learned, such as thresholds. A run that goes on from a state has the same
+   results, bit for bit, as an uninterrupted one, whatever the importing sparse
+   all-reduce has done before.
 
-   size: bytes of every export; 0 before connect, and without payload. export
-   writes that many bytes; `state` needs no alignment. import copies them, so
-   the caller may free `state`. A state contains its version, rank and options,
-   and a checksum. If one of them does not fit, import returns
-   BATON_ERR_INVALID, the message names it, and nothing changes. Options must be
-   the same, except k (at most max_k), link, memory and short_velocity.
+   baton_sparse_state_size returns the bytes of every export; 0 before connect,
+   and in a group without payload. export writes that many bytes; `state` needs
+   no alignment. import copies them, so the caller may free `state`. A state
+   contains its version, rank and options, and a checksum. If one of them does
+   not fit, import returns BATON_ERR_INVALID with a message that names it, and
+   changes nothing. Options must be those of the state, except k (at most
+   max_k), link, memory and short_velocity.
 
-   With options.partial a state has the pending gradient, too, and epoch numbers
-   go on, so that the same ranks are elected; but k is that of the options.
-   `mode` to `seed` and on_loss may differ; the new ones are used. All ranks
-   export after the same step, and no rank starts the next step before all have
-   exported: call baton_barrier_now after export, and after import.
-   BATON_ERR_BUSY: an epoch has begun, or ended, whose step this rank has not
-   started. With on_loss import also returns BATON_ERR_BUSY until the survivors
-   of a loss have agreed; with manual progress baton_sparse_test makes them
-   agree. A state of P ranks fits no other number: if a rank is lost before all
-   have imported, destroy the sparse all-reduce, and begin again with P
+   With options.partial a state also contains the pending gradient, and import
+   continues its epoch numbers, so that the same ranks are elected as without an
+   interruption. Here import does not change k: it stays that of the options.
+   The options from `mode` to `seed`, and on_loss, may differ from those of the
+   state; import does not change them either. All ranks export after the same
+   step, and no rank starts the next step before all have exported: call
+   baton_barrier_now after export, and after import. Both return BATON_ERR_BUSY
+   if an epoch has begun, or ended, whose step this rank has not started. With
+   on_loss, import also returns BATON_ERR_BUSY after a loss, until the survivors
+   have agreed; with manual progress, baton_sparse_test makes them agree. A
+   state of P ranks can be imported by P ranks only: if a rank is lost before
+   all have imported, destroy the sparse all-reduce, and begin again with P
    ranks. */
 size_t baton_sparse_state_size(const baton_sparse_t *sparse);
 BATON_CHECKED baton_status_t baton_sparse_state_export(baton_sparse_t *sparse,
@@ -508,15 +514,15 @@ typedef struct baton_sparse_cost {
     double messages, bytes;             /* sent by the busiest rank */
 } baton_sparse_cost_t;
 
-/* The closed form for these options on `ranks` ranks: for `algorithm` and
-   `teams`, or for those that AUTO chooses. Where the cost depends on the data,
-   it is that of the best case: for TOPKDSA and OKTOPK if all ranks select the
-   same indices, for OKTOPK in a step that does not move its regions, for BSAG
-   with the first h, which may grow d-fold. More teams select worse, since a
-   team sends the largest entries of its own sum; the cost does not include
-   that.
+/* Stores the closed form of the cost for these options on `ranks` ranks: for
+   `algorithm` and `teams`, or for those that AUTO chooses. Where the cost
+   depends on the data, it is that of the best case: for TOPKDSA and OKTOPK, all
+   ranks select the same indices; for OKTOPK, the step does not move its
+   regions; for BSAG, h has its first value, which may grow d-fold. More teams
+   select worse, since a team sends the largest entries of its own sum; the cost
+   does not include that.
 
-   If options.link is set, AUTO chooses the algorithm with the least cost; that
+   If options.link is set, AUTO chooses the algorithm with the least cost; this
    is never TOPKDSA or OKTOPK, even in their best case. Otherwise AUTO adds
    measured costs of selecting, merging and copying on one host, multiplied by
    the number of ranks per processor, and assumes the longest sums. A sparse
@@ -530,22 +536,22 @@ BATON_CHECKED baton_status_t baton_sparse_cost(
 
 typedef struct baton_sparse_stats {
     uint64_t steps; /* completed */
-    /* From here to not_finite: of this rank in the last completed step.
-       Messages, bytes and rounds of a dense step are not counted. */
+    /* The fields from here to not_finite describe the last completed step on
+       this rank. Messages, bytes and rounds of a dense step are not counted. */
     baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
     uint32_t rounds;           /* of messages, one after the other */
     uint32_t block_selections; /* top-k calls on dense vectors */
     double select_us; /* processor time of accumulation, selection, merging and
-                         packing; without messages and a device's work */
+                         packing; excludes messages and a device's work */
 
     uint64_t nnz;        /* entries of the result */
     uint64_t not_finite; /* infinities and NaNs among these entries */
-    /* From here on: values for the next step. */
+    /* The fields from here on are values for the next step. */
     size_t k;
     uint64_t h;       /* BSAG: entries of a block that a team sends */
-    double threshold; /* REDSYNC, OKTOPK: the last one of this rank */
+    double threshold; /* REDSYNC, OKTOPK: this rank's last threshold */
     int teams;        /* d */
 } baton_sparse_stats_t;
 

@@ -1,7 +1,7 @@
-/* Sets of tensors: the gradients of a model, of which Baton sends some whole
-   and of others only the largest entries. The trainer's side of RedSync (Fang
-   et al. 2019, "Accelerating Distributed Deep Learning Training with Gradient
-   Compression", section 2) on top of sparse.h.
+/* Sets of tensors: the gradients of a model. Baton sends some of them whole,
+   and of the others only the largest entries. This is the trainer's side of
+   RedSync (Fang et al. 2019, "Accelerating Distributed Deep Learning Training
+   with Gradient Compression", section 2) on top of sparse.h.
 
        ready(0) --> [copied] --+
        ready(1) --> [copied] --+--> one dense all-reduce --> wait(0), wait(1)
@@ -41,12 +41,13 @@
    tensors are then one vector with one all-reduce, so that an epoch takes
    either all tensors of a rank's step, or none. The all-reduce starts when the
    last gradient is ready, and sends the largest entries of the whole vector,
-   whatever roles and sizes are. A tensor's result has the entries of that
-   tensor. After a recovery wait for all tensors, repeatedly, to get the results
-   that this rank has missed, until wait returns BATON_ERR_STATE; then declare
-   the gradients of a step that had not started ready again. With
-   options.on_loss the set goes on by itself when ranks are lost: no result is
-   missed, and baton_tensors_shrink returns BATON_ERR_UNSUPPORTED.
+   whatever the roles and sizes of the tensors are. A tensor's result has the
+   entries of that tensor. After a recovery wait for all tensors, repeatedly, to
+   get the results that this rank has missed, until wait returns
+   BATON_ERR_STATE; then declare the gradients of a step that had not started
+   ready again. With options.on_loss the set goes on by itself when ranks are
+   lost: no rank misses a result, and baton_tensors_shrink returns
+   BATON_ERR_UNSUPPORTED.
 
    Errors of an all-reduce are as in sparse.h. After a recovery all ranks repeat
    the failed step, or all go on with the next one.
@@ -95,8 +96,9 @@ typedef struct baton_tensors_options {
     const char *name;    /* for messages; NULL: "tensors" */
     baton_dtype_t dtype; /* f32, f64, f16, bf16; 0: f32 */
     double density;      /* k / n, above 0 and at most 1; 0: 0.001 */
-    /* REDSYNC, SPARDL, or AUTO: the cheaper of the two. AUTO is REDSYNC with
-       quantise and with paper_selections, which only REDSYNC has. */
+    /* REDSYNC, SPARDL, or AUTO, which is the cheaper of the two. AUTO is
+       REDSYNC with quantise and with paper_selections, which only REDSYNC
+       has. */
     baton_sparse_algorithm_t algorithm;
     bool average; /* results are divided by P */
     /* Momentum correction, 0 to below 1: velocities are summed instead of
@@ -108,8 +110,8 @@ typedef struct baton_tensors_options {
        sqrt(P), they are scaled to that norm (local clipping). With clip no
        all-reduce starts before all gradients are ready. */
     double clip;
-    /* Number of first steps of each tensor that are dense; or, with
-       `densities`, that have the given densities in turn, each for warmup /
+    /* Number of first steps of each tensor that are dense. With `densities`
+       these steps have the given densities in turn instead, each for warmup /
        density_count steps. */
     uint64_t warmup;
     const double *densities; /* each above 0 and at most 1; copied */
@@ -121,10 +123,10 @@ typedef struct baton_tensors_options {
        roles the search for a threshold, sampled if values are not quantised.
        On processors these are slower than the exact selection, the default. */
     bool paper_selections;
-    size_t small_bytes; /* longest tensor to be PACKED; 0: 131072 */
+    size_t small_bytes; /* bytes of the longest PACKED tensor; 0: 131072 */
     bool always_sparse; /* tensors above small_bytes are SPARSE at any cost */
-    /* True: a step does not wait for late ranks. With SPARDL, which AUTO
-       chooses then; without densities. From here on as in
+    /* True: a step does not wait for late ranks. Only with SPARDL, which AUTO
+       then chooses, and without `densities`. The fields from here on are as in
        baton_sparse_options_t. */
     bool partial;
     baton_partial_mode_t mode; /* 0: SOLO */
@@ -141,13 +143,14 @@ typedef struct baton_tensors_options {
 /* ---- life -------------------------------------------------------------- */
 
 /* Collective, like baton_sparse_create: all ranks create the same tensors with
-   the same options. Create compares tensors, their names and options; if they
-   differ, or some are wrong, it fails on all ranks. Each SPARSE and DENSE
-   tensor has a sparse all-reduce of its own; all PACKED ones share one, with a
-   copy of their gradients. The tensors and names are copied. If a rank lacks
-   memory, the others may wait until their timeout. BATON_ERR_INVALID names the
-   option or the tensor, its value and the allowed range; BATON_ERR_MISMATCH,
-   BATON_ERR_TIMEOUT, BATON_ERR_NO_MEMORY, errors of baton_costs_get. */
+   the same options. Create compares the tensors, their names and the options
+   across ranks; if they differ, or some are wrong, it fails on all ranks. Each
+   SPARSE and DENSE tensor has a sparse all-reduce of its own; all PACKED ones
+   share one, with a copy of their gradients. The tensors and names are copied.
+   If a rank lacks memory, the others may wait until their timeout.
+   BATON_ERR_INVALID names the option or the tensor, its value and the allowed
+   range; BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT, BATON_ERR_NO_MEMORY, errors of
+   baton_costs_get. */
 BATON_CHECKED baton_status_t
 baton_tensors_create(baton_group_t *group, const baton_tensor_t *tensors,
                      size_t count, const baton_tensors_options_t *options,
@@ -156,8 +159,8 @@ baton_tensors_create(baton_group_t *group, const baton_tensor_t *tensors,
 /* The same in three parts, for one thread that runs several ranks: prepare
    begins the comparison, agree waits until it has ended and creates the
    all-reduces, connect waits until all ranks have created them. Between these
-   calls only destroy is allowed. If one of them fails, the caller destroys the
-   set. */
+   calls only destroy is allowed. If one of these calls fails, the caller
+   destroys the set. */
 BATON_CHECKED baton_status_t baton_tensors_prepare(
     baton_group_t *group, const baton_tensor_t *tensors, size_t count,
     const baton_tensors_options_t *options, baton_tensors_t **out);
@@ -192,7 +195,7 @@ BATON_CHECKED baton_status_t baton_tensors_test(baton_tensors_t *set,
 
 /* Waits for a tensor's result, like baton_sparse_wait: the tensor's entries, or
    all of its elements. The set owns the result, until the next gradient of the
-   tensor, or of one that is packed with it, is ready. BATON_ERR_STATE: the
+   tensor, or of a tensor that is packed with it, is ready. BATON_ERR_STATE: the
    all-reduce has not started; the message names the gradients that are not
    ready. */
 BATON_CHECKED baton_status_t baton_tensors_wait(baton_tensors_t *set,
@@ -201,7 +204,7 @@ BATON_CHECKED baton_status_t baton_tensors_wait(baton_tensors_t *set,
 
 /* After a wait, writes the tensor's last result as a dense vector of `count`
    elements. BATON_ERR_STATE: there is no result. BATON_ERR_BUSY: the next step
-   of the tensor, or of one that is packed with it, runs. */
+   of the tensor, or of a tensor that is packed with it, runs. */
 BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
                                                  size_t tensor, void *elements);
 
@@ -210,11 +213,11 @@ BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
 /* The decisions about a tensor, the same on all ranks. */
 typedef struct baton_tensor_plan {
     baton_tensor_form_t form;
-    baton_sparse_algorithm_t algorithm; /* DENSE unless it is SPARSE */
+    baton_sparse_algorithm_t algorithm; /* DENSE unless `form` is SPARSE */
     baton_redsync_t selection;          /* of REDSYNC */
     bool quantise;
-    size_t k; /* entries selected after the warm-up; 0 if not SPARSE; with
-                 options.partial, of all tensors together */
+    size_t k; /* entries selected after the warm-up, with options.partial from
+                 all tensors together; 0 if not SPARSE */
     double sparse_us; /* by equation 1; 0 if PACKED */
     double dense_us;  /* by equation 2; 0 if PACKED */
 } baton_tensor_plan_t;

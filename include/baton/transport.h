@@ -1,12 +1,12 @@
 /* The transport port: how messages leave one rank and arrive at another. The
-   mpi and inproc transports implement it, and so can yours: it should pass the
-   suite tests/support/conformance.h.
+   mpi and inproc transports implement it, and so can yours: a transport should
+   pass the suite tests/support/conformance.h.
 
    A transport only moves messages. The engine decides which receive a message
    belongs to, and whether it is still wanted. A send carries a header, which is
    delivered unchanged with the message's length. The message arrives when poll
-   reports it. Then, or later, the engine says where its data goes, or that it
-   is not wanted:
+   reports it. Then, or later, the engine says where the message's data goes, or
+   that the message is not wanted:
 
        sender                               receiver
        send(header, data) ------------->    poll: ARRIVED (header, bytes)
@@ -19,9 +19,10 @@
    and send returns BATON_DONE. So a late receiver delays long messages only.
    Memory is bounded by the reservations of schedules, and by the number of
    short messages that a transport keeps for a late peer. A short send beyond
-   that number ends when the receiver has accepted or dropped it. So may a short
-   send before the first message that the peer sends after its first reserve, as
-   the sender can't know that number before; the engine sends only notices then.
+   that number ends when the receiver has accepted or dropped the message. Until
+   the peer has sent its first message after its first reserve, the sender can't
+   know that number, so any short send may end as late as that; until then the
+   engine sends only notices.
 
    Rules for an implementation
    - All functions of an endpoint except drain, allocate and release are called
@@ -45,9 +46,10 @@ extern "C" {
 
 /* A message's header. The engine fills it in and reads it. */
 typedef struct baton_header {
-    uint64_t schedule; /* its identity: name and attempt in one number */
+    uint64_t schedule; /* the schedule's name and attempt, in one number */
     uint64_t epoch;    /* the message's epoch */
-    uint32_t tag;      /* number among the schedule's messages of this pair */
+    uint32_t tag; /* number of the message among the schedule's messages from
+                     this sender to this receiver */
     uint16_t incarnation; /* recoveries of the group so far */
     uint16_t kind;        /* for the engine */
 } baton_header_t;
@@ -69,8 +71,8 @@ typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
-    bool made;    /* of a send: the data was just reduced, likely in a cache */
-    bool patient; /* of a send: it may end late, so don't copy its data */
+    bool made;    /* for sends: the data was just reduced, likely in a cache */
+    bool patient; /* for sends: the send may end late, so don't copy its data */
 } baton_token_t;
 
 typedef enum baton_event_kind {
@@ -113,8 +115,9 @@ typedef enum baton_arm {
     BATON_ARM_SOON,    /* everything, but the caller may poll again in a moment:
                           peers may wait that long before they wake it */
     BATON_ARM_ALL,     /* everything: the caller sleeps */
-    BATON_ARM_INSIST   /* the same; also wakes peers armed for notices that have
-                          not taken this rank's messages */
+    BATON_ARM_INSIST   /* everything, as with ARM_ALL; also wakes peers that are
+                          armed for notices and have not taken this rank's
+                          messages */
 } baton_arm_t;
 
 typedef struct baton_transport {
@@ -122,7 +125,7 @@ typedef struct baton_transport {
     const char *name;
 
     /* Reserves room for `sends` more sends to `peer` in flight, and for
-       `receives` more messages from it that have arrived and were neither
+       `receives` more messages from `peer` that have arrived and were neither
        accepted nor dropped. Negative numbers release room.
        BATON_ERR_NO_MEMORY. */
     baton_status_t (*reserve)(void *endpoint, int peer, int64_t sends,
@@ -157,22 +160,24 @@ typedef struct baton_transport {
     baton_status_t (*accept)(void *endpoint, baton_message_t *message,
                              baton_token_t token, void *target);
 
-    /* Gives an unwanted or lent message back. Its send ends as if accepted. */
+    /* Gives an unwanted or lent message back. Its send ends as if the message
+       had been accepted. */
     void (*drop)(void *endpoint, baton_message_t *message);
 
     /* Returns the endpoint's k-th descriptor, counted from 0, or -1 past the
        last; the same until close. A descriptor becomes readable when something
-       happens to an armed endpoint; spurious wake-ups are possible. While one
-       is readable, drain is called, from any thread, until none is. */
+       happens to an armed endpoint; spurious wake-ups are possible. While a
+       descriptor is readable, drain is called, from any thread, until none is
+       readable. */
     int (*descriptor)(void *endpoint, int k);
     void (*drain)(void *endpoint);
 
     /* arm: from now on, until disarm, the events that `how` names make a
-       descriptor readable. (Reporting more is allowed, but wakes the engine for
-       nothing.) Returns false, and does not arm, if there already is something
-       to poll for. *sleep_us_out is the longest time to sleep before the next
-       poll: BATON_SLEEP_FOREVER if the descriptors report all that can happen.
-       disarm may be called at any time. */
+       descriptor readable. (Other events may do so, too, but wake the engine
+       for nothing.) Returns false, and does not arm, if there already is
+       something to poll for. *sleep_us_out is the longest time to sleep before
+       the next poll: BATON_SLEEP_FOREVER if the descriptors report all that can
+       happen. disarm may be called at any time. */
     bool (*arm)(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
@@ -192,10 +197,11 @@ typedef struct baton_transport {
     int host_ranks;
     int host_processors;
     /* The number of hosts that the group's ranks are on, the same on all ranks;
-       0 if unknown, which counts as one. */
+       0 if unknown, which counts as one host. */
     int hosts;
-    /* With several hosts: the number of consecutive ranks on each host, the
-       rest on the last; 0 if ranks are placed otherwise or it is unknown. */
+    /* With several hosts: the number of consecutive ranks on each host (the
+       last host has the remaining ranks); 0 if ranks are placed otherwise, or
+       if the placement is unknown. */
     int host_block;
     /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
     bool verify;
@@ -205,35 +211,38 @@ typedef struct baton_transport {
     bool strangers;
 
     /* Optional. Makes a message's data readable until the message is dropped,
-       which ends its send. From now on the sender can't withdraw it.
-       BATON_DONE: the data can be read now, at `data`, or by `read` if that is
-       still NULL. BATON_AGAIN: it can't; accept or drop the message.
-       BATON_ERR_CANCELLED: the sender has withdrawn it, and it is gone. */
+       which ends its send. From now on the sender can't withdraw the message.
+       BATON_DONE: the data can be read now, at message->data, or by `read` if
+       message->data is still NULL. BATON_AGAIN: the data can't be read; accept
+       or drop the message. BATON_ERR_CANCELLED: the sender has withdrawn the
+       message, and it is gone. */
     baton_status_t (*lend)(void *endpoint, baton_message_t *message);
 
     /* Optional. Copies `bytes` bytes, from `offset` on, of a message that was
        lent without `data`. The engine reads parts that are small enough to stay
-       in a cache until they are reduced. BATON_AGAIN: it can't be read any
-       more; accept it, as if it had not been lent, or drop it. */
+       in a cache until they are reduced. BATON_AGAIN: the message can't be read
+       any more; accept it, as if it had not been lent, or drop it. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 
     /* Optional, both or neither. post_receive tells the sender of a message
        that has not arrived where to put its data; `header` and `bytes` are the
        message's. If the sender writes the data there itself, RECEIVED follows,
-       and the message does not arrive. Otherwise it arrives as usual, and
-       accept ends the post. False: nothing was posted. withdraw_receive takes a
-       token, posted or not. True: the memory is the caller's, and no event
-       follows. False: it is being written, and RECEIVED follows. */
+       and the message does not arrive. Otherwise the message arrives as usual,
+       and accept ends the post. post_receive returns false if nothing was
+       posted. withdraw_receive takes a token, posted or not. It returns true if
+       the memory is the caller's, and no event follows. It returns false if the
+       memory is being written, and RECEIVED follows. */
     bool (*post_receive)(void *endpoint, baton_token_t token, int peer,
                          const baton_header_t *header, void *target,
                          size_t bytes);
     bool (*withdraw_receive)(void *endpoint, baton_token_t token, int peer);
 
-    /* Optional, both or neither; any thread. Memory that peers on this host can
-       read in place, so that messages from it can be lent; aligned to 64 bytes,
-       not initialised. NULL if there is none, or if ordinary memory is as good.
-       It is released before the endpoint is closed. */
+    /* Optional, both or neither; any thread. Allocates memory that peers on
+       this host can read in place, so that messages from it can be lent;
+       aligned to 64 bytes, not initialised. Returns NULL if there is no such
+       memory, or if ordinary memory is as good. The memory is released before
+       the endpoint is closed. */
     void *(*allocate)(void *endpoint, size_t bytes);
     void (*release)(void *endpoint, void *memory);
 
@@ -257,20 +266,20 @@ typedef struct baton_transport {
        rank's host; hosts count from 0 in the order of their first ranks. */
     int (*host_of)(const void *endpoint, int rank);
 
-    /* Optional. Other ranks have found that this peer is lost: the endpoint
-       acts as if it had found that itself, and reports LOST with this status.
-       `detail` is static. `peer` is the rank itself if its group is closed
-       while others may wait for it. */
+    /* Optional. Called when other ranks have found that this peer is lost: the
+       endpoint acts as if it had found that itself, and reports LOST with this
+       status. `detail` is static. `peer` is the endpoint's own rank if the
+       group is closed while others may wait for this rank. */
     void (*lose)(void *endpoint, int peer, baton_status_t status,
                  const char *detail);
 
-    /* Optional. This rank waits for the peer: checks whether it still runs, and
-       reports LOST if not. Called about twice a second during the wait. */
+    /* Optional. Called about twice a second while this rank waits for the peer.
+       Checks whether the peer still runs, and reports LOST if not. */
     void (*ask)(void *endpoint, int peer);
 
-    /* Optional, for error messages: the number of a rank's process, or 0 if the
-       process is on this host in another PID namespace; and the name of its
-       host, valid until the endpoint is closed. */
+    /* Optional, for error messages. Returns the number of a rank's process, or
+       0 if the process is on this host in another PID namespace. Stores the
+       name of the rank's host, which is valid until the endpoint is closed. */
     int (*process)(const void *endpoint, int rank, const char **host_out);
 } baton_transport_t;
 

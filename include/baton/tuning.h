@@ -56,16 +56,18 @@ const char *baton_collective_name(baton_collective_t collective);
 
 /* ---- the cost of an algorithm ------------------------------------------ */
 
-/* Input of the model. `bytes` is the size of the whole vector, or of all blocks
-   of a rank together if data is gathered, scattered or exchanged. */
+/* Input of the model. `bytes` is the size of the whole vector; if data is
+   gathered, scattered or exchanged, it is the size of all blocks of a rank
+   together. */
 typedef struct baton_cost_case {
     int ranks;
     double bytes;
     double alpha_us;      /* per message */
     double beta_us;       /* per byte */
     double gamma_us;      /* per reduced byte */
-    double segment_bytes; /* of algorithms with segments */
-    /* For baton_algorithm_host_us: the host's; 0 means one per rank. */
+    double segment_bytes; /* for algorithms with segments */
+    /* For baton_algorithm_host_us: the number of the host's processors; 0 means
+       one per rank. */
     int processors;
     double turn_us; /* how long a waiting rank keeps a shared processor */
     /* For baton_algorithm_cost_us, if ranks share hosts: the number of hosts
@@ -117,10 +119,11 @@ typedef struct baton_algorithm {
     const struct baton__work_model *work;
 } baton_algorithm_t;
 
-/* cost_us: the algorithm's time by its formula. host_us: the same if all ranks
-   are on one host. is_exact: true if the simulator, with equal blocks and
-   segments of one chunk each, takes cost_us, to 1e-9. Otherwise cost_us is an
-   estimate to choose by. */
+/* baton_algorithm_cost_us returns the algorithm's time by its formula, and
+   baton_algorithm_host_us its time if all ranks are on one host.
+   baton_algorithm_is_exact returns true if the simulator, with equal blocks and
+   segments of one chunk each, takes this time (cost_us), to 1e-9. Otherwise
+   cost_us is an estimate to choose by. */
 double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of);
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
@@ -128,9 +131,10 @@ double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
                               const baton_cost_case_t *of);
 
-/* get: the i-th algorithm of the table; false past the end or if out is NULL.
-   find: by name. BATON_ERR_INVALID lists the collective's algorithms and the
-   nearest name, or says that `collective` is invalid or a pointer NULL. */
+/* baton_algorithm_get stores the i-th algorithm of the table, and returns false
+   past the table's end or if out is NULL. baton_algorithm_find looks for a
+   name. The message of BATON_ERR_INVALID lists the collective's algorithms and
+   the nearest name, or says that `collective` is invalid or a pointer NULL. */
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out);
 BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
@@ -144,14 +148,15 @@ typedef struct baton_choice_case {
     baton_collective_t collective;
     int ranks;
     int hosts; /* of these ranks, at most `ranks`; 0 means 1 */
-    /* Of a host, shared by its ranks; 0 means one per rank. */
+    /* Processors of a host, which its ranks share; 0 means one per rank. */
     int processors;
     size_t bytes; /* as in baton_cost_case_t */
     bool ordered; /* the reduction is not commutative; must be false if the
                      collective does not reduce */
     bool uneven;  /* sizes are given per rank */
-    /* A name; NULL means the one in the collective's variable (BATON_ALLREDUCE
-       and so on), else the cheapest. */
+    /* The algorithm's name. NULL means the name in the collective's variable
+       (BATON_ALLREDUCE and so on), or the cheapest algorithm if that is not
+       set. */
     const char *algorithm;
     bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, for which the
                          linear pipeline also keeps the order of ranks */
@@ -167,26 +172,28 @@ typedef struct baton_choice_case {
 typedef struct baton_choice {
     baton_algorithm_t algorithm;
     size_t segment_bytes; /* of algorithms with segments; else 0 */
-    double cost_us;       /* expected; includes cache misses of reductions. NAN
-                             if costs can't be read and nothing depends on them */
+    double cost_us; /* expected cost; includes cache misses of reductions. NAN
+                       if costs can't be read, and the choice does not depend on
+                       them */
 } baton_choice_t;
 
-/* Chooses the named algorithm, else the one that the calibration file has as
-   measured for the case, else the cheapest. Ignores a group's own measurements.
-   BATON_ERR_INVALID: no such algorithm (see find); a value is out of range, and
-   is named with its range; or a pointer is NULL. BATON_ERR_UNSUPPORTED: the
-   algorithm can't do this; the message names those that can, or says that none
-   can. Other errors as for baton_costs_get, unless the algorithm is named or
-   the only one, and has no segments, or their size is given. */
+/* Chooses the named algorithm. Without a name it chooses the algorithm that was
+   measured for this case, if the calibration file has one, or else the
+   cheapest. Ignores a group's own measurements. BATON_ERR_INVALID: no such
+   algorithm (see find); a value is out of range, and is named with its range;
+   or a pointer is NULL. BATON_ERR_UNSUPPORTED: the algorithm can't do this; the
+   message names those that can, or says that none can. Other errors as for
+   baton_costs_get; these can't occur if costs do not matter, i.e. the algorithm
+   is named or the only one, and it has no segments or their size is given. */
 BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
                                           baton_choice_t *out);
 
 /* ---- choices that are measured ----------------------------------------- */
 
 /* Measures on this group, for each collective and size, the four algorithms
-   that the model ranks first. From then on builders take the fastest: the one
-   whose median time is least on the slowest rank. It must be at least a
-   tenth faster than the model's choice, which otherwise stays.
+   that the model ranks first. From then on builders take the fastest: the
+   algorithm whose median time is least on the slowest rank. If it is not at
+   least a tenth faster than the model's choice, that choice stays.
 
        baton_tune_options_t options = BATON_TUNE_OPTIONS;
        options.collectives = BATON_TUNE(ALLREDUCE);
@@ -197,10 +204,10 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
        }
        baton_add_allreduce(schedule, &args); // as measured
 
-   The results hold for this group until it is destroyed. Later programs name
-   the file in BATON_CALIBRATION; there they hold for all groups of as many
-   ranks and hosts. Sizes are classes: 4^k bytes stand for all from half of that
-   to less than twice. All-reduces in place are measured separately, so with
+   The results hold for this group until it is destroyed. In later programs that
+   name the file in BATON_CALIBRATION, they hold for all groups of as many ranks
+   and hosts. Sizes are classes: 4^k bytes stand for all from half of that to
+   less than twice. All-reduces in place are measured separately, so with
    measured choices an all-reduce must be in place on all ranks or on none.
    Vectors in device memory use the choices measured for host memory.
 
@@ -212,8 +219,8 @@ BATON_CHECKED baton_status_t baton_choose(const baton_choice_case_t *of,
 
    Collective: all ranks pass the same options (NULL: defaults), except
    `budget_ms` and `file`. Blocks for at most the budget and one epoch; if a
-   rank stops answering, for as long again. Sizes that a rank's budget did not
-   suffice for keep the model's choice; the call returns BATON_OK.
+   rank stops answering, for at most twice that. Sizes that a rank's budget did
+   not suffice for keep the model's choice; the call returns BATON_OK.
 
    After an error all choices are as before. BATON_ERR_INVALID: an option, which
    is named; options or costs that differ between ranks; group is NULL.
@@ -234,8 +241,9 @@ typedef struct baton_tune_options {
     const char *file;     /* rank 0 adds the results to this calibration file,
                              or creates it with the costs in force; NULL:
                              none */
-    /* Unless NULL, called now and then on the calling thread with the used part
-       of the budget, 0 to 1, on the slowest rank. Ranks may differ. */
+    /* Unless NULL, this function is called now and then on the calling thread.
+       `part` is the part of the budget, 0 to 1, that the slowest rank has used.
+       Ranks may have different functions. */
     void (*on_progress)(void *arg, double part);
     void *on_progress_arg;
 } baton_tune_options_t;
