@@ -3,7 +3,8 @@
 
 #include "base/alloc.h"
 
-/* LINE: bytes between two words. FLAGS: flags in a piece. */
+/* LINE is the number of bytes from one flag's word to the next, and FLAGS the
+   number of flags in a piece of pinned memory. */
 enum { LINE = 64, FLAGS = 64 };
 
 typedef struct baton__flags {
@@ -15,7 +16,8 @@ typedef struct baton__flags {
 _Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t),
                "streams write the word as a plain integer");
 
-/* Must be called with the device's lock held. */
+/* Allocates a piece of unused flags, unless there is no memory. Must be called
+   with the device's lock held. */
 static void transport_device_add_piece(baton__device_t *device)
 {
     void *memory = NULL;
@@ -79,8 +81,8 @@ void baton__flags_free(baton__device_t *device)
         piece_t *piece = device->all;
         device->all = piece->next;
         for (int i = 0; i < FLAGS; i++) {
-            /* Wakes all waiting streams. They compare the difference as a
-               signed number, so a larger value would not. */
+            /* Lets all waiting streams go on. They compare by the signed
+               difference, so a larger value would not do that. */
             baton__flag_raise(&piece->of[i], INT64_MAX);
         }
         device->port.release(device->device, BATON_MEMORY_HOST, piece->memory);

@@ -25,12 +25,12 @@ typedef struct baton__device {
     struct baton__flags *all; /* all pieces of pinned memory with flags */
 } baton__device_t;
 
-/* Takes an unused flag; NULL without memory. Allocates a piece of flags only if
-   more are in use than ever before. */
+/* Takes an unused flag. If there is none, allocates another piece of flags;
+   returns NULL if there is no memory for that. */
 baton__flag_t *baton__flag_take(baton__device_t *device);
 
-/* Gives a flag back, which no epoch will raise any more. Raises it to `value`,
-   so that all streams that wait for it go on. */
+/* Gives back a flag that no epoch will raise any more. Raises the flag to
+   `value`, so that all streams that wait for it go on. */
 void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
                       uint64_t value);
 
@@ -38,6 +38,6 @@ void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
    one. */
 void baton__flag_raise(const baton__flag_t *flag, uint64_t value);
 
-/* Frees all flags. No stream may contain anything that raises a flag. Streams
-   of users that wait for one go on. */
+/* Frees all flags. No stream may contain work that raises a flag. Streams of
+   users that wait for a flag go on. */
 void baton__flags_free(baton__device_t *device);

@@ -1,4 +1,5 @@
-/* Groups: ranks, sizes, schedules by identity. Creation is the engine's. */
+/* Groups: their ranks, attributes and tables, the identities of schedules, and
+   lost peers. The engine creates groups. */
 #include "transport/group.h"
 
 #include "base/alloc.h"
@@ -122,8 +123,8 @@ uint64_t baton__identity(const char *name, uint32_t attempt)
 
 /* ---- tables ----------------------------------------------------------- */
 
-/* Returns the entry of a key, or the entry where it would be put. The table
-   must not be empty. */
+/* Returns the entry of a key, or the free entry where the key would be put. The
+   table must have entries. */
 static baton__place_t *transport_group_place_of(const baton__table_t *table,
                                                 uint64_t key)
 {
@@ -306,7 +307,7 @@ void baton__group_set_recovery(baton_group_t *group,
             [BATON__RECOVERY_OVER] = {true, false, false, true, false},
         };
     assert(legal[group->recovery][state]);
-    (void)legal; /* without assertions */
+    (void)legal; /* `legal` is unused without assertions */
     group->recovery = state;
 }
 

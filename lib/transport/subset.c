@@ -7,11 +7,11 @@
 #include "transport/around.h"
 
 typedef struct subset {
-    baton__around_t around; /* the root's */
+    baton__around_t around; /* passes calls on to the root's endpoint */
     uint64_t channel;
     int size;
-    int *root_ranks; /* by rank */
-    int *hosts;      /* by rank, the number of its host in the subset */
+    int *root_ranks; /* by rank of the subset, the rank in the root */
+    int *hosts;      /* by rank of the subset, the number of its host there */
     int *ranks;      /* by rank of the root, the rank in the subset; or -1 */
 } subset_t;
 
@@ -63,8 +63,8 @@ void baton__subset_take(const void *endpoint, baton_message_t *message)
     message->peer = self->ranks[message->peer];
 }
 
-/* Undoes baton__subset_take(), unless that was done before: a lent message
-   comes back a second time, to be dropped. */
+/* Undoes baton__subset_take, unless an earlier call has undone it: a lent
+   message comes back a second time, to be dropped. */
 static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {
@@ -74,7 +74,7 @@ static baton_message_t *restored(const subset_t *self, baton_message_t *message)
     return message;
 }
 
-/* ---- the root's functions ---------------------------------------------- */
+/* ---- functions that call the root's ------------------------------------ */
 
 static baton_status_t subset_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
@@ -173,7 +173,7 @@ static int subset_host_of(const void *endpoint, int rank)
     return self->hosts[rank];
 }
 
-/* ---- its own ----------------------------------------------------------- */
+/* ---- the subset's own functions ---------------------------------------- */
 
 int baton__subset_root_rank(const void *endpoint, int rank)
 {
@@ -228,14 +228,14 @@ static baton_transport_t subset_table_around(const baton_transport_t *inner)
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.process = inner->process != NULL ? subset_process : NULL;
-    table.flush = NULL; /* only the root's functions are called */
+    table.flush = NULL; /* the engine calls the root's flush and is_copying */
     table.is_copying = NULL;
     /* Messages of device memory are staged at the root. */
     table.takes_device = NULL;
     return table;
 }
 
-/* Numbers the hosts of the ranks. */
+/* Numbers the hosts that the subset's ranks are on. */
 static void find_hosts(subset_t *self, const baton_group_t *root)
 {
     const int *ranks = self->root_ranks;

@@ -24,13 +24,13 @@ enum {
     BATON__CHANNEL_EPOCH_BITS = 20
 };
 
-/* Returns the channel of a group that is made of one with this channel. Among a
-   thousand groups with one root, two have the same channel with a probability
-   of 2 in a million; then the later one is not created. */
+/* Returns the channel of a group that is made of a group with the channel
+   `channel`. Among a thousand groups with the same root, two have the same
+   channel with a probability of 2 in a million; then the later group is not
+   created. */
 uint64_t baton__subset_channel(uint64_t channel, uint64_t key);
 
-/* channel_of(): the channel of a message; 0 for a root's. header(): the header
-   without the channel. */
+/* Returns the channel in a message's header; 0 if the message is of a root. */
 static inline uint64_t baton__subset_channel_of(const baton_header_t *header)
 {
     const unsigned mask = (1U << BATON__CHANNEL_KIND_BITS) - 1;
@@ -43,6 +43,7 @@ static inline uint64_t baton__subset_channel_of(const baton_header_t *header)
                     header->tag >> BATON__TAG_BITS;
     return high << BATON__CHANNEL_KIND_BITS | low;
 }
+/* Returns the header without the channel. */
 baton_header_t baton__subset_header(const baton_header_t *header);
 
 /* Opens an endpoint for `size` ranks of a group. BATON_ERR_NO_MEMORY. */
@@ -55,9 +56,11 @@ baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
    one of the subset: translates its header and its peer. */
 void baton__subset_take(const void *endpoint, baton_message_t *message);
 
-/* root_rank(): the rank in the root of a rank of the subset. rank(): the rank
-   in the subset of a rank of the root, or -1. */
+/* Returns the number that a rank of the subset has in the root. */
 int baton__subset_root_rank(const void *endpoint, int rank);
+
+/* Returns the number that a rank of the root has in the subset; -1 if it is not
+   in the subset. */
 int baton__subset_rank(const void *endpoint, int root_rank);
 
 /* True if a rank of the group is known to have ended, in the group or in its

@@ -2,19 +2,20 @@
    turns on one thread.
 
    A send puts a record into its receiver's inbox. For a short message the
-   record has a copy, and the send has ended. For a longer one the record refers
-   to the sender's memory: the receiver copies from there after it has accepted
-   the message, and then puts the record on the sender's list of ended sends.
-   Until then the sender can withdraw it. Both sides change the record's state
-   from POSTED, and the one that succeeds owns the record. A long copy is made
-   in slices, one in each poll of the receiver. A lent message is taken, too,
-   but not copied: it ends when it is dropped.
+   record has a copy, and the send has ended. For a longer message the record
+   refers to the sender's memory: the receiver takes the record when it accepts
+   the message, copies the data, and then puts the record on the sender's list
+   of ended sends. Until the receiver has taken the record, the sender can
+   withdraw it. Both sides change the record's state from POSTED, and the side
+   that succeeds owns the record. A long copy is made in slices, one in each
+   poll of the receiver. The record of a lent message is taken, too, but its
+   data is not copied: the send ends when the message is dropped.
 
-   Memory. Records belong to the sender. Only reserve() makes more, in whole
-   slabs that never move, since other ranks hold pointers into them. If a rank's
-   copies are all in slow receivers' inboxes, further short messages go by
-   reference. Slabs live until the medium is destroyed, because a copy may
-   outlive its sender's endpoint.
+   Memory. Records belong to the sender. Only joining and inproc_reserve make
+   more records, in whole slabs that never move, since other ranks hold pointers
+   into them. If a rank's copies are all in slow receivers' inboxes, further
+   short messages go by reference. Slabs live until the medium is destroyed,
+   because a copy may outlive its sender's endpoint.
 
    Locks. A rank's mutex guards its two lists and its event_fd. No thread ever
    holds two of these mutexes, so they have no order. */
@@ -44,8 +45,8 @@ static void inproc_ring(rank_t *rank, bool urgent)
     }
 }
 
-/* Appends a record to a list of a rank, and wakes the rank, unless it is the
-   caller's own. Returns false if the rank has left. */
+/* Appends a record to a list of a rank, and wakes the rank, unless it is
+   `actor`, the caller's own rank. Returns false if the rank has left. */
 static bool inproc_put(rank_t *rank, baton__inproc_list_t *list,
                        record_t *record, const rank_t *actor, bool urgent)
 {
@@ -172,7 +173,8 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                                 : BATON_AGAIN;
 }
 
-/* Looks at every record, since only failures and cancels withdraw one. */
+/* Searches all records for the send: sends are withdrawn only after failures
+   and cancels, so this may take long. */
 static bool inproc_withdraw(void *endpoint, baton_token_t token)
 {
     rank_t *self = endpoint;
@@ -274,7 +276,8 @@ static bool inproc_copy_slice(rank_t *self, baton_event_t *out)
     return true;
 }
 
-/* The caller holds the mutex. */
+/* Takes entries of both lists, and stores their events. The caller holds the
+   mutex. */
 static size_t take_events(rank_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
@@ -311,10 +314,11 @@ static size_t take_lost(rank_t *self, baton_event_t *out, size_t max)
     return count;
 }
 
-/* Avoids the mutex if both lists are empty, as they are for an idle rank. */
+/* Takes entries of both lists, and stores their events. Does not lock the mutex
+   if both lists are empty, as they are for an idle rank. */
 static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
 {
-    /* Pairs with the release store in put(). */
+    /* Pairs with the release store in inproc_put. */
     if (max == 0 ||
         atomic_load_explicit(&self->waiting, memory_order_acquire) == 0) {
         return 0;
@@ -328,8 +332,8 @@ static size_t take_waiting(rank_t *self, baton_event_t *out, size_t max)
     return taken;
 }
 
-/* Reports peers that have left last, after all messages that they sent
-   before. */
+/* Reports lost peers only after all messages that they sent before they
+   left. */
 static size_t inproc_poll(void *endpoint, baton_event_t *out, size_t max)
 {
     rank_t *self = endpoint;
@@ -389,8 +393,9 @@ static void inproc_insist(const rank_t *self)
     }
 }
 
-/* Arms the rank. A sender either had the mutex before, and this call sees its
-   message, or finds this rank armed. */
+/* Arms the rank. No message is missed: a sender that locked the mutex before
+   this call has put its message into the inbox, where this call sees it; a
+   later sender finds this rank armed. */
 static bool inproc_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     rank_t *self = endpoint;

@@ -8,7 +8,8 @@
 
 typedef baton__inproc_record_t record_t;
 
-/* Moves records that came back to the free ones. */
+/* Moves the records that receivers have given back to the list of free
+   records. */
 static void medium_collect(baton__inproc_rank_t *rank)
 {
     record_t *record =
@@ -37,8 +38,9 @@ record_t *baton__inproc_take(baton__inproc_rank_t *rank, bool copy)
     return record;
 }
 
-/* Any thread may call this. The owner takes all records at once, so a stale
-   head does no harm. */
+/* Any thread may call this. The owner always takes the whole list. So it does
+   no harm if the list's head changes and changes back between the load and the
+   exchange (no ABA problem). */
 void baton__inproc_give(record_t *record)
 {
     _Atomic(record_t *) *back = &record->owner->back;

@@ -26,14 +26,15 @@ typedef struct baton__inproc_rank baton__inproc_rank_t;
 
 typedef enum baton__inproc_state {
     BATON__INPROC_POSTED,
-    BATON__INPROC_TAKEN,    /* the receiver has it, and will end the send */
-    BATON__INPROC_WITHDRAWN /* the sender has it back */
+    BATON__INPROC_TAKEN,    /* by the receiver, which will end the send */
+    BATON__INPROC_WITHDRAWN /* by the sender */
 } baton__inproc_state_t;
 
-/* A message. It has a copy of the data, or refers to the sender's memory. */
+/* A message. The record has a copy of the data, or refers to the sender's
+   memory. */
 typedef struct baton__inproc_record {
     baton_message_t message;
-    struct baton__inproc_record *next; /* in one list at a time */
+    struct baton__inproc_record *next; /* a record is in one list at a time */
     baton__inproc_rank_t *owner;       /* the sender, to whose pool the record
                                           belongs */
     const void *source;                /* the sender's memory; NULL: the record
@@ -41,7 +42,8 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
-    /* Used while the receiver copies the data, one slice at a time. */
+    /* The next three fields are used while the receiver copies the data, one
+       slice at a time. */
     baton_token_t receiver;
     char *target;
     size_t copied;
@@ -54,11 +56,12 @@ typedef struct baton__inproc_slab {
     size_t count;
 } baton__inproc_slab_t;
 
-/* Whether a peer was lost: it had left when this rank sent something to it. */
+/* Whether a peer is lost: it had left when this rank sent something to it, or
+   the engine has called `lose` for it. */
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
-    BATON__INPROC_LOST,   /* has yet to be reported */
-    BATON__INPROC_SILENT, /* has yet to be reported; the peer may still live */
+    BATON__INPROC_LOST,   /* the loss has yet to be reported */
+    BATON__INPROC_SILENT, /* the same, but the peer may still live */
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 
@@ -68,18 +71,19 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends that have ended */
-    /* The length of both lists. put() stores it with release under the mutex;
-       poll and arm load it with acquire outside of the mutex. */
+    /* The number of records in both lists. It changes under the mutex, and is
+       stored with release; inproc_poll loads it with acquire, without the
+       mutex. */
     _Atomic size_t waiting;
     /* Records that receivers gave back. They are pushed with release, and taken
        all at once with acquire. */
     _Atomic(baton__inproc_record_t *) back;
     int event_fd;
     bool armed;
-    bool for_all; /* armed for all events; false: for notices only */
+    bool for_all; /* armed for all events; false: armed for notices only */
     bool joined;
-    /* It has joined and left. Messages to it are dropped, and their senders
-       have lost it. */
+    /* The rank has joined and left. Messages to it are dropped, and their
+       senders lose it. */
     bool left;
 
     /* The fields from here on belong to the rank's driver. */
@@ -105,22 +109,23 @@ struct baton_inproc {
 
 extern const baton_transport_t baton__inproc_transport;
 
-/* Takes a record from the pool, with or without a copy. Returns NULL if all
-   such records are in use. Only for the rank's driver. */
+/* Takes a record from the pool. If `copy`, it is for a message that the record
+   has a copy of. Returns NULL if no record is free, or if `copy` and as many
+   copies as allowed are in flight. Only the rank's driver may call this. */
 baton__inproc_record_t *baton__inproc_take(baton__inproc_rank_t *rank,
                                            bool copy);
 
 /* Gives a record back to its owner. Any thread may call this. */
 void baton__inproc_give(baton__inproc_record_t *record);
 
-/* Ensures records for `sends` sends in flight that have no copy. */
+/* Makes records, if needed, for `sends` sends in flight that have no copy. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
-/* Joins a rank to the medium. After the endpoint's close() the rank can join
-   again. The medium keeps the rank's memory until it is destroyed. */
+/* Joins a rank to the medium. After the endpoint is closed the rank can join
+   again. The medium keeps the rank's memory until the medium is destroyed. */
 baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
-/* The transport's close(). */
+/* The transport's `close`. */
 void baton__inproc_close(void *endpoint);

@@ -1,4 +1,4 @@
-/* How a rank answers and asks others; see answers.h. */
+/* How a rank answers other ranks, and asks them; see answers.h. */
 #include "transport/mpi/answers.h"
 
 #include "base/alloc.h"
@@ -16,16 +16,17 @@
 #include <string.h>
 #include <time.h>
 
-/* LOOK_NS is the most time without an answer that one look counts. A rank that
-   has answered is asked again after an eighth of the timeout, but not sooner
-   than AGAIN_NS. */
+/* A look for an answer adds the time since the look before to the time of
+   silence, but at most LOOK_NS. A rank that has answered is asked again after
+   an eighth of the timeout, but not sooner than AGAIN_NS. HEAD is the size of
+   an answer without the bits of the lost ranks. */
 #define LOOK_NS   UINT64_C(1000000000)
 #define AGAIN_NS  UINT64_C(300000000)
 #define PARTS     8
 #define KEY_BYTES sizeof(uint64_t)
 #define HEAD      (KEY_BYTES + 1)
 
-/* Flags in the byte after the key. */
+/* Flags in the byte after the key; see baton__answers_t. */
 enum { LEFT_OUT = 1, INSIDE = 2 };
 
 /* ---- answering --------------------------------------------------------- */
@@ -50,7 +51,9 @@ static bool answers_is_inside(baton__answers_t *self)
     bool same = returned == self->seen && begun != returned;
     self->inside_ns += since < most ? since : most;
     self->inside_ns = same ? self->inside_ns : 0;
-    self->seen = returned - (begun == returned); /* no call is in progress */
+    /* If no call is in progress, `seen` is a value that `returned` does not
+       have. */
+    self->seen = returned - (begun == returned);
     self->seen_ns = now;
     return self->timeout_ns > 0 && self->inside_ns >= self->timeout_ns;
 }
@@ -62,7 +65,7 @@ static void *answer_all(void *arg)
     for (;;) {
         (void)poll(&listener, 1, -1);
         if ((listener.revents & POLLHUP) != 0) {
-            return NULL; /* close() has shut it down */
+            return NULL; /* baton__answers_close has shut the listener down */
         }
         int fd = baton__descriptor_move(
             accept4(self->listener, NULL, NULL, SOCK_CLOEXEC));
@@ -95,7 +98,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .size = size,
         .doorbell = doorbell,
         .timeout_ns = (uint64_t)ms * 1000000,
-        .seen = UINT32_MAX, /* no call is seen to go on */
+        .seen = UINT32_MAX, /* no call was seen in progress */
         .places = baton__alloc((size_t)size, sizeof *self->places),
         .asked = baton__alloc((size_t)size, sizeof *self->asked),
     };
@@ -180,7 +183,8 @@ void baton__answers_hang_up(baton__answers_t *self)
     }
 }
 
-/* Looks for the answer, and closes the connection if no more will come. */
+/* Looks for the answer of a peer that was asked. Closes the connection, unless
+   the answer has yet to come. */
 static baton__reply_t look(baton__answers_t *self, int peer)
 {
     unsigned char in[4096] = {0};
@@ -216,7 +220,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
 static baton__reply_t answers_ask(baton__asked_t *asked,
                                   const struct sockaddr *to, socklen_t bytes)
 {
-    /* Not 0, so that a connection that fails at once is tried again. */
+    /* The time must not be 0, so that a connection that fails at once is tried
+       again. */
     asked->silent_ns += 1;
     asked->fd = baton__links_begin(to, bytes);
     return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED

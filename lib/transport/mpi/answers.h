@@ -52,9 +52,11 @@ typedef struct baton__answers {
     /* Numbers of MPI calls that the driver has begun, and that have
        returned. */
     _Atomic uint32_t begun, returned;
-    /* Of the answering thread, to detect a long call: `returned` when it last
-       looked, the time of that, and how long the same call has been seen to go
-       on. */
+    /* The next three fields belong to the answering thread, which detects long
+       calls with them. `seen` is the value that `returned` had when the thread
+       last looked (or another value if no call was in progress), and seen_ns is
+       the time of that look. inside_ns is how long the same call has been seen
+       in progress. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
     /* By rank, once the places were exchanged. */
@@ -62,13 +64,14 @@ typedef struct baton__answers {
     baton__asked_t *asked; /* by rank */
     pthread_t thread;
     pthread_mutex_t lock; /* protects `answer` */
-    /* The key; a byte of flags: this rank may itself be the one that is cut off
-       (LEFT_OUT), or is in MPI for too long (INSIDE); and a bit for each lost
-       rank. */
+    /* The answer: this rank's key, a byte of flags, and a bit for each lost
+       rank. The flag LEFT_OUT means that this rank may itself be the one that
+       is cut off, and INSIDE that its driver has been in one call of MPI for
+       too long. */
     unsigned char *answer;
     /* A bit for each rank that others have reported as lost. */
     unsigned char *told;
-    bool any_told; /* a bit was added that was not handled yet */
+    bool any_told; /* a bit was added to `told` that was not handled yet */
     /* Wakes this rank's driver when the rank is asked, since messages may wait
        in MPI; or NULL. */
     const baton__doorbell_t *doorbell;
@@ -79,15 +82,15 @@ typedef enum baton__reply {
     BATON__REPLY_LATE,
     /* The peer's driver has been in one call of MPI for too long. */
     BATON__REPLY_INSIDE,
-    /* Nobody listens there any more; or the peer has lost this rank, but may
-       itself be cut off. */
+    /* Nobody listens at the peer's address any more; or the peer has lost this
+       rank, but may itself be cut off. */
     BATON__REPLY_REFUSED,
     BATON__REPLY_DISOWNED /* the peer has lost this rank */
 } baton__reply_t;
 
 /* Takes over a listener and starts the answering thread. Stores this rank's own
    place, except for the port. BATON_ERR_NO_MEMORY; BATON_ERR_SYSTEM: no thread.
-   Call close() after an error, too. */
+   Call baton__answers_close after an error, too. */
 baton_status_t baton__answers_open(baton__answers_t *self, int listener,
                                    int rank, int size,
                                    const baton__doorbell_t *doorbell);
@@ -107,12 +110,12 @@ static inline void baton__answers_count(_Atomic uint32_t *calls)
 void baton__answers_hang_up(baton__answers_t *self);
 
 /* Adds a lost peer to the answers. The peer itself learns that it is lost;
-   other ranks lose it, too, unless `left_out` was ever true: this rank may be
-   the one that is cut off. */
+   other ranks lose it, too, unless `left_out` is true in this or an earlier
+   call: then this rank may be the one that is cut off. */
 void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
 
-/* The first rank, from `from` on, that another rank has reported as lost; -1:
-   none. */
+/* Returns the first rank, from `from` on, that another rank has reported as
+   lost; -1 if there is none. */
 int baton__answers_told(const baton__answers_t *self, int from);
 
 /* Asks a rank at this address, or looks for its answer. Call it repeatedly

@@ -33,11 +33,11 @@
    the receiver has taken the data. So a late peer costs each pair of ranks one
    window of short messages, and each further send costs its sender alone.
 
-   A packet that finds no space in a ring or in MPI waits in its peer's outbox:
-   answers, and the parts of announced sends, come before sends, which keep
-   their order. A long copy is made a slice at a time, so that no poll takes
-   long. A poll looks only for what can arrive: with near ranks alone and no
-   data in motion, MPI is not called at all.
+   A packet that finds no space in a ring or in MPI waits in its peer's outbox.
+   There answers, and announced sends that go in parts, come first, and then the
+   other sends, which keep their order. A long copy is made a slice at a time,
+   so that no poll takes long. A poll looks only for what can arrive: with near
+   ranks alone and no data in motion, MPI is not called at all.
 
    A peer is lost when its process has ended (shm/liveness.h), when its link
    ends or says farewell before this rank closes, when this rank waits for it
@@ -70,8 +70,8 @@
 
 enum {
     BATON__MPI_NOTICES = 4, /* notices in flight to one peer */
-    BATON__MPI_PULLS = 4,
-    BATON__MPI_PARTS = 8, /* MPI messages in motion for each pulled message */
+    BATON__MPI_PULLS = 4,   /* messages that are pulled from a peer at a time */
+    BATON__MPI_PARTS = 8,   /* MPI messages in motion for each pulled message */
     /* Announced sends that one peer has not answered yet. Beyond these, one
        more is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
@@ -112,7 +112,7 @@ enum {
 /* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
-    bool answers; /* embedded in a record, not in a send */
+    bool answers; /* true: embedded in a record; false: in a send */
 } baton__outgoing_t;
 
 BATON__LIST(baton__outbox, baton__outgoing_t)
@@ -144,11 +144,12 @@ typedef struct baton__send {
     size_t part;    /* PULLED, MOVING: bytes of each MPI message */
     size_t moved;   /* bytes handed to MPI or to the peer so far */
     uint32_t parts; /* MOVING: MPI messages in motion */
-    /* PUTTING, PARTING: index of the peer's posted receive; PARTING also
-       BATON__HOST_POSTS, for data that the peer could not read. */
+    /* PUTTING, PARTING: index of the peer's posted receive. BATON__HOST_POSTS
+       in PARTING: there is no posted receive, and the peer, which has accepted
+       the message, could not read the data. */
     uint32_t post;
-    uint32_t posted;  /* generation of that receive, or else of this send */
-    uint64_t address; /* PUTTING: address of that receive's target */
+    uint32_t posted;  /* generation of the posted receive, or of this send */
+    uint64_t address; /* PUTTING: address of the posted receive's target */
     baton__send_state_t state;
 } baton__send_t;
 
@@ -170,7 +171,8 @@ typedef struct baton__record {
     /* The fields from here on are valid once the message is accepted. */
     baton_token_t token;
     char *target;
-    /* OFFER: where this rank can read the data; NULL: by CMA. */
+    /* OFFER: the address at which this rank can read the data; NULL: this rank
+       reads the data by CMA. */
     const char *source;
     size_t copied; /* bytes copied; or, if pulled, bytes requested from MPI */
     size_t part;
@@ -237,7 +239,8 @@ typedef struct baton__peer {
     baton__far_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* packets of the peer that this rank has taken */
-    /* told: this rank has sent LAST. has_told: the peer has. */
+    /* told: this rank has sent LAST to the peer. has_told: the peer has sent
+       LAST to this rank. */
     bool told, has_told;
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
@@ -294,12 +297,15 @@ typedef struct baton__far {
     bool closing;   /* the endpoint is being closed */
     bool cut; /* all far peers are lost: MPI failed or was finalized here */
     baton__links_t links;
-    /* By rank: its address was found to lead to its host. While the group is
-       made, one rank of each other host is tried. Otherwise a rank that dies
-       before it has a link with anybody would look like a wrong address. */
+    /* By rank: true if the rank's address was found to lead to the rank's host.
+       While the group is made, this is tried with one rank of each other host.
+       Otherwise a rank that dies before it has a link with anybody would look
+       like a wrong address. */
     unsigned char *reached;
-    /* These detect that MPI_Finalize is called while there is a group. */
-    _Atomic int inside; /* calls of enter() that leave() has not ended */
+    /* The next three fields serve to detect that MPI_Finalize is called while
+       there is a group. `inside` is the number of calls of baton__far_enter
+       that baton__far_leave has not ended. */
+    _Atomic int inside;
     _Atomic bool finalized;
     int keyval;
     char detail[MPI_MAX_ERROR_STRING];
@@ -322,7 +328,8 @@ typedef struct baton__mpi {
     baton__peer_t *peers;
     int *host_of;                /* by rank */
     baton__process_t *processes; /* by rank */
-    /* Where this rank could run when the endpoint was opened. */
+    /* The processors on which this rank could run when the endpoint was
+       opened. */
     cpu_set_t processors;
     bool reads; /* ranks of this host can read each other's memory */
     /* Ranks of this host can also write into each other's memory, and each has
@@ -364,8 +371,8 @@ typedef struct baton__mpi {
 
 /* ---- endpoint.c: records, lists, peers --------------------------------- */
 
-/* take(): takes a record from its pool; NULL if all are in use. give(): puts a
-   record back. */
+/* The take functions take a record from its pool; they return NULL if all
+   records are in use. The give functions put a record back. */
 baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi);
 void baton__mpi_give_send(baton__mpi_t *mpi, baton__send_t *send);
 baton__record_t *baton__mpi_take_record(baton__mpi_t *mpi);
@@ -393,8 +400,9 @@ static inline bool baton__events_are_full(const baton__mpi_t *mpi)
     return mpi->events.count == mpi->events.max;
 }
 
-/* Reports that a part of a message was moved and more follow. Dropped if there
-   is no space: the other events then show that something moves. */
+/* Reports that a part of a message was moved and more follow. The event is
+   dropped if there is no space for it: the other events then show that
+   something moves. */
 static inline void baton__events_moved(baton__mpi_t *mpi, baton_token_t token)
 {
     if (!baton__events_are_full(mpi)) {
@@ -428,7 +436,8 @@ baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
    the system refuses it. The peer is then marked as refused. */
 bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
 
-/* BATON_OK for MPI_SUCCESS; else BATON_ERR_TRANSPORT with MPI's text. */
+/* Returns BATON_OK for MPI_SUCCESS. Otherwise sets this thread's error, with
+   MPI's text, and returns BATON_ERR_TRANSPORT. */
 baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- far.c: through MPI ------------------------------------------------ */
@@ -437,14 +446,16 @@ baton_status_t baton__mpi_error(const char *call, int code);
    and receive it there (MPIX_Query_cuda_support, BATON_GPU_AWARE_MPI). */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
-/* enter(): true if MPI may be called, and then leave() must follow. Once
-   MPI_Finalize has begun it is false, and marks all far peers as lost. */
+/* baton__far_enter returns true if MPI may be called; then baton__far_leave
+   must follow. Once MPI_Finalize has begun, it returns false and marks all far
+   peers as lost. */
 bool baton__far_enter(baton__mpi_t *mpi);
 void baton__far_leave(baton__mpi_t *mpi);
 
-/* text(): MPI's text for an error code. fail(): a peer is lost for that
-   reason. */
+/* Returns MPI's text for an error code. It is valid until the next call. */
 const char *baton__far_text(baton__mpi_t *mpi, int code);
+
+/* Marks a peer as lost because MPI has returned an error code. */
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
 /* Sends a packet with `count` bytes of data; false if there is no free slot. */
@@ -452,26 +463,33 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
-/* owes(): true if the peer has so many new credits that it should be told.
-   report(): tells all those peers. */
+/* Returns true if the peer has so many new credits that it should be told of
+   them. */
 bool baton__far_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
+
+/* Tells all peers of their credits for which baton__far_owes_credits is
+   true. */
 void baton__far_report_credits(baton__mpi_t *mpi);
 
-/* ask(): asks a far peer over MPI whether it lives, unless MPI still has a
-   packet to it. answer(): replies to that. */
+/* Asks a far peer over MPI whether it lives, unless MPI still has a packet to
+   it. */
 void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
+
+/* Replies to a peer that has asked whether this rank lives. */
 void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer);
 
-/* Hands MPI the next parts of a send's data; false if all are complete. */
+/* Hands MPI the next parts of a send's data. Returns false if MPI has completed
+   all parts. */
 bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Posts receives for the next parts of a record's data. */
 void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* keep(): the record keeps the buffer of the oldest packet, a piece of its
-   body. copy(): copies the whole body. give(): frees the buffers, and credits
-   the peer. */
+/* Functions for the body of a message. baton__far_keep makes the record keep
+   the buffer of the oldest packet, which holds a piece of the body.
+   baton__far_copy_body copies the whole body. baton__far_give_body frees the
+   buffers, and gives the peer as many credits for bodies. */
 void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
 void baton__far_copy_body(const baton__record_t *record, char *target);
 void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record);
@@ -486,10 +504,10 @@ void baton__far_test_packets(baton__mpi_t *mpi);
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
 
 /* Posts one more receive if a packet waits in MPI: messages that lost peers
-   have not finished may occupy all the others. In MPI. */
+   have not finished may occupy all other receives. In MPI. */
 void baton__far_add_arrival(baton__mpi_t *mpi);
 
-/* Notes that the peer has taken this many of this rank's packets. */
+/* Notes that the peer has taken `taken` packets of this rank so far. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
 /* Wakes each peer that was not told of all packets, unless this rank woke it
@@ -516,9 +534,9 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer);
 /* Allocates space for the transfers of this many messages. */
 baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages);
 
-/* Called at the first reservation for a peer. reserve_bodies(): allocates
-   buffers for its bodies. contact(): afterwards, connects to the peer and tells
-   it its credits. */
+/* Both are called at the first reservation for a peer.
+   baton__far_reserve_bodies allocates buffers for the peer's bodies. After
+   that, baton__far_contact connects to the peer and tells it its credits. */
 baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
 void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
@@ -542,15 +560,19 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
                              size_t bytes);
 bool baton__mpi_withdraw_receive(void *endpoint, baton_token_t token, int peer);
 
-/* end_post(): a message has arrived for a receive. Withdraws the receive's
-   post; false if it was not posted, or the sender has taken it. ask_put():
-   posts it again for this message, so that the sender can be asked to write;
-   false if this rank should read instead. */
+/* Called when a message has arrived for a receive. Withdraws the receive's
+   post. Returns false if the receive was not posted, or the sender has taken
+   it. */
 bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token);
+
+/* Posts an offer's receive again after baton__mpi_end_post, so that the sender
+   can be asked to write the data. Returns false if this rank should read the
+   data instead. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Handles the answer CTS to an offer: begins to write. */
+/* Handles the answer CTS to an offer: begins to write the data into the posted
+   receive. */
 void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet);
 
@@ -558,8 +580,9 @@ void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
    the send to those that polls write; false if there is no such receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
-/* Writes the next slice of the send's data. True: all of it is written, the
-   peer was told, and the send is in no list; the caller ends it. */
+/* Writes the next slice of the send's data. Returns true if all of the data is
+   written, the peer was told, and the send is in no list; the caller must then
+   end the send. */
 bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* True if the next poll would write data. */
@@ -590,8 +613,9 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
-/* Handle answers of a peer. FIN: the peer is done with a send. CTS: it asks for
-   the data. COPY: it could not read the data. */
+/* These handle answers of a peer. FIN means that the peer is done with a send,
+   CTS that it asks for the data, and COPY that it could not read the data. COPY
+   is handled by baton__mpi_take_cts, too. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
@@ -602,7 +626,7 @@ void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post);
 /* Hands MPI the sends whose data peers have asked for. */
 void baton__mpi_send_pulled(baton__mpi_t *mpi);
 
-/* Sends what is in the outboxes, as far as there is space for packets and
+/* Sends the entries of the outboxes, as far as there is space for packets and
    events. */
 void baton__mpi_flush(baton__mpi_t *mpi);
 
@@ -663,7 +687,7 @@ typedef struct baton__meeting {
     int rank, size;
     baton_status_t status;
     unsigned char *data; /* result of the last exchange */
-    /* By rank, once the records were exchanged. */
+    /* By rank, once the first exchange has ended. */
     struct baton__member *members;
     uint64_t secret;
     int listener; /* a socket where peers report a rank that has ended; or -1 */
@@ -677,8 +701,9 @@ typedef struct baton__meeting {
    one byte for each rank. */
 enum { BATON__MEETING_BYTES = 256 };
 
-/* end() must only be called after begin() has returned BATON_OK. begin() may
-   return BATON_ERR_STATE, BATON_ERR_INVALID or BATON_ERR_TRANSPORT. */
+/* baton__meeting_begin may return BATON_ERR_STATE, BATON_ERR_INVALID or
+   BATON_ERR_TRANSPORT. baton__meeting_end must be called only if it has
+   returned BATON_OK. */
 baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm);
 void baton__meeting_end(baton__meeting_t *self);
 
@@ -714,22 +739,24 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local);
 
-/* Makes a communicator of the same ranks, without waiting in MPI; none after an
-   error. Other functions of MPI that make a communicator do not return while a
-   rank is missing. This one (MPI_Comm_idup) also calls the application's
-   functions that copy its attributes. */
+/* Makes a communicator of the same ranks, without waiting in MPI. After an
+   error it makes none. Other functions of MPI that make a communicator do not
+   return while a rank is missing. This one (MPI_Comm_idup) also calls the
+   application's functions that copy its attributes. */
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
 /* ---- open.c: opening and closing --------------------------------------- */
 
-/* make(): allocates an endpoint of `comm` that has not met its peers. free():
-   frees an endpoint with all that it has opened. Not collective. */
+/* Allocates an endpoint of `comm` that has not met its peers. Not
+   collective. */
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
+
+/* Frees an endpoint with everything that it has opened. Not collective. */
 void baton__mpi_free(baton__mpi_t *mpi);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
-   any rank fails, all do, and the others' message says so. On success the
-   endpoint's close() is collective, too; before any rank sends, all ranks agree
-   once more (baton__meeting_conclude). */
+   any rank fails, all do, and the others' message says so. On success closing
+   the endpoint is collective, too; before any rank sends, all ranks agree once
+   more (baton__meeting_conclude). */
 baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out);

@@ -121,8 +121,8 @@ void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
 }
 
 /* With --with-ft ulfm of Open MPI 5, a receive from any source reports each
-   death until that is acknowledged, and then goes on. Which rank has died is
-   learnt from the links. */
+   death until the death is acknowledged, and then goes on. Which rank has died
+   is learnt from the links. */
 bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 {
 #if defined(MPIX_ERR_PROC_FAILED_PENDING)
@@ -156,7 +156,8 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
     mpi->far.rings_due |= far_is_behind(mpi, rank);
 }
 
-/* Wakes the peer that something was sent to, if it may be asleep. */
+/* Called when something was sent to the peer. Wakes the peer if it may be
+   asleep. */
 static void far_ring(baton__mpi_t *mpi, int rank)
 {
     mpi->far.now_ns = baton__clock_ns();
@@ -164,10 +165,10 @@ static void far_ring(baton__mpi_t *mpi, int rank)
     ring_after(mpi, rank, mpi->far.now_ns, RANG_NS);
 }
 
-/* A peer that has taken a packet was awake after the packet was sent. That
-   counts as a wake-up at that time. So ranks that answer each other need no
-   wake-ups. Each of these would also wake the peer's progress thread while
-   another thread of the peer waits. */
+/* A peer that has taken a packet was awake after the packet was sent. This
+   counts as a wake-up at the time of sending. So ranks that answer each other
+   need no wake-ups, each of which would also wake the peer's progress thread
+   while another thread of the peer waits. */
 void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
 {
     int rank = (int)(peer - mpi->peers);
@@ -194,7 +195,7 @@ void baton__far_ring_due(baton__mpi_t *mpi)
     }
 }
 
-/* True if the peer has announced packets that have not come. */
+/* True if the peer has announced more packets than this rank has taken. */
 static bool owes_packets(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
@@ -242,9 +243,10 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
-/* Looks for that many free slots, because a body's packets are sent all or
-   none, and stores the first slot. Slots are freed in any order: sends that MPI
-   can't complete occupy only their own. In MPI. */
+/* Looks for `packets` free slots, because a body's packets are sent all
+   together or not at all, and stores the first slot. Slots are freed in any
+   order, so sends that MPI can't complete occupy only their own slots. In
+   MPI. */
 static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
     size_t room = 0;
@@ -285,7 +287,7 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     } else {
         bool unsent = !is_sent(mpi, slot);
         far->packets_unsent += unsent;
-        /* Reuse a free slot, which is in cache. */
+        /* A slot that is free again is used next, because it is in cache. */
         far->departure = slot + unsent;
     }
     peer->packets_sent++;
@@ -300,7 +302,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     uint32_t slot;
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
     if (!baton__far_enter(mpi)) {
-        return true; /* counts as sent: the peer is lost */
+        return true; /* the packet counts as sent: the peer is lost */
     }
     bool room = find_room(mpi, packets, &slot);
     if (room) {
@@ -353,7 +355,7 @@ void baton__far_report_credits(baton__mpi_t *mpi)
         baton__peer_t *peer = &mpi->peers[i];
         if (baton__far_owes_credits(mpi, peer) &&
             !baton__far_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->far.credits_due = true; /* there is no room */
+            mpi->far.credits_due = true; /* no slot was free */
         }
     }
 }
@@ -542,7 +544,7 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
         code =
             PMPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
         if (code == MPI_SUCCESS) {
-            code = PMPI_Request_free(&request); /* MPI completes it */
+            code = PMPI_Request_free(&request); /* MPI completes the send */
         }
     }
     if (code != MPI_SUCCESS) {

@@ -20,9 +20,9 @@ static baton_status_t mpi_group_check_engine(const baton_engine_t *engine,
                : BATON_ERR_INVALID;
 }
 
-/* Checks an endpoint that was opened. A kept one may have lost a rank, and only
-   this rank may know. A progress thread needs MPI_THREAD_MULTIPLE, unless MPI
-   is never called. */
+/* Checks an endpoint that was opened. If it was kept from an earlier group, it
+   may have lost a rank, and only this rank may know that. A progress thread
+   needs MPI_THREAD_MULTIPLE, unless MPI is never called. */
 static baton_status_t check_endpoint(const baton_engine_t *engine,
                                      const baton__mpi_t *mpi)
 {
@@ -66,7 +66,7 @@ static baton_status_t mpi_group_create(baton_engine_t *engine,
         return status;
     }
     if (all != BATON_OK) {
-        (void)!baton_group_destroy(group); /* it is new, and empty */
+        (void)!baton_group_destroy(group); /* the group is new and empty */
         return all;
     }
     group->collective = true;

@@ -2,7 +2,7 @@
 
    The lower rank of two connects, and first sends the group's nonce and both
    ranks. All descriptors are in one edge-triggered epoll. So any thread can
-   drain it, and the driver looks at the links later. */
+   drain the epoll, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -26,10 +26,13 @@ typedef struct greeting {
 } greeting_t;
 
 /* After the greeting, words are sent: the number of packets that the writer has
-   sent, or one of these farewells. `blamed` is added to the second. */
+   sent, or one of these farewells. links->blamed is added to
+   FAREWELL_AFTER_LOSS. */
 static const uint64_t FAREWELL = UINT64_C(1) << 32;
 static const uint64_t FAREWELL_AFTER_LOSS = UINT64_C(3) << 32;
 
+/* Numbers in the epoll's events: of the listener, and of connections without a
+   greeting. Other numbers are peers. */
 enum { LISTENER = -1, PENDING = -2 };
 
 /* ---- addresses -------------------------------------------------------- */
@@ -48,7 +51,7 @@ static size_t links_bytes_of(int family)
     return family == AF_INET ? 4 : 16;
 }
 
-/* Returns where a socket address has its bytes. */
+/* Returns the place of the address's bytes in a socket address. */
 static char *bytes_in(void *address, int family)
 {
     return (char *)address + (family == AF_INET
@@ -60,7 +63,7 @@ static socklen_t socket_address(const baton__link_address_t *address,
                                 uint16_t port, struct sockaddr_storage *out)
 {
     *out = (struct sockaddr_storage){.ss_family = address->family};
-    /* sin6_port is at the same offset. */
+    /* sin6_port is at the same offset as sin_port. */
     ((struct sockaddr_in *)out)->sin_port = port;
     memcpy(bytes_in(out, address->family), address->bytes,
            links_bytes_of(address->family));
@@ -68,8 +71,8 @@ static socklen_t socket_address(const baton__link_address_t *address,
                                       : sizeof(struct sockaddr_in6);
 }
 
-/* True if other hosts can reach this interface by this address; with
-   `loopback`, if it is one of the loopback interface. */
+/* True if other hosts can reach this interface by this address. With
+   `loopback`, true if the address is one of the loopback interface. */
 static bool serves(const struct ifaddrs *at, bool loopback)
 {
     if (at->ifa_addr == NULL || at->ifa_netmask == NULL ||
@@ -144,7 +147,7 @@ choose_address(const baton__link_place_t *mine, const baton__link_place_t *his)
 
 /* A forked child that lives on, such as a data loader, would keep its parent's
    connections open, and no peer would notice that the parent has ended. So the
-   child closes them at once. (exec closes them by itself.) */
+   child closes the connections at once. (exec closes them by itself.) */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static baton__links_t *all_open;
 
@@ -293,13 +296,13 @@ static void set_options(int fd)
 
 static void links_end(baton__link_t *link)
 {
-    /* This also removes it from the epoll. */
+    /* This also removes the descriptor from the epoll. */
     baton__descriptor_close(&link->fd);
     link->state = BATON__LINK_ENDED;
 }
 
-/* Closes a link that was reset, by the peer's end or by a firewall, or that
-   could not be made. Another link can be made. */
+/* Closes a link that could not be made, or that was reset by the peer's end or
+   by a firewall. Another link can then be made. */
 static void be_broken(baton__link_t *link, int error)
 {
     links_end(link);
@@ -353,9 +356,9 @@ void baton__links_connect(baton__links_t *links, int peer)
     }
 }
 
-/* Writes what is left of the word in `out`; false if that is not all. An error
-   that a write reports is not reported by a later read, which finds the end of
-   the link. So it is kept in `error`. */
+/* Writes the bytes of the word in `out` that are not written yet. Returns false
+   if some are left. An error that a write reports is kept in `error`, because a
+   later read does not report it, but finds the end of the link. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;
@@ -370,8 +373,9 @@ static bool flush(baton__link_t *link)
     return link->out_bytes == 0;
 }
 
-/* Writes a word. False if not all of it was written; if not even its first byte
-   was, the word is forgotten. */
+/* Writes a word. Returns false if not all of it was written. The remaining
+   bytes are written later, but if no byte was written, the word is
+   forgotten. */
 static bool write_word(baton__link_t *link, uint64_t word)
 {
     if (!flush(link)) {
@@ -411,7 +415,7 @@ static void finish_connecting(const baton__links_t *links, int peer,
         error != 0) {
         be_broken(link, 0);
     } else if (getpeername(link->fd, (struct sockaddr *)&to, &to_bytes) != 0) {
-        return; /* not yet */
+        return; /* the connection is not established yet */
     } else if (send(link->fd, &greeting, sizeof greeting,
                     MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof greeting) {
         be_broken(link, 0);
@@ -474,7 +478,8 @@ static bool identify_connections(baton__links_t *links, int *made)
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
         if (link != NULL && link->state == BATON__LINK_OPEN) {
-            be_broken(link, 0); /* for the peer, which makes another */
+            /* For the peer this link is broken: it has connected again. */
+            be_broken(link, 0);
         }
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
@@ -507,9 +512,9 @@ static void take_byte(baton__link_t *link, unsigned char byte)
     }
 }
 
-/* Reads all that has come, and sets *rang_out if anything has. Returns the
-   error that the link has ended with; 0 if the peer has closed it; -1 if it is
-   still open. */
+/* Reads all bytes that have come, and sets *rang_out to true if there are any.
+   Returns -1 if the link is still open, 0 if the peer has closed it, and else
+   the error with which the link has ended. */
 static int read_all(baton__link_t *link, bool *rang_out)
 {
     unsigned char bytes[32 * BATON__LINK_WORD];
@@ -530,8 +535,8 @@ static int read_all(baton__link_t *link, bool *rang_out)
     }
 }
 
-/* Handles one touched link. True if it was made, or if the peer has woken this
-   rank or is lost. */
+/* Handles one touched link. Returns true if the link was made, or if the peer
+   has woken this rank or is lost. */
 static bool look_at(const baton__links_t *links, int peer)
 {
     baton__link_t *link = &links->at[peer];
@@ -549,7 +554,8 @@ static bool look_at(const baton__links_t *links, int peer)
         return made || rang;
     }
     error = link->error != 0 ? link->error : error;
-    if (error != 0 && error != EPIPE && !link->farewell) { /* that is an end */
+    /* EPIPE or a farewell shows that the peer has closed the link. */
+    if (error != 0 && error != EPIPE && !link->farewell) {
         be_broken(link, error);
         return made || rang;
     }

@@ -1,16 +1,17 @@
 /* Links between ranks on different hosts: TCP connections between ranks that
-   exchange messages. Over a link one rank wakes the other, and notices that the
-   other has ended. The messages themselves go over MPI.
+   exchange messages. Over a link each of the two ranks wakes the other, and
+   notices when the other has ended. The messages themselves go over MPI.
 
-   A rank that waits for another host sleeps on its links. When a peer has sent
-   it something over MPI, the peer wakes it: it writes to the link how many
+   A rank that waits for another host sleeps on its links. A peer that has sent
+   something to the rank over MPI wakes it: the peer writes to the link how many
    packets it has sent so far, so that the rank does not sleep for good before
-   it has them all. Without a link the rank polls from time to time instead.
+   it has received them all. Without a link the rank polls from time to time
+   instead.
 
    When a link reaches its end of file, the peer's process has ended: its forked
    children close their copies of the descriptor, and so do not keep the link
    open. An error of a link proves nothing, because firewalls cause errors, too.
-   Whether a peer still answers is found out by answers.h. */
+   answers.h finds out whether a peer still answers. */
 #pragma once
 
 #include <baton/types.h>
@@ -29,7 +30,7 @@ typedef enum baton__link_state {
 
 enum {
     BATON__LINK_ADDRESSES = 4, /* addresses of a rank, at most */
-    /* Accepted connections that have not sent their greeting. */
+    /* The most accepted connections that have not sent their greeting. */
     BATON__LINK_PENDING = 16,
     BATON__LINK_WORD = 8 /* bytes of each message on a link, see links.c */
 };
@@ -46,16 +47,17 @@ typedef struct baton__link {
     bool gave_up;  /* the peer closes after a loss, and waits for nobody */
     /* 1 + the rank that the peer lost first; 0: the peer named none */
     uint32_t blamed;
-    const char *lost; /* why the peer is lost; NULL if it is not */
-    /* Packets sent to the peer that the peer was told of, or has taken. */
+    const char *lost; /* why the peer is lost; NULL if it is not lost */
+    /* Number of packets sent to the peer that the peer was told of, or has
+       taken. */
     uint32_t reported;
-    uint32_t announced; /* packets that the peer has announced */
+    uint32_t announced; /* number of packets that the peer has announced */
     /* in: the first bytes of a word that is being received. out: the last bytes
        of a word that is being written. */
     unsigned char in[BATON__LINK_WORD], out[BATON__LINK_WORD];
     size_t in_bytes, out_bytes;
-    /* Set by drain() on any thread. Its release store pairs with the acquire
-       exchange in poll(). */
+    /* Set by baton__links_drain on any thread. The release store there pairs
+       with the acquire exchange in baton__links_poll. */
     _Atomic bool touched;
 } baton__link_t;
 
@@ -80,7 +82,8 @@ typedef struct baton__links {
     uint64_t nonce;  /* the group's random number, which greetings carry */
     bool gives_up;   /* this rank's farewell says that it closes after a loss */
     uint32_t blamed; /* 1 + the lost rank that the farewell names; 0: none */
-    /* Listener of answers.h, which forked children close; -1: none. */
+    /* The listener of answers.h, which is here because forked children close
+       it; -1: none. */
     int answers;
     baton__link_t *at;           /* by rank */
     baton__link_place_t *places; /* by rank, once the places were exchanged */
@@ -90,12 +93,13 @@ typedef struct baton__links {
 } baton__links_t;
 
 /* Finds the addresses by which other hosts reach this one. If there are none
-   and `alone` is true (all ranks are on one host), it finds those of the
-   loopback interface. */
+   and `alone` is true (all ranks are on one host), finds the addresses of the
+   loopback interface instead. */
 void baton__links_find(baton__link_place_t *place, bool alone);
 
 /* Opens a listener for the addresses of `place`, or for the loopback interface
-   if `place` is NULL, and stores its port in network order; -1 on failure. */
+   if `place` is NULL. Stores the listener's port in network order. Returns the
+   listener, or -1 on failure. */
 int baton__links_listen(const baton__link_place_t *place, int backlog,
                         uint16_t *port_out);
 
@@ -105,11 +109,11 @@ bool baton__links_address(const baton__link_place_t *mine,
                           const baton__link_place_t *his, uint16_t port,
                           struct sockaddr_storage *out, socklen_t *bytes_out);
 
-/* Begins to connect. Returns a descriptor, which becomes writable when it is
-   connected; or -1, with errno. */
+/* Begins to connect. Returns a descriptor that becomes writable when it is
+   connected. On failure returns -1 and sets errno. */
 int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 
-/* Initialises a state without links. */
+/* Initialises `links` to a state without links. */
 void baton__links_init(baton__links_t *links);
 
 /* Opens this rank's listener, and stores its addresses in `places`. Without a
@@ -126,8 +130,9 @@ void baton__links_close(baton__links_t *links);
    connects. */
 void baton__links_connect(baton__links_t *links, int peer);
 
-/* Wakes the peer, if there is a link, and tells it how many packets were sent
-   to it. If that can't be written now, the link's `reported` stays behind. */
+/* Wakes the peer, if there is a link, by telling it how many packets were sent
+   to it. If this number can't be written now, the link's `reported` is not
+   updated. */
 void baton__links_ring(const baton__links_t *links, int peer,
                        uint32_t packets_sent);
 
@@ -137,10 +142,10 @@ static inline bool baton__links_is_open(const baton__links_t *links, int peer)
     return links->at != NULL && links->at[peer].state == BATON__LINK_OPEN;
 }
 
-/* Handles the links that were touched. True if one was made, a peer has woken
-   this rank, or a peer is lost. */
+/* Handles the links that were touched. Returns true if a link was made, a peer
+   has woken this rank, or a peer is lost. */
 bool baton__links_poll(baton__links_t *links);
 
-/* Drains the epoll descriptor, and marks the links for the next poll(). Any
-   thread. */
+/* Drains the epoll descriptor, and marks the touched links for the next
+   baton__links_poll. Any thread may call this. */
 void baton__links_drain(baton__links_t *links);

@@ -23,19 +23,20 @@
 enum {
     NS_PER_MS = 1000000,
     YIELD_NS = 30 * NS_PER_MS,   /* a waiting rank only yields for this long */
-    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep after YIELD_NS */
+    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep, after YIELD_NS */
     /* A sleep lasts this fraction of the time waited so far. */
     WAITED_FOR_A_SLEEP = 16,
-    /* Most that one look at the clock adds to the time waited. */
+    /* The most that one look at the clock adds to the time waited. */
     MOST_NS = 1000 * NS_PER_MS,
-    /* Wait for messages that a rank sent before it ended. */
+    /* How long this rank waits for messages that a rank sent before it
+       ended. */
     LAST_NS = 100 * NS_PER_MS,
-    NEWS_MS = 100 /* wait for the message of a connection, in ms */
+    NEWS_MS = 100 /* wait for the message on a connection, in ms */
 };
 
 /* A rank's record in the first exchange. The version comes first, and the
-   record has the same size in all versions. The rest is read only if all ranks
-   have the same version. */
+   record has the same size in all versions. The other fields are read only if
+   all ranks have the same version. */
 typedef struct baton__member {
     char version[16];
     uint64_t kept; /* identifies the endpoint that the rank has kept; 0: none */
@@ -152,7 +153,7 @@ static bool is_mate(const baton__meeting_t *self, int rank)
            own->pids == other->pids;
 }
 
-/* Returns a rank of this host that has ended, or -1. */
+/* Returns a rank of this host whose process has ended, or -1. */
 static int meeting_look_for_ended(const baton__meeting_t *self)
 {
     int found = -1;
@@ -217,8 +218,8 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
 
-/* Tells all other ranks that a rank has ended. Ranks on other hosts can't look
-   for its process, and wait for its data. */
+/* Tells all other ranks that the rank `ended` has ended. Ranks on other hosts
+   wait for data of that rank, and can't look for its process. */
 static void tell_all(const baton__meeting_t *self, int ended)
 {
     const baton__link_place_t *own = &self->members[self->rank].place;
@@ -257,7 +258,8 @@ static void tell_all(const baton__meeting_t *self, int ended)
     baton__free(all);
 }
 
-/* Returns a rank that has ended, as another rank reports; or -1. */
+/* Returns a rank that has ended, as another rank has reported; -1 if no rank
+   has reported one. */
 static int take_news(const baton__meeting_t *self)
 {
     news_t news = {.ended = -1};
@@ -278,15 +280,16 @@ static int take_news(const baton__meeting_t *self)
                : -1;
 }
 
-/* Completes a request of the MPI function `name`. If that fails, the memory
-   that MPI may still write to is never freed. */
+/* Waits until a request of the MPI function `name` is complete. If that fails,
+   self->status is set, and the memory that MPI may still write to is never
+   freed. */
 static void meeting_complete(baton__meeting_t *self, const char *name, int code,
                              MPI_Request request)
 {
     uint64_t seen_ns = baton__clock_ns();
-    uint64_t waited_ns = 0; /* not counting time in which the job is stopped */
+    uint64_t waited_ns = 0; /* excludes time in which the job is stopped */
     uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
-    int ended = -1;         /* a rank that has ended */
+    int ended = -1;         /* a rank that has ended; -1: none */
     bool told = false;      /* another rank has reported that end */
     int done = 0;
     while (code == MPI_SUCCESS) {
@@ -326,7 +329,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     }
     self->data = NULL;
     ended = ended < 0 ? meeting_look_for_ended(self)
-                      : ended; /* MPI may notice first */
+                      : ended; /* MPI may notice the end first */
     if (ended >= 0 && !told) {
         tell_all(self, ended);
     }
@@ -356,8 +359,8 @@ void *baton__meeting_gather(baton__meeting_t *self, const void *own,
 {
     const size_t all = (size_t)self->size * bytes;
     if (self->data != NULL) {
-        /* MPI_Iallgather is not used: with it, Open MPI sends from each rank to
-           each. */
+        /* MPI_Iallgather is not used: for it Open MPI sends a message from each
+           rank to each other rank. */
         memset(self->data, 0, all);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
         meeting_reduce(self, (int)all, MPI_BYTE, MPI_BOR);
@@ -394,8 +397,8 @@ const baton__location_t *baton__meeting_location(void)
     return &here;
 }
 
-/* True if all ranks have one version of Baton; else ends the exchange. All
-   ranks come to the same result. */
+/* Returns true if all ranks have the same version of Baton; otherwise sets
+   self->status and ends the exchange. All ranks come to the same result. */
 static bool have_one_version(baton__meeting_t *self, const member_t *all)
 {
     const char *own = all[self->rank].version;

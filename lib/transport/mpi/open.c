@@ -1,7 +1,7 @@
 /* How an MPI endpoint is opened and closed: collectively, with the same outcome
    on all ranks. Opening finds out which ranks share a host, what they can share
    there, and how ranks on other hosts can be woken. Every rank goes through all
-   of its steps. */
+   steps of opening. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -32,8 +32,8 @@ typedef struct card {
     /* Whole processors that the cgroup allows; INT_MAX: no known limit. */
     int quota;
     cpu_set_t processors;
-    uint64_t secret; /* random; a host uses that of its first rank */
-    uint64_t nonce;  /* random; the group uses that of rank 0 */
+    uint64_t secret; /* random; a host uses its first rank's secret */
+    uint64_t nonce;  /* random; the group uses rank 0's nonce */
     /* Set by BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
 } card_t;
@@ -43,20 +43,22 @@ static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
 typedef struct host {
     baton__meeting_t *meeting;
     const int *of; /* by rank: the number of the rank's host */
-    /* size: ranks on this host. most: ranks on the largest host. */
+    /* size: number of ranks on this host. most: number of ranks on the largest
+       host. */
     int size, most;
     int index;          /* index of this rank on the host */
     int first;          /* rank of the host's first rank in the communicator */
     bool shares, reads; /* enabled by every rank of the host */
     bool reaches;       /* this rank can wake all others of the host */
     uint64_t secret, nonce;
-    /* Where this rank takes the descriptor from the first one; or -1. */
+    /* The socket by which the host's first rank passes the descriptor of the
+       shared memory to the other ranks; or -1. */
     int socket;
-    int error; /* errno if there is no socket */
+    int error; /* the value of errno if there is no socket */
 } host_t;
 
-/* A rank's sentence about why it lacks something; "" if it does not, or can't
-   tell. */
+/* A rank's sentence about why it lacks a feature; "" if it has the feature, or
+   can't tell why it lacks it. */
 typedef char reason_t[200];
 
 static void open_say(const host_t *host, reason_t *why, const char *what)
@@ -64,8 +66,8 @@ static void open_say(const host_t *host, reason_t *why, const char *what)
     (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
 }
 
-/* Returns the flags that all ranks of this host have set. Sets `why` to the
-   reason that the lowest of these ranks gives, if any does. */
+/* Returns the flags that all ranks of this host have set. If ranks of this host
+   give a reason, sets `why` to that of the lowest of these ranks. */
 static unsigned all_of(const host_t *host, unsigned flags, reason_t *why)
 {
     struct {
@@ -87,7 +89,7 @@ static unsigned all_of(const host_t *host, unsigned flags, reason_t *why)
 
 /* ---- shared memory ----------------------------------------------------- */
 
-/* Features that a host may lack. log_lack() tells what is done instead. */
+/* Features that a host may lack. log_lack says what is done instead. */
 typedef enum lack {
     LACK_MEMORY,
     LACK_BUFFERS,
@@ -97,8 +99,8 @@ typedef enum lack {
     LACKS
 } lack_t;
 
-/* Logs that the host lacks a feature: one rank of the host does so, once in its
-   life, because later groups lack the same. */
+/* Logs that the host lacks a feature. Only one rank of the host does so, and
+   only once in its life, because later groups lack the same feature. */
 static void log_lack(const host_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
@@ -126,8 +128,8 @@ static void log_lack(const host_t *host, lack_t lack, const char *why)
     }
 }
 
-/* The processors that this process's control group grants it, rounded up;
-   INT_MAX if there is no known limit. */
+/* Returns the number of processors that its control group grants this process,
+   rounded up; INT_MAX if there is no known limit. */
 static int open_quota(void)
 {
     char text[64];
@@ -139,9 +141,9 @@ static int open_quota(void)
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
 }
 
-/* The processors where this thread may run. If they are unknown the set is
-   empty. That is no error, because the other ranks wait for this one's record
-   anyhow. */
+/* Returns the processors on which this thread may run; the empty set if they
+   are unknown. This is no error, because the other ranks wait for this rank's
+   record in any case. */
 static cpu_set_t own_processors(void)
 {
     cpu_set_t own;
@@ -164,7 +166,7 @@ static baton_status_t create_host(const host_t *host, int *buffers_out,
     baton_status_t status =
         baton__host_create(host->size, *buffers_out, file_out);
     for (int i = 1; status == BATON_OK && i < host->size; i++) {
-        /* If this fails, the receiver's baton__share_take() reports it. */
+        /* If this fails, the receiver's baton__share_take reports that. */
         (void)baton__share_pass(host->socket, host->secret, i, *file_out);
     }
     return status;
@@ -276,11 +278,11 @@ static size_t most_put(const baton__mpi_t *mpi)
     return bytes / 3;
 }
 
-/* Opens what the ranks of this host share; false if they share nothing and send
-   over MPI. */
+/* Opens the shared memory of this host's ranks. Returns false if they share
+   nothing and send over MPI. */
 static bool share(baton__mpi_t *mpi, host_t *host)
 {
-    /* What ranks may do with each other's memory. */
+    /* Flags: how ranks can access each other's memory. */
     enum { READS = 1, WRITES = 2 };
     reason_t unshared = "";
     reason_t unwatched = "";
@@ -344,8 +346,8 @@ static baton_status_t share_or_open_alone(baton__mpi_t *mpi, host_t *host)
     return status;
 }
 
-/* The number of the whole job's ranks on this host, as Open MPI's or MPICH's
-   mpirun tells it. */
+/* Returns the number of ranks that the whole job has on this host, which Open
+   MPI's and MPICH's mpirun store in a variable. */
 static int count_ranks(const host_t *host)
 {
     const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -425,7 +427,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
 
 /* ---- other hosts ------------------------------------------------------- */
 
-/* Opens this rank's listeners. From here on it answers other ranks. */
+/* Opens this rank's listeners. From here on this rank answers other ranks. */
 static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
 {
     baton__links_t *links = &mpi->far.links;
@@ -485,15 +487,15 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
 }
 
 /* Verifies the addresses of the other hosts: the first rank of this host asks
-   the first rank of each other one, and tells the result to the ranks of its
-   own. */
+   the first rank of each other host, and tells the result to the ranks of its
+   own host. */
 static void prove_addresses(baton__mpi_t *mpi, const host_t *host)
 {
     const uint64_t deadline_ns = baton__clock_ns() + PROOF_NS;
     const size_t size = (size_t)mpi->size;
     struct sockaddr_storage to;
     socklen_t bytes;
-    int hosts = 0; /* hosts whose first rank was seen */
+    int hosts = 0; /* number of hosts whose first rank was seen */
     for (int i = 0; i < mpi->size && host->index == 0; i++) {
         bool first = mpi->host_of[i] == hosts;
         hosts += first;
@@ -510,9 +512,10 @@ static void prove_addresses(baton__mpi_t *mpi, const host_t *host)
     }
 }
 
-/* Ignores SIGPIPE. Open MPI 4.1.4 writes to the connection of a rank that has
-   ended without blocking that signal, which would end this process, too. If the
-   application handles SIGPIPE itself, nothing is changed. */
+/* Ignores SIGPIPE. Open MPI 4.1.4 does not block this signal when it writes to
+   the connection of a rank that has ended, so the signal would end this
+   process, too. If the application handles SIGPIPE itself, nothing is
+   changed. */
 static void outlive_broken_pipes(void)
 {
     struct sigaction now;
@@ -555,13 +558,14 @@ static void lose(void *endpoint, int peer, baton_status_t status,
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
-   left it together. A group of the same ranks takes it over, see take_kept(),
-   because to close it and open another takes far longer. Atomic, because
-   threads may create and close groups of different ranks at the same time. */
+   left it together. A later group of the same ranks takes it over (take_kept),
+   because closing it and opening another takes far longer. The pointer is
+   atomic because threads may create and close groups of different ranks at the
+   same time. */
 static _Atomic(baton__mpi_t *) kept;
 
-/* Frees an endpoint. in_use: MPI may still use its communicator, which is not
-   freed then. */
+/* Frees an endpoint, and its communicator unless `in_use`, which means that MPI
+   may still use the communicator. */
 static void open_release(baton__mpi_t *mpi, bool in_use)
 {
     MPI_Comm comm = mpi->comm;
@@ -575,8 +579,8 @@ static void open_release(baton__mpi_t *mpi, bool in_use)
     }
 }
 
-/* Called by MPI_Finalize, which deletes the attributes of MPI_COMM_SELF first.
-   Afterwards the endpoint calls MPI no more; see baton__far_enter(). */
+/* Called by MPI_Finalize, which first deletes the attributes of MPI_COMM_SELF.
+   Afterwards the endpoint no longer calls MPI; see baton__far_enter. */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     baton__mpi_t *mpi = value;
@@ -584,7 +588,8 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)comm;
     (void)keyval;
     (void)extra;
-    /* Called by free_endpoint(), or the endpoint is kept. */
+    /* Either free_endpoint has deleted the attribute, or the endpoint is
+       kept. */
     if (mpi->far.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
@@ -618,7 +623,8 @@ static baton_status_t watch_finalize(baton__mpi_t *mpi)
 
 void baton__mpi_free(baton__mpi_t *mpi)
 {
-    /* Takes the links off the list of those that forked children close. */
+    /* This also takes the links off the list of links that forked children
+       close. */
     baton__far_close(mpi);
     baton__answers_close(&mpi->answers);
     baton__host_close(&mpi->host);
@@ -643,8 +649,9 @@ static void drop_arrivals(baton__mpi_t *mpi)
 }
 
 /* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
-   rank that this one still waits for: LAST was not sent to it, or not received
-   from it, or MPI has not completed a packet to it; -1: none. */
+   rank that this rank still waits for: LAST was not sent to it, or not received
+   from it, or MPI has not completed a packet to it. Returns -1 if there is no
+   such rank. */
 static int tell_last(baton__mpi_t *mpi)
 {
     const baton__packet_t last = {.kind = BATON__PACKET_LAST,
@@ -666,10 +673,11 @@ static int tell_last(baton__mpi_t *mpi)
     return awaited;
 }
 
-/* Drains the communicator before it is freed: takes what the other ranks have
-   sent. It also asks the rank that it waits for, which may have ended without a
-   link between the two. False if a rank may still send, or MPI still has
-   something in motion: then the communicator must not be freed. */
+/* Drains the communicator before it is freed: takes the packets that the other
+   ranks have sent. Meanwhile it asks the rank that it waits for whether it
+   lives, because that rank may have ended without a link between the two.
+   Returns false if a rank may still send, or MPI still has packets or data in
+   motion: then the communicator must not be freed. */
 static bool open_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
 {
     uint64_t now = baton__clock_ns();
@@ -693,7 +701,8 @@ static bool open_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     return awaited < 0 && mpi->far.count == 0;
 }
 
-/* Frees an endpoint, or nothing if it is NULL. */
+/* Takes the endpoint's attribute off MPI_COMM_SELF, and frees the endpoint.
+   NULL is allowed. `in_use` is as for open_release. */
 static void free_endpoint(baton__mpi_t *mpi, bool in_use)
 {
     if (mpi == NULL) {
@@ -771,7 +780,7 @@ static const baton_transport_t mpi_transport = {
     .process = process,
 };
 
-/* Initialises an endpoint without ranks, which can already be freed. */
+/* Initialises an endpoint without ranks. From then on it can be freed. */
 static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
 {
     baton__far_t *far = &mpi->far;
@@ -820,8 +829,8 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
     return BATON_OK;
 }
 
-/* Opens the parts that can fail on one rank alone: those that use MPI, and the
-   listeners. */
+/* Opens the parts that use MPI, and the listeners. These may fail on one rank
+   alone. */
 static baton_status_t open_complete(baton__mpi_t *mpi, const host_t *host)
 {
     if (!mpi->keeps_off) {
@@ -893,9 +902,9 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
     return status;
 }
 
-/* Takes the endpoint that this rank has kept. Returns it if it is of a group of
-   the same ranks, and this rank may still run on the same processors; else
-   frees it, and returns NULL. */
+/* Takes the endpoint that this rank has kept, if any. Returns it if it is of a
+   group of the same ranks, and this rank may still run on the same processors;
+   otherwise frees it, and returns NULL. */
 static baton__mpi_t *take_kept(MPI_Comm comm, baton_status_t local)
 {
     baton__mpi_t *mpi =

@@ -1,6 +1,6 @@
 /* Packets between ranks, sent through a ring in shared memory or as an MPI
    message. A packet announces a message, with its data if that is short; or it
-   answers one.
+   answers an announced message.
 
        kind    data                      action of the receiver
        SHORT   in the packet             answers FIN, if it was not credited
@@ -9,8 +9,8 @@
                a segment or by CMA       answers CTS, and gets PUT (or pulls as
                                          with RTS); or answers COPY, and gets
                                          PARTs
-       BODY    after the packet, the     keeps the buffers, frees them later
-               rest in TAILs
+       BODY    after the packet, and     keeps the buffers, frees them later
+               then in TAILs
        RTS     with the sender           answers CTS, and gets the data as MPI
                                          messages; or answers FIN
        PUT     in the target of posted   none; `bytes` is 0 if the sender could
@@ -20,9 +20,10 @@
                system refuses to copy
                between processes
 
-   After it was sent, a credited message belongs to the receiver alone. Of other
-   messages the sender keeps a record, `id`, until it gets FIN, or has sent what
-   CTS asked for. `generation` distinguishes successive uses of a record. */
+   After a credited message was sent, it belongs to the receiver alone. Of other
+   messages the sender keeps a record, with the number `id`, until it gets FIN
+   or has sent the data that CTS asked for. `generation` distinguishes
+   successive uses of a record. */
 #pragma once
 
 #include <assert.h>
@@ -40,7 +41,7 @@ typedef enum baton__packet_kind {
     BATON__PACKET_CTS,
     BATON__PACKET_COPY,
     BATON__PACKET_PART,
-    /* Only the counts that every packet over MPI carries. */
+    /* Has only the counts that every packet over MPI carries. */
     BATON__PACKET_CREDIT,
     BATON__PACKET_ASK, /* requests a CREDIT as a reply */
     BATON__PACKET_LAST /* the sender closes its group */
@@ -49,7 +50,7 @@ typedef enum baton__packet_kind {
 enum {
     BATON__PACKET_CREDITED = 1,
     BATON__PACKET_NOTICE = 2, /* uses a credit for notices */
-    BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
+    BATON__PACKET_MADE = 4,   /* OFFER: token.made of the send */
     /* CREDIT: the sender has marked the receiver as lost. */
     BATON__PACKET_DISOWNS = 8
 };
@@ -58,8 +59,8 @@ enum { BATON__SHORT_BYTES = 256 };
 static_assert(BATON__SHORT_BYTES >= BATON_NOTICE_BYTES, "a notice is short");
 
 typedef struct baton__packet {
-    /* Used by the ring itself. Over MPI: the number of packets that the sender
-       sent before. */
+    /* In a ring, the ring uses this word itself. Over MPI, it is the number of
+       packets that the sender has sent to this receiver before. */
     uint32_t word;
     uint16_t kind;
     uint16_t flags;
@@ -68,14 +69,16 @@ typedef struct baton__packet {
     uint64_t bytes; /* bytes of the message */
     baton_header_t header;
     /* BUFFER: the buffer's index. OFFER: the id of the segment, or 0. CTS: the
-       tag; `bytes` is the size of each MPI message, and `flags` the number of
-       receives posted. CTS to an OFFER that is to be PUT: the post's index;
-       `bytes` is the post's generation, and `flags` 0. PART: the post's index,
-       or BATON__HOST_POSTS for an OFFER; `bytes` is the size of the part. */
+       tag of the MPI messages; `bytes` is the size of each of them, and `flags`
+       the number of receives posted for them. CTS to an OFFER that is to be
+       PUT: the post's index; `bytes` is the post's generation, and `flags` is
+       0. PART: the post's index, or BATON__HOST_POSTS for an OFFER; `bytes` is
+       the size of the part. */
     uint32_t place;
     uint32_t generation;
     union {
-        /* OFFER: of the data. CTS to an OFFER: of the target. */
+        /* OFFER: the address of the data. CTS to an OFFER: that of the
+           target. */
         uint64_t address;
         unsigned char data[BATON__SHORT_BYTES];
     };
@@ -109,7 +112,7 @@ typedef struct baton__far_packet {
    slower. */
 enum {
     BATON__BODY_BYTES = 64 * 1024,
-    BATON__BODY_BUFFERS = 2, /* buffers of a message */
+    BATON__BODY_BUFFERS = 2, /* the most buffers of a message */
     BATON__BODY_LONGEST = BATON__BODY_BUFFERS * BATON__BODY_BYTES,
     BATON__FIRST_BYTES = 64 * 1024 - 512 - BATON__FAR_PACKET_HEAD
 };

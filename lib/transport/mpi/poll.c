@@ -1,16 +1,16 @@
 /* How an MPI endpoint is polled, and how it sleeps.
 
-   Ranks of this host wake it by its doorbell, and ranks on other hosts by its
-   link. A packet from another host comes over MPI, and may come after the
-   wake-up. So for some time after a wake-up this rank looks again after short
-   sleeps. A sender that has woken it during that time need not wake it again at
-   once; RANG_NS in far.c is well below that time.
+   Ranks of this host wake a sleeping rank by its doorbell, and ranks on other
+   hosts by a link. A packet from another host comes over MPI, and may come
+   after the wake-up. So for some time after a wake-up (AFTER_RING_NS) the rank
+   looks again after short sleeps. A sender need not wake the rank a second time
+   during that time; RANG_NS in far.c is well below it.
 
    However late MPI is, no waiting rank sleeps for good: a wake-up says how many
-   packets were sent. Until they have come, and while data is in motion, this
-   rank polls, and wakes the ranks that it waits for, because MPI may have to be
-   called there, too. A sender polls until it has announced all packets that it
-   has sent. */
+   packets were sent. Until these packets have come, and while data is in
+   motion, the rank polls, and wakes the ranks that it waits for, because MPI
+   may have to be called there, too. A sender polls until it has announced all
+   packets that it has sent. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ enum {
     CREDIT_POLLS = 8,
     /* How long this rank looks again after a wake-up. */
     AFTER_RING_NS = 1000000,
-    AFTER_RING_US = 50, /* sleep between those looks */
+    AFTER_RING_US = 50, /* sleep between these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
        the timer that a start sets, so that alternating starts and waits need
        not set the timer each time. */
@@ -41,14 +41,16 @@ enum {
        have been silent for this long, or for half of BATON_PEER_TIMEOUT_MS if
        that is less. */
     REFUSED_NS = 2000000000,
+    /* One poll in this many drains the descriptors of liveness.h. */
     LIVENESS_POLLS = 1024,
+    /* One poll in this many calls baton__host_spread. */
     SPREAD_POLLS = 64
 };
 
 /* ---- what comes over MPI ----------------------------------------------- */
 
-/* Completes the oldest receive; after a loss all receives that can be, see
-   far.c. In MPI. */
+/* Tests the oldest receive; after a loss, tests all receives, for which far.c
+   states the reason. In MPI. */
 static void test_arrivals(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
@@ -73,8 +75,9 @@ static void test_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* True if the slot holds the next packet of its sender; or, with `behind`, any
-   packet of a lost sender. An earlier one of those may never be complete. */
+/* True if the slot holds the next packet of its sender. With `behind`, true if
+   it holds any packet of a lost sender, because that sender's earlier packets
+   may never be complete. */
 static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
 {
     const baton__packet_t *packet = &mpi->far.arrived[slot]->head.packet;
@@ -85,7 +88,7 @@ static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
     return behind ? peer->lost : packet->word == peer->packets_taken;
 }
 
-/* Returns the packet of the first of `count` receives for which is_next() is
+/* Returns the packet of the first of `count` receives for which is_next is
    true, or NULL. */
 static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
                                               bool behind)
@@ -131,7 +134,8 @@ static bool take_far_packet(baton__mpi_t *mpi)
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
     peer->heard = true;
-    if (come->packet.word == peer->packets_taken) { /* else dropped */
+    /* A packet of a lost sender that is not the next is dropped. */
+    if (come->packet.word == peer->packets_taken) {
         if (!baton__mpi_take_packet(mpi, &come->packet)) {
             return false;
         }
@@ -197,7 +201,7 @@ static bool complete_transfer(baton__mpi_t *mpi)
         } else {
             baton__events_moved(mpi, transfer.send->token);
         }
-        /* Else the record ended with its peer. */
+        /* If both are NULL, the send or record ended when its peer was lost. */
     } else if (transfer.record != NULL) {
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
@@ -206,9 +210,10 @@ static bool complete_transfer(baton__mpi_t *mpi)
     return true;
 }
 
-/* Handles a farewell that comes before this rank closes: the peer is lost.
-   After a loss the peer waits for nobody, and the last packets, in which it
-   reports that loss, may not come. So its farewell names the lost rank, too. */
+/* Called when a peer's farewell comes before this rank closes its group. Marks
+   the peer as lost. If the peer has left because of a loss, it waits for
+   nobody, and the last packets, in which it reports that loss, may not come. So
+   its farewell names the lost rank, which is marked as lost, too. */
 static void lose_closed(baton__mpi_t *mpi, int peer)
 {
     const uint32_t blamed = mpi->far.links.at[peer].blamed;
@@ -266,8 +271,8 @@ static void poll_far(baton__mpi_t *mpi)
     }
     while (far->peers > 0 && take_far_packet(mpi)) {
         packets = true;
-        /* A further test that finds nothing costs as much as one that finds a
-           packet, and the caller polls again anyway. */
+        /* A further test that finds nothing would cost as much as a test that
+           finds a packet, and the caller polls again anyway. */
         if (mpi->events.count > 0) {
             break;
         }
@@ -289,9 +294,9 @@ static void poll_far(baton__mpi_t *mpi)
     }
 }
 
-/* True if a packet has come, which is not taken, or a link was touched. With
-   `later`, MPI is not tested: this rank polls again soon, because a packet may
-   come without a wake-up even after a test. */
+/* True if a link was touched, or a packet has come (which is not taken here).
+   With `later`, MPI is not tested for packets: this rank polls again soon
+   anyway, because a packet may come without a wake-up even after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
     if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed)) {
@@ -316,8 +321,8 @@ static void poll_near(baton__mpi_t *mpi)
     while (!baton__events_are_full(mpi)) {
         const baton__packet_t *packet = baton__inbox_front(inbox);
         if (packet == NULL && mpi->host.reserved > 0) {
-            /* The next send reads this flag, which the buffer's reader has
-               written last. */
+            /* The next send reads this flag, which is in another processor's
+               cache: the buffer's reader has written it last. */
             __builtin_prefetch(
                 &baton__host_buffer(&mpi->host, mpi->host.index, 0)->full);
         }
@@ -331,7 +336,8 @@ static void poll_near(baton__mpi_t *mpi)
 static void report_lost(baton__mpi_t *mpi)
 {
     for (int k = -1; k < mpi->size && mpi->unreported > 0; k++) {
-        int i = k >= 0 ? k : (int)mpi->first_lost - 1; /* it is the cause */
+        /* The rank that was lost first is reported first: it is the cause. */
+        int i = k >= 0 ? k : (int)mpi->first_lost - 1;
         baton__peer_t *peer = &mpi->peers[i];
         if (!peer->lost || peer->reported) {
             continue;
@@ -360,8 +366,9 @@ static void ring_due(baton__mpi_t *mpi, baton__due_ring_t when)
     }
 }
 
-/* Marks peers on this host as lost whose processes have ended. From time to
-   time it drains the descriptors itself, in case no thread sleeps on them. */
+/* Marks peers on this host as lost if their processes have ended. From time to
+   time drains the descriptors of liveness.h, in case no thread sleeps on
+   them. */
 static void look_for_ended(baton__mpi_t *mpi)
 {
     int ended;
@@ -394,7 +401,8 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     mpi->events.max = max;
     look_for_ended(mpi);
     const bool lost = mpi->unreported > 0;
-    poll_near(mpi); /* messages sent before a loss are delivered before it */
+    /* Messages that were sent before a loss are delivered before the loss. */
+    poll_near(mpi);
     ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
@@ -479,9 +487,9 @@ static void heed_answer(baton__mpi_t *mpi)
     }
 }
 
-/* True if the host of a silent rank must be refusing connections because the
-   rank's process has ended, and not because of a firewall: the link of a rank
-   there was reset, or a rank there has ended lately. */
+/* Called when the host of a silent rank refuses connections. Returns true if
+   the reason must be that the rank's process has ended, and not a firewall: the
+   link of a rank on that host was reset, or a rank there has ended lately. */
 static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 {
     const uint64_t now = baton__clock_ns();
@@ -496,8 +504,9 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
     return found;
 }
 
-/* Asks a rank on another host. Whatever comes from it over MPI counts as an
-   answer, too. If it does not answer at once, it is also asked over MPI. */
+/* Asks a rank on another host whether it lives. Anything that comes from the
+   rank over MPI counts as an answer, too. If the rank does not answer at once,
+   it is also asked over MPI. */
 static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
                               const struct sockaddr *to, socklen_t bytes)
 {
@@ -580,16 +589,17 @@ int baton__mpi_descriptor(void *endpoint, int k)
 void baton__mpi_drain(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
-    /* If a wake-up was taken, `liveness` is drained at the next call. */
+    /* If the doorbell had a wake-up, `liveness` is drained at the next call. */
     if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }
     baton__links_drain(&mpi->far.links);
 }
 
-/* True if every rank on another host that may send something can wake this one.
-   (It can't if a firewall has reset the link, and only the other rank has
-   noticed.) */
+/* True if every rank on another host that may send something has a link to this
+   rank, by which it can wake this rank. (If a firewall has reset the link and
+   only the other rank has noticed that, the link is of no use, but this rank
+   can't know.) */
 static bool is_linked(const baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
@@ -602,8 +612,9 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-/* Returns how long this rank may sleep because of other hosts. recent: a
-   message arrived so recently that the next one may come without a wake-up. */
+/* Returns how long this rank may sleep because of other hosts. `recent` means
+   that a message arrived so recently that the next one may come without a
+   wake-up. */
 static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__far_t *far = &mpi->far;
@@ -659,7 +670,7 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     }
     uint32_t us = far_sleep_us(mpi, how, recent);
     if (mpi->listed != NULL || mpi->putting.head != NULL ||
-        mpi->far.credits_due) { /* no event reports free space */
+        mpi->far.credits_due) { /* no wake-up reports free space */
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }

@@ -2,11 +2,11 @@
    arrived.
 
    There is one record for each reserved send. Of messages there is one record
-   for each reserved receive, because a peer may send that many without a
+   for each reserved receive, because a peer may send as many messages without a
    credit; one for each credit granted to a peer; and one for each notice that a
-   peer may send. So a record is always free for a message that arrives. The
-   exception is short: a peer may still send to a schedule that was destroyed
-   here, and that message waits until the engine has dropped another one. */
+   peer may send. So a record is always free for a message that arrives, with
+   one exception: a peer may still send to a schedule that was destroyed here.
+   Such a message may have to wait until the engine has dropped another one. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -23,8 +23,9 @@ typedef struct baton__slab {
 
 enum { LEAST = 16 };
 
-/* The number of records to add to `count` so that there are `wanted`: 0, or at
-   least `count`. */
+/* Returns the number of records to add to `count` so that there are at least
+   `wanted`. If it is not 0, it is at least `count`, so that pools grow
+   rarely. */
 static uint32_t growth(uint32_t count, int64_t wanted)
 {
     if (wanted <= count) {
@@ -57,8 +58,8 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     slab->sends = new_sends;
     slab->next = mpi->slabs;
     mpi->slabs = slab;
-    /* The new sends go after those that are free, because only sends with low
-       ids have offers. */
+    /* The new sends go after the free ones, so that low ids are used first:
+       only sends with low ids have offers. */
     baton__send_t **end = &mpi->free_sends;
     while (*end != NULL) {
         end = &(*end)->next;

@@ -1,8 +1,8 @@
 /* Posted receives, into which senders write the data.
 
    A receive is posted in shared memory. Its place there follows from its
-   message's header, so that the sender looks at one cache line. If the receive
-   is posted when the message is sent, the sender copies the data
+   message's header, so that the sender has to look at only one cache line. If
+   the receive is posted when the message is sent, the sender copies the data
    (process_vm_writev), and there is neither an offer nor an answer:
 
        receiver                              sender
@@ -19,16 +19,18 @@
    sender's cache: on 2 cores of a Xeon, 512 KiB that were just written take 38
    to 49 us to read, and 15 to 20 us to write. Other data is read, which all
    receivers do at the same time. If it were written, a sender that comes last
-   would fill its peers' receives, and then wait for its own: all-to-alls of 128
-   KiB a rank take 9 us, and 18 us when written.
+   would first fill its peers' receives, and only then would the peers fill its
+   own: all-to-alls of 128 KiB a rank take 9 us if data is read, and 18 us if it
+   is written.
 
    Where ranks share processors, a message that fits into a buffer goes through
-   one: its sender continues in its time slice, and the receiver copies in its
-   own. On 8 ranks of 2 processors, all-reduces of 32 to 64 KiB took 1.1 to 1.4
-   times as long when the data was written.
+   one: the sender continues in its time slice, and the receiver copies the
+   message in its own time slice. On 8 ranks of 2 processors, all-reduces of 32
+   to 64 KiB took 1.1 to 1.4 times as long when the data was written.
 
-   An offer that came before the receive was posted is answered by CTS with the
-   target's address, if the sender polls. Otherwise the receiver reads.
+   If an offer came before the receive was posted, and the sender polls, the
+   receiver answers the offer by CTS with the target's address. Otherwise the
+   receiver reads the data.
 
    A receiver that withdraws changes POSTED to NONE; if the word is already
    TAKEN, it waits for the PUT. It waits no longer once the sender is lost,
@@ -62,8 +64,8 @@ static uint32_t generation_of(const baton__host_post_t *post)
            POST_STATES;
 }
 
-/* The index of a message's post. Consecutive messages of a schedule have
-   different indices. */
+/* Returns the index of a message's post. Consecutive messages of a schedule
+   have different indices. */
 static uint32_t put_place_of(const baton_header_t *header)
 {
     return (header->tag + (uint32_t)header->schedule) % BATON__HOST_POSTS;
@@ -118,7 +120,8 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
     return true;
 }
 
-/* The index of a posted receive; BATON__HOST_POSTS if it is not posted. */
+/* Returns the index of a receive's post; BATON__HOST_POSTS if the receive is
+   not posted. */
 static uint32_t put_find(const baton__mpi_t *mpi, const baton__peer_t *peer,
                          baton_token_t token)
 {
@@ -155,7 +158,8 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
-/* Does not ask a sender that would need a time slice, or must be woken. */
+/* Returns false if the sender would need a time slice of a shared processor, or
+   would have to be woken: then this rank reads sooner. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];
@@ -183,7 +187,7 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || !change(post_from(mpi, peer, packet->place),
                                  packet->generation, POST_TAKEN, POST_NONE)) {
-        return; /* the receive ended with its peer */
+        return; /* the receive ended when the peer was lost */
     }
     posted->used = false;
     baton__events_received(
@@ -199,7 +203,7 @@ void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || generation_of(post_from(mpi, peer, packet->place)) !=
                              packet->generation) {
-        return; /* the receive ended with its peer */
+        return; /* the receive ended when the peer was lost */
     }
     memcpy(posted->target, packet->data, packet->bytes);
     posted->target += packet->bytes;
@@ -268,8 +272,8 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
         post->bytes != send->bytes) {
         return false;
     }
-    /* If this fails, the receive was withdrawn meanwhile, and the fields that
-       were read may be those of another one. */
+    /* If this change fails, the receive was withdrawn meanwhile, and the fields
+       that were read may be those of another receive. */
     uint64_t address = post->address;
     bool taken = change(post, word / POST_STATES, POST_MADE, POST_TAKEN);
     if (taken) {

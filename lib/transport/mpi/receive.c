@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The states of an offer, see send.c. An offer that was taken must be
+/* The states of an offer; see send.c. An offer that was taken must be
    answered. */
 enum { OFFER_MADE = 1, OFFER_TAKEN };
 
@@ -17,7 +17,7 @@ enum { FETCHED_BYTES = 16 * 64 };
 
 /* ---- arrival ---------------------------------------------------------- */
 
-/* The message's data if it can already be read, else NULL. */
+/* Returns the message's data if it can already be read, else NULL. */
 static const void *data_of(const baton__mpi_t *mpi,
                            const baton__record_t *record)
 {
@@ -79,7 +79,7 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__peer_t *peer = &mpi->peers[packet->source];
     baton__record_t *record = peer->begun;
     if (record == NULL) {
-        return; /* the message ended with its peer */
+        return; /* the message ended when the peer was lost */
     }
     baton__far_keep(mpi, record);
     if (record->arrived == record->message.bytes) {
@@ -100,7 +100,7 @@ static void mpi_receive_take_part(baton__mpi_t *mpi,
         record = record->next;
     }
     if (record == NULL) {
-        return; /* the message ended with its peer */
+        return; /* the message ended when the peer was lost */
     }
     memcpy(record->target + record->arrived, packet->data, packet->bytes);
     record->arrived += packet->bytes;
@@ -165,8 +165,8 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
             baton__host_credit(&mpi->host, mpi->host.index, peer->near);
         _Atomic uint32_t *count = notice ? &credit->notices : &credit->messages;
         uint32_t given = atomic_load_explicit(count, memory_order_relaxed);
-        /* Only this rank writes the count. Pairs with the acquire load in
-           has_credit(), send.c: the record is free again. */
+        /* Only this rank writes the count. The store pairs with the acquire
+           load in has_credit, send.c: the record is free again. */
         atomic_store_explicit(count, given + 1, memory_order_release);
         return;
     }
@@ -180,7 +180,7 @@ static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
-        /* Pairs with the acquire load in fill_buffer(), send.c. */
+        /* Pairs with the acquire load in fill_buffer, send.c. */
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
@@ -209,8 +209,8 @@ static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
         memory_order_relaxed);
 }
 
-/* Returns where this rank can read the data of an offer in place; NULL if only
-   by CMA, or not at all. */
+/* Returns the address at which this rank can read the data of an offer in
+   place. Returns NULL if it can read the data only by CMA, or not at all. */
 static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
 {
     int near = mpi->peers[record->message.peer].near;
@@ -378,7 +378,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         baton__mpi_give_record(mpi, record);
         return baton__mpi_fail_peer(mpi, message->peer, NULL);
     }
-    /* It was lent, and could not be read. */
+    /* The message was lent, and could not be read. */
     if (record->kind == BATON__PACKET_COPY) {
         ask_parts(mpi, record);
         return BATON_OK;

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* The states of an offer, which are the lower bits of its word. The upper bits
-   are the generation of the send. See also receive.c. */
+/* The states of an offer, which are the lower bits of the offer's word. The
+   upper bits are the generation of the send. See also receive.c. */
 enum { OFFER_NONE, OFFER_MADE };
 
 static uint32_t offer_word(const baton__send_t *send, uint32_t state)
@@ -23,8 +23,8 @@ static bool has_credit(baton__peer_t *peer, bool notice)
     baton__flow_t *flow = notice ? &peer->notices : &peer->messages;
     if (flow->limit == flow->sent && peer->near >= 0) {
         const baton__credit_t *credit = peer->ring.credit;
-        /* Pairs with the release in give_credit(), receive.c, and in
-           grant_window(), pool.c. */
+        /* Pairs with the release in give_credit, receive.c, and in
+           grant_window, pool.c. */
         flow->limit = notice ? BATON__MPI_NOTICES +
                                    atomic_load_explicit(&credit->notices,
                                                         memory_order_acquire)
@@ -46,8 +46,8 @@ typedef enum outcome {
 
 /* True if the peer should first answer some of the sends that were announced to
    it, so that the data in flight stays in caches and buffers. The peer may need
-   a later message before it can answer. So this only delays sends: one more is
-   let through every BATON__MPI_PATIENCE_NS. */
+   a later message before it can answer. So this function only delays sends: it
+   lets one more through every BATON__MPI_PATIENCE_NS. */
 static bool mpi_send_is_behind(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
@@ -90,8 +90,8 @@ static int fill_buffer(baton__mpi_t *mpi, const void *data, size_t bytes)
     for (int i = 0; baton__host_reserve(host, i); i++) {
         baton__host_buffer_t *buffer =
             baton__host_buffer(host, host->index, (uint32_t)i);
-        /* Pairs with the release store in release(), receive.c: the buffer was
-           read. */
+        /* Pairs with the release store in mpi_receive_release, receive.c: the
+           buffer was read. */
         if (atomic_load_explicit(&buffer->full, memory_order_acquire) == 0) {
             atomic_store_explicit(&buffer->full, 1, memory_order_relaxed);
             memcpy(buffer->data, data, bytes);
@@ -136,8 +136,10 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
                : NO_ROOM;
 }
 
-/* The id of the segment in which the peer can read the data. 0 if there is
-   none, or if a copy costs less than an answer. */
+/* Returns the id of the segment in which the peer can read the data. Returns 0
+   if baton__segments_share finds none, if the peer is this rank itself, or if
+   the message is so short that a copy costs less than waiting for the peer's
+   answer. */
 static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                            const void *data, size_t bytes)
 {
@@ -148,7 +150,7 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
 }
 
 /* Exchanges the ids and generations of this send and a free one, so that this
-   send's id has an offer. False: all ids with offers are in use. */
+   send's id has an offer. Returns false if all ids with offers are in use. */
 static bool mpi_send_renumber(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__send_t *other = mpi->free_sends;
@@ -265,8 +267,9 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
     mpi_send_list(mpi, peer);
 }
 
-/* Queues an answer, or the parts of a send, before all sends, which may wait
-   for the peer to act on it. */
+/* Queues an answer, or a send whose data goes in parts. It is put behind
+   earlier entries of these two kinds and ahead of all other sends, because the
+   other sends may be waiting for the peer to act on this entry. */
 static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__outgoing_t *out)
 {
@@ -343,9 +346,10 @@ void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
     queue_reply(mpi, &mpi->peers[send->peer], &send->out);
 }
 
-/* Sends as many parts as there is space for, up to a slice. It sends none if a
-   notice waits, so that the notice finds space. Parts do not use shm buffers: a
-   part that waits for a buffer might wait for a peer that waits for this
+/* Sends as many parts as there is space for, up to a slice. If a notice waits,
+   sends no part this time, so that the notice finds space. Parts do not use shm
+   buffers: a part that waits for a buffer might wait for a peer that waits for
+   this
    rank. */
 static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                             baton__send_t *send)
@@ -489,7 +493,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     return BATON_DONE;
 }
 
-/* Takes back an announced send; false if the receiver has taken its offer. */
+/* Takes back an announced send. Returns false if the receiver has taken the
+   send's offer. */
 static bool mpi_send_take_back(const baton__mpi_t *mpi,
                                const baton__send_t *send)
 {
@@ -500,8 +505,8 @@ static bool mpi_send_take_back(const baton__mpi_t *mpi,
                OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Looks at every send, which is slow, but only failures and cancels withdraw
-   sends. */
+/* Searches all sends, which is slow; but sends are withdrawn only after
+   failures and cancels. */
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;
@@ -559,7 +564,7 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         send->posted = send->generation;
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);
     } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
-               packet->flags == 0) { /* else it is a pull */
+               packet->flags == 0) { /* other flags: the peer pulls */
         baton__mpi_take_ask(mpi, send, packet);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
@@ -587,7 +592,7 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi)
 
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    peer->last_reply = NULL; /* it may be one of these sends */
+    peer->last_reply = NULL; /* the reply may be one of these sends */
     for (uint32_t i = 0; i < mpi->send_count; i++) {
         baton__send_t *send = mpi->sends[i];
         if (send->state == BATON__SEND_FREE ||
@@ -597,7 +602,8 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        baton__outbox_remove(&peer->outbox, &send->out); /* if it is there */
+        baton__outbox_remove(&peer->outbox,
+                             &send->out); /* does no harm if absent */
         baton__sends_remove(&mpi->far.pulled, send);
         baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);
