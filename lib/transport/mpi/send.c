@@ -602,8 +602,7 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        baton__outbox_remove(&peer->outbox,
-                             &send->out); /* does no harm if absent */
+        baton__outbox_remove(&peer->outbox, &send->out); /* may be absent */
         baton__sends_remove(&mpi->far.pulled, send);
         baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);

@@ -12,7 +12,8 @@
 
 enum {
     /* The delay of a bell for a process that may poll again in a moment: far
-       longer than its thread needs to return, far shorter than a wake-up. */
+       longer than the process's thread needs to return, far shorter than a
+       wake-up. */
     MOMENT_NS = 2000
 };
 
@@ -81,10 +82,11 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-/* Wakes the process if its state still is `armed`. Disarms it only after the
-   datagram was sent: a caller that dies or is stopped in between has woken the
-   process. Until it is disarmed, other peers may wake it, too. The process may
-   also have armed anew meanwhile: then the counter in `armed` differs. */
+/* Wakes the process if its state is still `armed`. Disarms the process only
+   after the datagram was sent, so that a caller that dies or is stopped in
+   between has woken the process. Until the process is disarmed, other peers may
+   wake it, too. If the process has armed anew meanwhile, the counter in `armed`
+   differs, and the process stays armed. */
 static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
                           uint32_t armed)
 {
@@ -114,8 +116,9 @@ static bool doorbell_is_due(const baton__doorbell_t *doorbell, int index,
     return false;
 }
 
-/* Either this load sees what arm() stored, or the poll after arm() sees what
-   was sent: both sides have a full fence between store and load. */
+/* Either the load below sees the value that baton__doorbell_arm has stored, or
+   the process's poll after that sees the record that was put into its ring:
+   both sides have a full fence between store and load. */
 void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
 {
     baton__peer_state_t *state = &doorbell->states[index];
@@ -183,9 +186,9 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     bool rung = atomic_load_explicit(&doorbell->rung, memory_order_relaxed);
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
-        return; /* it has stayed armed since the last time; see disarm */
+        return; /* still armed: baton__doorbell_disarm has left it so */
     }
-    if (rung) { /* the peer may not have disarmed the last arming yet */
+    if (rung) { /* the peer may not have disarmed this process yet */
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);
     }
     atomic_store_explicit(&own->armed, (armed | BELL) + 1 + bell,
@@ -196,9 +199,10 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell)
 {
     baton__peer_state_t *own = &doorbell->states[doorbell->index];
-    /* Stays armed for urgent messages: they are rare, and so a loop of short
-       epochs writes nothing to this cache line, which the peers read. A
-       datagram that comes too late only causes a spurious wake-up. */
+    /* If the process is armed for urgent messages alone, it stays armed: such
+       messages are rare, and so a loop of short epochs writes nothing to this
+       cache line, which the peers read. A datagram that comes too late only
+       causes a spurious wake-up. */
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     if ((armed & BELL) > BATON__BELL_URGENT) {
         atomic_store_explicit(&own->armed, armed & ~BELL, memory_order_relaxed);

@@ -1,14 +1,15 @@
 /* Doorbells between processes of one host: a process that waits sleeps on a
-   descriptor, and a peer that has put something into its ring wakes it.
+   descriptor, and a peer that has put a record into the process's ring wakes
+   it.
 
    Each process has a state in shared memory: whether it is armed, for which
    messages, and the name of its socket. A peer that finds the process armed
    sends it a datagram and disarms it. So a sleep costs one peer one system
-   call, and sometimes a second peer another. A process that is not armed costs
-   its peers one load. A process that is armed for urgent messages alone is not
-   woken by others. If a process is armed with BATON__BELL_SOON, its thread may
-   poll again in a moment. A peer delays the bell for that moment and drops it
-   if the process polls before. */
+   call, and sometimes a second peer another one. If a process is not armed, its
+   peers only make one load. A process that is armed for urgent messages alone
+   is not woken by other messages. If a process is armed with BATON__BELL_SOON,
+   its thread may poll again in a moment. A peer delays the bell for that moment
+   and drops it if the process polls before. */
 #pragma once
 
 #include <assert.h>
@@ -22,13 +23,13 @@
 typedef enum baton__bell {
     BATON__BELL_OFF,
     BATON__BELL_URGENT, /* urgent messages wake the process */
-    BATON__BELL_SOON,   /* every message wakes it, after a moment */
-    BATON__BELL_ALL     /* every message wakes it at once */
+    BATON__BELL_SOON,   /* every message wakes the process, after a moment */
+    BATON__BELL_ALL     /* every message wakes the process at once */
 } baton__bell_t;
 
 enum { BATON__STATE_COUNTS = 40 };
 
-/* In shared memory. */
+/* The state of a process, in shared memory. */
 typedef struct baton__peer_state {
     _Alignas(
         64) _Atomic uint32_t armed; /* how often armed << 2 | baton__bell_t */
@@ -43,7 +44,8 @@ typedef struct baton__peer_state {
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
 
-/* A delayed bell: the process, and the value of its `armed` at that time. */
+/* A delayed bell: the process, and the value that its `armed` had when the bell
+   was delayed. */
 typedef struct baton__due {
     int index;
     uint32_t armed;
@@ -65,9 +67,9 @@ typedef struct baton__doorbell {
 #define BATON__FOR_DOORBELL "baton-"
 #define BATON__FOR_MAPPINGS "baton-map-"
 
-/* Stores the address of a process's socket for one purpose and returns its
-   length. It is in the abstract namespace, where a name may have any bytes and
-   disappears with its process. */
+/* Stores the address of a process's socket for one purpose, and returns the
+   length of the address. The address is in the abstract namespace, where a name
+   may have any bytes and disappears with its process. */
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address);
 
@@ -76,15 +78,17 @@ baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);
 void baton__doorbell_close(baton__doorbell_t *doorbell);
 
-/* Wakes process `index` if it is armed for such a message. Call it after a
-   record was put into its ring. */
+/* Wakes process `index`, at once or after a moment, if it is armed for all
+   messages, or if the message is `urgent` and the process is armed for urgent
+   messages. Call this after a record was put into the process's ring. */
 void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 
 /* Wakes process `index` at once if it is armed at all. Any thread. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
-/* Returns true if a process that has messages in flight polls now: it is not
-   armed, or armed for urgent messages alone, which disarm leaves so. */
+/* Returns true if a process that has messages in flight polls now: the process
+   is not armed, or is armed for urgent messages alone, as
+   baton__doorbell_disarm may leave it. */
 static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 {
     return atomic_load_explicit(&state->armed, memory_order_relaxed) % 4 <=
@@ -93,7 +97,7 @@ static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 
 /* When the delayed bells are rung. */
 typedef enum baton__due_ring {
-    /* Now if the moment has passed; this is for each poll. */
+    /* Now if the moment of the delay has passed; this is for each poll. */
     BATON__DUE_LATER,
     /* Waits until the moment has passed or all processes poll again. This is
        for a caller after which no thread of this process polls. */
@@ -102,16 +106,18 @@ typedef enum baton__due_ring {
     BATON__DUE_NOW
 } baton__due_ring_t;
 
-/* Rings the delayed bells of processes that have not polled since. */
+/* Rings the delayed bells of processes that have not polled since the bells
+   were delayed. */
 void baton__doorbell_ring_due(baton__doorbell_t *doorbell,
                               baton__due_ring_t when);
 
-/* From arm to disarm the first peer that has a message for this process makes
-   the socket readable. Peers with urgent messages may do so after disarm, too.
-   The caller must poll once more between arm and its sleep. */
+/* From baton__doorbell_arm to baton__doorbell_disarm the first peer that has a
+   message for this process makes the socket readable. Peers with urgent
+   messages may do so later, too. The caller must poll once more between arming
+   and its sleep. */
 void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell);
 void baton__doorbell_disarm(const baton__doorbell_t *doorbell);
 
-/* Receives one datagram from the socket; false if there was none. Any thread.
- */
+/* Receives one datagram from the socket. Returns false if there was none. Any
+   thread may call this. */
 bool baton__doorbell_drain(baton__doorbell_t *doorbell);

@@ -18,8 +18,9 @@
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
 
-/* The most cells that all rings to a process have together, unless there are so
-   many rings that BATON__RING_LEAST_CELLS for each are more. */
+/* The most cells that all rings to a process have together. There are more only
+   if there are so many rings that BATON__RING_LEAST_CELLS cells for each exceed
+   this number. */
 #define INBOX_CELLS 2048
 
 /* The minimum interval between two searches for another processor. */
@@ -45,7 +46,7 @@ static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 }
 
 /* Returns the number of cells of a ring: the more rings lead to a process, the
-   shorter each is. */
+   shorter each ring is. */
 static uint32_t ring_cells(int count)
 {
     uint32_t cells = BATON__RING_MOST_CELLS;
@@ -250,11 +251,11 @@ void baton__host_close(baton__host_t *host)
 
 /* ---- processors -------------------------------------------------------- */
 
-/* Of the processes on a processor only the one with the highest index moves:
-   otherwise all would move at once. */
+/* Of the processes on a processor only the one with the highest index moves,
+   because otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    uint16_t on[CPU_SETSIZE] = {0}; /* processes, by processor */
+    uint16_t on[CPU_SETSIZE] = {0}; /* by processor: number of processes */
     _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE;
     bool last = at >= 0;
@@ -306,8 +307,8 @@ static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
                 1, 0);
 }
 
-/* A value other than the nonce comes from a stranger: in containers a process
-   may have different numbers in different PID namespaces. */
+/* A value other than the nonce is that of an unrelated process: in containers a
+   process may have different numbers in different PID namespaces. */
 int baton__host_probe(const baton__host_t *host, bool write)
 {
     int error = 0;

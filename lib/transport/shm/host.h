@@ -31,11 +31,11 @@
 #include <baton/transport.h>
 
 enum {
-    BATON__HOST_BUFFERS = 8, /* buffers of a process, at most */
+    BATON__HOST_BUFFERS = 8, /* the most buffers of a process */
     /* The longest message in a buffer: 64 KiB and what a collective adds. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
     BATON__HOST_OFFERS = 8192, /* offers of a process */
-    BATON__HOST_POSTS = 16     /* receives posted to one peer at a time */
+    BATON__HOST_POSTS = 16 /* the most receives posted to one peer at a time */
 };
 
 /* A posted receive, in shared memory. */
@@ -49,7 +49,7 @@ typedef struct baton__host_post {
 } baton__host_post_t;
 
 typedef struct baton__host_buffer {
-    /* Set by the owner. Cleared with release by the reader of the message. */
+    /* The owner sets this. The reader of the message clears it with release. */
     _Alignas(64) _Atomic uint32_t full;
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;
@@ -59,22 +59,22 @@ static_assert(sizeof(baton__host_buffer_t) % 4096 == 0, "whole pages");
 typedef struct baton__host_posted {
     bool used;
     baton_token_t token;
-    char *target; /* where the next part goes, if the data come in parts */
-    size_t left;  /* bytes of the parts that have not come */
+    char *target; /* if the data come in parts, where the next part goes */
+    size_t left;  /* if the data come in parts, the bytes still to come */
 } baton__host_posted_t;
 
 typedef struct baton__host {
-    int count;    /* processes of the host */
-    int index;    /* this process */
-    int buffers;  /* buffers of each process */
-    int reserved; /* this process's buffers that have memory: the first ones */
-    int usable;   /* `buffers`, or fewer after memory has run out */
+    int count;      /* number of processes of the host */
+    int index;      /* index of this process */
+    int buffers;    /* number of buffers of each process */
+    int reserved;   /* number of this process's buffers that have memory */
+    int usable;     /* `buffers`, or fewer after memory has run out */
     uint64_t probe; /* other processes try to read and write this */
     void *memory;
     size_t bytes;
     uint64_t spread_ns; /* when baton__host_spread last looked for a place */
-    /* Decisions so far. Each process that has not ended takes part in every
-       decision, so that the numbers agree. */
+    /* Number of decisions so far. Each process that has not ended takes part in
+       every decision, so that this number is the same everywhere. */
     uint32_t decided;
     baton__doorbell_t doorbell;
     baton__liveness_t liveness; /* of the other processes */
@@ -83,12 +83,12 @@ typedef struct baton__host {
     baton__inbox_t inbox;       /* of this process */
     /* This process's posted receives, by sender and place. */
     baton__host_posted_t *posted;
-    /* The following point into the shared memory. */
+    /* The pointers from here on point into the shared memory. */
     baton__segment_table_t *tables; /* by process */
     baton__freed_count_t *freed;
     uint64_t *probes;          /* by process: the address of its `probe` */
     _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
-    _Atomic uint32_t *refused; /* true once a refused copy was logged */
+    _Atomic uint32_t *refused; /* 1 once a refused copy was logged */
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
@@ -117,11 +117,11 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);
 void baton__host_close(baton__host_t *host);
 
-/* Tries to read the probe of every other process, or to write the value that
-   the probe has already. Returns 0, or an errno if this host does not allow
-   that. Call it after all processes have opened. Write only after reading has
-   succeeded: otherwise the process number may, in this PID namespace, belong to
-   a stranger. */
+/* Tries to read the probe of every other process, or, if `write`, to write the
+   value that the probe has already. Returns 0, or an errno if this host does
+   not allow that. Call this after all processes have opened. Call it with
+   `write` only after reading has succeeded: otherwise, in this PID namespace,
+   the process number may belong to an unrelated process. */
 int baton__host_probe(const baton__host_t *host, bool write);
 
 static inline baton__host_buffer_t *
@@ -136,9 +136,10 @@ static inline _Atomic uint32_t *baton__host_offer(const baton__host_t *host,
     return &host->offers[(size_t)index * BATON__HOST_OFFERS + offer];
 }
 
-/* Reserves memory for a buffer of this process; called before each use. The
-   buffers before it must have been reserved. False if there is no memory: then
-   this buffer and those after it can't be used. */
+/* Reserves memory for a buffer of this process, unless it has memory. Called
+   before each use. The buffers with lower indices must have been reserved.
+   Returns false if there is no memory: then this buffer and those with higher
+   indices can't be used. */
 bool baton__host_reserve(baton__host_t *host, int buffer);
 
 /* Returns the BATON__HOST_POSTS posts of `receiver` for `sender`. */
@@ -167,11 +168,11 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
                           (size_t)sender];
 }
 
-/* Moves the calling thread, which polls, to another processor if other
-   processes of the host poll on its own and fewer poll on the other. Without
-   this, Linux may leave two ranks that yield to each other on one processor for
-   good, beside an idle one: it does not move threads that have just run, and
-   these two run in turn. */
+/* Called by a thread that polls. Moves the thread to another processor if other
+   processes of the host poll on its processor, and fewer poll on the other one.
+   Without this, Linux may leave two ranks that yield to each other on one
+   processor for good, while another one is idle: Linux does not move threads
+   that have just run, and these two run in turn. */
 void baton__host_spread(baton__host_t *host);
 
 /* Copies from the memory of process `index`, which may be this one. Returns 0
@@ -179,7 +180,7 @@ void baton__host_spread(baton__host_t *host);
 int baton__host_read(const baton__host_t *host, int index, void *target,
                      uint64_t address, size_t bytes);
 
-/* Copies into the memory of another process. Returns 0 or an errno, as above.
- */
+/* Copies into the memory of another process. Returns 0 or an errno: ESRCH if
+   the process has ended. */
 int baton__host_write(const baton__host_t *host, int index, uint64_t address,
                       const void *source, size_t bytes);

@@ -71,13 +71,13 @@ void baton__liveness_send(baton__liveness_t *self,
     struct sockaddr_un address;
     socklen_t bytes =
         baton__peer_address(&states[to], BATON__FOR_DOORBELL, &address);
-    /* A new descriptor for each receiver: Linux lets no more than 50 epolls of
-       epolls watch one. */
+    /* A new descriptor is opened for each receiver: Linux lets no more than 50
+       epolls of epolls watch one descriptor. */
     int own = baton__liveness_process(getpid());
     if (own < 0 ||
         !baton__share_send(doorbell->socket, &address, bytes, &introduction,
                            sizeof introduction, own)) {
-        self->error = errno; /* the receiver's is_complete is false then */
+        self->error = errno; /* the receiver then lacks a descriptor */
     }
     baton__descriptor_close(&own);
 }
@@ -142,8 +142,9 @@ int baton__liveness_next(baton__liveness_t *self)
     for (int i = 0; i < self->count; i++) {
         if (atomic_exchange_explicit(&self->ended[i], false,
                                      memory_order_acquire)) {
-            /* There may be more. This is an exchange because a store would end
-               the release sequence of drain's store to `any_ended`. */
+            /* There may be more ended processes. This is an exchange because a
+               store would end the release sequence that is headed by
+               baton__liveness_drain's store to `any_ended`. */
             (void)atomic_exchange_explicit(&self->any_ended, true,
                                            memory_order_acq_rel);
             return i;

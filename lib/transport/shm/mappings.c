@@ -15,8 +15,8 @@ static baton__mapping_t *mapping_of(const baton__mappings_t *self, int peer,
     return &self->at[(size_t)peer * BATON__SEGMENTS + place];
 }
 
-/* Returns true if the owner still has the segment. Pairs with the stores in
-   segments_enter() and segments_leave(), segments.c. */
+/* Returns true if the owner still has the segment. The load pairs with the
+   stores in segments_enter and segments_leave, segments.c. */
 static bool exists(const baton__mappings_t *self, int peer, uint32_t id)
 {
     uint32_t place = baton__segment_place(id);
@@ -93,7 +93,7 @@ void baton__mappings_sweep(baton__mappings_t *self)
 {
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
-    mappings_take_all(self); /* a descriptor in the socket keeps memory, too */
+    mappings_take_all(self); /* a descriptor in the socket also keeps memory */
     for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
             baton__mapping_t *mapping = mapping_of(self, peer, place);

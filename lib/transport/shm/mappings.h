@@ -1,4 +1,4 @@
-/* The segments of other processes of this host that this one has mapped; see
+/* The segments of this host's other processes that this process has mapped; see
    segments.h. Only the driver calls these functions. */
 #pragma once
 
@@ -10,7 +10,7 @@
 typedef struct baton__mapping {
     uint32_t id; /* 0: nothing is mapped here */
     const char *base;
-    uint64_t address; /* of the segment in its owner */
+    uint64_t address; /* the segment's address in its owner */
     size_t bytes;
 } baton__mapping_t;
 
@@ -20,8 +20,8 @@ typedef struct baton__mappings {
     const baton__segment_table_t *tables; /* of all processes */
     baton__freed_count_t *freed;
     uint32_t seen; /* the value of `freed` at the last sweep */
-    /* Used places of `at`: a sweep goes through the array, which takes long,
-       only while there are any. */
+    /* The number of used places of `at`. Only while it is not 0, a sweep goes
+       through the array, which takes long. */
     uint32_t mapped;
     baton__mapping_t *at; /* by peer and place */
 } baton__mappings_t;
@@ -33,9 +33,9 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
                                     baton__freed_count_t *freed, int peers);
 void baton__mappings_close(baton__mappings_t *self);
 
-/* Returns where this process can read these bytes of a peer's segment. NULL if
-   the segment can't be mapped, for example because its descriptor could not be
-   received. */
+/* Returns the address at which this process can read these bytes of a peer's
+   segment. Returns NULL if the segment can't be mapped, for example because its
+   descriptor could not be received. */
 const char *baton__mappings_find(baton__mappings_t *self, int peer, uint32_t id,
                                  uint64_t address, size_t bytes);
 
@@ -48,7 +48,7 @@ void baton__mappings_clear(baton__mappings_t *self);
 /* Returns true if a segment of this host was freed since the last sweep. */
 static inline bool baton__mappings_are_stale(const baton__mappings_t *self)
 {
-    /* Pairs with the addition in segments_drop(), segments.c. */
+    /* Pairs with the addition in segments_drop, segments.c. */
     return atomic_load_explicit(&self->freed->count, memory_order_acquire) !=
            self->seen;
 }

@@ -23,8 +23,8 @@
 
 enum {
     BATON__CELL_BYTES = 64,
-    /* Cells of a ring. One always stays free, so that a ring has at most 255
-       records and a byte can count them. */
+    /* Number of cells of a ring. One cell always stays free, so that a ring has
+       at most 255 records and a byte can count them. */
     BATON__RING_LEAST_CELLS = 32,
     BATON__RING_MOST_CELLS = 256
 };
@@ -35,8 +35,8 @@ enum {
 #define BATON__RING_STRIDE(size) ((size_t)(size) + 1)
 
 typedef struct baton__cell {
-    /* In the first cell of a record: its number of cells. 0 means that the
-       record did not fit here and begins in cell 0. */
+    /* In the first cell of a record: the record's number of cells. 0 means that
+       the record did not fit here and begins in cell 0 of the ring. */
     _Alignas(BATON__CELL_BYTES) uint32_t count;
     unsigned char data[BATON__CELL_BYTES - sizeof(uint32_t)];
 } baton__cell_t;
@@ -46,7 +46,8 @@ static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_CHAR_LOCK_FREE == 2,
               "atomics between processes");
 
 /* In shared memory: how many messages and notices a consumer has allowed a
-   producer to send so far, and how many cells it has freed. All wrap. */
+   producer to send so far, and how many cells the consumer has freed. All three
+   counts wrap. */
 typedef struct baton__credit {
     _Alignas(16) _Atomic uint32_t messages;
     _Atomic uint32_t notices;
@@ -59,9 +60,9 @@ typedef struct baton__ring {
     const baton__credit_t *credit;
     _Atomic uint8_t *count;  /* the producer's byte of the consumer's inbox */
     uint32_t size;           /* number of cells, a power of two */
-    uint32_t claimed, freed; /* cells so far; `freed` is credit->cells when it
-                                was last read */
-    uint8_t put;             /* records so far */
+    uint32_t claimed, freed; /* number of cells so far; `freed` is the last
+                                value read from credit->cells */
+    uint8_t put;             /* number of records so far, wraps */
 } baton__ring_t;
 
 /* A consumer's end of all rings to it. */
@@ -73,8 +74,8 @@ typedef struct baton__inbox {
     int producers;
     int at;        /* the producer to look at first */
     uint32_t size; /* number of cells of each ring */
-    /* The place after the last record taken, where that producer's next record
-       may come. */
+    /* The cell after the record that was taken last. The next record of the
+       same producer begins there, if it fits before the end of the ring. */
     const baton__cell_t *next;
 } baton__inbox_t;
 
@@ -96,5 +97,5 @@ static inline bool baton__ring_is_empty(const baton__ring_t *ring)
 void *baton__inbox_front(baton__inbox_t *inbox);
 
 /* Removes the record that baton__inbox_front has returned. The next call of
-   that begins with the next producer. */
+   baton__inbox_front begins with the next producer. */
 void baton__inbox_pop(baton__inbox_t *inbox);

@@ -1,7 +1,7 @@
 /* The segments of this process; see segments.h.
 
    Making and unmaking a segment may take long, so the lock is not held
-   meanwhile: the driver needs it to send. */
+   meanwhile, because the driver needs it to send. */
 #include "transport/shm/segments.h"
 
 #include "base/alloc.h"
@@ -58,8 +58,8 @@ static void log_failure(int error)
     }
 }
 
-/* Creates a file of out->bytes, sealed so that it can't shrink while it is
-   mapped. Returns 0 or an errno. */
+/* Creates a file of out->bytes bytes. The file is sealed, so that it can't
+   shrink while it is mapped. Returns 0 or an errno. */
 static int make_file(baton__segment_t *out)
 {
     out->file = baton__descriptor_move(
@@ -93,8 +93,8 @@ static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
     return error == 0;
 }
 
-/* Under the lock: gives the segment a place and an id. NULL if all places are
-   taken. */
+/* Gives the segment a place and an id. Returns NULL if all places are taken.
+   Called under the lock. */
 static baton__segment_t *segments_enter(baton__segments_t *self,
                                         const baton__segment_t *made)
 {
@@ -115,8 +115,8 @@ static baton__segment_t *segments_enter(baton__segments_t *self,
     return NULL;
 }
 
-/* Under the lock: removes the segment from the tables. The caller unmakes it.
- */
+/* Removes the segment from the tables, and returns it for the caller to unmake.
+   Called under the lock. */
 static baton__segment_t segments_leave(baton__segments_t *self,
                                        baton__segment_t *segment)
 {
@@ -132,7 +132,8 @@ static baton__segment_t segments_leave(baton__segments_t *self,
    may have mapped it. */
 static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 {
-    /* Pairs with the loads in mappings_are_stale() and mappings_sweep(). */
+    /* Pairs with the loads in baton__mappings_are_stale and
+       baton__mappings_sweep. */
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
     for (int i = 0; i < self->peers; i++) {
         if (left->told[i]) {
@@ -144,8 +145,8 @@ static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
 
 /* ---- blocks ------------------------------------------------------------ */
 
-/* Under the lock: places the block in the first gap that is large enough. NULL
-   if there is none. */
+/* Places the block in the segment's first gap that is large enough, and returns
+   its address. Returns NULL if there is no such gap. Called under the lock. */
 static void *take_gap(baton__segment_t *segment, baton__segment_block_t *block)
 {
     baton__segment_block_t **link = &segment->blocks;
@@ -163,7 +164,8 @@ static void *take_gap(baton__segment_t *segment, baton__segment_block_t *block)
     return segment->base + offset;
 }
 
-/* Under the lock. */
+/* Places the block in a gap of any segment, like take_gap. Called under the
+   lock. */
 static void *take_any_gap(baton__segments_t *self,
                           baton__segment_block_t *block)
 {
@@ -176,8 +178,8 @@ static void *take_any_gap(baton__segments_t *self,
     return memory;
 }
 
-/* Makes a segment and places the block in it. NULL if the limit is reached, the
-   system refuses, or all places are taken. */
+/* Makes a segment and places the block in it. Returns NULL if the limit is
+   reached, the system refuses, or all places are taken. */
 static void *segments_grow(baton__segments_t *self,
                            baton__segment_block_t *block)
 {
@@ -202,7 +204,8 @@ static void *segments_grow(baton__segments_t *self,
     return memory;
 }
 
-/* Under the lock: returns the segment that these bytes lie in, or NULL. */
+/* Returns the segment that these bytes lie in, or NULL. Called under the
+   lock. */
 static baton__segment_t *segments_find(baton__segments_t *self,
                                        const void *data, size_t bytes)
 {
@@ -241,7 +244,8 @@ void baton__segments_release(baton__segments_t *self, void *memory)
     }
 }
 
-/* Reserves the pages of a block. False if there is too little memory. */
+/* Reserves the pages of a block. Returns false if there is too little
+   memory. */
 static bool segments_reserve(char *memory, size_t bytes)
 {
     size_t unit = (size_t)sysconf(_SC_PAGESIZE);
@@ -249,7 +253,7 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        unsigned char there = 0; /* a freed block has left its pages here */
+        unsigned char there = 0; /* bit 0: a freed block has left this page */
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;
         done = ((mincore(page, 1, &there) == 0 && (there & 1) != 0) ||
@@ -287,8 +291,8 @@ void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
 
 /* ---- sharing ----------------------------------------------------------- */
 
-/* Sends a segment's descriptor to a peer. False if the peer's socket can't take
-   it now. */
+/* Sends a segment's descriptor to a peer. Returns false if the peer's socket
+   can't take it now. */
 static bool segments_tell(const baton__segments_t *self,
                           const baton__segment_t *segment, int index)
 {
@@ -348,8 +352,8 @@ void baton__segments_clear(baton__segments_t *self)
         baton__segment_t *segment = &self->at[i];
         if (segment->blocks != NULL) {
             /* These blocks are the scratch of a schedule that was destroyed
-               while one of its async nodes may still write there. So the memory
-               stays mapped for ever. */
+               while one of its async nodes may still write to them. So the
+               memory stays mapped for ever. */
             segment->base = NULL;
         }
         while (segment->blocks != NULL) {

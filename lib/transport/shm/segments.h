@@ -17,8 +17,8 @@
        shared memory becomes 0        --->  unmaps it at its next poll
 
    The memory of a block is reserved when the block is allocated, so that a lack
-   of memory is an error then, and not a SIGBUS later. The rest of a segment
-   takes only addresses. */
+   of memory is an error then, and not a SIGBUS later. The parts of a segment
+   without blocks take only addresses. */
 #pragma once
 
 #include "transport/shm/doorbell.h"
@@ -30,8 +30,9 @@ enum { BATON__SEGMENTS = 64 }; /* segments of a process at a time */
 /* In shared memory: the segments of a process. */
 typedef struct baton__segment_table {
     /* Ids by place; 0 if there is no segment. The lower bits of an id are the
-       place; the others distinguish the segments that have it in succession.
-       The owner's release store pairs with a peer's acquire load. */
+       place; the upper bits distinguish the segments that have the place in
+       succession. The owner's release store pairs with a peer's acquire
+       load. */
     _Alignas(64) _Atomic uint32_t ids[BATON__SEGMENTS];
     uint64_t secret; /* proves that a descriptor comes from this process */
 } baton__segment_table_t;
@@ -44,7 +45,7 @@ typedef struct baton__freed_count {
 /* The message that carries a segment's descriptor. */
 typedef struct baton__segment_notice {
     uint64_t secret;
-    uint64_t address; /* of the segment in its owner */
+    uint64_t address; /* the segment's address in its owner */
     uint64_t bytes;
     uint32_t owner;
     uint32_t id;
@@ -67,17 +68,18 @@ typedef struct baton__segment {
 
 /* The segments of this process. */
 typedef struct baton__segments {
-    pthread_mutex_t lock; /* guards the rest except `told` of segments */
+    pthread_mutex_t lock; /* guards all fields except `told` of segments */
     const baton__doorbell_t *doorbell;
     baton__segment_table_t *table;
     baton__freed_count_t *freed;
-    int peers;           /* processes of the host */
+    int peers;           /* number of processes of the host */
     size_t total, limit; /* bytes of all segments, and the most allowed */
     uint32_t generation; /* the upper part of the last id */
     baton__segment_t at[BATON__SEGMENTS];
 } baton__segments_t;
 
-/* The segments together may have at most `limit` bytes. */
+/* Initialises `self` without segments. All segments together may have at most
+   `limit` bytes. */
 void baton__segments_init(baton__segments_t *self,
                           const baton__doorbell_t *doorbell,
                           baton__segment_table_t *table,
@@ -88,16 +90,18 @@ void baton__segments_fini(baton__segments_t *self);
 void baton__segments_clear(baton__segments_t *self);
 
 /* Allocates memory from the segments, aligned to 64 bytes, not initialised.
-   NULL if there is none, if no other process could read it, or if `bytes` is so
-   small that copying is as good. Any thread. */
+   Returns NULL if there is no such memory, if no other process could read it,
+   or if `bytes` is so small that copying is as good. Any thread may call
+   this. */
 void *baton__segments_allocate(baton__segments_t *self, size_t bytes);
 
-/* Frees memory of baton__segments_allocate. Any thread. */
+/* Frees memory of baton__segments_allocate. Any thread may call this. */
 void baton__segments_release(baton__segments_t *self, void *memory);
 
-/* Returns the id of the segment that these bytes lie in, after sending peer
-   `index` its descriptor. 0 if they lie in no segment, or the peer's socket
-   can't take the descriptor now. Only the driver calls this. */
+/* Returns the id of the segment that these bytes lie in. Sends the segment's
+   descriptor to peer `index`, unless it was sent before. Returns 0 if the bytes
+   lie in no segment, or the peer's socket can't take the descriptor now. Only
+   the driver calls this. */
 uint32_t baton__segments_share(baton__segments_t *self, int index,
                                const void *data, size_t bytes);
 

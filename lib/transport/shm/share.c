@@ -53,7 +53,7 @@ bool baton__share_reserve(void *part, size_t bytes)
 /* A signal would interrupt fallocate, which then has to begin again: with a
    fast timer it would never end. So signals are blocked meanwhile. The limit
    RLIMIT_FSIZE applies to files without a name, too, and a size above it would
-   raise SIGXFSZ, so that is checked first. */
+   raise SIGXFSZ, so the limit is checked first. */
 int baton__share_resize(int file, size_t bytes, size_t reserved)
 {
     struct rlimit most;
@@ -92,7 +92,8 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved, int *file_out)
     if (file < 0) {
         return share_system_error("shm_open", errno);
     }
-    /* Reserved: a full /dev/shm is an error now, not SIGBUS later. */
+    /* Memory is reserved, so that a full /dev/shm is an error now, and not a
+       SIGBUS later. */
     int error = baton__share_resize(file, bytes, reserved);
     if (error != 0) {
         baton__descriptor_close(&file);

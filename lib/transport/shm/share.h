@@ -1,7 +1,7 @@
 /* Memory that the ranks of one host share: a file of /dev/shm, which one rank
    creates, and whose descriptor it passes to the others. The file has no name,
-   so nothing is left of it, however the ranks end. It exists until all have
-   unmapped it. */
+   so nothing is left of it, however the ranks end. It exists until all ranks
+   have unmapped it. */
 #pragma once
 
 #include <baton/types.h>
@@ -22,24 +22,24 @@ baton_status_t baton__share_create(size_t bytes, size_t reserved,
    can't do that later. Returns 0 or an errno. */
 int baton__share_resize(int file, size_t bytes, size_t reserved);
 
-/* Reserves memory for a mapped part of whole pages. False if there is too
-   little. */
+/* Reserves memory for a part of a mapped file, which consists of whole pages.
+   Returns false if there is too little memory. */
 bool baton__share_reserve(void *part, size_t bytes);
 
 /* Maps a shared file. BATON_ERR_SYSTEM. */
 baton_status_t baton__share_map(int file, size_t bytes, void **out);
 
 /* Opens the socket on which rank `index` receives a descriptor. Its address
-   follows from `secret`, which the ranks of the host know. Returns -1 with
-   errno if that fails. */
+   follows from `secret`, which the ranks of the host know. On failure returns
+   -1 and sets errno. */
 int baton__share_socket(uint64_t secret, int index);
 
 /* Sends a file's descriptor through `socket` to the socket of rank `index`.
-   False if that can't take it now. */
+   Returns false if that socket can't take the descriptor now. */
 bool baton__share_pass(int socket, uint64_t secret, int index, int file);
 
-/* Returns the descriptor that was passed to this socket, or -1 with errno:
-   EMFILE if this process has too many descriptors. */
+/* Returns the descriptor that was passed to this socket. On failure returns -1
+   and sets errno: EMFILE means that this process has too many descriptors. */
 int baton__share_take(int socket, uint64_t secret);
 
 /* Returns how many bytes are free in /dev/shm. */
@@ -47,14 +47,15 @@ size_t baton__share_room(void);
 
 uint64_t baton__share_random(void);
 
-/* Sends `bytes` bytes and a descriptor to the socket at address `to`. False if
-   that can't take them now. */
+/* Sends `bytes` bytes and a descriptor to the socket at address `to`. Returns
+   false if that socket can't take them now. */
 bool baton__share_send(int socket, const struct sockaddr_un *to,
                        socklen_t to_bytes, const void *data, size_t bytes,
                        int descriptor);
 
-/* Receives one datagram and its descriptor; false if the socket is empty. If
-   the datagram has another length than `bytes`, `data` becomes zeros. If its
-   descriptor is missing, *descriptor_out becomes -1 with errno. */
+/* Receives one datagram and its descriptor. Returns false if the socket is
+   empty. If the datagram has another length than `bytes`, `data` becomes zeros.
+   If the descriptor is missing, *descriptor_out becomes -1, and errno says
+   why. */
 bool baton__share_receive(int socket, void *data, size_t bytes,
                           int *descriptor_out);

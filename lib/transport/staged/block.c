@@ -6,7 +6,7 @@
 #include <baton/costs.h>
 #include <math.h>
 
-/* The largest block is the best one for a message of this size. */
+/* The largest block is the one that is best for a message of this size. */
 static const size_t LONG_BYTES = (size_t)16 << 20;
 
 static double stage_us(const baton_link_cost_t *link, double bytes)

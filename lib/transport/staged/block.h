@@ -10,9 +10,9 @@
        T(b) = 2 c(b) + s(b) + (k - 1) max(c(b), s(b))
 
    as in a linear pipeline (Wang et al. 2017, see baton/coll.h; section 3).
-   Short blocks pay c(0) and s(0) often; with long blocks the later stages wait
-   long for the first block. T is flat around its minimum, so the best power of
-   two is within a few percent of it. */
+   With short blocks c(0) and s(0) are paid often; with long blocks the later
+   stages wait long for the first block. T is flat around its minimum, so the
+   best power of two is within a few percent of it. */
 #pragma once
 
 #include <baton/baton.h>
@@ -21,7 +21,7 @@ enum { BATON__BLOCK_LEAST = 4096, BATON__BLOCK_MOST = 1 << 20 };
 
 typedef struct baton__block_model {
     size_t fixed;           /* BATON_DEVICE_BLOCK, or 0 if that is not set */
-    baton_link_cost_t copy; /* between main memory and the device */
+    baton_link_cost_t copy; /* cost of a copy from or to the device */
     baton_link_cost_t send;
 } baton__block_model_t;
 
@@ -33,7 +33,7 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out);
 double baton__block_us(const baton__block_model_t *model, double bytes,
                        double block);
 
-/* Return the best block for a message of so many bytes, and the largest block
-   of any message. */
+/* baton__block_for returns the size of the best block for a message of `bytes`
+   bytes, baton__block_most the size of the largest block of any message. */
 size_t baton__block_for(const baton__block_model_t *model, size_t bytes);
 size_t baton__block_most(const baton__block_model_t *model);

@@ -3,12 +3,12 @@
 
    A send of device memory begins with an offer: a short message with the header
    of the send, so that it arrives in order with the other messages. When the
-   engine accepts the message, the receiver asks for the data. Devices of one
-   kin (a number: they can reach each other's memory) copy the data straight
-   from one memory to the other. Otherwise the data go in blocks through pinned
-   main memory of both ranks, in a pipeline: while one block is copied off the
-   device, the previous block is on its way, and the one before that is copied
-   to the other device.
+   engine accepts the message, the receiver asks for the data. Devices with the
+   same kin, a number in their ports, can reach each other's memory: then the
+   receiver's device copies the data straight from the sender's memory.
+   Otherwise the data go in blocks through pinned main memory of both ranks, in
+   a pipeline: while one block is copied off the device, the previous block is
+   on its way, and the one before that is copied to the other device.
 
        sender                                        receiver
        OFFER (id, bytes, kin) ------------------->   ARRIVED
@@ -35,8 +35,8 @@
 
    Main memory is sent as the inner transport sends it. A message from main
    memory for device memory is first received into ordinary memory, which is
-   allocated for it, and copied from there in blocks. This is the only
-   allocation in an epoch; sending from device memory avoids it.
+   allocated for the message, and is copied from there in blocks. This is the
+   only allocation in an epoch; sending from device memory avoids it.
 
    Files, from the bottom up: pool.c (transfers, buffers, controls), receive.c,
    send.c, staged.c (the transport). */
@@ -50,9 +50,9 @@
 #include <assert.h>
 
 enum {
-    BATON__STAGED_BLOCKS_AHEAD = 4, /* blocks of one message that were asked for
-                                       and are not finished */
-    BATON__STAGED_DIRECT = 8        /* copies between devices at a time */
+    BATON__STAGED_BLOCKS_AHEAD = 4, /* the most blocks of a message that were
+                                       asked for and are not finished */
+    BATON__STAGED_DIRECT = 8 /* the most copies between devices at a time */
 };
 
 /* The upper two bits of a header's kind belong to the transport. */
@@ -63,12 +63,12 @@ enum {
                                       baton__staged_kind_t */
 };
 
-/* The kinds of control messages. In each header `schedule` refers to the
-   receiver's record of the transfer and `epoch` to the sender's; `tag` is a
-   number. */
+/* The kinds of control messages. In the header `schedule` refers to the
+   receiver's record of the transfer, and `epoch` to the sender's record; `tag`
+   is a number. */
 typedef enum baton__staged_kind {
-    /* tag: how many blocks were asked for so far, or 0 to ask for a handle.
-       data: the size of a block. */
+    /* tag: the number of blocks that were asked for so far, or 0 to ask for a
+       handle. data: the size of a block. */
     BATON__STAGED_ASK,
     BATON__STAGED_GRANT, /* tag: 1 if there is a handle; data: the handle */
     BATON__STAGED_BLOCK, /* tag: the block's number; data: the block */
@@ -81,7 +81,7 @@ typedef struct baton__staged_offer {
     uint64_t reference; /* to the sender's record */
     uint64_t bytes;
     uint64_t kin;
-    uint64_t block; /* the sender's largest block */
+    uint64_t block; /* size of the sender's largest block */
 } baton__staged_offer_t;
 static_assert(sizeof(baton__staged_offer_t) <= BATON_NOTICE_BYTES &&
                   BATON_DEVICE_HANDLE_BYTES <= BATON_NOTICE_BYTES,
@@ -96,19 +96,20 @@ typedef enum baton__staged_transfer_state {
     /* States of a receive. */
     BATON__TRANSFER_ARRIVED, /* the engine has the message and has not accepted
                                 it */
-    BATON__TRANSFER_ASKED,   /* it has asked for a handle */
+    BATON__TRANSFER_ASKED,   /* the receiver has asked for a handle */
     BATON__TRANSFER_COPYING, /* devices copy, or the copy waits for a free
                                 slot */
     BATON__TRANSFER_PULLING, /* an ordinary message is on its way to `memory` */
     BATON__TRANSFER_RECEIVING,
     /* States of both. */
-    BATON__TRANSFER_ENDED, /* its event has yet to be reported */
+    BATON__TRANSFER_ENDED, /* the transfer's event has yet to be reported */
     BATON__TRANSFER_OVER   /* peers or the inner transport still refer to the
                               record */
 } baton__staged_transfer_state_t;
 
 typedef struct baton__staged_transfer {
-    struct baton__staged_transfer *next; /* in one list at a time */
+    /* The next transfer in the list; a transfer is in one list at a time. */
+    struct baton__staged_transfer *next;
     uint32_t id;
     /* Counts the uses of the record. A reference contains it, so that
        references to earlier uses are recognised. */
@@ -118,7 +119,7 @@ typedef struct baton__staged_transfer {
     bool offer_posted; /* the inner transport's send of the offer has not
                           ended */
     baton_status_t status;
-    const char *detail; /* of an error, or NULL */
+    const char *detail; /* a sentence about the error, or NULL */
     int peer;
     baton_token_t token;
     uint64_t remote; /* reference to the peer's record of this transfer */
@@ -127,18 +128,19 @@ typedef struct baton__staged_transfer {
     char *target;
     size_t bytes;
     size_t block_bytes;
-    uint32_t blocks;  /* of the message; after an error fewer */
-    uint32_t granted; /* blocks that the receiver has asked for */
-    /* Blocks that have begun: a sender copies them off the device, a receiver
-       has got them. */
+    uint32_t blocks; /* number of blocks of the message; after an error fewer */
+    uint32_t granted; /* number of blocks that the receiver has asked for */
+    /* Number of blocks that have begun. A block begins when the sender copies
+       it off the device, and when the receiver gets it. */
     uint32_t started;
-    uint32_t finished;       /* blocks that have ended */
+    uint32_t finished;       /* number of blocks that have ended */
     baton_message_t message; /* the message as the engine sees it */
-    char *memory; /* allocated, for an ordinary message that is received
+    char *memory; /* allocated for an ordinary message, which is received here
                      first */
 
-    /* The control message that the peer has yet to get. There is one at a
-       time. */
+    /* The control message that was sent to the peer last, or that waits for
+       capacity (control_waits). The next three fields are its kind, tag and
+       handle. */
     bool control_waits;
     baton__staged_kind_t control;
     uint32_t number;
@@ -147,7 +149,8 @@ typedef struct baton__staged_transfer {
 
 BATON__LIST(baton__staged_list, baton__staged_transfer_t)
 
-/* Records never move, since others hold their addresses. */
+/* Records never move, since lists, buffers and the engine hold their
+   addresses. */
 typedef struct baton__staged_transfer_slab {
     struct baton__staged_transfer_slab *next;
     uint32_t first; /* id of the first record */
@@ -162,16 +165,17 @@ typedef struct baton__staged_transfer_pool {
     uint32_t capacity;
 } baton__staged_transfer_pool_t;
 
-/* A copy in one of the device's streams: of a block, which uses this buffer's
-   pinned memory, or directly between devices. */
+/* A buffer of pinned memory that holds one block at a time, and the state of
+   the block's copy from or to the device. A copy that goes directly from device
+   to device has a buffer without memory: `memory` is NULL. */
 typedef struct baton__staged_buffer {
-    struct baton__staged_buffer *next; /* in one list at a time */
+    struct baton__staged_buffer *next; /* a buffer is in one list at a time */
     char *memory;
     void *event; /* recorded after the copy */
     uint32_t index;
     uint32_t block;
-    baton_status_t status; /* an error if the end of the copy cannot be
-                              detected */
+    baton_status_t status; /* BATON_OK, or an error if the end of the copy can't
+                              be detected */
     baton__staged_transfer_t *transfer;
 } baton__staged_buffer_t;
 
@@ -183,7 +187,7 @@ typedef struct baton__staged_buffers {
     uint32_t count;
     baton__staged_buffer_t *unused;
     uint32_t unused_count;
-    baton__staged_copies_t copies; /* in the stream's order */
+    baton__staged_copies_t copies; /* in progress, in the stream's order */
     baton_stream_t stream;
 } baton__staged_buffers_t;
 
@@ -199,15 +203,15 @@ typedef struct baton__staged {
     int rank, size;
     baton_device_port_t port;
     void *device;
-    bool direct_allowed; /* devices of one kin may copy from each other */
+    bool direct_allowed; /* devices of the same kin may copy from each other */
 
     baton__block_model_t model;
     size_t block_bytes; /* the largest block: the size of a buffer */
     char *pinned;
     baton__staged_buffers_t out, in, direct;
-    uint32_t promised; /* buffers of `in` reserved for blocks that were asked
-                          for */
-    uint32_t pulling;  /* ordinary messages on their way to `memory` */
+    uint32_t promised; /* number of buffers of `in` that are reserved for blocks
+                          that were asked for */
+    uint32_t pulling;  /* receives in the state PULLING */
     bool submitted;    /* a copy was submitted after the last arm */
 
     baton__staged_transfer_pool_t sends, receives;
@@ -220,24 +224,24 @@ typedef struct baton__staged {
     baton__staged_list_t ended;     /* transfers whose events have yet to be
                                        reported */
     /* Messages that have yet to be reported. An offer gets its record when it
-       is reported. If no record is free, it waits here. */
+       is reported. If no record is free, the offer waits here, and so do all
+       later messages. */
     baton__staged_messages_t arrived;
-    uint32_t controls; /* control messages that wait for capacity */
-    /* Requests that have yet to be answered, for sends that were withdrawn. */
+    uint32_t controls; /* number of control messages that wait for capacity */
+    /* Requests for withdrawn sends, which have yet to be answered. */
     baton_message_t *refused;
-    char device_error[256]; /* the last error's message */
+    char device_error[256]; /* message of the device's last error */
 } baton__staged_t;
 
-/* Tokens of sends and receives in the inner transport. Their owner is the
-   endpoint. Their node is one of these kinds and the index of a record or
-   buffer. */
+/* Tokens of sends and receives in the inner transport. A token's owner is the
+   endpoint, and its node consists of one of these kinds and the index of a
+   record or buffer. */
 typedef enum baton__staged_tokens {
-    BATON__STAGED_TOKEN_OFFER, /* index of a send's record: its offer */
+    BATON__STAGED_TOKEN_OFFER, /* index of the send whose offer this is */
     BATON__STAGED_TOKEN_OUT,   /* index of a buffer of `out` */
     BATON__STAGED_TOKEN_IN,    /* index of a buffer of `in` */
-    BATON__STAGED_TOKEN_HOST,  /* index of a receive's record: a block of it */
-    BATON__STAGED_TOKEN_PLAIN, /* index of a receive's record: an ordinary
-                                  message */
+    BATON__STAGED_TOKEN_HOST,  /* index of the receive that this block is for */
+    BATON__STAGED_TOKEN_PLAIN, /* index of the receive of an ordinary message */
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;
 
@@ -252,7 +256,7 @@ static inline baton_token_t baton__staged_token(baton__staged_t *self,
 
 /* ---- pool.c ----------------------------------------------------------- */
 
-/* Ensures that the pool has `count` records. */
+/* Makes records, if needed, so that the pool has at least `count`. */
 baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,
                                   int64_t count);
 void baton__staged_free_pool(baton__staged_transfer_pool_t *pool);
@@ -261,16 +265,17 @@ void baton__staged_free_pool(baton__staged_transfer_pool_t *pool);
 baton__staged_transfer_t *
 baton__staged_take(baton__staged_transfer_pool_t *pool);
 
-/* Ends the use of a record. It becomes free after its last control message has
-   been sent and its offer has arrived. */
+/* Ends the use of a record. The record becomes free after its last control
+   message has been sent and the inner send of its offer has ended. */
 void baton__staged_give(baton__staged_t *self,
                         baton__staged_transfer_t *transfer);
 
 baton__staged_transfer_t *
 baton__staged_by_id(const baton__staged_transfer_pool_t *pool, uint32_t id);
 
-/* A reference is the name by which peers know a record. find returns NULL if
-   the record's use has ended, or if it is of another peer. */
+/* A reference is the number by which peers know a record. baton__staged_find
+   returns the record of a reference, or NULL if the record's use has ended, or
+   if the record is of another peer. */
 uint64_t baton__staged_reference(const baton__staged_transfer_t *transfer);
 baton__staged_transfer_t *
 baton__staged_find(const baton__staged_transfer_pool_t *pool,
@@ -287,21 +292,23 @@ void baton__staged_fail(baton__staged_t *self,
                         baton__staged_transfer_t *transfer,
                         baton_status_t status, const char *detail);
 
-/* Ends the transfer with its status. Its event will be reported. */
+/* Ends the transfer with its status, so that its event will be reported. */
 void baton__staged_end(baton__staged_t *self,
                        baton__staged_transfer_t *transfer);
 
-/* tell sends a control message to the peer, in a later poll if there is no
-   capacity now. refuse answers a request for a send that has ended, and drops
-   the request. flush sends what still waits. */
+/* baton__staged_tell sends a control message to the peer, in a later poll if
+   there is no capacity now. baton__staged_refuse answers a request for a send
+   that has ended, and drops the request. baton__staged_flush sends the control
+   messages and answers that still wait. */
 void baton__staged_tell(baton__staged_t *self,
                         baton__staged_transfer_t *transfer,
                         baton__staged_kind_t kind, uint32_t number);
 void baton__staged_refuse(baton__staged_t *self, baton_message_t *request);
 void baton__staged_flush(baton__staged_t *self);
 
-/* take_buffer returns a free buffer for a block of the transfer, or NULL. copy
-   appends a copy to those in progress, which end in order; if the copy cannot
+/* baton__staged_take_buffer returns a free buffer for a block of the transfer,
+   or NULL. baton__staged_copy begins a copy that uses this buffer, and appends
+   the buffer to the copies in progress, which end in order. If the copy can't
    begin, it gives the buffer back. */
 baton__staged_buffer_t *
 baton__staged_take_buffer(baton__staged_buffers_t *of,
@@ -313,8 +320,8 @@ baton_status_t baton__staged_copy(baton__staged_t *self,
                                   baton__staged_buffer_t *buffer, void *target,
                                   const void *source, size_t bytes);
 
-/* Removes the first buffer whose copy has ended from the copies in progress,
-   and stores the copy's status. Returns NULL if there is none. */
+/* If the first of the copies in progress has ended, removes and returns its
+   buffer, and stores the copy's status. Otherwise returns NULL. */
 baton__staged_buffer_t *baton__staged_copied(baton__staged_t *self,
                                              baton__staged_buffers_t *of,
                                              baton_status_t *status_out);

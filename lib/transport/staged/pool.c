@@ -205,7 +205,8 @@ void baton__staged_refuse(staged_t *self, baton_message_t *request)
     }
 }
 
-/* Looks at every record, since control messages rarely have to wait. */
+/* Sends the waiting control messages of a pool's records. Looks at every
+   record, as control messages rarely have to wait. */
 static void flush_pool(staged_t *self,
                        const baton__staged_transfer_pool_t *pool)
 {
@@ -257,9 +258,10 @@ void baton__staged_give_buffer(buffers_t *of, buffer_t *buffer)
     of->unused_count++;
 }
 
-/* Submits a copy and records an event after it. It tries the event twice,
-   because nothing else would tell when the copy has left its memory. If both
-   fail, the device is taken to do no copies any more. */
+/* Submits a copy and records an event after it. Tries to record the event
+   twice, because nothing else would tell when the copy no longer uses its
+   memory. If both tries fail, the device is assumed to make no copies any
+   more. */
 baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
                                   buffer_t *buffer, void *target,
                                   const void *source, size_t bytes)

@@ -1,4 +1,5 @@
-/* Receives a message from a peer: offers, blocks, copies to the device. */
+/* The receiver's side of a transfer: offers, blocks, and copies to the
+   device. */
 #include "transport/staged/endpoint.h"
 
 #include "base/alloc.h"
@@ -21,8 +22,8 @@ static uint32_t available(const staged_t *self)
     return self->in.unused_count - self->promised;
 }
 
-/* Divides a message into blocks that the model chooses, of at most `most`
-   bytes. */
+/* Divides a message into blocks. The model chooses their size, which is at most
+   `most` bytes. */
 static void staged_receive_cut(const staged_t *self, transfer_t *receive,
                                size_t bytes, size_t most)
 {
@@ -83,7 +84,7 @@ static void staged_receive_end_block(staged_t *self, transfer_t *receive,
     }
 }
 
-/* Ends the receive early: blocks that have not begun are given up. */
+/* Ends the receive early, without the blocks that have not begun. */
 static void staged_receive_stop(staged_t *self, transfer_t *receive,
                                 baton_status_t status, const char *detail)
 {
@@ -124,7 +125,7 @@ static void copy_to_device(staged_t *self, buffer_t *buffer)
     }
 }
 
-/* Handles a block that has arrived in its buffer, or that failed to. */
+/* Called when a block has arrived in its buffer, or has failed to arrive. */
 static void end_accept(staged_t *self, buffer_t *buffer, baton_status_t status)
 {
     transfer_t *receive = buffer->transfer;
@@ -192,7 +193,7 @@ static void feed_block(staged_t *self, transfer_t *receive)
 }
 
 /* Asks for as many blocks as there are buffers for. If the message is already
-   in ordinary memory, copies these blocks from there instead. */
+   in ordinary memory, copies this number of blocks from there instead. */
 static void staged_receive_ask(staged_t *self, transfer_t *receive)
 {
     uint32_t before = receive->granted;

@@ -1,4 +1,5 @@
-/* Sends a message to a peer: offers, copies off the device, blocks. */
+/* The sender's side of a transfer: offers, copies off the device, and
+   blocks. */
 #include "transport/staged/endpoint.h"
 
 #include "base/error.h"
@@ -64,7 +65,8 @@ static bool staged_send_take_back(staged_t *self, transfer_t *send)
     return true;
 }
 
-/* Looks at every send, since only failures and cancels withdraw one. */
+/* Searches all sends, which is slow; but sends are withdrawn only after
+   failures and cancels. */
 bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 {
     staged_t *self = endpoint;
@@ -86,7 +88,8 @@ bool baton__staged_withdraw(void *endpoint, baton_token_t token)
 
 /* ---- ending ------------------------------------------------------------ */
 
-/* Ends the send as soon as none of its blocks is in flight. */
+/* Marks the send as failed, and ends it once none of its blocks is in
+   flight. */
 static void fail(staged_t *self, transfer_t *send, baton_status_t status,
                  const char *detail)
 {
@@ -95,8 +98,7 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
         baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
-        if (send->remote != 0) { /* the receiver has asked, so it must be
-                                    told */
+        if (send->remote != 0) { /* the receiver has asked for the data */
             baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
         }
         baton__staged_end(self, send);
@@ -132,7 +134,7 @@ static void end_buffer(staged_t *self, buffer_t *buffer, baton_status_t status)
 
 /* ---- blocks ------------------------------------------------------------ */
 
-/* Sends a block that is in its buffer. */
+/* Sends the block that is in this buffer. */
 static void post_block(staged_t *self, buffer_t *buffer)
 {
     const transfer_t *send = buffer->transfer;
@@ -167,7 +169,7 @@ static void begin_block(staged_t *self, transfer_t *send)
     }
 }
 
-/* Begins blocks that were asked for, as long as buffers are free. */
+/* Begins the blocks that were asked for, as long as buffers are free. */
 static void begin_blocks(staged_t *self)
 {
     transfer_t *next;

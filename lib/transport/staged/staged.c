@@ -110,7 +110,7 @@ static void take_control(staged_t *self, baton_message_t *message)
         (baton__staged_kind_t)(message->header.kind & ~BATON__STAGED_KINDS);
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
-    } else { /* for a receive; a message not from Baton is dropped */
+    } else { /* the message is for a receive, or not Baton's and then dropped */
         baton__staged_receive_control(self, kind, message);
     }
 }
@@ -237,8 +237,8 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 
 /* ---- reserve, sleep ---------------------------------------------------- */
 
-/* Reserves twice as many receives: while one is in progress, the next one's
-   message may already have arrived. */
+/* Reserves two records for each receive: while one receive is in progress, the
+   message of the next one may already have arrived. */
 static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
@@ -265,15 +265,16 @@ static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
 }
 
 /* Arms the inner transport. While a control message waits for capacity, the
-   sleep is short, since nothing signals that there is capacity. */
+   sleep is short, since no wake-up reports that there is capacity. */
 static bool staged_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
 {
     staged_t *self = endpoint;
     const baton_message_t *arrived = self->arrived.head;
     bool reports = arrived != NULL &&
                    (!is_offer(arrived) || self->receives.unused != NULL);
-    bool submitted = self->submitted; /* perhaps after the device was armed,
-                                         which then does not wake for it */
+    /* A copy that was submitted after the device was armed causes no
+       wake-up. */
+    bool submitted = self->submitted;
     if (reports || self->ended.head != NULL || submitted) {
         self->submitted = false;
         *sleep_us_out = BATON_SLEEP_FOREVER;
@@ -317,7 +318,8 @@ void baton__staged_undo(void *endpoint)
 }
 
 /* Ends the transfers of schedules that were destroyed, and declines the offers
-   that the engine has not accepted: their senders would wait forever. */
+   that the engine has not accepted, because their senders would wait for
+   ever. */
 static void staged_give_up(staged_t *self)
 {
     end_all(self, -1, BATON_ERR_CANCELLED);
@@ -343,7 +345,7 @@ static void withdraw_blocks(staged_t *self)
     }
 }
 
-/* Returns whether the device or the inner transport still uses memory. */
+/* Returns true if the device or the inner transport still uses memory. */
 static bool is_moving(const staged_t *self)
 {
     return self->out.unused_count < self->out.count ||
@@ -352,8 +354,8 @@ static bool is_moving(const staged_t *self)
            self->copying.head != NULL || self->pulling > 0;
 }
 
-/* Declines messages that have arrived. Returns false if there was nothing to
-   do. */
+/* Polls once, and declines the messages that have arrived. Returns false if the
+   poll reported nothing. */
 static bool decline(staged_t *self)
 {
     enum { EVENTS = 32 };
@@ -368,8 +370,8 @@ static bool decline(staged_t *self)
 }
 
 /* Polls until no memory is in use and no peer waits for an answer. A peer that
-   has closed as well has no capacity for answers, and needs none; so answers
-   have a time limit. */
+   has closed its endpoint, too, has no capacity for answers, and needs none; so
+   there is a time limit for answers. */
 static bool staged_finish(staged_t *self)
 {
     enum { ANSWER_MS = 500, QUIET = 2 };

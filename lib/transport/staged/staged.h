@@ -1,15 +1,16 @@
-/* Messages of device memory over any transport: a transport around another one,
-   for the groups of an engine that has a device. */
+/* The staged transport sends messages of device memory over any transport. It
+   is a transport around another one, for the groups of an engine that has a
+   device. */
 #pragma once
 
 #include <baton/device.h>
 #include <baton/transport.h>
 
-/* Makes an endpoint around the inner endpoint of this rank, and closes that
-   with itself. The transport in *transport_out is part of the endpoint, so a
-   group must copy it. Either all ranks of the group do this, or none. The port
-   and the device must outlive the endpoint. Pinned memory is allocated here and
-   not later.
+/* Makes an endpoint around the inner endpoint of this rank. Closing this
+   endpoint closes the inner one, too. The transport in *transport_out is part
+   of the endpoint, so a group must copy it. Either all ranks of the group do
+   this, or none. The port and the device must outlive the endpoint. Pinned
+   memory is allocated here and not later.
 
    All functions of the endpoint are called as transport.h says, by the thread
    that drives the device. `allocate` and `release` are those of the inner
