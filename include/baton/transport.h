@@ -48,8 +48,8 @@ extern "C" {
 typedef struct baton_header {
     uint64_t schedule; /* the schedule's name and attempt, in one number */
     uint64_t epoch;    /* the message's epoch */
-    uint32_t tag; /* number of the message among the schedule's messages from
-                     this sender to this receiver */
+    uint32_t tag; /* number of the message among the schedule's messages of this
+                     kind from this sender to this receiver */
     uint16_t incarnation; /* recoveries of the group so far */
     uint16_t kind;        /* for the engine */
 } baton_header_t;

@@ -8,18 +8,19 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ALIGNMENT is a cache line and the widest vector register. HUGE is a huge
-   page: memory of several has few address translations, so random accesses
-   rarely miss the TLB. */
+/* ALIGNMENT is the size of a cache line and of the widest vector register. HUGE
+   is the size of a huge page. Memory in huge pages needs few address
+   translations, so random accesses to it rarely miss the TLB. Allocations of at
+   least two huge pages are aligned to HUGE. */
 #define ALIGNMENT ((size_t)64)
 #define HUGE      ((size_t)2 << 20)
 
-/* These are only counters: they order no other memory, so relaxed is enough. */
+/* These variables order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
-static _Atomic int64_t until_failure;       /* off unless positive */
-static _Atomic size_t uncompared;           /* bytes allocated since memory was
-                                               compared */
-static _Atomic size_t pretended = SIZE_MAX; /* bytes left, in tests */
+static _Atomic int64_t until_failure; /* off unless positive */
+static _Atomic size_t uncompared; /* bytes allocated since the last comparison
+                                     with available memory */
+static _Atomic size_t pretended = SIZE_MAX; /* in tests, the bytes left */
 
 static bool failure_is_due(void)
 {
@@ -42,10 +43,10 @@ bool baton__memory_fits(size_t bytes)
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
     size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
     left = left < SIZE_MAX ? left : baton__available_memory("");
-    return bytes <= left - left / 16; /* leaves some for others */
+    return bytes <= left - left / 16; /* leaves a part for others */
 }
 
-/* Fills memory with zeros; false if the kernel runs out of memory. */
+/* Fills memory with zeros. Returns false if the kernel runs out of memory. */
 static bool clear(char *memory, size_t bytes)
 {
     size_t part = BATON__TOUCHED_BYTES;
@@ -72,7 +73,7 @@ void *baton__alloc_raw(size_t bytes)
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
     void *memory = aligned_alloc(unit, blocks * unit);
     if (memory != NULL && unit == HUGE) {
-        (void)madvise(memory, blocks * unit, MADV_HUGEPAGE); /* it may fail */
+        (void)madvise(memory, blocks * unit, MADV_HUGEPAGE); /* may fail */
     }
     return memory;
 }
@@ -112,7 +113,8 @@ void baton__free_later(void *memory)
     static _Atomic(void *) kept[BATON__KEPT_OBJECTS];
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
-    /* Acquire: another thread may have put in the object that is freed here. */
+    /* Acquire, because another thread may have put in the object that is freed
+       here. */
     baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
                                          memory, memory_order_acq_rel));
 }

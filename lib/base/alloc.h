@@ -6,21 +6,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Allocates count * size zeroed bytes, aligned to 64; NULL if there is no
-   memory or the product overflows. Not NULL for zero bytes. */
+/* Allocates count * size zeroed bytes, aligned to 64. Returns NULL if there is
+   no memory or the product overflows, but not for zero bytes. */
 void *baton__alloc(size_t count, size_t size);
 
-/* The same without zeros: pages that are never touched cost nothing. */
+/* Allocates memory that is not zeroed: pages that are never touched cost
+   nothing. */
 void *baton__alloc_raw(size_t bytes);
 
-/* False if the kernel has less memory left: it would end a process that touches
-   this much. Ask again for each BATON__TOUCHED_BYTES of long memory, as other
-   ranks take memory at the same time. */
+/* Returns false if the kernel has less than `bytes` bytes left: then it would
+   end a process that touches this much. Call this again for each
+   BATON__TOUCHED_BYTES of long memory, as other ranks take memory at the same
+   time. */
 #define BATON__TOUCHED_BYTES ((size_t)32 << 20)
 bool baton__memory_fits(size_t bytes);
 
-/* Grows an array to `count` elements: returns a new one that begins with the
-   old content, and frees the old one. On NULL the old one is untouched. */
+/* Grows an array to `count` elements: returns a new array that begins with the
+   old content, and frees the old one. If there is no memory, returns NULL and
+   leaves the old array as it is. */
 void *baton__grow(void *old, size_t old_count, size_t count, size_t size);
 
 void baton__free(void *memory);
@@ -31,14 +34,15 @@ void baton__free(void *memory);
 enum { BATON__KEPT_OBJECTS = 64 };
 void baton__free_later(void *memory);
 
-/* A copy of a string, or NULL. */
+/* Returns a copy of a string; NULL if there is no memory. */
 char *baton__copy_string(const char *text);
 
 /* For tests: makes the n-th allocation from now fail, in any thread, counted
    from 1; 0 makes none fail. */
 void baton__alloc_fail_nth(int64_t n);
 
-/* For tests: pretends that this many bytes are left; SIZE_MAX ends that. */
+/* For tests: pretends that the kernel has this many bytes left; SIZE_MAX ends
+   this. */
 void baton__memory_pretend(size_t left);
 
 /* For tests: the number of allocations so far, in all threads. */

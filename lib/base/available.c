@@ -30,8 +30,9 @@ static void available_read(const char *root, const char *folder,
     (void)baton__descriptor_read(path, out, bytes);
 }
 
-/* Finds the number after `key` at the beginning of a line of a file; false if
-   there is none, or a word such as "max". */
+/* Finds a line of a file that begins with `key`, and stores the number after
+   that. Returns false if there is no such line, or no number but a word such as
+   "max". */
 static bool available_find(const char *root, const char *folder,
                            const char *name, const char *key, uint64_t *out)
 {
@@ -50,8 +51,9 @@ static bool available_find(const char *root, const char *folder,
     return found;
 }
 
-/* The bytes that a control group has left. Pages of files count as free: the
-   kernel drops them before it ends a process. */
+/* Returns the bytes that a control group has left; UINT64_MAX if it has no
+   limit or the number is unknown. Pages of files count as free: the kernel
+   drops them before it ends a process. */
 static uint64_t available_in(const char *root, const version_t *names,
                              const char *folder)
 {
@@ -70,8 +72,9 @@ static uint64_t available_in(const char *root, const version_t *names,
     return used < limit ? limit - used : 0;
 }
 
-/* The least of a group and its ancestors. In a container the process's own
-   group may be mounted as the root, so that the path names no folder. */
+/* Returns the least number of bytes that a control group or one of its
+   ancestors has left. In a container the process's own group may be mounted as
+   the root, so that the path names no folder. */
 static uint64_t available_upwards(const char *root, const version_t *names,
                                   const char *group)
 {
@@ -88,8 +91,9 @@ static uint64_t available_upwards(const char *root, const version_t *names,
     return least;
 }
 
-/* Lines of /proc/self/cgroup: "4:memory:/job" or "3:cpu,memory:/job" in version
-   1, "0::/job" in version 2. */
+/* Returns the least number of bytes that any control group of the process has
+   left. /proc/self/cgroup has a line for each group: "4:memory:/job" or
+   "3:cpu,memory:/job" in version 1, "0::/job" in version 2. */
 static uint64_t available_in_groups(const char *root)
 {
     char text[FILE_BYTES];

@@ -33,11 +33,12 @@
 #define PATH_BYTES 1024
 enum { FORM = 1 };
 
-/* Between hosts: TCP over 10 Gbit/s; to a device: 16 lanes of PCIe 4.0. Inside
-   a host beta is fixed at 0.1, and of 5 or 6 values of every other cost those
-   were taken whose choices came closest to the fastest measured algorithms: six
-   collectives on 2, 3, 4 and 8 ranks of 2 processors, 1 KiB to 4 MiB, malloc'ed
-   and shared vectors, all-reduces in place, too. */
+/* The costs between hosts are those of TCP over 10 Gbit/s, the costs of a
+   device those of 16 lanes of PCIe 4.0. Inside a host beta is fixed at 0.1. Of
+   every other cost 5 or 6 values were tried, and the values were taken whose
+   choices came closest to the fastest measured algorithms. The measurements
+   were of six collectives (of all-reduces in place, too) on 2, 3, 4 and 8 ranks
+   of 2 processors, with 1 KiB to 4 MiB in ordinary and in shared memory. */
 static const baton_costs_t estimates = {
     .size = sizeof(baton_costs_t),
     .inside = {.alpha_us = 4, .beta_ns = 0.1},
@@ -163,8 +164,8 @@ static baton_status_t wrong_line(const char *path, int number, const char *line,
                         number, path, line, expected);
 }
 
-/* Reads one line, without its newline; false, and "", at the end of the
-   file. */
+/* Reads one line, without its newline. At the end of the file stores "" and
+   returns false. */
 static bool next_line(FILE *file, char *line)
 {
     if (fgets(line, LINE_BYTES, file) == NULL) {
@@ -189,15 +190,16 @@ static bool calibration_parse(const char *line, const char *name, double *a_out,
     return at != NULL && *at == '\0';
 }
 
-/* True if a line names this machine; with NULL, if it names any. */
+/* True if a line names the machine `name`; if that is NULL, true if the line
+   names any machine. */
 static bool names_machine(const char *line, const char *name)
 {
     return strncmp(line, MACHINE, strlen(MACHINE)) == 0 &&
            (name == NULL || strcmp(line + strlen(MACHINE), name) == 0);
 }
 
-/* Searches this machine among the names after the first one, and then restores
-   the file's position. */
+/* Checks that the file names this machine, as `first` or in a later line.
+   Restores the file's position. */
 static baton_status_t check_machine(FILE *file, const char *path,
                                     const char *first)
 {
@@ -297,14 +299,14 @@ baton_status_t baton_costs_read(const char *path, baton_costs_t *out)
 
 /* ---- the costs in force ------------------------------------------------ */
 
-/* The path and costs of the file that was read last; guarded by the lock. */
+/* The lock guards the path and the costs of the file that was read last. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
 static baton_costs_t known;
 
 baton_status_t baton__calibration_failed(baton_status_t status)
 {
-    static atomic_bool warned; /* relaxed: it only counts warnings */
+    static atomic_bool warned; /* relaxed: it guards no other memory */
     status =
         baton__error(status, "BATON_CALIBRATION: %s", baton_error_message());
     if (status == BATON_ERR_NO_MEMORY ||

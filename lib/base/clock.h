@@ -11,7 +11,7 @@ static inline uint64_t baton__clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The processor time of the calling thread. Costs a system call. */
+/* Returns the processor time of the calling thread. Costs a system call. */
 static inline uint64_t baton__clock_thread_ns(void)
 {
     struct timespec now;
@@ -19,14 +19,16 @@ static inline uint64_t baton__clock_thread_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The time at which a timeout ends; never, if it is negative. */
+/* Returns the time at which a timeout that begins now ends; UINT64_MAX if the
+   timeout is negative, because it never ends. */
 static inline uint64_t baton__deadline(int timeout_ms)
 {
     return timeout_ms < 0 ? UINT64_MAX
                           : baton__clock_ns() + (uint64_t)timeout_ms * 1000000;
 }
 
-/* Milliseconds until a deadline, rounded up; -1 if it never comes. */
+/* Returns the milliseconds until a deadline, rounded up; -1 if it never
+   comes. */
 static inline int baton__left_ms(uint64_t until_ns)
 {
     uint64_t now = baton__clock_ns();

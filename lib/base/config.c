@@ -1,8 +1,8 @@
 /* The table of BATON_* variables.
 
    The environment is read once, under a lock, into static memory: getenv's
-   strings do not survive a later setenv. Errors in it are stored, and
-   config_check.c logs them later, because the log itself depends on
+   strings do not survive a later setenv. Errors in the environment are stored,
+   and config_check.c logs them later, because the log itself depends on
    BATON_LOG. */
 #include "base/config.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define PREFIX     BATON__CONFIG_PREFIX
-#define TEXT_BYTES 256 /* of a value */
+#define TEXT_BYTES 256 /* of the longest value, with its final zero */
 
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
 
@@ -26,7 +26,7 @@ typedef struct entry {
     kind_t kind;
     const char *initial;
     int64_t min, max;
-    const char *words; /* separated by single spaces */
+    const char *words; /* the allowed words, separated by single spaces */
     const char *unit;
     const char *summary;
 } entry_t;
@@ -48,13 +48,14 @@ typedef struct value {
 static value_t values[BATON__CONFIG_COUNT];
 static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
 
-/* Released after `values` and `first_error` are written, acquired before they
-   are read; set and cleared under the lock. */
+/* `loaded` is stored with release after `values` and `first_error` were
+   written, under the lock, and loaded with acquire before these are read. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool checked; /* errors in the environment were reported */
 
-/* The index of `word` in a list separated by spaces, or -1. */
+/* Returns the index of `word` in a list separated by spaces; -1 if the list
+   does not have it. */
 static int64_t word_index(const char *words, const char *word)
 {
     size_t length = strlen(word);
@@ -69,7 +70,8 @@ static int64_t word_index(const char *words, const char *word)
     return -1;
 }
 
-/* Stores `text` as the value of an entry; false if it is invalid. */
+/* Stores `text` as the value of an entry. Returns false if `text` is
+   invalid. */
 static bool config_parse(const entry_t *entry, const char *text, value_t *out)
 {
     int64_t number = 0;
@@ -113,8 +115,8 @@ static void describe_wrong(const entry_t *entry, const char *text,
     baton__text_add(message, "; unset it for \"%s\"", entry->initial);
 }
 
-/* Reads an entry's value. Returns the text of an invalid one, or NULL if the
-   variable is valid or unset. */
+/* Reads an entry's value. Returns the variable's text if it is invalid, and
+   NULL if the variable is valid or unset. */
 static const char *read_entry(const entry_t *entry, value_t *out)
 {
     bool parsed = config_parse(entry, entry->initial, out);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define BATON__CONFIG_PREFIX    "BATON_"
-#define BATON__CONFIG_EXTENSION "BATON_X_"   /* never read or reported */
+#define BATON__CONFIG_EXTENSION "BATON_X_"   /* never read, never reported */
 #define BATON__CONFIG_MPI       "BATON_MPI_" /* libbaton_mpi reads these */
 
 /* Every variable, by its name without BATON_:
@@ -105,30 +105,33 @@ typedef enum baton__config_id {
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 
-/* The value in force. The first call reads the environment; an empty variable
-   counts as unset, and an invalid one has its default. The number of a WORD is
-   its index among the words allowed. Any thread. */
+/* Both return the value in force. The first call reads the environment; an
+   empty variable counts as unset, and an invalid one has its default. The
+   number of a WORD is its index among the words allowed. Any thread may call
+   them. */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
 
-/* A message that names the first invalid variable and its allowed values; "" if
-   all are valid. */
+/* Returns a message that names the first invalid variable and its allowed
+   values; "" if all variables are valid. */
 const char *baton__config_error(void);
 
-/* True for the first caller after the environment was read: that caller reports
-   errors in it. */
+/* Returns true to the first caller after the environment was read, which has to
+   report errors in the environment. */
 bool baton__config_is_unchecked(void);
 
-/* BATON_ERR_INVALID names the first variable that is out of its range, with the
-   range. The first call also logs this error, and a warning for each unknown
-   BATON_* variable, with the nearest name. In config_check.c. Any thread. */
+/* Returns BATON_ERR_INVALID if a variable is invalid; the message names the
+   first one and its allowed values. The first call also logs this error, and a
+   warning for each unknown BATON_* variable, with the nearest name. This
+   function is in config_check.c. Any thread may call it. */
 baton_status_t baton__config_check(void);
 
-/* The file of BATON_CALIBRATION could not be read, as this thread's error says,
-   which then names the variable. BATON_OK: BATON_TUNE=measure needs no file,
-   which a warning has said once. */
+/* Called when the file of BATON_CALIBRATION could not be read, with the status
+   of that error. Adds the variable's name to this thread's error message, and
+   returns the status. But with BATON_TUNE=measure, which needs no file, it
+   warns once and returns BATON_OK, unless there was no memory. */
 baton_status_t baton__calibration_failed(baton_status_t status);
 
-/* For tests: makes the next use read the environment again. Not while another
-   thread uses the library. */
+/* For tests: makes the next use read the environment again. Must not be called
+   while another thread uses the library. */
 void baton__config_forget(void);

@@ -8,10 +8,11 @@
 #include <baton/engine.h>
 #include <string.h>
 
-enum { NAME_BYTES = 48 }; /* of an unknown name that are compared */
+/* The bytes of an unknown name that are compared, with a final zero. */
+enum { NAME_BYTES = 48 };
 
-/* The known variable whose name is nearest; *distance_out is 0 if it is the
-   same. */
+/* Returns the known variable whose name is nearest to `name`. *distance_out
+   becomes 0 if the two names are equal. */
 static const char *nearest_name(const char *name, size_t *distance_out)
 {
     const char *nearest = "";

@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 /* Returns fd if it is above 2. Otherwise closes fd and returns a duplicate
-   above 2, which exec closes. Returns -1 with errno if fd is negative or can't
-   be duplicated. */
+   above 2, which exec closes. Returns -1, with errno, if fd is negative or
+   can't be duplicated. */
 int baton__descriptor_move(int fd);
 
 /* Closes a descriptor, unless it is negative, and sets it to -1. Keeps
@@ -18,8 +18,8 @@ int baton__descriptor_move(int fd);
 void baton__descriptor_close(int *fd);
 
 /* Reads a file of the kernel: stores its first bytes - 1 bytes and a final
-   zero. False, and "", if it can't be read. */
+   zero. Returns false, and stores "", if the file can't be read. */
 bool baton__descriptor_read(const char *path, char *out, size_t bytes);
 
-/* Opens a file to read it, or returns NULL with errno. */
+/* Opens a file for reading. On failure returns NULL and sets errno. */
 FILE *baton__descriptor_fopen(const char *path);

@@ -10,12 +10,12 @@
 
 typedef unsigned int baton__float_mode_t;
 
-/* All exceptions masked. The low bits, flags of exceptions that occurred, are
-   not part of the mode. */
+/* By default all exceptions are masked. The low bits, which are flags of
+   exceptions that occurred, are not part of the mode. */
 enum { BATON__MXCSR_DEFAULT = 0x1f80, BATON__MXCSR_FLAGS = 0x3f };
 
-/* Reading the register costs next to nothing, writing it about 10 ns: so it is
-   written only if it differs. */
+/* Reading the register costs next to nothing, writing it about 10 ns. So the
+   register is written only if it has another mode. */
 static inline baton__float_mode_t baton__float_mode_enter(void)
 {
     baton__float_mode_t before = _mm_getcsr();

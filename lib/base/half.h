@@ -47,8 +47,8 @@ static inline uint16_t baton__f16_of_f32(float value)
     const uint32_t infinity = 255u << 23;
     const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
     const uint32_t smallest = 113u << 23;          /* 2^-14 */
-    /* After this number is added to one below 2^-14, the lowest bits of the sum
-       are the f16 subnormal; the addition rounds it. */
+    /* If this number is added to a number below 2^-14, the lowest bits of the
+       sum are the f16 subnormal; the addition rounds it. */
     const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t sign = bits & 0x80000000u;

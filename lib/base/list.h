@@ -28,7 +28,7 @@
         return first;                                                          \
     }                                                                          \
                                                                                \
-    /* Some files don't use it. */                                             \
+    /* Some files don't use remove. */                                         \
     __attribute__((unused)) static inline void name##_remove(                  \
         name##_t *list, const record_t *record)                                \
     {                                                                          \

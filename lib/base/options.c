@@ -16,7 +16,8 @@ static bool is_zero(const char *bytes, size_t count)
     return true;
 }
 
-/* The size in a struct's first field; 0, with an error, if it is impossible. */
+/* Returns the size in a struct's first field. If the size is impossible, sets
+   this thread's error and returns 0. */
 static size_t options_size_of(const void *given, size_t bytes, const char *what,
                               const char *initialiser)
 {

@@ -5,20 +5,21 @@
 #include <baton/types.h>
 #include <stddef.h>
 
-/* The largest size of a struct; a larger value was not initialised. */
+/* The largest size of a struct. A larger value shows that the struct was not
+   initialised. */
 enum { BATON__OPTIONS_MOST = 4096 };
 
-/* Copies the caller's struct, whose first field is its size, to `out`, a struct
-   of this version of `bytes` bytes. Fields that `given` lacks become zero.
-   BATON_ERR_INVALID: `given` is NULL, its size is impossible, or a field that
-   this version does not know is not zero. `what` and `initialiser` are for the
-   message ("engine options", "BATON_ENGINE_OPTIONS"). */
+/* Copies the caller's struct, whose first field is its size, to `out`, which is
+   a struct of this version and has `bytes` bytes. Fields that `given` lacks
+   become zero. BATON_ERR_INVALID: `given` is NULL, its size is impossible, or a
+   field that this version does not know is not zero. `what` and `initialiser`
+   are for the message ("engine options", "BATON_ENGINE_OPTIONS"). */
 baton_status_t baton__options_read(void *out, size_t bytes, const void *given,
                                    const char *what, const char *initialiser);
 
-/* Copies a struct of this version to the caller's struct, as far as that one
-   has the fields. Its size stays, and fields that this version does not know
-   become zero. BATON_ERR_INVALID: `out` is NULL or its size is impossible;
-   nothing is written. */
+/* Copies a struct of this version to the caller's struct `out`, as far as `out`
+   has the fields. The size in `out` stays, and fields of `out` that this
+   version does not know become zero. BATON_ERR_INVALID: `out` is NULL or its
+   size is impossible; nothing is written. */
 baton_status_t baton__options_write(void *out, const void *whole, size_t bytes,
                                     const char *what, const char *initialiser);

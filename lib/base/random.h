@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* A bijection of 64 bits that leaves no pattern (the finaliser of splitmix64:
-   Steele, Lea, Flood 2014). */
+/* A bijection of 64 bits whose results show no pattern of the argument (the
+   finaliser of splitmix64: Steele, Lea, Flood 2014). */
 static inline uint64_t baton__mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -13,7 +13,8 @@ static inline uint64_t baton__mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* The k-th 64 bits of `stream` (a rank, a purpose) under a seed. */
+/* Returns the k-th 64 random bits of `stream` (a rank, a purpose) under a
+   seed. */
 static inline uint64_t baton__random(uint64_t seed, uint64_t stream, uint64_t k)
 {
     const uint64_t step = UINT64_C(0x9e3779b97f4a7c15);

@@ -34,8 +34,8 @@ static locale_t text_find_locale(void)
     return text_locale;
 }
 
-/* Copies a format with a precision for quoted strings, "%s". Returns the
-   original if it has none, or if `out` is too short. */
+/* Copies a format, adding a precision to quoted strings, "%s". Returns the
+   original format if it has no quoted string, or if `out` is too short. */
 static const char *limit_quoted(const char *format, char *out, size_t size)
 {
     static const char quoted[] = "\"%s\"";
@@ -85,7 +85,8 @@ void baton__text_add_list(baton__text_t *text, const char *format,
         added, room, limit_quoted(format, limited, sizeof limited), values);
     (void)uselocale(before);
     if (length < 0) {
-        /* The C library could not format it: keep the text as it was. */
+        /* The C library could not format the addition: the text stays as it
+           was. */
         added[0] = '\0';
     } else if ((size_t)length < room) {
         text->used += (size_t)length;

@@ -15,8 +15,8 @@
 
 typedef struct baton__text {
     char *data;
-    size_t size; /* of the memory */
-    size_t used; /* without the final zero */
+    size_t size; /* bytes of the memory */
+    size_t used; /* bytes of the text, without the final zero */
 } baton__text_t;
 
 /* Appends text, formatted in the C locale, whatever the program's locale is. If
@@ -39,6 +39,7 @@ void baton__text_mark_cut(char *data, size_t size);
    Returns the text after the number, or NULL if there is no number. */
 const char *baton__read_number(const char *text, double *out);
 
-/* The number of single-letter edits from a to b, of which only the first 47
-   letters count. The nearest name is probably the one that was meant. */
+/* Returns the number of single-letter edits from a to b; of b only the first 47
+   letters count. The known name with the fewest edits is probably the one that
+   was meant. */
 size_t baton__edit_distance(const char *a, const char *b);

@@ -3,14 +3,14 @@
    The other ranks have read the old bytes, so their caches must give up each
    line that is written. Between cores that share a cache this costs little;
    between other cores a write waits for each line. The cores of a virtual
-   machine change between the two states. On 2 cores of an AMD EPYC a copy of
-   512 KiB takes 28 us, and a sum that then reads the copy on the other core
-   takes 20 us; in the other state 220 to 275 us and 31 us. Past the cache they
-   take 20 and 35 us, or 13 and 33 us.
+   machine change between these two states. On 2 cores of an AMD EPYC a copy of
+   512 KiB through the cache takes 28 us, and a sum that then reads the copy on
+   the other core takes 20 us; in the second state they take 220 to 275 us and
+   31 us. With a copy past the cache they take 20 and 35 us, or 13 and 33 us.
 
-   So copies go through the cache and are timed. After SLOW_COPIES slow ones in
-   a row (a single one may have been preempted) the next PAST_COPIES go past
-   it. */
+   So copies go through the cache and are timed. After SLOW_COPIES slow copies
+   in a row (a single one may have been preempted) the next PAST_COPIES copies
+   go past the cache. */
 #include "ops/copy.h"
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@
 
 enum {
     LINE = 64,
-    SLOW_NS = 300, /* per KiB; measured: 40 to 70, or 430 to 540 */
+    SLOW_NS = 300, /* per KiB; measured were 40 to 70, or 430 to 540 */
     SLOW_COPIES = 2,
     PAST_COPIES = 64
 };

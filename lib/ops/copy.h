@@ -3,9 +3,11 @@
 
 #include <stddef.h>
 
-/* Shorter copies take the same time either way; see copy.c. */
+/* Copies of fewer bytes take the same time through the cache and past it; see
+   copy.c. */
 #define BATON__COPY_SHARED_BYTES ((size_t)16 * 1024)
 
+/* Copies through the cache or past it, whichever seems faster. */
 void baton__copy_shared(void *to, const void *from, size_t bytes);
 
 /* Like memcpy, but leaves the copied bytes in no cache. */

@@ -10,7 +10,7 @@
 
 enum {
     INDEX_BYTES = sizeof(uint32_t),
-    AHEAD = 24 /* distance, in entries, of prefetched elements */
+    AHEAD = 24 /* elements are prefetched this many entries ahead */
 };
 
 size_t baton_entry_bytes(baton_dtype_t dtype)
@@ -53,10 +53,11 @@ ELEMENT(f64, double, double, IDENTITY, IDENTITY)
 
 /* ---- loops by type ----------------------------------------------------- */
 
-/* All loops have one signature; `at` walks over the entries, and an entry's
-   index is the position of its element in `dense`. Elements lie far apart, and
-   processors overlap few stores that miss the caches: so elements are
-   prefetched; `next` is the index of the entry AHEAD. */
+/* All loops have the same signature. `at` walks over the entries, and an
+   entry's index is the position of its element in `dense`. Elements lie far
+   apart, and processors overlap few stores that miss the caches, so elements
+   are prefetched: `next` is the index of the entry that is AHEAD entries
+   further on. */
 typedef struct work {
     char *entries;
     size_t count;
@@ -215,7 +216,7 @@ void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
 enum { TILE = 2048, TILE_WORDS = TILE / 64 };
 
 typedef struct tile {
-    uint64_t first; /* index */
+    uint64_t first; /* the first index of the tile */
     uint64_t present[TILE_WORDS];
     union {
         uint16_t f16[TILE], bf16[TILE];
@@ -292,7 +293,8 @@ static const tile_add_fn tile_adds_onto[BATON_DTYPE_COUNT] =
     BY_TYPE(tile_add_onto);
 static const tile_emit_fn tile_emits[BATON_DTYPE_COUNT] = BY_TYPE(tile_emit);
 
-/* The lowest first index of the lists; UINT64_MAX if all are empty. */
+/* Returns the lowest first index of the lists; UINT64_MAX if all lists are
+   empty. */
 static uint64_t lowest_index(const baton_entries_t *lists, size_t list_count)
 {
     uint64_t lowest = UINT64_MAX;
@@ -318,9 +320,9 @@ static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
     return right;
 }
 
-/* With `dense`, entries of the first list are sums already; entries of the
-   others are added to them, or to elements of `dense` where the first list has
-   no entry. */
+/* Sums the lists. With `dense`, the entries of the first list are sums already:
+   the entries of the other lists are added to these, or to elements of `dense`
+   where the first list has no entry. */
 static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
                                 baton_entries_t *lists, size_t list_count,
                                 char *out)
@@ -362,10 +364,10 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
 
 /* ---- common entries ---------------------------------------------------- */
 
-/* Works in tiles, too: sets a bit for each index of a tile, then goes over the
-   tile's entries. Each entry is written, and overwritten by the next one unless
-   its bit is set: branches would be mispredicted, and a merge would wait for
-   each comparison. */
+/* This works in tiles, too: it sets a bit for each index of a tile, and then
+   goes over the tile's entries. Each entry is written, and overwritten by the
+   next one unless its bit is set: branches would be mispredicted, and a merge
+   would wait for each comparison. */
 #define COMMON(name, type)                                                     \
     static size_t common_##name(const char *at, size_t count,                  \
                                 const uint32_t *indices, size_t index_count,   \

@@ -1,6 +1,6 @@
 /* The reduction kernels of ONE instruction set. kernels.cmake compiles this
-   file once for each, with the compiler's flags for it and BATON__KERNELS_ISA
-   set to its name; everything but the table is static.
+   file once for each instruction set, with the compiler's flags for the set and
+   BATON__KERNELS_ISA set to its name; everything but the table is static.
 
    Results have the same bits with all instruction sets, in the vector body and
    in the scalar tail of a loop: a compiler flag forbids fused multiply-adds,
@@ -21,7 +21,8 @@
    whether target is left, right, both or neither: one loop serves all cases,
    without tests for aliases. */
 #if defined(__clang__)
-/* clang warns about loops that stay scalar; without optimisation all do. */
+/* clang warns about loops that stay scalar; without optimisation all loops
+   do. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -217,8 +218,8 @@ F16_BLOCK(prod, mul)
 
 #define STRUCT __attribute__((may_alias, packed))
 
-/* In two loops: in one loop gcc 12 fuses the product's alternating difference
-   and sum into multiply-adds, despite the flag. */
+/* The product takes two loops: in one loop gcc 12 fuses its alternating
+   difference and sum into multiply-adds, despite the flag. */
 #define COMPLEX_BLOCK ((size_t)64)
 #define COMPLEX_LOOPS(name, part, type)                                        \
     typedef struct STRUCT name {                                               \

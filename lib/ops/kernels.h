@@ -4,7 +4,8 @@
 
 #include <baton/build.h>
 
-/* In the order of BATON_ISA's words; later ones are preferred. */
+/* The instruction sets in the order of BATON_ISA's words; later ones are
+   preferred. */
 #define BATON__ISA_LIST(X)                                                     \
     X(BASELINE, baseline)                                                      \
     X(AVX2, avx2)                                                              \
@@ -39,12 +40,14 @@ typedef struct baton__kernels {
                                        double ranks);
 } baton__kernels_t;
 
-/* The kernels of one instruction set; NULL if this build or processor lacks it.
-   All sets give the same bits for the same operands. */
+/* Returns the kernels of one instruction set; NULL if this build or processor
+   lacks the set. All sets give the same bits for the same operands. */
 const baton__kernels_t *baton__kernels_of(baton__isa_t isa);
 
-/* The kernels in use: those of BATON_ISA, else the best of this processor. */
+/* Returns the kernels in use: those of BATON_ISA, or the best ones of this
+   processor if that is not set. */
 const baton__kernels_t *baton__kernels(void);
 
-/* For tests: the next use chooses again. Not while another thread reduces. */
+/* For tests: makes the next use choose again. Must not be called while another
+   thread reduces. */
 void baton__kernels_forget(void);

@@ -63,8 +63,8 @@ uint64_t baton__key_at(const baton_selection_t *from,
 }
 
 /* Rounds to a float by truncation, with an odd last bit if any bits were cut.
-   The float has enough more bits than a narrower type that rounding the float
-   to this type gives the same as rounding `size` directly. */
+   The float has so many more bits than f16 and bf16 that rounding the float to
+   these types gives the same result as rounding `size` directly. */
 static float round_to_odd(double size)
 {
     float narrow = (float)size;

@@ -1,4 +1,4 @@
-/* The table of node kinds, and how each is issued. */
+/* The table of node kinds, and the functions that issue their nodes. */
 #include "ops/op.h"
 
 #include "base/error.h"

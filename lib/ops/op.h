@@ -26,9 +26,10 @@ typedef enum baton__kind {
 
 enum {
     BATON__OPTIONAL = 1, /* the epoch does not wait for the node */
-    /* Of a send or activate: the peer has committed its receive. */
+    /* Of a send or activate: the peer has committed the schedule. */
     BATON__INTRODUCED = 2,
-    /* Of a call: it was timed, and was short. */
+    /* Of a call or async node: its function took little time when it was last
+       timed. */
     BATON__QUICK = 4,
     /* Of a call, a device call or an async node: it does not read scratch. */
     BATON__NO_SCRATCH = 8,
@@ -60,8 +61,9 @@ typedef struct baton__op {
     uint8_t kind;
     uint8_t dtype;
     uint16_t flags;
-    uint32_t first_successor; /* in the plan's successors; they end at the next
-                                 record's first_successor */
+    uint32_t first_successor; /* index in the plan's successors; the node's
+                                 successors end at the next record's
+                                 first_successor */
     size_t bytes;             /* of each operand */
     uint32_t buffer[BATON__OPERANDS]; /* a receive fills TARGET; a send or copy
                                          reads LEFT */
@@ -69,14 +71,14 @@ typedef struct baton__op {
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            size_t slot; /* of an activation's messages; of others,
-                            offset[TARGET] */
+            size_t slot; /* of an activation: index of its message; of other
+                            messages: offset[TARGET] */
             union {
                 size_t left; /* offset[LEFT] */
                 size_t loan; /* of a receive: 1 + index in the plan's loans; 0:
                                 none */
             };
-            uint32_t tag;     /* number among the two ranks' messages */
+            uint32_t tag;     /* as in baton_header_t */
             uint32_t ordinal; /* number among the schedule's receives */
         } message;
         void *argument; /* of a call */
@@ -102,7 +104,8 @@ static inline bool baton__op_sends(const baton__op_t *op)
     return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
 }
 
-/* The kind of memory of a message's data, for its token. */
+/* Returns the kind of memory that a message's data is in, for the message's
+   token. */
 static inline baton_memory_t baton__op_memory(const baton__op_t *op)
 {
     return (op->flags & BATON__DEVICE_VIEW) != 0 ? BATON_MEMORY_DEVICE
@@ -120,7 +123,7 @@ static inline bool baton__op_activates(const baton__op_t *op)
 typedef enum baton__message_kind {
     BATON__MESSAGE_DATA,
     BATON__MESSAGE_ACTIVATION,
-    BATON__MESSAGE_HELLO,   /* the sender has committed; see
+    BATON__MESSAGE_HELLO,   /* the sender has committed the schedule; see
                                progress/notice.h */
     BATON__MESSAGE_WELCOME, /* the same, in answer to a HELLO */
     BATON__MESSAGE_FAILURE,
@@ -129,11 +132,11 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
     BATON__MESSAGE_INQUIRY,  /* asks what the schedule waits for */
-    BATON__MESSAGE_STATE,    /* answers that; see progress/inquiry.h */
+    BATON__MESSAGE_STATE,    /* answers an INQUIRY; see progress/inquiry.h */
     /* The sender has left the group, alone, after a loss: `epoch` is 1 + the
-       lost rank, or 0. Bits of the tag: BATON__LEFT_NOT: the sender has not
-       left, and only reports the loss; BATON__LEFT_ENDED: the lost rank's
-       process has ended. */
+       lost rank, or 0. The tag has the bit BATON__LEFT_NOT if the sender has
+       not left, and only reports the loss, and the bit BATON__LEFT_ENDED if the
+       lost rank's process has ended. */
     BATON__MESSAGE_LEFT,
     BATON__MESSAGE_VIEW, /* the lost ranks; see progress/shrink.h */
     BATON__MESSAGE_KIND_COUNT
@@ -183,14 +186,14 @@ static inline int baton__async_what(uint64_t state)
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
-    void *owner;          /* for tokens, and calls: the schedule */
-    char *const *address; /* of each buffer */
+    void *owner;          /* the schedule, for tokens and calls */
+    char *const *address; /* by buffer: its address */
     /* The address of an operand's part in a lent message; NULL: the operand is
        in its buffer. */
     const char *lent[BATON__OPERANDS];
-    baton__activation_t *activations; /* of each slot */
-    baton__async_t *asyncs;           /* of each async node */
-    int64_t flip; /* exclusive or of all peers in records; see sched/share.h */
+    baton__activation_t *activations; /* by slot */
+    baton__async_t *asyncs;           /* by ordinal of the async node */
+    int64_t flip; /* a node's peer is op->peer ^ flip; see sched/share.h */
     baton_header_t header; /* of the epoch's messages, without tag and kind */
 } baton__context_t;
 
@@ -204,25 +207,24 @@ struct baton_call {
 /* A result of issue: the node completes later. */
 #define BATON__PENDING 4
 
-/* Executes or begins a node, on `bytes` of its operands from `begin` on (a
-   part: reductions and copies only). Returns BATON_OK (done), BATON__PENDING,
+/* Executes or begins a node. Of a reduction or copy it executes the part of
+   `bytes` bytes from `begin` on. Returns BATON_OK (done), BATON__PENDING,
    BATON_SKIP, or an error, with its message set. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
 
 /* Checks the status that a user's function has returned: a wrong positive value
-   would look like another outcome, so it becomes an error. Sets an error's
-   message. */
+   would look like another outcome, so it becomes an error. If the outcome is an
+   error that the function has not explained, sets its message. */
 int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
                       baton_status_t status);
 
 typedef struct baton__kind_info {
     const char *name;      /* "recv" in "recv#17" */
     uint8_t reads, writes; /* masks of operands */
-    bool message;          /* the transport carries it */
-    baton__issue_fn issue; /* NULL if the engine does the work, or there is
-                              none */
+    bool message;          /* the node is an end of a message */
+    baton__issue_fn issue; /* NULL if the engine does the work, if any */
 } baton__kind_info_t;
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];
@@ -242,7 +244,7 @@ static inline bool baton__op_sees_scratch(const baton__op_t *op)
            (op->flags & BATON__NO_SCRATCH) == 0;
 }
 
-/* The address of a node's operand; NULL if no memory is bound. */
+/* Returns the address of a node's operand; NULL if no memory is bound. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)
 {
@@ -250,8 +252,8 @@ static inline char *baton__operand(const baton__op_t *op, int which,
     return base == NULL ? NULL : base + op->offset[which];
 }
 
-/* The address from which a node reads an operand, from `begin` on: in the
-   buffer, or in a lent message. */
+/* Returns the address from which a node reads an operand, from byte `begin` on:
+   in the buffer, or in a lent message. */
 static inline const char *baton__source(const baton__op_t *op, int which,
                                         const baton__context_t *context,
                                         size_t begin)

@@ -63,7 +63,8 @@ const baton__kernels_t *baton__kernels_of(baton__isa_t isa)
     return isa == BATON__ISA_BASELINE ? &baton__kernels_baseline : NULL;
 }
 
-/* The best kernels up to `limit`; the baseline always exists. */
+/* Returns the best kernels up to the instruction set `limit`; the baseline
+   always exists. */
 static const baton__kernels_t *best_kernels(int64_t limit)
 {
     const baton__kernels_t *best = NULL;
@@ -90,8 +91,8 @@ static const baton__kernels_t *choose_kernels(void)
     return best;
 }
 
-/* Points to a constant table, so relaxed accesses suffice. Threads that choose
-   at the same time choose the same table. */
+/* Relaxed accesses suffice, because this points to a constant table. Threads
+   that choose at the same time choose the same table. */
 static _Atomic(const baton__kernels_t *) chosen;
 
 const baton__kernels_t *baton__kernels(void)
@@ -131,8 +132,8 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements that are not 0. That of a float sum is -0, as -0
-   + +0 would be +0. */
+/* Bits of the neutral elements that are not 0. The neutral element of a float
+   sum is -0: it can't be +0, because -0 + +0 is +0. */
 static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
     [BATON__OP_SUM] = {[BATON_F16] = 0x8000,
                        [BATON_BF16] = 0x8000,
@@ -236,8 +237,8 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
 #define PAIRS                                                                  \
     (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
 
-/* The functions of an operation, which fix the kind: callers may pass any
-   `arg`. */
+/* The functions of an operation. They do not depend on `arg`, so callers may
+   pass any value. */
 #define OP_FUNCTIONS(KIND, op)                                                 \
     static void reduce_##op(void *arg, void *target, const void *left,         \
                             const void *right, size_t count,                   \
@@ -286,7 +287,7 @@ const baton_op_t baton_op_lxor = OP(lxor, INTEGERS | BIT(BOOL));
 const baton_op_t baton_op_minloc = OP(minloc, PAIRS);
 const baton_op_t baton_op_maxloc = OP(maxloc, PAIRS);
 
-/* Divides a complex number as two floats. */
+/* Averages a complex number as two floats. `arg` is the number of ranks. */
 static void reduce_avg(void *arg, void *target, const void *left,
                        const void *right, size_t count, baton_dtype_t dtype)
 {

@@ -33,12 +33,12 @@ enum {
     SMALL_COUNT = 4096, /* every element is a candidate */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
-    SAMPLE_SHARE = 256, /* otherwise one of so many elements */
-    DEVIATIONS = 4,     /* standard deviations of the estimate's margin */
+    SAMPLE_SHARE = 256, /* between these limits, one of 256 elements */
+    DEVIATIONS = 4,     /* margin of the estimate, in standard deviations */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
     FEW = 2048,  /* keys collected on the stack */
-    SHORT = 512, /* the same, inside kth_of_keys */
+    SHORT = 512, /* keys collected on the stack inside kth_of_keys */
     DIGITS = 1 << DIGIT_BITS,
     PIECE = 2048,             /* elements per call of a pass */
     GATHERED = 256,           /* elements of a sample read at a time */
@@ -47,8 +47,8 @@ enum {
     STREAM_BYTES = 8 << 20    /* vectors from here on are not in caches */
 };
 
-/* GUESS_SURPLUS: candidates that a guess aims at, per k. GUESS_SPREAD: the k-th
-   magnitude is at most this multiple of a guess. */
+/* A guess aims at GUESS_SURPLUS times k candidates. The k-th magnitude is
+   probably below GUESS_SPREAD times the guess. */
 #define GUESS_SURPLUS 1.5
 #define GUESS_SPREAD  1.25
 
@@ -61,8 +61,9 @@ static size_t select_sample_of(size_t count)
     return size > SAMPLE_MOST ? SAMPLE_MOST : size;
 }
 
-/* Nearly every estimate leaves at most this many candidates. Grows with both
-   arguments, so that memory for a long vector suffices for a short one. */
+/* Returns a number of candidates that hardly any estimate exceeds. It grows
+   with both arguments, so that memory for a long vector suffices for a short
+   one. */
 size_t baton_candidates_room(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
@@ -98,8 +99,8 @@ static unsigned width_of(uint64_t value)
     return bits;
 }
 
-/* The digit of the histogram's k-th largest key; *k becomes its rank among the
-   keys with this digit. */
+/* Returns the digit of the histogram's k-th largest key. *k becomes the rank of
+   this key among the keys with this digit. */
 static size_t digit_of(const uint32_t *histogram, size_t *k)
 {
     size_t digit = DIGITS;
@@ -111,8 +112,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
     return digit;
 }
 
-/* Collects the keys that begin with a prefix, at most SHORT. `out` has room for
-   one more, since each key is written before it is compared. */
+/* Collects the keys that begin with a prefix, at most SHORT of them. `out` has
+   room for one more key, since each key is written before it is compared. */
 static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
                              uint64_t prefix, uint64_t *out)
 {
@@ -124,8 +125,9 @@ static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
     return found;
 }
 
-/* The k-th largest key, k from 1 to count: found digit by digit from the
-   highest one in which keys differ. *k becomes its rank among equal keys. */
+/* Returns the k-th largest key, for k from 1 to count. Finds the key digit by
+   digit, from the highest digit in which keys differ. *k becomes the rank of
+   this key among equal keys. */
 static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
 {
     uint64_t few[SHORT + 1];
@@ -156,9 +158,10 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
     return prefix;
 }
 
-/* The same for a key that is at least `low` and probably below `high`: one pass
-   puts keys into bins, one collects the keys of a bin. False: the key is not
-   below `high`, or the bin has more than FEW keys. */
+/* Finds the k-th largest key like kth_of_keys, if it is at least `low` and
+   probably below `high`. One pass puts the keys into bins, and another collects
+   the keys of the right bin. Returns false if the key is not below `high`, or
+   the bin has more than FEW keys. */
 static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
                         uint64_t high, size_t *k, uint64_t *out)
 {
@@ -187,7 +190,8 @@ static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
 
 /* ---- estimate ---------------------------------------------------------- */
 
-/* The k-th largest key is probably between these; `low` is at least 1. */
+/* Two keys between which the k-th largest key probably is; `low` is at least
+   1. */
 typedef struct estimate {
     uint64_t low;
     uint64_t high; /* 0: unknown */
@@ -195,7 +199,7 @@ typedef struct estimate {
 
 /* Positions of a sample, one from each of `size` strata. */
 typedef struct strata {
-    size_t count; /* of elements */
+    size_t count; /* number of elements of the vector */
     size_t size;
     double stride;
 } strata_t;
@@ -284,8 +288,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* If the sample should have few of the k largest, `high` is its largest
-       key. */
+    /* If the sample should have only few of the k largest elements, `high` is
+       the largest key of the sample. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;
@@ -299,9 +303,10 @@ static estimate_t guess_of(const baton_accumulation_t *of)
     return where;
 }
 
-/* Sets the guess for the next vector, from the number of elements found in this
-   one. The eighth root fits a tail as steep as a normal distribution's; for
-   other distributions the guess converges in a few steps. */
+/* Sets the guess for the next vector, from the number of elements that reach
+   `low` in this one. The eighth root fits a tail as steep as a normal
+   distribution's; for other distributions the guess converges in a few
+   steps. */
 static void set_guess(const baton_accumulation_t *of, uint64_t low,
                       size_t found, size_t k)
 {
@@ -317,8 +322,9 @@ static void set_guess(const baton_accumulation_t *of, uint64_t low,
 
 /* ---- passes ------------------------------------------------------------ */
 
-/* The elements that a pass finds: the first `capacity` of them are in the
-   lists, each of which may be NULL; `count` may be larger. */
+/* The elements that a pass finds. The first `capacity` of them are in the
+   lists, each of which may be NULL. `count` is the number of elements found,
+   which may be larger. */
 typedef struct found {
     uint32_t *indices;
     uint64_t *keys;
@@ -377,8 +383,8 @@ static void select_take(baton_dtype_t dtype, found_t *found,
 }
 
 /* Computes the whole vector if it is not computed yet, and finds the elements
-   that reach a key (none reaches one above that of NaNs), until there are more
-   than the capacity. */
+   that reach the key `least` (no element reaches a key above that of NaNs).
+   Stops searching when more elements are found than found->capacity. */
 static void select_pass(const baton_accumulation_t *of,
                         const baton__filter_t *filter, uint64_t least,
                         found_t *found)
@@ -412,7 +418,7 @@ static void select_pass(const baton_accumulation_t *of,
     }
 }
 
-/* A selection's elements as a vector that is already computed. */
+/* Returns a selection's elements as a vector that is already computed. */
 static baton_accumulation_t select_vector_of(const baton_selection_t *from)
 {
     return (baton_accumulation_t){.dtype = from->dtype,
@@ -443,8 +449,9 @@ static size_t select_find(const baton_selection_t *from,
 
 /* ---- exact, without memory --------------------------------------------- */
 
-/* The k-th largest of all elements, at least k of which are not zero: as
-   kth_of_keys, but reads the elements in each round. */
+/* Returns the key of the k-th largest of all elements, at least k of which must
+   not be zero. This works like kth_of_keys, but reads the elements in each
+   round. */
 static uint64_t kth_of_elements(const baton_selection_t *from,
                                 const baton__filter_t *filter, size_t k)
 {
@@ -466,9 +473,10 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
-/* More elements reach `key` than there is room for; `candidates` are the first
-   of them, at least k. If fewer than k elements are above `key`, selects these
-   and the first that equal it, and returns k; else returns SIZE_MAX. */
+/* Called when more elements reach `key` than there is room for; `candidates`
+   are the first of these elements, at least k. If fewer than k elements are
+   above `key`, selects these and the first elements that equal `key`, and
+   returns k. Otherwise returns SIZE_MAX. */
 static size_t take_ties(const baton_selection_t *from,
                         const baton__filter_t *filter, size_t k, uint64_t key,
                         const uint32_t *candidates, const uint64_t *keys,
@@ -481,7 +489,7 @@ static size_t take_ties(const baton_selection_t *from,
     if (above >= k) { /* the threshold lies above the key */
         return SIZE_MAX;
     }
-    size_t next = 0; /* after the last needed candidate */
+    size_t next = 0; /* the position after the last candidate needed */
     for (size_t equal = above; equal < k; next++) {
         equal += keys[next] == key;
     }
@@ -504,13 +512,14 @@ static size_t select_choose(const uint32_t *candidates, const uint64_t *keys,
                             size_t count, size_t k, estimate_t where,
                             uint32_t *indices, uint64_t *threshold)
 {
-    size_t equal = k; /* number to take of those that equal the threshold */
+    size_t equal = k; /* elements to take that equal the threshold */
     if (where.high <= where.low ||
         !kth_between(keys, count, where.low, where.high, &equal, threshold)) {
         *threshold = kth_of_keys(keys, count, &equal);
     }
     size_t written = 0;
-    /* Without branches, half of which would be mispredicted. */
+    /* This loop has no branches on keys, since half of them would be
+       mispredicted. */
     for (size_t i = 0; i < count && written < k; i++) {
         bool tie = (keys[i] == *threshold) & (equal > 0);
         indices[written] = candidates[i];
@@ -547,10 +556,11 @@ static size_t select_copy_all(const uint32_t *candidates, const uint64_t *keys,
     return count;
 }
 
-/* If fewer than k elements reach the low estimate, half of its magnitude is
-   tried, then every element that is not zero. If too many reach it, and it is
-   not the threshold, the next key is tried, then the exact one. After a wrong
-   guess a sample is taken. */
+/* Selects the k largest elements, beginning with those that reach the estimate
+   where.low. If fewer than k elements reach it, half of its magnitude is tried,
+   and then every element that is not zero. If too many elements reach it, and
+   it is not the threshold, the next key is tried, and then the exact threshold.
+   After a wrong guess a sample is taken. */
 static size_t select_filtered(const baton_accumulation_t *first,
                               const baton__filter_t *filter, size_t k,
                               estimate_t where, bool guessed, uint32_t *indices,
@@ -633,7 +643,7 @@ size_t baton_select_topk(const baton_selection_t *from, size_t k,
     return 0;
 }
 
-/* ---- of vectors that are computed -------------------------------------- */
+/* ---- selection from vectors that are computed on the way ---------------- */
 
 static bool accumulation_given(const baton_accumulation_t *of,
                                const char *function)
@@ -646,7 +656,8 @@ static bool accumulation_given(const baton_accumulation_t *of,
                            "of->new_velocity");
 }
 
-/* Adds the fields that the caller may leave out. */
+/* Returns a copy of `of` in which `stream` is also set if the vector is
+   long. */
 static baton_accumulation_t completed(const baton_accumulation_t *of)
 {
     baton_accumulation_t all = *of;
@@ -867,7 +878,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
 
 /* ---- top-k of a list --------------------------------------------------- */
 
-/* Room for values, positions, and the selection among the values. */
+/* The scratch memory has room for values, positions, and the selection among
+   the values. */
 size_t baton_entries_scratch_bytes(size_t count, size_t k)
 {
     size_t kept = k < count ? k : count;

@@ -1,4 +1,4 @@
-/* Selection: the kernels, and functions shared by its files. */
+/* Selection: the kernels, and functions that the files of selection share. */
 #pragma once
 
 #include <baton/select.h>
@@ -13,11 +13,12 @@ typedef struct baton__filter {
     uint64_t nan; /* the key of all NaNs */
 } baton__filter_t;
 
-/* Computes elements from `at` on, and writes index and bits of each that
-   reaches `threshold`, unless that is 0. Returns their number. `indices` and
-   `values` have room for count + BATON__PASS_MORE. If `of` streams, the caller
-   calls stream_end after the last pass: it orders stores past the caches before
-   later ones, which a release alone does not. */
+/* Computes `count` elements of the sum from `at` on, unless of->right is NULL.
+   If `threshold` is not 0, writes index and bits of each of these elements that
+   reaches the threshold, and returns the number of the elements written.
+   `indices` and `values` have room for count + BATON__PASS_MORE. If of->stream,
+   the caller calls stream_end after the last pass: this function orders stores
+   past the caches before later stores, which a release alone does not. */
 enum { BATON__PASS_MORE = 16 };
 typedef size_t (*baton__pass_fn)(const baton_accumulation_t *of, size_t at,
                                  size_t count, const baton__filter_t *filter,
@@ -49,24 +50,28 @@ const baton__select_kernels_t *baton__select_kernels(void);
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 
-/* The key of one element; 0 if the element is of the other side. */
+/* Returns the key of one element; 0 if the element is of the other side. */
 uint64_t baton__key_at(const baton_selection_t *from,
                        const baton__filter_t *filter, size_t i);
 
-/* Exact top-k; k is at most the count. Looks first among elements with a
-   magnitude of at least `least`; the result is exact for any `least`. */
+/* Selects exactly the k largest elements; k is at most the count. Looks first
+   among the elements with a magnitude of at least `least`; the result is exact
+   for any `least`. */
 size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
 
-/* Checks that an element type supports selection; sets an error if not. */
+/* Returns true if selection supports the element type; otherwise sets an
+   error. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
-/* Checks the elements to select from. */
+/* Returns true if the elements to select from are given; otherwise sets an
+   error. */
 bool baton__selection_given(const baton_selection_t *from,
                             const char *function);
 
-/* Checks the arguments of a selection of the k largest. */
+/* Returns true if the arguments of a selection of the k largest are given;
+   otherwise sets an error. */
 bool baton__topk_given(const baton_selection_t *from, size_t k,
                        const uint32_t *indices, const void *scratch,
                        const char *function);

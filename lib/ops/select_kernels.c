@@ -1,10 +1,11 @@
-/* The selection kernels of ONE instruction set; compiled like kernels.c. They
-   read elements as integers, in blocks whose inner loops compilers vectorise.
+/* The selection kernels of ONE instruction set; this file is compiled like
+   kernels.c. The kernels read elements as integers, in blocks whose inner loops
+   compilers vectorise.
 
    A pass goes over a vector once: it computes a block, writes it, and searches
    it for large elements before it reads the next one. So computation overlaps
-   with memory accesses, which it does not if one loop computes a tile and
-   another writes it. */
+   with memory accesses. It would not if one loop computed a tile and another
+   loop wrote the tile. */
 #include "ops/kernels.h"
 
 #include "base/half.h"
@@ -19,9 +20,9 @@ enum {
     BLOCK = 64,          /* elements computed and compared at a time */
     LINE = 64,           /* bytes */
     AHEAD_BYTES = 2048,  /* distance of prefetches */
-    LANES = 16,          /* of sums: all machines add in the same order */
+    LANES = 16,          /* partial sums: all machines add in the same order */
     MEASURE_TILE = 4096, /* elements of a tile */
-    TILE_LANES = 256     /* of the sums of tiles */
+    TILE_LANES = 256     /* partial sums of the sums of tiles */
 };
 
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
@@ -58,7 +59,7 @@ static inline void stream_line(char *to, const char *from)
 }
 #endif
 
-/* A release does not order streaming stores. */
+/* Orders streaming stores before later stores, which a release does not do. */
 static void stream_end(void)
 {
 #if defined(__SSE2__)
@@ -85,8 +86,8 @@ static inline void fetch(const void *from, size_t bytes)
     }
 }
 
-/* Each step is rounded, as in separate loops over the vector. ADD_THERE: the
-   kernels of kernels.c have instructions for sums of f16 and bf16. */
+/* Each step is rounded, as in separate loops over the vector. ADD_THERE calls
+   kernels of kernels.c, where sums of f16 and bf16 are vectorised. */
 #define ADD_HERE(dtype, to, l, r, count)                                       \
     for (size_t j = 0; j < (count); j++) {                                     \
         (to)[j] = (l)[j] + (r)[j];                                             \
@@ -114,7 +115,7 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        lost = lost - lost == 0 ? lost * later : 0; /* not finite: 0 */
+        lost = lost - lost == 0 ? lost * later : 0; /* 0 if it is not finite */
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
     select_kernels_put((char *)of->new_velocity + at * sizeof *old, halves,
@@ -245,8 +246,9 @@ FIND(find_32_plain, int32_t)
 FIND(find_64, int64_t)
 
 #if defined(__AVX512F__)
-/* Uses compression, without branches, which elements above the threshold would
-   mispredict. Each store is of a whole vector. */
+/* Compresses vectors instead of branching on elements, since branches would be
+   mispredicted at elements above the threshold. Each store is of a whole
+   vector. */
 static inline size_t find_32(const void *block, size_t length,
                              const baton__filter_t *filter, uint64_t threshold,
                              uint32_t first, uint32_t *indices, void *values)
@@ -325,8 +327,8 @@ PASS(bf16, 16, uint16_t)
 PASS(f32, 32, float)
 PASS(f64, 64, double)
 
-/* The inner counter has the element's width, and counts only as far as it
-   can. */
+/* The inner counter has the element's width, and counts only as far as it can
+   without an overflow. */
 #define COUNT(name, signed_type)                                               \
     static size_t name(const void *values, size_t count,                       \
                        const baton__filter_t *filter, uint64_t threshold)      \
@@ -356,8 +358,8 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
-/* Lanes are vectors of the instruction set: compilers would leave arrays of so
-   many sums in memory. */
+/* Lanes are vectors of the instruction set, because compilers would leave
+   arrays of LANES sums in memory. */
 #if defined(__AVX512F__)
 #define WIDTH 8
 #elif defined(__AVX__)
@@ -410,8 +412,9 @@ static inline doubles_t value_64(keys_64_t keys)
     return (doubles_t)keys;
 }
 
-/* Compilers do not use the processor's own instruction to convert f16. Returns
-   the number of converted elements. */
+/* Converts f16 to f32 by the processor's own instruction, which compilers do
+   not use. Returns the number of converted elements: 0 if there is no such
+   instruction. */
 static inline size_t widen_f16(const char *at, size_t count, float *room)
 {
     size_t done = 0;
@@ -426,8 +429,9 @@ static inline size_t widen_f16(const char *at, size_t count, float *room)
     return done;
 }
 
-/* tile: a tile's elements, halves converted to f32 in `room`. key: the key of a
-   half from the key of its f32. */
+/* Defines two functions for halves. tile_NAME returns a tile's elements,
+   converted to f32 in `room`. key_NAME returns the key of a half, given the key
+   of its f32. */
 #define HALVES(name, done)                                                     \
     static inline const char *tile_##name(const char *at, size_t count,        \
                                           float *restrict room)                \

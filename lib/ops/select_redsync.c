@@ -20,9 +20,9 @@ typedef struct spread {
     double largest;
 } spread_t;
 
-/* Measures the spread of magnitudes; false if there is none, because of a NaN
-   or an infinity. For one side alone the mean is still that of both sides,
-   which affects only speed. */
+/* Measures the spread of magnitudes. Returns false if it has none, because
+   there is no element, or a NaN or an infinity. For one side alone the mean is
+   still that of both sides, which affects only speed. */
 static bool spread_of(const baton_selection_t *from, spread_t *out)
 {
     baton_magnitudes_t all =
@@ -36,8 +36,8 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
     return true;
 }
 
-/* A threshold between mean and maximum. At least 1: the mean of the smallest
-   magnitudes may round to zero. */
+/* Returns a threshold between mean and maximum. It is at least 1, although the
+   mean of the smallest magnitudes may round to zero. */
 static baton_magnitude_t select_redsync_between(const baton_selection_t *from,
                                                 const spread_t *spread,
                                                 double ratio)
