@@ -1,14 +1,16 @@
-/* The costs of this machine: estimates, or a calibration file.
+/* The costs of this machine, which are estimates or come from a calibration
+   file:
 
        baton-calibration 1
        machine AMD EPYC 7B13, 2 processors
        inside 2.1 0.09          alpha in us, beta in ns a byte
-       between 12.5 0.8
+       between 12.5 0.8         as for inside
        gamma 0.05               ns a byte
-       device 10 0.05           likewise
+       device 10 0.05           as for inside
        turn 1                   us
-       machine ...              another one that may use the file; any number
-       choice ...               a measured choice: see coll/tune/tune.h     */
+       machine ...              any number of further machines that may use the
+                                file
+       choice ...               a measured choice: see coll/tune/tune.h */
 #include "base/config.h"
 #include "base/descriptor.h"
 #include "base/error.h"

@@ -65,8 +65,8 @@ void baton__flag_give(baton__device_t *device, baton__flag_t *flag,
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-/* Release order: a stream that sees the value also sees what the host wrote
-   before. */
+/* Stores with release, so that a stream that sees the value also sees all
+   earlier writes of the host. */
 void baton__flag_raise(const baton__flag_t *flag, uint64_t value)
 {
     _Atomic uint64_t *word = (_Atomic uint64_t *)flag->word;

@@ -101,7 +101,7 @@ void *baton_group_attribute(baton_group_t *group, const void *key, void *value,
 
 /* ---- identities ------------------------------------------------------- */
 
-/* The upper bits of an identity are the name's hash, and the lower ones the
+/* The upper bits of an identity are the name's hash, and the lower bits the
    attempt. */
 enum { ATTEMPT_BITS = 24 };
 #define ATTEMPT_MASK ((UINT64_C(1) << ATTEMPT_BITS) - 1)
@@ -182,8 +182,8 @@ void baton__table_remove(baton__table_t *table, uint64_t key)
         (uint32_t)(transport_group_place_of(table, key) - table->places);
     table->places[at].key = 0;
     table->count--;
-    /* Entries after the freed one may have been displaced past it, so they are
-       put in again. */
+    /* Entries after the freed entry may have been displaced past it, so they
+       are put in again. */
     for (at = (at + 1) & mask; table->places[at].key != 0;
          at = (at + 1) & mask) {
         baton__place_t place = table->places[at];
@@ -255,7 +255,7 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
     return place != NULL ? place->schedule : NULL;
 }
 
-/* ---- what is kept for later ------------------------------------------- */
+/* ---- notices that are kept for later ---------------------------------- */
 
 baton__kept_t *baton__group_take_kept(baton_group_t *group)
 {

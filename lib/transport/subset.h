@@ -5,10 +5,11 @@
    This transport translates ranks, and marks each message with the number of
    its group, the channel. Each member computes the same channel without
    communication: from the channel of the group that the subset is made of, and
-   from a key that is the same on all members. So the members need not tell each
-   other, and the other ranks are not involved. The engine polls, watches and
-   arms the root for all its subsets, and never calls a subset's functions for
-   that. A transfer ends with an event of the root, which names the schedule. */
+   from a key that is the same on all members. So the members need not exchange
+   the channel, and the other ranks are not involved. The engine polls, watches
+   and arms the root for all its subsets, and never calls a subset's functions
+   for that. A transfer ends with an event of the root, which names the
+   schedule. */
 #pragma once
 
 #include "transport/group.h"

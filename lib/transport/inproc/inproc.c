@@ -31,8 +31,8 @@ typedef baton__inproc_rank_t rank_t;
 
 /* ---- ranks and records ------------------------------------------------ */
 
-/* Wakes a rank that is armed for this event. The caller holds the rank's
-   mutex. */
+/* Wakes a rank if it is armed for the event, which is a notice if `urgent`. The
+   caller holds the rank's mutex. */
 static void inproc_ring(rank_t *rank, bool urgent)
 {
     if (rank->armed && (urgent || rank->for_all)) {

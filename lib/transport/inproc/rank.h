@@ -94,12 +94,12 @@ struct baton__inproc_rank {
     baton__inproc_list_t long_ones;  /* messages that this rank copies in
                                         slices */
     baton__inproc_slab_t *slabs;
-    int64_t reserved; /* sends that were reserved */
-    size_t capacity;  /* records in the pool */
-    size_t copies;    /* records with a copy that have not come back */
+    int64_t reserved; /* number of sends that were reserved */
+    size_t capacity;  /* number of records in the pool */
+    size_t copies; /* number of records with a copy that have not come back */
     size_t most_copies;
     unsigned char *lost; /* [size], a baton__inproc_lost_t for each peer */
-    int lost_count;      /* peers whose loss has yet to be reported */
+    int lost_count;      /* number of peers whose loss has yet to be reported */
 };
 
 struct baton_inproc {

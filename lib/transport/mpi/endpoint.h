@@ -69,11 +69,11 @@
 #include <sched.h>
 
 enum {
-    BATON__MPI_NOTICES = 4, /* notices in flight to one peer */
+    BATON__MPI_NOTICES = 4, /* the most notices in flight to one peer */
     BATON__MPI_PULLS = 4,   /* messages that are pulled from a peer at a time */
     BATON__MPI_PARTS = 8,   /* MPI messages in motion for each pulled message */
-    /* Announced sends that one peer has not answered yet. Beyond these, one
-       more is announced every BATON__MPI_PATIENCE_NS. */
+    /* The most announced sends that a peer has not answered yet. Beyond this
+       number, one more send is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
     /* Longest sleep of an idle rank that all peers can wake. A peer whose link
@@ -87,7 +87,7 @@ enum {
        buffers stay in cache. */
     BATON__MPI_POSTED = 8,
     /* The most receives that are posted after unfinished messages of lost peers
-       have occupied some. */
+       have occupied some of them. */
     BATON__MPI_RECEIVES = 64,
     /* A copy of up to this many bytes is made when the message is accepted,
        possibly inside start. Of a longer copy each poll makes a slice. */
@@ -99,11 +99,11 @@ enum {
        all-to-alls of 256 KiB take 62 us and 40 us. */
     BATON__MPI_DIRECT_BYTES = 16 * 1024,
     /* The longest message that goes into a buffer if each rank has a processor:
-       for longer ones the receiver's single copy takes no longer than its half
-       of two copies. On 2 processors of a Xeon, a reduction of 16 KiB takes 2.7
-       us without buffers and 3.9 us with them; one of 8 KiB takes 2.3 us either
-       way. Where ranks share processors, copying into a buffer saves the sender
-       a time slice. */
+       for longer messages the receiver's single copy takes no longer than its
+       half of two copies. On 2 processors of a Xeon, a reduction of 16 KiB
+       takes 2.7 us without buffers and 3.9 us with them; a reduction of 8 KiB
+       takes 2.3 us either way. Where ranks share processors, copying into a
+       buffer saves the sender a time slice. */
     BATON__MPI_OWN_BYTES = 12 * 1024
 };
 
@@ -268,10 +268,10 @@ typedef struct baton__far {
     size_t part_bytes; /* bytes of each MPI message of pulled data */
     int count;
     int capacity;
-    /* Sends whose data peers have asked for. MPI gets them in a poll that has
-       found nothing else, so that answers and announcements go first. If queued
-       after the data, they would wait until the data was received, and so would
-       the data in the other direction. */
+    /* Sends whose data peers have asked for. MPI gets this data in a poll that
+       has found nothing else, so that answers and announcements go first. If
+       these were queued after the data, they would wait until the data was
+       received, and so would the data in the other direction. */
     baton__sends_t pulled;
     /* Packets: the posted receives, in the order in which they were posted, and
        the sends. */
@@ -326,7 +326,7 @@ typedef struct baton__mpi {
     int size;
     uint32_t window; /* credits for messages that each peer gets */
     baton__peer_t *peers;
-    int *host_of;                /* by rank */
+    int *host_of;                /* by rank: the number of the rank's host */
     baton__process_t *processes; /* by rank */
     /* The processors on which this rank could run when the endpoint was
        opened. */
@@ -338,9 +338,9 @@ typedef struct baton__mpi {
     /* MPI carries no messages, and the group has no communicator. */
     bool keeps_off;
     size_t put_above; /* only longer messages are written by their sender */
-    size_t put_bytes; /* longest message that is written; 0: none is */
+    size_t put_bytes; /* longest message that is written; 0: no message is */
     size_t buffered_bytes; /* longest message in a shm buffer; 0: none is */
-    /* Shared by the ranks of this host, of which there is at least this one. */
+    /* Shared by the ranks of this host. This rank may be the only one. */
     baton__host_t host;
 
     baton__peer_t *listed; /* peers with a non-empty outbox */
@@ -591,7 +591,8 @@ bool baton__mpi_has_put(const baton__mpi_t *mpi);
 /* Handles PUT: a peer has filled a posted receive. */
 void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
 
-/* Handles PART for a posted receive, from a peer that can't write there. */
+/* Handles PART for a posted receive, from a peer that can't write into the
+   receive's target. */
 void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 /* Ends the posted receives that a lost peer may have been filling; false if not
@@ -676,11 +677,11 @@ void baton__mpi_disarm(void *endpoint);
 /* ---- meeting.c: the exchanges between ranks while they open -------------- */
 
 /* The bootstrap exchange. All ranks of a communicator call each of these
-   functions. The first error is kept: MPI fails, the ranks run different
-   versions of Baton, a rank of this host has ended, or a rank that took part
-   before does not answer for BATON_PEER_TIMEOUT_MS. After an error the
-   functions do nothing, and `data` is NULL. No call blocks in MPI: a rank that
-   has ended or never comes would keep the others there for good. */
+   functions. It is an error if MPI fails, the ranks run different versions of
+   Baton, a rank of this host has ended, or a rank that took part before does
+   not answer for BATON_PEER_TIMEOUT_MS. The first error is kept. After an error
+   the functions do nothing, and `data` is NULL. No call blocks in MPI: a rank
+   that has ended or never comes would keep the others there for good. */
 typedef struct baton__meeting {
     MPI_Comm comm; /* the application's communicator */
     MPI_Errhandler handler;
@@ -727,8 +728,8 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes);
 
-/* Agrees on one outcome: `local` if it is an error, else the worst of all
-   ranks. */
+/* Agrees on one outcome. Returns `local` if that is an error, and else the
+   worst status of all ranks. */
 baton_status_t baton__meeting_agree(baton__meeting_t *self,
                                     baton_status_t local);
 

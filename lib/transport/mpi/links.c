@@ -399,7 +399,7 @@ void baton__links_ring(const baton__links_t *links, int peer,
     }
 }
 
-/* ---- what happens ----------------------------------------------------- */
+/* ---- events on links -------------------------------------------------- */
 
 /* Handles a connection that is established, or has failed. */
 static void finish_connecting(const baton__links_t *links, int peer,

@@ -143,8 +143,8 @@ void baton__meeting_end(baton__meeting_t *self)
     }
 }
 
-/* True if this rank can look for the process of another one: they share a host
-   and a PID namespace. */
+/* True if this rank can look for the process of another rank: the two share a
+   host and a PID namespace. */
 static bool is_mate(const baton__meeting_t *self, int rank)
 {
     const member_t *own = &self->members[self->rank];
@@ -194,8 +194,9 @@ static baton_status_t tell_failed(baton_status_t elsewhere)
                               baton_status_text(elsewhere));
 }
 
-/* Logs a warning once if this rank has waited for long. True if that is too
-   long: ranks that have taken part in an exchange should answer soon. */
+/* Logs a warning once if this rank has waited for long. Returns true if the
+   wait is too long: ranks that have taken part in an exchange should answer
+   soon. */
 static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
 {
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
@@ -290,7 +291,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     uint64_t waited_ns = 0; /* excludes time in which the job is stopped */
     uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
     int ended = -1;         /* a rank that has ended; -1: none */
-    bool told = false;      /* another rank has reported that end */
+    bool told = false;      /* another rank has reported this end */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);

@@ -25,7 +25,8 @@ enum {
     ASK_NS = 250000000 /* interval between probes of a rank that delays close */
 };
 
-/* The bootstrap record, which each rank first sends to all others. */
+/* The bootstrap record, which each rank sends to all others before it opens a
+   new endpoint. */
 typedef struct card {
     uint64_t host;    /* hash that identifies the host */
     uint64_t network; /* network namespace; 0: unknown */

@@ -100,16 +100,17 @@ typedef struct baton__far_packet {
 #define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
 
 /* Open MPI 4.1.4 sends up to 64 KiB, less some 200 bytes for its headers,
-   eagerly over TCP. For more it first asks the receiver, as a pull does, which
-   takes as long as two more packets. So a body longer than the first packet
-   continues in further packets, each in a buffer of its own. Buffers are
-   counted as 64 KiB each, however. The 600 bytes by which each packet falls
-   short of that come in one more packet, and are appended to the last buffer.
+   eagerly over TCP. For a longer message it first asks the receiver, as a pull
+   does, which takes as long as two more packets. So a body longer than the
+   first packet continues in further packets, each in a buffer of its own.
+   Buffers are counted as 64 KiB each, however. The 600 bytes by which each
+   packet falls short of 64 KiB come in one more packet, and are appended to the
+   last buffer.
 
    Longer messages are pulled, which saves two copies but waits for an answer.
    Between two hosts on 2 cores of an AMD EPYC, exchanges of 128 KiB as bodies
-   took 0.65 to 0.9 of the time in most runs; exchanges of 256 KiB were often
-   slower. */
+   took 0.65 to 0.9 of the time that pulls take in most runs; exchanges of 256
+   KiB as bodies were often slower than pulls. */
 enum {
     BATON__BODY_BYTES = 64 * 1024,
     BATON__BODY_BUFFERS = 2, /* the most buffers of a message */

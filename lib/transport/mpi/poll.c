@@ -47,7 +47,7 @@ enum {
     SPREAD_POLLS = 64
 };
 
-/* ---- what comes over MPI ----------------------------------------------- */
+/* ---- packets and data that come over MPI ------------------------------- */
 
 /* Tests the oldest receive; after a loss, tests all receives, for which far.c
    states the reason. In MPI. */
@@ -134,7 +134,8 @@ static bool take_far_packet(baton__mpi_t *mpi)
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
     peer->heard = true;
-    /* A packet of a lost sender that is not the next is dropped. */
+    /* A packet that is not its sender's next one is dropped: the sender is
+       lost. */
     if (come->packet.word == peer->packets_taken) {
         if (!baton__mpi_take_packet(mpi, &come->packet)) {
             return false;

@@ -86,7 +86,7 @@ static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
     if (peer->near >= 0) {
         baton__credit_t *credit =
             baton__host_credit(&mpi->host, mpi->host.index, peer->near);
-        /* Pairs with the load in has_credit(), send.c. */
+        /* Pairs with the load in has_credit, send.c. */
         atomic_fetch_add_explicit(&credit->messages, mpi->window,
                                   memory_order_release);
     } else {

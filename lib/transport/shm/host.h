@@ -32,7 +32,8 @@
 
 enum {
     BATON__HOST_BUFFERS = 8, /* the most buffers of a process */
-    /* The longest message in a buffer: 64 KiB and what a collective adds. */
+    /* The longest message in a buffer: 64 KiB and the bytes that a collective
+       may add. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
     BATON__HOST_OFFERS = 8192, /* offers of a process */
     BATON__HOST_POSTS = 16 /* the most receives posted to one peer at a time */

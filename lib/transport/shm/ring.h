@@ -29,9 +29,9 @@ enum {
     BATON__RING_MOST_CELLS = 256
 };
 
-/* Cells from the beginning of one ring to that of the next. Without the extra
-   cell, rings that have carried equally many records would be at the same
-   offset in a page, and compete for the same lines of a cache. */
+/* The number of cells from the beginning of one ring to that of the next.
+   Without the extra cell, rings that have carried equally many records would be
+   at the same offset in a page, and compete for the same lines of a cache. */
 #define BATON__RING_STRIDE(size) ((size_t)(size) + 1)
 
 typedef struct baton__cell {

@@ -63,7 +63,7 @@ typedef struct baton__segment {
     char *base;
     size_t bytes;
     baton__segment_block_t *blocks; /* the blocks in use */
-    bool *told; /* by peer: the descriptor was sent; only for the driver */
+    bool *told; /* by peer: the descriptor was sent; used by the driver only */
 } baton__segment_t;
 
 /* The segments of this process. */

@@ -219,7 +219,7 @@ int baton__share_take(int socket, uint64_t secret)
         if (from == secret) {
             return file;
         }
-        baton__descriptor_close(&file); /* its sender lacks the secret */
+        baton__descriptor_close(&file); /* the sender lacks the secret */
     }
     errno = ENOMSG;
     return -1;

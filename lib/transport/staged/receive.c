@@ -358,7 +358,7 @@ baton_status_t baton__staged_accept(staged_t *self, transfer_t *receive,
     return BATON_OK;
 }
 
-/* ---- what comes -------------------------------------------------------- */
+/* ---- messages and events ----------------------------------------------- */
 
 void baton__staged_receive_control(staged_t *self, baton__staged_kind_t kind,
                                    baton_message_t *message)

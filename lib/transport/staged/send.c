@@ -197,7 +197,7 @@ void baton__staged_send_progress(staged_t *self)
     begin_blocks(self);
 }
 
-/* ---- what comes -------------------------------------------------------- */
+/* ---- messages and events ----------------------------------------------- */
 
 static void grant(staged_t *self, transfer_t *send)
 {
