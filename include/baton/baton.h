@@ -217,7 +217,7 @@ BATON_CHECKED baton_status_t
 baton_alltoallv_create(baton_group_t *group, const baton_operands_t *operands,
                        baton_schedule_t **out);
 
-/* The target of rank r gets block r of what an allreduce would give. In place,
+/* The target of rank r gets block r of the result of an allreduce. In place,
    target has the whole vector, and its front gets the block. */
 BATON_CHECKED baton_status_t baton_reduce_scatter_create(
     baton_group_t *group, const baton_operands_t *operands,
@@ -365,7 +365,7 @@ typedef struct baton_partial_result {
     uint32_t living;    /* ranks that are not lost */
 } baton_partial_result_t;
 
-/* All ranks create it with the same options. The calls are as for a schedule; a
+/* All ranks create with the same options. The calls are as for a schedule; a
    result that is not waited for is lost. Contribute copies `data`. */
 BATON_CHECKED baton_status_t baton_partial_create(
     baton_group_t *group, const baton_partial_options_t *options,

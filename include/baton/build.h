@@ -161,11 +161,12 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
 
-/* The same for a collective that was created (baton.h): other vectors of the
-   same sizes. `source` must be NULL if the collective was created in place or
-   this rank has no source, and must not be NULL otherwise: BATON_ERR_INVALID.
-   `target` is ignored on ranks without one. In general, `source` is bound to
-   the first buffer of bind_input, and `target` to the first one of bind. */
+/* Does the same for a collective that was created as in baton.h: binds other
+   vectors of the same sizes. `source` must be NULL if the collective was
+   created in place or this rank has no source, and must not be NULL otherwise:
+   BATON_ERR_INVALID. `target` is ignored on ranks without one. In general,
+   `source` is bound to the first buffer of bind_input, and `target` to the
+   first one of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
@@ -203,8 +204,9 @@ baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
    schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
-/* target = left (op) right, elementwise; three views of one size, a multiple of
-   the element's. target may be the same view as left or right. */
+/* target = left (op) right, elementwise. The three views have one size, which
+   is a multiple of the element's size. target may be the same view as left or
+   right. */
 baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
                                     baton_dtype_t dtype, const baton_op_t *op,
                                     baton_view_t target, baton_view_t left,
@@ -217,12 +219,13 @@ baton_node_t baton_add_nop(baton_schedule_t *schedule);
    during the call, on its thread. */
 typedef struct baton_call baton_call_t;
 
-/* Runs on the driving thread. BATON_OK satisfies the node's successors;
-   BATON_SKIP completes it without satisfying them (they may still fire through
-   other edges); an error fails the epoch. The function may create schedules,
-   destroy those that are not committed, and start others. Wait (for an epoch
-   that has not ended), commit, recover and destroy return BATON_ERR_STATE
-   there. It should be short: it holds up every schedule of its engine. */
+/* The function of a call node. It runs on the driving thread. BATON_OK
+   satisfies the node's successors; BATON_SKIP completes the node without
+   satisfying them (they may still fire through other edges); an error fails the
+   epoch. The function may create schedules, destroy those that are not
+   committed, and start others. Wait (for an epoch that has not ended), commit,
+   recover and destroy return BATON_ERR_STATE there. It should be short: it
+   holds up every schedule of its engine. */
 typedef baton_status_t (*baton_call_fn)(void *arg, baton_call_t *call);
 baton_node_t baton_add_call(baton_schedule_t *schedule, baton_call_fn fn,
                             void *arg);
@@ -403,12 +406,12 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t begun,
    Start, test, wait and cancel are in baton.h. If a schedule has armed
    receives, the epoch that is started may be running already, or may have
    retired. Then start only fires its on_start nodes, or has nothing to do. Wait
-   is BATON_ERR_STATE before this rank's first start, even if a peer has begun
-   an epoch, and in a call node. Start is BATON_ERR_STATE before the commit, and
-   if an adder was called after it. A call node may cancel its epoch. For an
-   epoch that failed, wait returns its error even after a recovery. With a
-   timeout_ms of at least 100, the message of a BATON_ERR_TIMEOUT names the rank
-   that all others wait for.
+   returns BATON_ERR_STATE before this rank's first start, even if a peer has
+   begun an epoch, and in a call node. Start returns BATON_ERR_STATE before the
+   commit, and if an adder was called after the commit. A call node may cancel
+   its epoch. For an epoch that failed, wait returns its error even after a
+   recovery. With a timeout_ms of at least 100, the message of a
+   BATON_ERR_TIMEOUT names the rank that all others wait for.
 
    Destroy waits for an epoch that runs here, whether or not this rank started
    it. Peers that begin a later epoch fail, and learn why; destroy does not wait
@@ -505,13 +508,14 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
    it is recovered or destroyed. One that has neither messages nor on_recover
    can be started again at once. */
 typedef struct baton_failure {
-    baton_status_t status; /* of the first cause */
-    int rank;              /* where it occurred */
-    uint64_t epoch;        /* in which it occurred there */
-    char message[512];     /* the error message there */
+    baton_status_t status; /* status of the first cause */
+    int rank;              /* the rank where the cause occurred */
+    uint64_t epoch;        /* the epoch of that rank in which it occurred */
+    char message[512];     /* the error message of that rank */
 } baton_failure_t;
 
-/* How the schedule failed. BATON_ERR_STATE: it has not, or is not committed. */
+/* Stores how the schedule failed. BATON_ERR_STATE: the schedule has not failed,
+   or is not committed. */
 BATON_CHECKED baton_status_t
 baton_schedule_failure(const baton_schedule_t *schedule, baton_failure_t *out);
 
@@ -552,9 +556,10 @@ void baton_schedule_in_order(baton_schedule_t *schedule);
 /* ---- reductions of your own ------------------------------------------- */
 
 /* target[i] = left[i] (op) right[i] for count elements. target may equal left
-   or right, but overlaps them in no other way. It runs on the engine's driving
-   thread, in the default floating-point mode (round to nearest, subnormals
-   kept); it must not call into Baton and should not block. */
+   or right, but overlaps them in no other way. The function runs on the
+   engine's driving thread, in the default floating-point mode (round to
+   nearest, subnormals kept). It must not call into Baton and should not
+   block. */
 typedef void (*baton_reduce_fn)(void *arg, void *target, const void *left,
                                 const void *right, size_t count,
                                 baton_dtype_t dtype);
@@ -564,8 +569,9 @@ typedef void (*baton_identity_fn)(void *arg, void *target, size_t count,
                                   baton_dtype_t dtype);
 
 /* A reduction, associative up to rounding. Builders keep one order of operands
-   on all ranks, so that results are bit-identical. Users fill in one of their
-   own (usually static const); it must outlive every schedule that uses it. */
+   on all ranks, so that results are bit-identical. Users fill in a reduction of
+   their own (usually static const), which must outlive every schedule that uses
+   it. */
 struct baton_op {
     const char *name;
     baton_reduce_fn reduce;

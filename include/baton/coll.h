@@ -115,7 +115,7 @@ typedef struct baton_allreduce_args {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
-    void *arg;             /* for builders of your own; others ignore it */
+    void *arg;             /* for builders of your own; Baton's ignore it */
     const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
     /* Set by a partial collective, where a rank may have no contribution in an
        epoch; NULL in other collectives. The source of a rank without

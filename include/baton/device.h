@@ -82,10 +82,10 @@ BATON_CHECKED baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
 /* `fn` puts work of its own (kernels, copies) into `stream`, and must neither
    wait for that work nor synchronise. The work runs after that of the node's
    predecessors and before that of its successors. `fn` returns BATON_OK or an
-   error, which fails the epoch. It is called on the driving thread, like a call
-   node's function; baton_call_address gives it device addresses. All schedules
-   of the process share the stream, so work that waits there delays the
-   others. */
+   error, which fails the epoch. `fn` is called on the driving thread, like a
+   call node's function; baton_call_address gives it device addresses. All
+   schedules of the process share the stream, so work that waits there delays
+   the others. */
 typedef baton_status_t (*baton_device_call_fn)(void *arg, baton_call_t *call,
                                                baton_stream_t stream);
 baton_node_t baton_add_device_call(baton_schedule_t *schedule,

@@ -58,10 +58,10 @@ baton_progress_t baton_engine_progress(const baton_engine_t *engine);
 
 /* ---- progress by the application -------------------------------------- */
 
-/* Makes one round of progress on the calling thread; true if anything happened.
-   Does not block; returns false at once while another thread drives. For
-   programs that poll: the progress thread, if any, leaves the driving to them,
-   and takes over 1 ms after the last such call. */
+/* Makes one round of progress on the calling thread, and returns true if
+   anything happened. Does not block; returns false at once while another thread
+   drives. For programs that poll: the progress thread, if any, leaves the
+   driving to them, and takes over 1 ms after the last such call. */
 bool baton_engine_step(baton_engine_t *engine);
 
 /* ---- waits that are interrupted ---------------------------------------- */
@@ -159,8 +159,9 @@ typedef enum baton_log_level {
 typedef void (*baton_log_fn)(void *arg, baton_log_level_t level,
                              const char *message);
 
-/* Installs the process's log handler (NULL removes it). Without one, messages
-   go to standard error. Call before engines are opened; not thread-safe. */
+/* Installs the process's log handler (NULL removes it). Without a handler,
+   messages go to standard error. Call before engines are opened; not
+   thread-safe. */
 void baton_log_set(baton_log_fn handler, void *arg);
 
 /* ---- the library ------------------------------------------------------ */

@@ -330,8 +330,9 @@ bool baton_partial_lives(baton_partial_t *partial, int rank);
 
 /* Copies this rank's pending contribution, which no epoch has taken yet, to
    `data`: count elements, the identity if there is none. *any_out: true if
-   there is one. While epochs run this is a snapshot. In device memory it blocks
-   as baton_partial_contribute does, with the same rule for threads. */
+   there is one. While epochs run this is a snapshot. With device memory this
+   call blocks as baton_partial_contribute does, with the same rule for
+   threads. */
 BATON_CHECKED baton_status_t baton_partial_pending(baton_partial_t *partial,
                                                    void *data, bool *any_out);
 

@@ -20,8 +20,9 @@ extern "C" {
 
 typedef struct baton_proof baton_proof_t;
 
-/* Creates a proof for `ranks` ranks, and destroys one (NULL is allowed).
-   BATON_ERR_INVALID: ranks is below 1. BATON_ERR_NO_MEMORY. */
+/* baton_proof_create creates a proof for `ranks` ranks. BATON_ERR_INVALID:
+   ranks is below 1. BATON_ERR_NO_MEMORY. baton_proof_destroy destroys a proof;
+   NULL is allowed. */
 BATON_CHECKED baton_status_t baton_proof_create(int ranks, baton_proof_t **out);
 BATON_CHECKED baton_status_t baton_proof_destroy(baton_proof_t *proof);
 

@@ -72,8 +72,8 @@ typedef struct baton_distribution {
 BATON_CHECKED baton_status_t
 baton_distribution_parse(const char *text, baton_distribution_t *out);
 
-/* The k-th sample of a stream (of a rank, say) for a seed; it depends on its
-   arguments alone. The distribution must be valid. */
+/* Returns the k-th sample of a stream (of a rank, say) for a seed. The result
+   depends on the arguments alone. The distribution must be valid. */
 double baton_distribution_sample(const baton_distribution_t *distribution,
                                  uint64_t seed, uint64_t stream, uint64_t k);
 

@@ -87,7 +87,7 @@ typedef struct baton_tensor {
 typedef enum baton_tensor_form {
     BATON_TENSOR_PACKED, /* whole, together with other tensors */
     BATON_TENSOR_DENSE,  /* whole */
-    BATON_TENSOR_SPARSE  /* by its largest entries */
+    BATON_TENSOR_SPARSE  /* only the largest entries */
 } baton_tensor_form_t;
 
 /* Zero means the default, which is none or false if no other is given. */

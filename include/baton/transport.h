@@ -144,9 +144,10 @@ typedef struct baton_transport {
                              const baton_header_t *header, const void *data,
                              size_t bytes);
 
-    /* Withdraws a posted send. True: the memory is the caller's, no event
-       follows, and the receiver's accept fails with BATON_ERR_CANCELLED. False:
-       the data is being transferred, and SENT follows in any case. */
+    /* Withdraws a posted send. Returns true if the memory is the caller's; then
+       no event follows, and the receiver's accept fails with
+       BATON_ERR_CANCELLED. Returns false if the data is being transferred; then
+       SENT follows in any case. */
     bool (*withdraw)(void *endpoint, baton_token_t token);
 
     /* Makes progress. Stores up to `max` events, and returns their number. */
@@ -186,7 +187,7 @@ typedef struct baton_transport {
     void (*close)(void *endpoint);
 
     bool unordered;
-    size_t max_bytes; /* of a message */
+    size_t max_bytes; /* size of the longest message */
     /* A send of up to this many bytes copies its data when it is posted, if
        there is room and the token is not patient. start leaves most such copies
        to the progress thread. */
@@ -205,9 +206,9 @@ typedef struct baton_transport {
     int host_block;
     /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
     bool verify;
-    /* True: a notice may not make the descriptor readable if its sender has no
-       reservation. While the engine awaits such notices, as in a recovery, it
-       polls. */
+    /* True if a notice may fail to make the descriptor readable because its
+       sender has no reservation. While the engine awaits such notices, as in a
+       recovery, it polls. */
     bool strangers;
 
     /* Optional. Makes a message's data readable until the message is dropped,

@@ -70,8 +70,9 @@ typedef struct baton_cost_case {
        one per rank. */
     int processors;
     double turn_us; /* how long a waiting rank keeps a shared processor */
-    /* For baton_algorithm_cost_us, if ranks share hosts: the number of hosts
-       (0: one per rank), and the costs of messages inside a host. */
+    /* The fields from here on are for baton_algorithm_cost_us, if ranks share
+       hosts: the number of hosts (0: one per rank), and the costs of messages
+       inside a host. */
     int hosts;
     bool scattered; /* as in baton_choice_case_t */
     double inside_alpha_us;
@@ -111,11 +112,12 @@ typedef struct baton_algorithm {
     bool ordered_at_ends; /* as `ordered`, but only for root 0 or P - 1 */
     bool one_host;        /* chosen only if all ranks are on one host: in a
                              network its messages would all queue at one port */
-    /* For the functions below. If cost or work is NULL, the algorithm's is the
-       sum of those of `phases`, which run one after the other. */
+    /* The fields from here on are for the functions below. If `cost` or `work`
+       is NULL, the algorithm has the sum of the costs or the work of `phases`,
+       which run one after the other. */
     const struct baton_algorithm *phases[2];
     double (*cost)(const struct baton__terms *terms);
-    bool (*exact)(const struct baton__terms *terms); /* NULL: never */
+    bool (*exact)(const struct baton__terms *terms); /* NULL: never exact */
     const struct baton__work_model *work;
 } baton_algorithm_t;
 
@@ -147,7 +149,7 @@ typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts; /* of these ranks, at most `ranks`; 0 means 1 */
+    int hosts; /* that the ranks are on, at most `ranks`; 0 means 1 */
     /* Processors of a host, which its ranks share; 0 means one per rank. */
     int processors;
     size_t bytes; /* as in baton_cost_case_t */
@@ -235,8 +237,8 @@ typedef struct baton_tune_options {
     int budget_ms;        /* 0 means 10 000 */
     unsigned collectives; /* BATON_TUNE(ALLREDUCE) | ...; 0 means all that have
                              several algorithms */
-    size_t least_bytes;   /* from this size class; 0 means 8 */
-    size_t most_bytes;    /* to this one; 0 means 4 MiB, at most 1 GiB */
+    size_t least_bytes;   /* the smallest size class; 0 means 8 */
+    size_t most_bytes;    /* the largest one, at most 1 GiB; 0 means 4 MiB */
     bool in_place;        /* all-reduces are in place */
     const char *file;     /* rank 0 adds the results to this calibration file,
                              or creates it with the costs in force; NULL:

@@ -349,8 +349,7 @@ void baton__mpi_part(baton__mpi_t *mpi, baton__send_t *send, uint32_t post)
 /* Sends as many parts as there is space for, up to a slice. If a notice waits,
    sends no part this time, so that the notice finds space. Parts do not use shm
    buffers: a part that waits for a buffer might wait for a peer that waits for
-   this
-   rank. */
+   this rank. */
 static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
                             baton__send_t *send)
 {
