@@ -131,7 +131,7 @@ typedef struct baton_operands {
     const size_t *counts; /* elements of each rank's block: for names with a v,
                              and for reduce_scatter instead of `count` */
     const size_t *target_counts; /* alltoallv: elements from each rank; `counts`
-                                    has those to each rank */
+                                    has the elements to each rank */
     const char *algorithm; /* as `baton-info --choices P` lists; NULL: chosen */
     const char *name; /* for messages, and to pair schedules: the k-th of a name
                          on each rank belong together. NULL: "allreduce" ... */

@@ -510,7 +510,7 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
 typedef struct baton_failure {
     baton_status_t status; /* status of the first cause */
     int rank;              /* the rank where the cause occurred */
-    uint64_t epoch;        /* the epoch of that rank in which it occurred */
+    uint64_t epoch;        /* the epoch in which the cause occurred there */
     char message[512];     /* the error message of that rank */
 } baton_failure_t;
 

@@ -180,8 +180,8 @@ typedef struct baton_variable {
     const char *value;
 } baton_variable_t;
 
-/* Gets the i-th variable of the table; false past the table's end, or if out is
-   NULL. */
+/* Gets the i-th variable of the table. Returns false past the table's end, or
+   if out is NULL. */
 bool baton_variable_get(size_t i, baton_variable_t *out);
 
 /* The instruction set that the reduction kernels use here: "avx512", "avx2" or

@@ -122,10 +122,10 @@ typedef struct baton_sim_options {
                                    baton_sim_epoch */
     baton_distribution_t lag;   /* us that a message takes beyond its transfer;
                                    messages may overtake each other */
-    /* True: ranks learn from messages that a peer has committed a schedule, as
-       outside the simulator. They may commit at any time, also in callbacks;
-       sends to a peer wait until it has committed. False: all ranks must commit
-       before time passes, and the simulator compares their schedules. */
+    /* If true, ranks learn from messages that a peer has committed a schedule,
+       as outside the simulator. They may commit at any time, also in callbacks;
+       sends to a peer wait until it has committed. If false, all ranks must
+       commit before time passes, and the simulator compares their schedules. */
     bool introductions;
     /* Called every 16,384 events of run and epoch, unless NULL. The function
        may ask for the totals and the virtual time. If it returns false, run and
@@ -147,7 +147,8 @@ baton_sim_create(const baton_sim_options_t *options, baton_sim_t **out);
    named; nothing is destroyed. BATON_ERR_STATE: in a callback. */
 BATON_CHECKED baton_status_t baton_sim_destroy(baton_sim_t *sim);
 
-/* One rank's group, owned by the simulator; NULL if there is no such rank. */
+/* Returns one rank's group, owned by the simulator; NULL if there is no such
+   rank. */
 baton_group_t *baton_sim_group(baton_sim_t *sim, int rank);
 
 /* ---- a builder on every rank ------------------------------------------ */
@@ -163,7 +164,8 @@ BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                              baton_sim_build_fn build,
                                              void *arg);
 
-/* The schedule built for this rank, owned by the simulator; NULL if none. */
+/* Returns the schedule built for this rank, owned by the simulator; NULL if
+   there is none. */
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
 /* Starts an epoch on every living rank, each late by its skew, and runs until
@@ -173,11 +175,11 @@ BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 
 /* ---- virtual time ----------------------------------------------------- */
 
-/* Virtual microseconds since the simulator was created. In a callback of a
-   rank: the time of that rank at which the callback runs. */
+/* Returns the virtual microseconds since the simulator was created. In a
+   callback of a rank: the time of that rank at which the callback runs. */
 double baton_sim_now_us(const baton_sim_t *sim);
 
-/* When the last epoch ended, in virtual microseconds. */
+/* Returns the time when the last epoch ended, in virtual microseconds. */
 double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
 /* Calls fn(arg), an application's action, at a virtual time, or now if that
@@ -244,11 +246,11 @@ typedef enum baton_sim_what {
 typedef struct baton_sim_event {
     baton_sim_what_t what;
     int rank;
-    int peer;      /* send, recv; else -1 */
+    int peer;      /* of SEND and RECV; else -1 */
     uint32_t node; /* the node's number; 0 in the event of an epoch */
     double begin_us;
     double end_us;
-    size_t bytes;         /* send, recv, reduce */
+    size_t bytes;         /* of SEND, RECV and REDUCE */
     const char *schedule; /* the schedule's name */
     uint64_t epoch; /* the current epoch when the event is reported: an eager
                        send's transfer may begin after the send's epoch */

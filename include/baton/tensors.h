@@ -226,9 +226,9 @@ BATON_CHECKED baton_status_t baton_tensors_plan(const baton_tensors_t *set,
                                                 size_t tensor,
                                                 baton_tensor_plan_t *out);
 
-/* A tensor's sparse all-reduce, for its residual, statistics, saving and
-   loading between steps; all PACKED tensors have the same. Do not start, wait
-   for, flush or destroy it. NULL: no such tensor. */
+/* Returns a tensor's sparse all-reduce, for its residual, statistics, saving
+   and loading between steps; all PACKED tensors have the same one. Do not
+   start, wait for, flush or destroy it. NULL: there is no such tensor. */
 baton_sparse_t *baton_tensors_sparse(baton_tensors_t *set, size_t tensor);
 
 #ifdef __cplusplus

@@ -47,8 +47,8 @@ typedef struct baton__answers {
     int listener;
     int rank, size;
     uint64_t timeout_ns; /* 0: a silent rank is never lost */
-    char silent[80];     /* sentence: the rank has not answered for too long */
-    char inside[80];     /* sentence: the rank has been in MPI for too long */
+    char silent[80];     /* says that the rank has not answered for too long */
+    char inside[80];     /* says that the rank has been in MPI for too long */
     /* Numbers of MPI calls that the driver has begun, and that have
        returned. */
     _Atomic uint32_t begun, returned;

@@ -208,7 +208,7 @@ typedef struct baton__peer {
     /* The system refuses copies from and to the peer's memory. */
     bool refused;
     baton__flow_t messages, notices, bodies; /* bodies: far peers only */
-    uint32_t announced; /* announced sends that the peer has not answered */
+    uint32_t announced; /* number of announced sends without an answer */
     /* When a send was last announced beyond BATON__MPI_ANNOUNCED. */
     uint64_t exceeded_ns;
     baton__outbox_t outbox; /* answers and parts first, then sends */
@@ -218,8 +218,8 @@ typedef struct baton__peer {
        turn. */
     bool notice_due;
     struct baton__peer *next_listed;
-    uint32_t next_pull;      /* pulls so far, from which the next tag follows */
-    uint32_t pulling;        /* messages that are being pulled */
+    uint32_t next_pull; /* number of pulls so far; determines the next tag */
+    uint32_t pulling;   /* number of messages that are being pulled */
     baton__records_t pulled; /* accepted, waiting to be pulled */
     baton__records_t parted; /* accepted, with more PARTs to come */
     uint64_t lost_ns;
@@ -230,7 +230,7 @@ typedef struct baton__peer {
     /* The fields from here on are for far peers. */
     /* When this rank last woke the peer, or knew that the peer was awake. */
     uint64_t rang_ns;
-    uint32_t packets_sent; /* packets sent to the peer over MPI so far */
+    uint32_t packets_sent; /* number of packets sent to the peer over MPI */
     /* packets_sent just after probe_ns; 0 once the peer has taken that
        packet. */
     uint32_t probe;
@@ -238,7 +238,7 @@ typedef struct baton__peer {
     /* BATON__MPI_BODIES buffers for the peer's bodies. */
     baton__far_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
-    uint32_t packets_taken; /* packets of the peer that this rank has taken */
+    uint32_t packets_taken; /* number of the peer's packets taken here */
     /* told: this rank has sent LAST to the peer. has_told: the peer has sent
        LAST to this rank. */
     bool told, has_told;
@@ -260,7 +260,7 @@ typedef struct baton__far {
     int peers; /* number of far peers */
     /* Time of the last send, or of the last poll that found something. */
     uint64_t now_ns;
-    uint32_t quiet;   /* polls since now_ns that found nothing */
+    uint32_t quiet;   /* number of polls since now_ns, which found nothing */
     bool credits_due; /* some peer may need to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
     MPI_Request *requests;
@@ -351,7 +351,7 @@ typedef struct baton__mpi {
         size_t count, max;
     } events; /* events that the running poll returns */
     uint32_t polls;
-    uint32_t unreported; /* lost peers that the engine was not told of */
+    uint32_t unreported; /* number of lost peers to tell the engine of */
     uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
     /* Why peers are lost that left the group after first_lost was lost. */
     char closed[64];
@@ -416,7 +416,7 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
                          baton_status_t status, const char *detail);
 
 /* Puts a packet with `count` bytes of data into the ring to a peer on this
-   host, and wakes the peer; false if the ring is full. */
+   host, and wakes the peer. Returns false if the ring is full. */
 bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count);
@@ -458,7 +458,8 @@ const char *baton__far_text(baton__mpi_t *mpi, int code);
 /* Marks a peer as lost because MPI has returned an error code. */
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
-/* Sends a packet with `count` bytes of data; false if there is no free slot. */
+/* Sends a packet with `count` bytes of data. Returns false if there is no free
+   slot. */
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
@@ -515,7 +516,7 @@ void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 void baton__far_ring_due(baton__mpi_t *mpi);
 
 /* Wakes the peers whose MPI may have to be called before data or packets reach
-   this rank. True if there is such a peer. */
+   this rank. Returns true if there is such a peer. */
 bool baton__far_ask(baton__mpi_t *mpi);
 
 /* True if receives go on after this error. In MPI. */
@@ -528,7 +529,8 @@ void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
    in MPI is reported to nobody. */
 void baton__far_forget(baton__far_t *far, const void *ended);
 
-/* Ends the transfers with a lost peer; false if not all events had space. */
+/* Ends the transfers with a lost peer. Returns false if not all events had
+   space. */
 bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Allocates space for the transfers of this many messages. */
@@ -577,7 +579,8 @@ void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
                          const baton__packet_t *packet);
 
 /* Takes the receive that a peer on this host has posted for the send, and adds
-   the send to those that polls write; false if there is no such receive. */
+   the send to those whose data polls write. Returns false if there is no such
+   receive. */
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Writes the next slice of the send's data. Returns true if all of the data is
@@ -595,8 +598,8 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet);
    receive's target. */
 void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet);
 
-/* Ends the posted receives that a lost peer may have been filling; false if not
-   all events had space. */
+/* Ends the posted receives that a lost peer may have been filling. Returns
+   false if not all events had space. */
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- send.c: a message on its way to a peer ---------------------------- */
@@ -631,12 +634,12 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi);
    events. */
 void baton__mpi_flush(baton__mpi_t *mpi);
 
-/* Ends the sends to a lost peer; false if not all events had space. */
+/* Ends the sends to a lost peer. Returns false if not all events had space. */
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- receive.c: a message from a peer ---------------------------------- */
 
-/* Handles one packet; false if no record is free for its message. */
+/* Handles one packet. Returns false if no record is free for its message. */
 bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet);
 
 baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
@@ -655,8 +658,8 @@ void baton__mpi_copy(baton__mpi_t *mpi);
 /* Ends a pulled message, for which MPI has no receives in motion any more. */
 void baton__mpi_received(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Ends the accepted messages whose data a lost peer was to send; false if not
-   all events had space. */
+/* Ends the accepted messages whose data a lost peer was to send. Returns false
+   if not all events had space. */
 bool baton__mpi_end_pulled(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* ---- poll.c: polling and sleeping -------------------------------------- */
@@ -669,7 +672,8 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
 bool baton__mpi_is_copying(const void *endpoint);
 void baton__mpi_ask(void *endpoint, int peer);
 
-/* Stores the address where the peer answers; false if there is none. */
+/* Stores the address where the peer answers. Returns false if there is no such
+   address. */
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out);
 void baton__mpi_disarm(void *endpoint);
@@ -718,13 +722,13 @@ typedef struct baton__location {
 
 const baton__location_t *baton__meeting_location(void);
 
-/* The first exchange. True if all ranks have kept the same group's endpoint;
-   `kept` is NULL on a rank that has none. From then on the ranks know each
-   other's processes. */
+/* Makes the first exchange, after which the ranks know each other's processes.
+   `kept` is the endpoint that this rank has kept, or NULL. Returns true if all
+   ranks have kept the same group's endpoint. */
 bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept);
 
-/* Gathers `own` of all ranks, in the order of ranks. The result is valid until
-   the next exchange; NULL after an error. */
+/* Gathers the `bytes` bytes at `own` of all ranks, in the order of ranks. The
+   result is valid until the next exchange; it is NULL after an error. */
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes);
 

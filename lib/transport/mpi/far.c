@@ -227,7 +227,7 @@ bool baton__far_ask(baton__mpi_t *mpi)
     return any;
 }
 
-/* Tests the send in a slot; true if the slot is free. In MPI. */
+/* Tests the send in a slot. Returns true if the slot is free. In MPI. */
 static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__far_t *far = &mpi->far;
@@ -355,7 +355,7 @@ void baton__far_report_credits(baton__mpi_t *mpi)
         baton__peer_t *peer = &mpi->peers[i];
         if (baton__far_owes_credits(mpi, peer) &&
             !baton__far_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->far.credits_due = true; /* no slot was free */
+            mpi->far.credits_due = true; /* there is no room */
         }
     }
 }

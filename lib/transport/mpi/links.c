@@ -458,8 +458,8 @@ static int sender_of(const baton__links_t *links, const greeting_t *greeting)
                : -1;
 }
 
-/* Reads greetings, and adds the number of new links to `made`. True if there is
-   space for more connections. */
+/* Reads greetings, and adds the number of new links to `made`. Returns true if
+   there is space for more connections. */
 static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
@@ -478,8 +478,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
         if (link != NULL && link->state == BATON__LINK_OPEN) {
-            /* For the peer this link is broken: it has connected again. */
-            be_broken(link, 0);
+            be_broken(link, 0); /* for the peer, which makes another */
         }
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
@@ -554,8 +553,7 @@ static bool look_at(const baton__links_t *links, int peer)
         return made || rang;
     }
     error = link->error != 0 ? link->error : error;
-    /* EPIPE or a farewell shows that the peer has closed the link. */
-    if (error != 0 && error != EPIPE && !link->farewell) {
+    if (error != 0 && error != EPIPE && !link->farewell) { /* that is an end */
         be_broken(link, error);
         return made || rang;
     }

@@ -103,8 +103,8 @@ void baton__links_find(baton__link_place_t *place, bool alone);
 int baton__links_listen(const baton__link_place_t *place, int backlog,
                         uint16_t *port_out);
 
-/* Stores the address at which this rank reaches a port of another rank; false
-   if that rank has no address. */
+/* Stores the address at which this rank reaches a port of another rank. Returns
+   false if that rank has no address. */
 bool baton__links_address(const baton__link_place_t *mine,
                           const baton__link_place_t *his, uint16_t port,
                           struct sockaddr_storage *out, socklen_t *bytes_out);

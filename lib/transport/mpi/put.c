@@ -47,8 +47,8 @@
 
 enum { POST_NONE, POST_MADE, POST_TAKEN, POST_STATES };
 
-/* Changes a post's state within one generation; false if the post is in another
-   state or generation. */
+/* Changes a post's state within one generation. Returns false if the post is in
+   another state or generation. */
 static bool change(baton__host_post_t *post, uint32_t generation, uint32_t from,
                    uint32_t to)
 {

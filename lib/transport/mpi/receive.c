@@ -198,7 +198,7 @@ static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
 
 /* ---- offers ----------------------------------------------------------- */
 
-/* Takes an offer; false if its sender has taken it back. */
+/* Takes an offer. Returns false if its sender has taken it back. */
 static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
 {
     uint32_t made = record->generation << 2 | OFFER_MADE;

@@ -59,7 +59,8 @@ static bool mpi_send_is_behind(baton__peer_t *peer)
     return behind;
 }
 
-/* Sends a packet with `count` bytes of data; false if there is no space. */
+/* Sends a packet with `count` bytes of data. Returns false if there is no
+   space. */
 static bool mpi_send_push(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count)
@@ -380,7 +381,8 @@ static outcome_t send_parts(baton__mpi_t *mpi, baton__peer_t *peer,
     return send->moved < send->bytes ? NO_ROOM : ENDED;
 }
 
-/* Sends the first entry of the outbox; false if there is no space for it. */
+/* Sends the first entry of the outbox. Returns false if there is no space for
+   it. */
 static bool flush_first(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__outgoing_t *out = peer->outbox.head;

@@ -117,8 +117,8 @@ static bool doorbell_is_due(const baton__doorbell_t *doorbell, int index,
 }
 
 /* Either the load below sees the value that baton__doorbell_arm has stored, or
-   the process's poll after that sees the record that was put into its ring:
-   both sides have a full fence between store and load. */
+   the poll that the process makes after arming sees the record that was put
+   into its ring: both sides have a full fence between store and load. */
 void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent)
 {
     baton__peer_state_t *state = &doorbell->states[index];

@@ -79,8 +79,9 @@ typedef struct baton__inbox {
     const baton__cell_t *next;
 } baton__inbox_t;
 
-/* Claims cells for a record of `bytes` bytes; NULL if too few are free. The
-   first four bytes belong to the ring, which has set them. */
+/* Claims cells for a record of `bytes` bytes. Returns the record, or NULL if
+   too few cells are free. The first four bytes of the record belong to the
+   ring, which has set them. */
 void *baton__ring_claim(baton__ring_t *ring, size_t bytes);
 
 /* Makes the claimed record visible to the consumer. */
