@@ -115,9 +115,9 @@ typedef enum baton_arm {
     BATON_ARM_SOON,    /* everything, but the caller may poll again in a moment:
                           peers may wait that long before they wake it */
     BATON_ARM_ALL,     /* everything: the caller sleeps */
-    BATON_ARM_INSIST   /* everything, as with ARM_ALL; also wakes peers that are
-                          armed for notices and have not taken this rank's
-                          messages */
+    BATON_ARM_INSIST /* everything, as with BATON_ARM_ALL; also wakes peers that
+                        are armed for notices and have not taken this rank's
+                        messages */
 } baton_arm_t;
 
 typedef struct baton_transport {

@@ -125,7 +125,7 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_ACTIVATION,
     BATON__MESSAGE_HELLO,   /* the sender has committed the schedule; see
                                progress/notice.h */
-    BATON__MESSAGE_WELCOME, /* the same, in answer to a HELLO */
+    BATON__MESSAGE_WELCOME, /* says the same in answer to a HELLO */
     BATON__MESSAGE_FAILURE,
     BATON__MESSAGE_FAILURES, /* failures of many schedules, as a rank
                                 recovers */

@@ -120,7 +120,7 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
     PMPI_Comm_rank(comm, &self->rank);
     size_t size = (size_t)self->size;
     size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
-                 BATON__MEETING_BYTES; /* aligned */
+                 BATON__MEETING_BYTES; /* so that `members` is aligned */
     const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->members));
     int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
     if (code != MPI_SUCCESS) {

@@ -35,7 +35,7 @@ enum {
     /* The longest message in a buffer: 64 KiB and the bytes that a collective
        may add. */
     BATON__HOST_BUFFER_BYTES = 68 * 1024 - 64,
-    BATON__HOST_OFFERS = 8192, /* offers of a process */
+    BATON__HOST_OFFERS = 8192, /* number of offers of a process */
     BATON__HOST_POSTS = 16 /* the most receives posted to one peer at a time */
 };
 

@@ -78,7 +78,7 @@ typedef enum baton__staged_kind {
 
 /* The data of an offer. */
 typedef struct baton__staged_offer {
-    uint64_t reference; /* to the sender's record */
+    uint64_t reference; /* reference to the sender's record */
     uint64_t bytes;
     uint64_t kin;
     uint64_t block; /* size of the sender's largest block */
