@@ -355,7 +355,7 @@ void baton__far_report_credits(baton__mpi_t *mpi)
         baton__peer_t *peer = &mpi->peers[i];
         if (baton__far_owes_credits(mpi, peer) &&
             !baton__far_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->far.credits_due = true; /* there is no room */
+            mpi->far.credits_due = true; /* no slot was free */
         }
     }
 }

@@ -478,7 +478,8 @@ static bool identify_connections(baton__links_t *links, int *made)
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
         if (link != NULL && link->state == BATON__LINK_OPEN) {
-            be_broken(link, 0); /* for the peer, which makes another */
+            /* For the peer this link is broken: it has connected again. */
+            be_broken(link, 0);
         }
         if (link == NULL || link->state != BATON__LINK_NONE ||
             !watch(links, fd, peer)) {
@@ -553,7 +554,8 @@ static bool look_at(const baton__links_t *links, int peer)
         return made || rang;
     }
     error = link->error != 0 ? link->error : error;
-    if (error != 0 && error != EPIPE && !link->farewell) { /* that is an end */
+    /* EPIPE or a farewell shows that the peer has closed the link. */
+    if (error != 0 && error != EPIPE && !link->farewell) {
         be_broken(link, error);
         return made || rang;
     }

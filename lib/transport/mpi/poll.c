@@ -337,7 +337,8 @@ static void poll_near(baton__mpi_t *mpi)
 static void report_lost(baton__mpi_t *mpi)
 {
     for (int k = -1; k < mpi->size && mpi->unreported > 0; k++) {
-        int i = k >= 0 ? k : (int)mpi->first_lost - 1; /* it is the cause */
+        /* The rank that was lost first is reported first: it is the cause. */
+        int i = k >= 0 ? k : (int)mpi->first_lost - 1;
         baton__peer_t *peer = &mpi->peers[i];
         if (!peer->lost || peer->reported) {
             continue;
