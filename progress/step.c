@@ -134,9 +134,10 @@ static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
 }
 
 /* A peer reports that a rank is lost; the peer itself leaves the group, or
-   stays. If it stays the transport first delivers what the lost rank had sent,
-   and then reports the loss. If the lost rank is on this host and may live, the
-   report is sent on to it, so that it does not go on without the others. */
+   stays. The transport first delivers what the lost rank had sent, and then
+   reports the loss; a transport without `lose` can't, so the loss is handled at
+   once. If the lost rank is on this host and may live, the report is sent on to
+   it, so that it does not go on without the others. */
 static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       int lost)
 {
@@ -151,18 +152,19 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
         baton__group_is_near(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
-    if (!stays || transport->lose == NULL) {
-        lose_for_all(group, lost, status, why);
-    }
     if (transport->lose != NULL) { /* else its close waits for that rank */
         transport->lose(group->endpoint, lost, status, why);
+    } else {
+        lose_for_all(group, lost, status, why);
     }
 }
 
 /* Takes a notice that its sender leaves the group, or only reports a loss. The
-   reported loss is handled first, so that errors name the lost rank. Reports
-   from a rank that is itself lost are ignored: that rank may have been stopped,
-   and be excluded by the others. */
+   reported loss is handled first, so that errors name the lost rank; until the
+   transport has reported it, the notice of a sender that leaves is kept,
+   because the lost rank may have sent all that an epoch waits for. Reports from
+   a rank that is itself lost are ignored: that rank may have been stopped, and
+   be excluded by the others. */
 static void receive_left(baton_group_t *group, const baton_header_t *header,
                          int peer)
 {
@@ -179,6 +181,10 @@ static void receive_left(baton_group_t *group, const baton_header_t *header,
     } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
                lost != (uint64_t)group->rank + 1) {
         heed_loss(group, header, (int)lost - 1);
+        if (!stays && baton__group_loss(group, (int)lost - 1) == NULL &&
+            baton__group_keep(&group->leaves, 0, header, peer)) {
+            return;
+        }
     }
     if (!stays) {
         bool disowns = lost == (uint64_t)group->rank + 1;
@@ -290,6 +296,23 @@ void baton__step_adopt(baton_group_t *group)
     }
 }
 
+/* A rank is lost in a root. Takes the notices, in the groups that use its
+   endpoint, that waited for this. */
+static void heed_leaves(baton_group_t *root)
+{
+    for (baton_group_t *g = root->stepper->groups; g != NULL; g = g->next) {
+        if (g != root && g->root != root) {
+            continue;
+        }
+        baton__kept_t *leaves = g->leaves;
+        g->leaves = NULL;
+        for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
+            receive_left(g, &each->header, each->peer);
+        }
+        baton__group_drop_kept(&leaves);
+    }
+}
+
 static void happen(baton_group_t *group, const baton_event_t *event)
 {
     switch (event->kind) {
@@ -313,6 +336,7 @@ static void happen(baton_group_t *group, const baton_event_t *event)
         } else if (baton__group_loss(group, event->peer) == NULL) {
             baton__recovery_lose(group, event->peer, event->detail);
         }
+        heed_leaves(group);
         break;
     }
 }

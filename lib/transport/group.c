@@ -273,7 +273,7 @@ void baton__group_give_kept(baton_group_t *group, baton__kept_t *kept)
     group->spare = kept;
 }
 
-void baton__group_keep(baton__kept_t **list, uint64_t channel,
+bool baton__group_keep(baton__kept_t **list, uint64_t channel,
                        const baton_header_t *header, int peer)
 {
     baton__kept_t *kept = baton__alloc(1, sizeof *kept);
@@ -281,6 +281,7 @@ void baton__group_keep(baton__kept_t **list, uint64_t channel,
         *kept = (baton__kept_t){*list, channel, *header, peer};
         *list = kept;
     }
+    return kept != NULL;
 }
 
 void baton__group_drop_kept(baton__kept_t **list)
@@ -475,6 +476,7 @@ void baton__group_fini(baton_group_t *group)
     baton__free(group->departed.places);
     baton__group_drop_kept(&group->spare);
     baton__group_drop_kept(&group->deferred);
+    baton__group_drop_kept(&group->leaves);
     baton__group_drop_kept(&group->strays);
     baton__free(group->name);
     baton__free(group->channels.places);

@@ -224,6 +224,9 @@ struct baton_group {
     /* Recovery messages for schedules that are unknown here, until this rank
        joins the recovery. */
     baton__kept_t *deferred;
+    /* Notices that peers leave the group after a loss, until the transport has
+       reported that loss here. */
+    baton__kept_t *leaves;
     uint32_t unrecovered; /* number of schedules that can't be recovered */
     /* 1 + the peer that the group waited for when the watchdog last looked */
     int awaited;
@@ -335,9 +338,9 @@ static inline baton_group_t *baton__group_next(const baton_group_t *group)
 baton__kept_t *baton__group_take_kept(baton_group_t *group);
 void baton__group_give_kept(baton_group_t *group, baton__kept_t *kept);
 
-/* keep(): adds a header to a list, if there is memory. drop(): frees the
+/* keep(): adds a header to a list; false: there is no memory. drop(): frees the
    list. */
-void baton__group_keep(baton__kept_t **list, uint64_t channel,
+bool baton__group_keep(baton__kept_t **list, uint64_t channel,
                        const baton_header_t *header, int peer);
 void baton__group_drop_kept(baton__kept_t **list);
 
