@@ -24,7 +24,7 @@ SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
 
 _numbers = itertools.count()
-_live = {}  # weak references, in the order in which the handles were made
+_live = weakref.WeakSet()  # all handles that were not destroyed
 _pid = os.getpid()
 
 
@@ -37,7 +37,7 @@ class Handle:
     def __init__(self, pointer):
         self._number = next(_numbers)
         self._handle = pointer
-        _live[self._number] = weakref.ref(self)
+        _live.add(self)
 
     def _before_destroy(self):
         """Destroys what was made in this one."""
@@ -51,7 +51,7 @@ class Handle:
         status = type(self)._destroyer(self._handle)
         if status not in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
             self._handle = NULL
-            _live.pop(self._number, None)
+            _live.discard(self)
         check(status)
 
     def _alive(self):
@@ -94,10 +94,9 @@ class Handle:
 _later = []
 
 
-def in_order(references):
-    """The handles that still exist, the last that was made first."""
-    handles = (references[number]() for number in sorted(references, reverse=True))
-    return [handle for handle in handles if handle is not None]
+def in_order(handles):
+    """A list of handles, the last that was made first."""
+    return sorted(handles, key=lambda handle: handle._number, reverse=True)
 
 
 def milliseconds(timeout):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any, Callable, List, Optional, Sequence
 
@@ -65,12 +66,12 @@ class Group(_handles.Handle):
         self.rank: int = lib.baton_group_rank(pointer)
         self.size: int = lib.baton_group_size(pointer)
         self._engine = engine
-        self._made: dict = {}  # weak references to what was made in it, by number
+        self._made = weakref.WeakSet()  # what was made in it
         self._kept: dict = {}  # by shape, the same on all ranks
         self._quick: dict = {}  # those of in-place all-reduces, by what numpy says
 
     def _adopt(self, handle: _handles.Handle) -> None:
-        self._made[handle._number] = _handles._live[handle._number]
+        self._made.add(handle)
 
     # ---- life ------------------------------------------------------------------
 
@@ -135,7 +136,6 @@ class Group(_handles.Handle):
         self._quick.clear()
         for handle in _handles.in_order(self._made):
             handle.destroy()
-        self._made.clear()
 
     def _forget(self) -> None:
         """Destroys the schedules of collectives in one call."""

@@ -79,6 +79,7 @@ class _Entries(_handles.Handle):
         """Goes on among the survivors of `Group.shrink`, with all that it has."""
         handle, group = self._alive(), survivors._alive()
         check(_handles.wait(lambda ms: type(self)._shrinker(handle, group, ms), timeout))
+        self.group._made.discard(self)  # whose destruction must not end it
         self.group = survivors
         survivors._adopt(self)
 

@@ -155,6 +155,18 @@ def test_arrays_live_as_long_as_an_epoch_or_the_next_one_uses_them(group):
     total.destroy()
 
 
+def test_a_group_forgets_what_was_destroyed(group):
+    def count():
+        return len(group._made)
+
+    before = count()
+    for _ in range(3):
+        group.alltoall(numpy.ones(group.size), counts=[1] * group.size,
+                       target_counts=[1] * group.size)
+        group.prepare("barrier").destroy()
+    assert count() <= before
+
+
 def test_sub_groups(group):
     evens = [r for r in range(group.size) if r % 2 == 0]
     if group.rank in evens:

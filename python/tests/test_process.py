@@ -367,6 +367,7 @@ def test_a_killed_rank_is_an_exception():
         group = baton.Group.world()
         sum = group.prepare("allreduce", numpy.ones(4))
         partial = baton.Partial(group, 4, mode="full")
+        sparse = baton.Sparse(group, 4, k=4)
         group.barrier()
         if group.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -379,9 +380,15 @@ def test_a_killed_rank_is_an_exception():
                 say("lost:", error)
         left = group.shrink(30)
         say("sum", left.allreduce(numpy.ones(1))[0])
+        sparse.shrink(left, 30)
+        group.destroy()  # which the sparse one has left
+        sparse.start(numpy.ones(4, numpy.float32))
+        sparse.wait(30)
+        say("sparse", sparse.dense().tolist())
     """
     code, text = job(3, program, "--enable-recovery")
     assert text.count("sum 2.0") == 2 and text.count("lost: ") == 4, text
+    assert text.count("sparse [2.0, 2.0, 2.0, 2.0]") == 2, text
 
 
 @pytest.mark.parametrize("named", ["/no/such/libbaton.so", None])
