@@ -52,6 +52,8 @@ class Handle:
         if status not in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
             self._handle = NULL
             _live.discard(self)
+        if status == lib.BATON_ERR_TIMEOUT:
+            _later.append(self)  # a transfer that has not ended may use its arrays
         check(status)
 
     def _alive(self):
@@ -91,7 +93,7 @@ class Handle:
                     _later.append(self)  # in a call node: it lives on until the exit
 
 
-_later = []
+_later = []  # what lives on until the exit
 
 
 def in_order(handles):

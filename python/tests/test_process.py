@@ -274,6 +274,38 @@ def test_collected_in_a_call():
     assert code == 0 and text.count("sum 2.0") == 2 and "Error" not in text, text
 
 
+def test_arrays_that_are_in_use_after_a_destroy_stay(monkeypatch):
+    monkeypatch.setenv("BATON_DESTROY_MS", "200")
+    program = """
+        import weakref
+        from baton._library import ffi, lib
+
+        class Array(numpy.ndarray):
+            pass
+
+        @ffi.callback("baton_status_t(void *, baton_call_t *, baton_async_t)")
+        def begin_what_never_ends(*_):
+            return lib.BATON_OK
+
+        a = numpy.ones(4).view(Array)
+        alive = weakref.ref(a)
+        graph = baton.Graph(baton.Group.alone())
+        graph.bind(a)
+        work = ffi.new("baton_async_ops_t *", {"start": begin_what_never_ends})
+        lib.baton_add_async(graph._handle, work, ffi.NULL)
+        graph.commit().start()
+        try:
+            graph.destroy()
+        except baton.TimedOut as error:
+            say("in use:", error)
+        del a, graph
+        gc.collect()
+        say("kept", alive() is not None)
+    """
+    code, text = job(1, program)
+    assert code == 0 and "in use:" in text and "kept True" in text, text
+
+
 def test_threads():
     program = """
         group = baton.Group.world()
