@@ -14,6 +14,7 @@ ON_LOSSES = ("fail", "continue")
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
+_LOANS_GO_ON = lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED, lib.BATON_ERR_STATE
 
 
 def mode_of(text: str) -> Tuple[int, int]:
@@ -79,6 +80,7 @@ class Partial(_handles.Handle):
             alive.append(ffi.new("size_t[]", self.counts))
             given.tensors, given.counts = len(self.counts), alive[-1]
         self.count = count or sum(self.counts or ())
+        self._op = op  # one of the caller's own
         super().__init__(answer("baton_partial_t *", lib.baton_partial_create,
                                 group._alive(), given))
         self.group = group
@@ -106,9 +108,11 @@ class Partial(_handles.Handle):
             call = (lib.baton_partial_contribute_tensor_lent if lent
                     else lib.baton_partial_contribute_tensor)
             where = (tensor,)
-        if lent:
-            self._lent.append(given)
-        check(call(self._alive(), *where, given.address))
+        try:
+            check(call(self._alive(), *where, given.address))
+        finally:  # whatever Ctrl-C raises; and no start of another thread comes between
+            if lent:
+                self._lent.append(given)
 
     def start(self) -> None:
         """Starts this rank's next step. Returns at once. After a failure, until the group
@@ -138,7 +142,7 @@ class Partial(_handles.Handle):
             return lib.baton_partial_wait_into(handle, ms, given, result)
 
         status = _handles.wait(wait, timeout, self._cancel)
-        if status != lib.BATON_ERR_TIMEOUT:
+        if status not in _LOANS_GO_ON:
             self._kept.clear()
         check(status)
         data = (_arrays.vector(result.data, self.count, self.dtype, self) if given is None

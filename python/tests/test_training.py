@@ -1,8 +1,13 @@
 """Partial and sparse all-reduces, and sets of tensors."""
+import gc
+import weakref
+
 import numpy
 import pytest
 
 import baton
+from baton import _arrays, _handles
+from baton._library import ffi, lib
 
 
 def test_partial_full_is_the_sum(group):
@@ -62,6 +67,42 @@ def test_partial_of_tensors_and_out(group):
     partial.destroy()
     with pytest.raises(baton.State):
         partial.start()
+
+
+def test_what_is_lent_stays_after_an_interrupt(group):
+    """The step goes on, and reads it. Other ranks come later."""
+    class Array(numpy.ndarray):  # one that can be referred to weakly
+        pass
+
+    if group.size == 1:
+        return
+    with baton.Partial(group, 1 << 19, mode="full") as partial:
+        if group.rank > 0:
+            group.barrier()
+        a = numpy.ones(1 << 19, "f4").view(Array)
+        partial.contribute(a, lent=True)
+        partial.start()
+        alive = weakref.ref(a)
+        del a
+        if group.rank == 0:
+            lib.baton_engine_interrupt(_handles.engine())
+            with pytest.raises(baton.Interrupted):
+                partial.wait()
+            assert alive() is not None
+            group.barrier()
+        assert (partial.wait().data == group.size).all()
+        assert alive() is None
+        group.barrier()
+
+
+def test_a_reduction_of_ones_own_lives_as_long_as_a_partial(group):
+    freed = []
+    op = ffi.gc(_arrays.operation("sum"), lambda _: freed.append(1))
+    with baton.Partial(group, 3, mode="full", op=op) as partial:
+        del op
+        gc.collect()
+        assert (partial.step(numpy.ones(3, "f4")).data == group.size).all() and not freed
+        group.barrier()
 
 
 def test_results_keep_their_owner(group):
