@@ -36,6 +36,8 @@ _OF_DLPACK = {(code, bits): NUMBERS[f"{kind}{bits}"] for code, kind, some in (
     (0, "i", (8, 16, 32, 64)), (1, "u", (8, 16, 32, 64)), (2, "f", (16, 32, 64)),
     (4, "bf", (16,)), (5, "c", (64, 128))) for bits in some}
 _OF_DLPACK[6, 8] = NUMBERS["bool"]
+_empty = ffi.new("char[64]")
+NOWHERE = int(ffi.cast("uintptr_t", _empty))  # of arrays without elements: NULL means none
 _HOST_DEVICES = {1, 3, 11}  # DLPack: CPU, pinned by CUDA, pinned by ROCm
 _CUDA_DEVICES = {2, 13}  # CUDA, managed
 
@@ -44,7 +46,7 @@ class Operand:
     """What a call needs to know of an array. `keep` is what its memory lives in."""
 
     def __init__(self, address, count, dtype, memory, keep):
-        self.address = ffi.cast("void *", address)
+        self.address = ffi.cast("void *", address or NOWHERE)
         self.count = count
         self.dtype = dtype
         self.bytes = count * SIZES[dtype]

@@ -111,6 +111,22 @@ def test_other_collectives():
     dist.barrier()
 
 
+def test_arrays_without_elements():
+    """Their address is 0, which must not mean that there is no array."""
+    group, none = baton.Group.world(), torch.empty(0)
+    assert group.allreduce(none) is none and group.broadcast(none) is none
+    first = rank() == 0  # only rank 0 sends
+    got = group.alltoall(torch.arange(float(size())) if first else none,
+                         counts=[int(first)] * size(),
+                         target_counts=[1] + [0] * (size() - 1))
+    assert got.tolist() == [rank()]
+    schedule = group.prepare("allgather", none, torch.empty(size(), 0))
+    schedule.run()
+    schedule.rebind(torch.empty(0), torch.empty(size(), 0))
+    schedule.run()
+    dist.barrier()
+
+
 def test_objects():
     objects = [None] * size()
     dist.all_gather_object(objects, {"rank": rank(), "text": "x" * rank()})

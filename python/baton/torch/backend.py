@@ -396,11 +396,7 @@ def _into(tensor, options=None):
 
 
 def _address(tensor):
-    return tensor.data_ptr() or _nowhere
-
-
-_empty = ffi.new("char[64]")
-_nowhere = int(_cast("uintptr_t", _empty))
+    return tensor.data_ptr() or _arrays.NOWHERE
 
 
 def _overlap(a, b):
@@ -743,7 +739,7 @@ class _Collectives:
         graph = Graph(pair, f"from {sender}, tag {tag}, {size} bytes")
         depth = _DEPTH if _handles.has_cuda else _MESSAGES
         graph.set_depth(depth)
-        operand = _arrays.Operand(_nowhere, size, _arrays.NUMBERS["u8"],
+        operand = _arrays.Operand(_arrays.NOWHERE, size, _arrays.NUMBERS["u8"],
                                   lib.BATON_MEMORY_HOST, None)
         if kind == "send":
             graph.send(1 - pair.rank, graph._bind(operand, lib.baton_buffer_bind_input, 0))
