@@ -109,7 +109,7 @@ def milliseconds(timeout):
         timeout = timeout.total_seconds()
     if timeout < 0:
         raise errors.Invalid(f"a timeout of {timeout} s; it is 0 or more, or None")
-    return min(int(timeout * 1000 + 0.999), 2**31 - 1)
+    return int(min(timeout * 1000 + 0.999, 2**31 - 1))
 
 
 def wait(call, timeout, cancel=None):

@@ -105,8 +105,9 @@ def answer(kind, function, *given):
 
 
 def options(kind, alive, given, /, **words):
-    """A new `kind *`, whose fields are `given` by name: numbers, text, or one of the words
-    of a field. `alive` gets what the struct points to. Invalid: there is no such option."""
+    """A new `kind *`, whose fields are `given` by name: numbers, lists of them, text, or one
+    of the words of a field; None leaves it as it is. `alive` gets what the struct points to.
+    Invalid: there is no such option."""
     made = ffi.new(f"{kind} *")
     fields = dict(ffi.typeof(kind).fields)
     if "size" in fields:
@@ -115,17 +116,20 @@ def options(kind, alive, given, /, **words):
         if name not in fields or name == "size":
             raise errors.Invalid(f"no option {name}; there are: " + ", ".join(
                 field for field in fields if field != "size"))
+        if value is None:
+            continue
         if name in words:
             if value not in words[name]:
                 raise errors.Invalid(f'{name} is "{value}"; it may be: '
                                      + ", ".join(words[name]))
             value = words[name].index(value)
-        elif isinstance(value, str):
-            value = ffi.new("char[]", value.encode())
-            alive.append(value)
         try:
+            if isinstance(value, (str, list, tuple)):
+                value = ffi.new(ffi.getctype(fields[name].type.item, "[]"),
+                                value.encode() if isinstance(value, str) else value)
+                alive.append(value)
             setattr(made, name, value)
-        except (OverflowError, TypeError) as wrong:
+        except (AttributeError, OverflowError, TypeError) as wrong:
             raise errors.Invalid(f"option {name}: {wrong}") from None
     return made
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, Iterable, List, Optional, Union
 import numpy
 
 from baton import _arrays, _handles, draw, errors
-from baton._library import answer, check, ffi, lib
+from baton._library import answer, check, ffi, lib, options
 from baton.schedule import Schedule
 
 _NULL = ffi.NULL
@@ -101,12 +101,10 @@ def _run_call(arg: Any, call: Any) -> int:
 
 
 _After = Union[None, Node, Iterable[Node]]
-# Collectives that may be nodes: their arguments' type, and fields beyond source, target.
-_ADDERS = {
-    "broadcast": "root", "reduce": "root reduces", "allreduce": "reduces",
-    "reduce_scatter": "reduces", "allgather": "", "alltoall": "", "scan": "reduces",
-    "exscan": "reduces", "scatter": "root", "gather": "root", "barrier": "",
-}
+# Collectives that may be nodes, and the name of their arguments' type.
+_ARGUMENTS = {name: name for name in ("broadcast", "reduce", "allreduce", "reduce_scatter",
+                                      "allgather", "alltoall", "scan")}
+_ARGUMENTS.update(exscan="scan", scatter="rooted", gather="rooted", barrier=None)
 
 
 class Graph(Schedule):
@@ -257,37 +255,28 @@ class Graph(Schedule):
         reduce_scatter, allgather, alltoall, scan, exscan, scatter, gather, barrier. In
         place: source and target are the same. On ranks other than the root what only the
         root has is None."""
-        if name not in _ADDERS:
+        if name not in _ARGUMENTS:
             raise errors.Invalid(f'no collective "{name}" as a node; there are: '
-                                 + ", ".join(_ADDERS))
-        handle = self._alive()
+                                 + ", ".join(_ARGUMENTS))
+        handle, args = self._alive(), ()
+        if name != "barrier":
+            kind, given = f"baton_{_ARGUMENTS[name]}_args_t", {"algorithm": algorithm}
+            fields = dict(ffi.typeof(kind).fields)
+            for field, a in (("source", source), ("target", target)):
+                if a is not None:
+                    view = self._view(a, field == "target")
+                    given[field if field in fields else "data"] = view._c()
+            if len(given) == 1:
+                raise errors.Invalid(f"{name}: an array is missing")
+            if "op" in fields:
+                given.update(dtype=view.dtype, op=_arrays.operation(op))
+                self._alive_too.append(op)
+            if "root" in fields:
+                given["root"] = root
+            args = options(kind, self._alive_too, given),
         entry, exit = lib.baton_add_nop(handle), lib.baton_add_nop(handle)
         begun = lib.baton_enclose_begin(handle)
-        add = getattr(lib, f"baton_add_{name}")
-        if name == "barrier":
-            add(handle)
-        else:
-            kind = {"scatter": "rooted", "gather": "rooted", "exscan": "scan"}.get(name, name)
-            args = ffi.new(f"baton_{kind}_args_t *")
-            args.size = ffi.sizeof(f"baton_{kind}_args_t")
-            views = [None if each is None else self._view(each, i == 1)
-                     for i, each in enumerate((source, target))]
-            if name == "broadcast":
-                args.data = views[1]._c()
-            else:
-                for field, view in zip(("source", "target"), views):
-                    if view is not None:
-                        setattr(args, field, view._c())
-            if "reduces" in _ADDERS[name]:
-                args.dtype = next(view.dtype for view in views if view is not None)
-                args.op = _arrays.operation(op)
-                self._alive_too.append(op)
-            if "root" in _ADDERS[name]:
-                args.root = root
-            if algorithm is not None:
-                self._alive_too.append(ffi.new("char[]", algorithm.encode()))
-                args.algorithm = self._alive_too[-1]
-            add(handle, args)
+        getattr(lib, f"baton_add_{name}")(handle, *args)
         lib.baton_enclose_end(handle, begun, entry, exit)
         return self._add(name, entry, after, algorithm or "", exit=exit)
 

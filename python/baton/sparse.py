@@ -61,13 +61,22 @@ class _Entries(_handles.Handle):
         self.group = group
         self._out = ffi.new("baton_sparse_result_t *")
         group._adopt(self)
-        for part in parts:
-            status = _handles.wait(lambda ms: part(pointer, ms), timeout)
-            if status:
-                failed = error(status)
-                type(self)._destroyer(pointer)
-                self._handle = ffi.NULL
-                raise failed
+        left = list(parts)
+
+        def wait(ms: int) -> int:
+            while left:
+                status = left[0](pointer, ms)
+                if status:
+                    return status
+                del left[0]
+            return lib.BATON_OK
+
+        status = _handles.wait(wait, timeout)
+        if status:
+            failed = error(status)
+            type(self)._destroyer(pointer)
+            self._handle = ffi.NULL
+            raise failed
 
     def _copied(self, copy: Any, out: Any, count: int) -> Any:
         if out is None:

@@ -81,6 +81,23 @@ def test_collectives_as_nodes(group):
         group.barrier()
 
 
+def test_nodes_after_a_wrong_collective(group):
+    """It has added none of its own."""
+    a, b = numpy.ones(2), numpy.zeros(2)
+    with baton.Graph(group) as graph:
+        first = graph.nop()
+        for wrong in ({"source": numpy.ones((2, 2))[:, 0], "target": a}, {},
+                      {"source": a, "target": a, "op": "plus"}):
+            with pytest.raises(baton.Invalid):
+                graph.collective("allreduce", **wrong)
+        with pytest.raises(baton.Invalid, match="no option algorithm"):
+            graph.collective("scan", a, a, algorithm="best")
+        assert graph.copy(b, a, after=first).label == "copy#1"
+        graph.commit().run()
+        assert b.tolist() == [1, 1]
+        group.barrier()
+
+
 def test_views_are_slices(group):
     a, b = numpy.arange(6.0), numpy.zeros(6)
     with baton.Graph(group) as graph:

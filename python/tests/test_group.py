@@ -1,5 +1,6 @@
 """Groups and their collectives, on the ranks of one mpirun."""
 import array
+import datetime
 import gc
 import weakref
 
@@ -245,6 +246,11 @@ def test_what_numpy_copies_is_not_written(group):
             group.allreduce(wrong)
     group.allreduce(numpy.float32(1), out=out)
     assert out[0] == group.size
+
+
+def test_timeouts(group):
+    for timeout in (None, 30, 30.5, float("inf"), datetime.timedelta(seconds=30)):
+        group.barrier(timeout=timeout)
 
 
 def test_wrong_use(group):
