@@ -107,6 +107,12 @@ class Simulator(_handles.Handle):
         self._raised: Optional[BaseException] = None
         self._alive_too: List[Any] = []
 
+    def destroy(self) -> None:
+        """Destroys it, and the graphs in it; a second call does nothing."""
+        super().destroy()
+        for graph in self._graphs:
+            graph._handle = ffi.NULL
+
     def _check(self, status: int) -> None:
         raised, self._raised = self._raised, None
         if _interrupts:

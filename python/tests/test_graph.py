@@ -211,6 +211,15 @@ def test_simulations():
 
 
 @pytest.mark.one_rank
+def test_graphs_end_with_their_simulator():
+    kept = []
+    baton.simulate(lambda s: kept.append(s) or s.nop(), 2)
+    for use in (kept[0].nop, kept[1].start, lambda: kept[0].name):
+        with pytest.raises(baton.State, match="was destroyed"):
+            use()
+
+
+@pytest.mark.one_rank
 def test_simulator_in_detail():
     events, done = [], []
     with baton.Simulator(3, alpha_us=2.0, beta_ns=1.0, skew="uniform:0:5", seed=3) as sim:
