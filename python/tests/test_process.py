@@ -423,6 +423,24 @@ def test_a_killed_rank_is_an_exception():
     assert text.count("sparse [2.0, 2.0, 2.0, 2.0]") == 2, text
 
 
+def test_exit_with_a_future_that_is_not_complete(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("BATON_DESTROY_MS", "300")
+    program = """
+        import torch, baton.torch
+        import torch.distributed as dist
+        baton.torch.init_process_group()
+        torch.ones(3)
+        if dist.get_rank() == 0:
+            futures = [dist.all_reduce(torch.ones(n), async_op=True).get_future()
+                       for n in range(1, 9)]
+        dist.barrier()
+        say("done")
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("done") == 2 and "Error" not in text, text
+
+
 @pytest.mark.parametrize("named", ["/no/such/libbaton.so", None])
 def test_a_library_that_is_not_found(tmp_path, named):
     package = shutil.copytree(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -2,11 +2,14 @@
 import datetime
 import os
 import threading
+import time
 import types
 
 import pytest
 
 import baton
+from baton import _handles
+from baton._library import lib
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -288,6 +291,65 @@ def test_timeout_names_the_rank_and_the_operation_goes_on():
     assert (a == size()).all()
 
 
+def before_others(act):
+    """Rank 0 starts an all-reduce, and does something, before the others start it."""
+    group, out = dist.new_group(), torch.ones(2, 2)
+    if rank() == 0 and size() > 1:
+        work = dist.all_reduce(out[:, 0], group=group, async_op=True)
+        act(work)
+        dist.barrier()
+        work.wait()
+    else:
+        dist.barrier()
+        dist.all_reduce(out[:, 0], group=group)
+    assert out.tolist() == [[size(), 1], [size(), 1]]
+
+
+def test_short_timeouts_are_kept(monkeypatch):
+    def act(work):
+        with monkeypatch.context() as patch, pytest.raises(baton.TimedOut):
+            patch.setattr(backend, "_wait_epoch", lambda *given: waited.append(given[-1])
+                          or wait(*given))
+            work.wait(datetime.timedelta(milliseconds=2))
+
+    waited, wait = [0], backend._wait_epoch
+    before_others(act)
+    assert max(waited) <= 2
+
+
+def test_an_interrupted_wait_goes_on():
+    def act(work):
+        lib.baton_engine_interrupt(_handles.engine())
+        with pytest.raises(baton.Interrupted):
+            work.wait()
+
+    before_others(act)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_works_outlive_their_process_group(monkeypatch, late):
+    """They have ended, or, where the others never start them, have failed."""
+    monkeypatch.setattr(backend, "_LEAVING_S", 0.1)
+    group, out, works = dist.new_group(), torch.ones(2, 2), []
+    if rank() == 0 or not late:
+        works = [dist.all_reduce(out[:, i], group=group, async_op=True) for i in range(2)]
+        future = works[0].get_future()
+        if not late:
+            works[0].wait()
+    dist.barrier()
+    time.sleep(0.3 if late and rank() else 0)  # while rank 0 gives up
+    group.shutdown()  # which torch 2 calls
+    dist.destroy_process_group(group)
+    if late and size() > 1:
+        for wait in [work.wait for work in works] + ([future.wait] if works else []):
+            with pytest.raises(RuntimeError, match="destroyed"):
+                wait()
+    else:
+        works[1].wait()
+        assert (out == size()).all()
+    dist.barrier()
+
+
 def test_ranks_that_differ_and_recovery():
     if size() == 1:
         return
@@ -394,6 +456,8 @@ def test_split_and_coalesced():
 
 def test_monitored_barrier():
     group, seconds = dist.group.WORLD, datetime.timedelta(seconds=20)
+    if rank() == size() - 1:
+        time.sleep(0.3)  # the others wait for as long as the group's timeout
     group.monitored_barrier()
     if size() > 1:
         if rank() == 1:

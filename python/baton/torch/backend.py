@@ -43,6 +43,7 @@ from baton.graph import Graph
 _KEPT = 256  # shapes whose schedules a group keeps
 _DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
 _MESSAGES = 64  # messages of one size, tag and peer, without a GPU
+_LEAVING_S = int(os.environ.get("BATON_DESTROY_MS", 10000)) / 1000
 _MONITORED = -1  # the tag of monitored_barrier's
 _ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 
@@ -71,7 +72,7 @@ class _Kept:
     """The schedule of a shape, and what is in flight."""
 
     __slots__ = ("handle", "schedule", "source", "target", "started", "ended", "works",
-                 "state", "depth")
+                 "state", "depth", "__weakref__")
 
     def __init__(self, state, schedule, depth=_DEPTH):
         self.state = state
@@ -81,6 +82,7 @@ class _Kept:
         self.source = self.target = None
         self.started = self.ended = 0
         self.works = collections.deque()  # that were started and not waited for
+        state.all.add(self)
 
     def bind(self, source, target):
         """Source and target are addresses; 0 means none."""
@@ -151,7 +153,8 @@ class _Kept:
 
     def fail(self, status):
         failed = self.error(status)
-        self.give_up(failed)
+        if not isinstance(failed, errors.Interrupted):  # after which the epochs go on
+            self.give_up(failed)
         raise failed
 
     def give_up(self, failed):
@@ -161,13 +164,14 @@ class _Kept:
                 work._failed = failed
                 self.abandon(work)
 
-    def cancel(self):
-        """Cancels what is in flight, and destroys the schedule."""
-        if self.works:
-            lib.baton_schedule_cancel(self.handle)  # an error: all have ended
-            self.give_up(errors.Cancelled("the process group was recovered"))
-        self.handle = ffi.NULL
-        self.schedule.destroy()
+    def close(self, failed):
+        """Cancels what is in flight: the schedule is destroyed next."""
+        with _finishing:
+            if self.works:
+                lib.baton_schedule_cancel(self.handle)  # an error: all have ended
+                self.schedule._keep.append(list(self.works))
+                self.give_up(failed)
+            self.handle = ffi.NULL
 
     def error(self, status):
         try:
@@ -215,7 +219,7 @@ class Work(_c10d.Work):
     def wait(self, timeout=_no_timeout):
         kept, epoch = self._kept, self._epoch
         if epoch > kept.ended:
-            status = _wait_epoch(kept.handle, epoch, _SLICE)
+            status = _wait_epoch(kept.handle, epoch, _SLICE if timeout <= _no_timeout else 0)
             if status:
                 if self._failed is not None:
                     raise self._failed
@@ -242,15 +246,16 @@ class Work(_c10d.Work):
     def _ends_within(self, ms):
         """Whether it has ended, or failed, after at most so many milliseconds."""
         kept = self._kept
-        if self._epoch > kept.ended and self._failed is None:
-            status = _wait_epoch(kept.handle, self._epoch, ms)
-            if status == lib.BATON_ERR_TIMEOUT:
-                return False
-            if status:
-                self._failed = self._failed or kept.error(status)
-            else:
-                kept.retire(self._epoch)
-        return True
+        with _finishing:  # nobody destroys the schedule meanwhile
+            if self._epoch > kept.ended and self._failed is None:
+                status = _wait_epoch(kept.handle, self._epoch, ms)
+                if status in (lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED):
+                    return False
+                if status:
+                    self._failed = self._failed or kept.error(status)
+                else:
+                    kept.retire(self._epoch)
+            return True
 
     def is_completed(self):
         return self._ends_within(0)
@@ -317,16 +322,25 @@ class _Completer:
 
     def add(self, work):
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, daemon=True,
-                                            name="baton futures")
-            self._thread.start()
+        with _finishing:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, daemon=True,
+                                                name="baton futures")
+                self._thread.start()
+
+    def stop(self):
+        """At exit, before the engine is closed."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(1.0)  # longer than it sleeps
 
     def _run(self):
         works, ended = [], ffi.new("int *")
         while True:
             while not works or not self._queue.empty():
                 works.append(self._queue.get())
+                if works[-1] is None:
+                    return
             sleeps = lib.baton_engine_arm(_handles.engine(), ended) == lib.BATON_OK
             works = [each for each in works if not self._ends(*each)]
             if works and sleeps:
@@ -366,6 +380,7 @@ class _State:
     def __init__(self, group, timeout):
         self.group = group
         self.timeout = timeout
+        self.all = weakref.WeakSet()  # of _Kept
         self.kept = {}  # by shape, the same on all ranks
         self.pairs = {}  # groups of two ranks, for send and recv
         self.messages = {}  # their schedules
@@ -375,6 +390,15 @@ class _State:
         _states.add(self)
 
     def destroy(self):
+        """Waits for what is in flight as long as the library would; works that have not
+        ended then fail."""
+        for kept in list(self.all):
+            try:
+                if kept.works:
+                    kept.ends_at(kept.started, _LEAVING_S)
+            except errors.Error:
+                pass  # the works say it
+            kept.close(errors.State("the process group was destroyed"))
         for group in [*self.old_pairs, *self.pairs.values(), self.group]:
             group.destroy()
 
@@ -503,7 +527,8 @@ class _Collectives:
         self._sums.clear()
         for of in (self._kept, state.messages):
             for kept in of.values():
-                kept.cancel()
+                kept.close(errors.Cancelled("the process group was recovered"))
+                kept.schedule.destroy()
             of.clear()
         state.old_pairs += state.pairs.values()  # their destruction may wait for the peer
         state.pairs.clear()
@@ -575,7 +600,7 @@ class _Collectives:
         """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
         one that did not, or all of them. They may call again, and those that are late come
         to this call first."""
-        seconds = self._state.timeout if timeout < _no_timeout else timeout.total_seconds()
+        seconds = self._state.timeout if timeout <= _no_timeout else timeout.total_seconds()
         end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
         others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
 
@@ -818,9 +843,10 @@ _base = None  # whose ranks are torch's
 
 
 @atexit.register
-def _leave_tensors():
+def _at_exit():
     """After an exception that nobody caught operations may be in flight while Python frees
     the tensors: those stay."""
+    _completer.stop()
     if _handles._nobody_caught():
         for state in _states:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(state))
