@@ -12,6 +12,8 @@ import numpy
 import pytest
 
 import baton
+from baton import _handles
+from baton._library import lib
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
@@ -345,6 +347,42 @@ def test_a_step_that_timed_out(mode):
     assert step(4.0) == pytest.approx(4.0) or "sparse" in mode
     hook.destroy()
     group.destroy()
+
+
+def test_a_timeout_is_that_of_a_whole_step(monkeypatch):
+    waited, wait = [], baton.Schedule.wait
+    averager = baton_torch.GradientAverager(module(), timeout=20)
+    with monkeypatch.context() as patch:
+        patch.setattr(baton.Schedule, "wait", lambda schedule, timeout:
+                      waited.append(timeout) or wait(schedule, timeout))
+        averager.average()
+    assert len(waited) == 6 and sorted(set(waited), reverse=True) == waited
+    averager.destroy()
+
+
+@pytest.mark.parametrize("mode", ["full", "all:1", "sparse:0.3"])
+def test_a_step_that_was_interrupted_goes_on(mode):
+    """And its averager stays usable."""
+    if dist.get_world_size() == 1:
+        return
+    model = torch.nn.Linear(600, 500)
+    for of in model.parameters():
+        of.grad = torch.ones_like(of)
+    options = {"full": {}, "all:1": {"sync_every": 1}, "sparse:0.3": {"algorithm": "spardl"}}
+    averager = baton_torch.GradientAverager(model, mode, **options[mode])
+    averager.average()
+    dist.barrier()
+    if dist.get_rank() == 0:
+        lib.baton_engine_interrupt(_handles.engine())
+        with pytest.raises(baton.Interrupted):
+            averager.average()
+        assert not averager._is_over
+    dist.barrier()
+    if dist.get_rank() > 0:
+        averager.average()
+    assert averager.average().living == dist.get_world_size()
+    dist.barrier()
+    averager.destroy()
 
 
 @pytest.mark.parametrize("mode", ["full", "solo", "sparse:0.3"])

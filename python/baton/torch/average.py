@@ -15,6 +15,7 @@ anew after the first step.
 import contextlib
 import itertools
 import re
+import time
 import weakref
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from baton.partial import ON_LOSSES, mode_of
 from baton.sparse import _options as sparse_options
 from baton.torch.backend import ProcessGroup
 
+_GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
 _numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
 
 
@@ -109,8 +111,9 @@ class _Full:
         self._started.append(schedule)
 
     def end(self):
+        end = _handles.deadline(self._timeout)
         for schedule in self._started:
-            schedule.wait(self._timeout)
+            schedule.wait(end and max(0, end - time.monotonic()))
         self._started.clear()
         return Step(True, self._group.size, 0, self._group.size)
 
@@ -182,7 +185,7 @@ class _Vector:
         try:
             got = self._steps.wait(self._timeout)
         except errors.Error as error:
-            self._reads = isinstance(error, errors.TimedOut)
+            self._reads = isinstance(error, _GOES_ON)
             raise
         self._reads = False
         return got
@@ -393,7 +396,7 @@ class _Averager:
         user's."""
         try:
             yield
-        except (errors.Invalid, errors.TimedOut):
+        except (errors.Invalid, *_GOES_ON):
             raise  # the next step may be right
         except errors.Error as failed:
             self._is_over, where = True, "on all ranks"
