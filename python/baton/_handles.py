@@ -48,9 +48,11 @@ class Handle:
         if self._handle == NULL:
             return
         self._before_destroy()
-        status = type(self)._destroyer(self._handle)
-        if status not in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
-            self._handle = NULL
+        handle, self._handle = self._handle, NULL  # before another thread destroys it, too
+        status = type(self)._destroyer(handle)
+        if status in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
+            self._handle = handle
+        else:
             _live.discard(self)
         if status == lib.BATON_ERR_TIMEOUT:
             _later.append(self)  # a transfer that has not ended may use its arrays

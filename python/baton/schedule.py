@@ -96,6 +96,8 @@ class Schedule(_handles.Handle):
         failed = failed_start(status, self._alive())
         _handles.lost |= failed.status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
+        if cause is not None and not isinstance(cause, Exception):
+            raise cause from failed  # Ctrl-C, or an exit
         raise failed from cause
 
     def test(self) -> bool:

@@ -144,6 +144,14 @@ def test_call_that_raises_fails_the_epoch(group):
         group.recover(30)
 
 
+def test_ctrl_c_in_a_call(group):
+    with group.sub([group.rank]) as alone, baton.Graph(alone) as graph:
+        graph.call(lambda call: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            graph.commit().run()
+        alone.recover()
+
+
 def test_mistakes_are_named(group):
     a = numpy.zeros(4)
     graph = baton.Graph(group)

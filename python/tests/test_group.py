@@ -2,6 +2,8 @@
 import array
 import datetime
 import gc
+import threading
+import time
 import weakref
 
 import numpy
@@ -154,6 +156,18 @@ def test_arrays_live_as_long_as_an_epoch_or_the_next_one_uses_them(group):
     assert alive[1]()[0] == group.size and alive[6]()[0] == 6 * group.size
     group.barrier()
     total.destroy()
+
+
+def test_two_threads_destroy_a_schedule(group, monkeypatch):
+    destroyed, destroy = [], baton.Schedule._destroyer
+    monkeypatch.setattr(baton.Schedule, "_destroyer", lambda handle: (
+        destroyed.append(handle), time.sleep(0.2), destroy(handle))[-1])
+    schedule = group.prepare("barrier")
+    thread = threading.Thread(target=schedule.destroy)
+    thread.start()
+    schedule.destroy()
+    thread.join()
+    assert len(destroyed) == 1
 
 
 def test_a_group_forgets_what_was_destroyed(group):
