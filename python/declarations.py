@@ -54,24 +54,6 @@ def own_lines(text):
     return "\n".join(kept)
 
 
-def declarations(text):
-    """Yields one declaration after another, without the bodies of inline functions."""
-    text = re.sub(r"static inline .*?\n}\n", "", text, flags=re.S)
-    depth = begin = 0
-    for i, character in enumerate(text):
-        depth += (character == "{") - (character == "}")
-        if character == ";" and depth == 0:
-            yield re.sub(r"\s+", " ", text[begin:i + 1]).strip()
-            begin = i + 1
-
-
-def plain(declaration):
-    """Without what cffi can't read: globals that are constants, and functions that return
-    a struct that nobody sees."""
-    declaration = declaration.replace("extern const ", "extern ")
-    return re.sub(r"struct baton__\w+ \(\*(\w+)\)\([^)]*\)", r"void *\1", declaration)
-
-
 def numbers():
     """Yields the macros that stand for numbers."""
     for line in sorted(set(preprocess("-dM").splitlines())):
@@ -83,8 +65,12 @@ def numbers():
 
 
 def text():
-    lines = [*numbers(), *map(plain, declarations(own_lines(preprocess())))]
-    return "\n".join(lines) + ADDED
+    """Without what cffi can't read: the bodies of inline functions, globals that are
+    constants, and functions that return a struct that nobody sees."""
+    headers = re.sub(r"static inline .*?\n}\n", "", own_lines(preprocess()), flags=re.S)
+    headers = re.sub(r"\s+", " ", headers).replace("extern const ", "extern ")
+    headers = re.sub(r"struct baton__\w+ \(\*(\w+)\)\([^)]*\)", r"void *\1", headers)
+    return "\n".join([*numbers(), headers.replace("; ", ";\n")]) + ADDED
 
 
 def module():
