@@ -19,6 +19,13 @@ import baton
 
 def say(*words):  # in one piece, as ranks write to one pipe
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+def told(word, kind, function, *given, **options):
+    try:
+        function(*given, **options)
+    except kind as error:
+        say(word, error)
+        return error
 """
 OPEN_MPI = "Open MPI" in subprocess.run(["mpirun", "--version"], capture_output=True,
                                         text=True).stdout if shutil.which("mpirun") else False
@@ -85,23 +92,18 @@ def test_ctrl_c_cancels():
         if group.rank == 0:
             threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
             a.start()
-            try:
-                a.wait()
-            except KeyboardInterrupt:
-                say("interrupted", a.failure.status)
+            told("interrupted", KeyboardInterrupt, a.wait)
+            say(a.failure.status)
         else:
             time.sleep(1.0)
-            try:
-                a.run()
-            except (baton.Cancelled, baton.Failed) as error:
-                say("told:", error)
+            told("told:", (baton.Cancelled, baton.Failed), a.run)
         group.recover(20)
         a.run()
         say("goes on", a.epoch)
     """
     code, text = job(2, program)
     assert code == 0 and text.count("goes on 1") == 2, text
-    assert "interrupted -12" in text and "told: " in text
+    assert "interrupted" in text and "-12" in text and "told: " in text
 
 
 def test_exit_without_destroy():
@@ -154,13 +156,10 @@ def test_sys_exit_of_one_rank():
         group.barrier()
         if group.rank == 1:
             sys.exit(3)
-        try:
-            group.allreduce(numpy.ones(4))
-        except baton.Error as error:
-            say("told", type(error).__name__)
+        told("told:", baton.Error, group.allreduce, numpy.ones(4))
     """
     code, text = job(2, program, limit=100)
-    assert code != 0 and "told" in text, text
+    assert code != 0 and "told:" in text, text
 
 
 def test_fork():
@@ -169,10 +168,7 @@ def test_fork():
         group.barrier()
         child = os.fork()
         if child == 0:
-            try:
-                group.allreduce(numpy.ones(4))
-            except baton.State as error:
-                say("child:", error)
+            told("child:", baton.State, group.allreduce, numpy.ones(4))
             del group
             gc.collect()
             sys.exit(0)  # with what is registered to run at exit
@@ -203,10 +199,7 @@ def test_calls_may_not_wait():
         graph = baton.Graph(group)
         graph.call(lambda call: group.allreduce(numpy.ones(1)))
         graph.commit()
-        try:
-            graph.run()
-        except baton.Failed as error:
-            say("cause", type(error.__cause__).__name__)
+        say("cause", type(told("failed:", baton.Failed, graph.run).__cause__).__name__)
         group.recover()
         graph.destroy()
         say("sum", group.allreduce(numpy.ones(1))[0])
@@ -221,23 +214,13 @@ def test_world_again():
             with baton.Group.world() as group:
                 a = group.prepare("allreduce", numpy.ones(1))
                 a.run()
-        try:
-            group.allreduce(numpy.ones(1))
-        except baton.State:
-            say("destroyed")
-        try:
-            a.start()
-        except baton.State:
-            say("too")
-        try:
-            baton.allreduce(numpy.ones(1), timeout=0.3 if baton.Group.world().rank else 60)
-        except baton.TimedOut as error:
-            say("timed out", error)
-        except baton.Cancelled:
-            say("cancelled")
+        told("first:", baton.State, group.allreduce, numpy.ones(1))
+        told("too:", baton.State, a.start)
+        told("late:", (baton.TimedOut, baton.Cancelled), baton.allreduce, numpy.ones(1),
+             timeout=0.3 if baton.Group.world().rank else 60)
     """
     code, text = job(2, program)
-    assert code == 0 and text.count("destroyed") == text.count("too") == 2, text
+    assert code == 0 and text.count("first:") == text.count("too:") == 2, text
 
 
 def test_collected_in_flight():
@@ -294,10 +277,7 @@ def test_arrays_that_are_in_use_after_a_destroy_stay(monkeypatch):
         work = ffi.new("baton_async_ops_t *", {"start": begin_what_never_ends})
         lib.baton_add_async(graph._handle, work, ffi.NULL)
         graph.commit().start()
-        try:
-            graph.destroy()
-        except baton.TimedOut as error:
-            say("in use:", error)
+        told("in use:", baton.TimedOut, graph.destroy)
         del a, graph
         gc.collect()
         say("kept", alive() is not None)
@@ -359,18 +339,12 @@ def test_beside_mpi4py():
         say("sum", group.allreduce(numpy.full(1, MPI.COMM_WORLD.rank))[0])
         world = baton.Group.world()
         assert world.size == MPI.COMM_WORLD.size
-        try:
-            baton.Group.from_mpi(3)
-        except TypeError:
-            say("refused")
-        try:
-            baton.Group.from_mpi(MPI.COMM_NULL)
-        except baton.Invalid:
-            say("null")
+        told("refused:", TypeError, baton.Group.from_mpi, 3)
+        told("null:", baton.Invalid, baton.Group.from_mpi, MPI.COMM_NULL)
     """
     code, text = job(4, program)
     assert code == 0 and text.count("sum 2") == text.count("sum 4") == 2, text
-    assert text.count("refused") == text.count("null") == 4
+    assert text.count("refused:") == text.count("null:") == 4
     code, text = job(2, "baton.allreduce(numpy.ones(2))\n"
                         "from mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nprint('ok')")
     assert code == 0 and text.count("ok") == 2, text
@@ -382,10 +356,8 @@ def test_mistakes_of_one_rank_are_told():
         for wrong in ({"count": 4 + group.rank}, {"dtype": "f4" if group.rank else "i4"},
                       {"op": "max" if group.rank else "sum"}):
             a = numpy.ones(wrong.get("count", 4), wrong.get("dtype", "f8"))
-            try:
-                group.allreduce(a, wrong.get("op", "sum"), timeout=20)
-            except baton.Mismatch as error:
-                say("mismatch:", error)
+            told("mismatch:", baton.Mismatch, group.allreduce, a, wrong.get("op", "sum"),
+                 timeout=20)
         group.recover(20)
         say("sum", group.allreduce(numpy.ones(1))[0])
     """
@@ -406,10 +378,7 @@ def test_a_killed_rank_is_an_exception():
         if group.rank == 2:
             time.sleep(1)  # it learns of the loss before it starts
         for step in (sum.run, lambda: partial.step(numpy.ones(4, numpy.float32))):
-            try:
-                step()
-            except ConnectionError as error:
-                say("lost:", error)
+            told("lost:", ConnectionError, step)
         left = group.shrink(30)
         say("sum", left.allreduce(numpy.ones(1))[0])
         sparse.shrink(left, 30)
@@ -456,17 +425,10 @@ def test_a_library_that_is_not_found(tmp_path, named):
 
 def test_a_gpu_that_is_not_there():
     program = """
-        try:
-            baton.attach_cuda()
-        except baton.Unsupported as error:
-            say("unsupported:", error)
-        else:
+        if not told("unsupported:", baton.Unsupported, baton.attach_cuda):
             say("unsupported: no, there is one")
         group = baton.Group.alone()
-        try:
-            baton.attach_cuda()
-        except baton.Error as error:
-            say("refused:", error)
+        told("refused:", baton.Error, baton.attach_cuda)
         say(group.allreduce(numpy.ones(1)))
     """
     code, text = job(1, program)
