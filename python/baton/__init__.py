@@ -12,26 +12,22 @@ Run it with mpirun. docs/python.md has a quick start; `baton.Group` the collecti
 largest entries alone, `baton.Graph` collectives of your own, `baton.Simulator` a million
 ranks in virtual time, and `baton.torch` PyTorch.
 """
-from typing import Any, Optional
+from typing import Any
 
 from baton._handles import attach_cuda
 from baton._library import version as __version__
-from baton.errors import (Busy, Cancelled, Cycle, Deadlock, Error, Failed, Hazard,
-                          Interrupted, Invalid, Limit, Mismatch, NoMemory, PeerLost, State,
-                          SystemFailed, TimedOut, Unreachable, Unsupported)
+from baton.errors import *  # noqa: F403
 from baton.graph import SKIP, Call, Graph, Node, View
 from baton.group import Group
 from baton.partial import Partial, PartialResult
-from baton.schedule import Failure, Schedule, Traffic
+from baton.schedule import Failure, Schedule, Timeout, Traffic
 from baton.sparse import Sparse, SparseResult, SparseStats, TensorPlan, Tensors
 from baton.sim import Event, Result, Simulator, Totals, picture, prove, simulate
 
 
-
-def allreduce(a: Any, op: Any = "sum", out: Any = None, *,
-              timeout: Optional[float] = None) -> Any:
+def allreduce(a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
     """`Group.allreduce` of all ranks."""
     return Group.world().allreduce(a, op, out, timeout=timeout)
 
 
-__all__ = [name for name in dir() if name[0] != "_" and name not in ("Any", "Optional")]
+__all__ = [name for name in dir() if name[0] != "_" and name not in ("Any", "Timeout")]

@@ -6,6 +6,9 @@ lie one after another: an array with other strides is refused, as a copy would t
 result away from the caller.
 """
 import ctypes
+import functools
+import math
+import re
 import sys
 
 import numpy
@@ -13,33 +16,25 @@ import numpy
 from baton import errors
 from baton._library import answer, ffi, lib
 
-_NAMES = [ffi.string(lib.baton_dtype_name(i)).decode()
-          for i in range(1, lib.BATON_DTYPE_COUNT)]
+_NAMES = [ffi.string(lib.baton_dtype_name(i)).decode() for i in range(1, lib.BATON_DTYPE_COUNT)]
 # By Baton's name: its number, and bytes of an element.
 NUMBERS = {name: i + 1 for i, name in enumerate(_NAMES)}
 SIZES = [0] + [lib.baton_dtype_size(i) for i in NUMBERS.values()]
 
-_PAIRS = {f"{value}_i32": numpy.dtype([("value", numpy_name), ("index", "i4")], align=True)
-          for value, numpy_name in (("i16", "i2"), ("i32", "i4"), ("i64", "i8"),
-                                    ("f32", "f4"), ("f64", "f8"))}
 # numpy's type for each of Baton's; bf16 has none, but the package ml_dtypes has.
-NUMPY = {
-    **{f"{kind}{8 * size}": numpy.dtype(f"{kind}{size}")
-       for kind in "iu" for size in (1, 2, 4, 8)},
-    "f16": numpy.dtype("f2"), "f32": numpy.dtype("f4"), "f64": numpy.dtype("f8"),
-    "bool": numpy.dtype("?"), "c64": numpy.dtype("c8"), "c128": numpy.dtype("c16"),
-    **_PAIRS,
-}
+NUMPY = {name: numpy.dtype(f"{name[0]}{int(name[1:]) // 8}")
+         for name in _NAMES if re.fullmatch(r"[iufc]\d+", name)}
+NUMPY["bool"] = numpy.dtype("?")
+_PAIRS = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
+          for name in _NAMES if name.endswith("_i32")}
+NUMPY.update(_PAIRS)
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
-# By DLPack's code (int, uint, float, -, bfloat, complex, bool) and bits.
-_OF_DLPACK = {(code, bits): NUMBERS[f"{kind}{bits}"] for code, kind, some in (
-    (0, "i", (8, 16, 32, 64)), (1, "u", (8, 16, 32, 64)), (2, "f", (16, 32, 64)),
-    (4, "bf", (16,)), (5, "c", (64, 128))) for bits in some}
-_OF_DLPACK[6, 8] = NUMBERS["bool"]
+_OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
 _empty = ffi.new("char[64]")
 NOWHERE = int(ffi.cast("uintptr_t", _empty))  # of arrays without elements: NULL means none
-_HOST_DEVICES = {1, 3, 11}  # DLPack: CPU, pinned by CUDA, pinned by ROCm
-_CUDA_DEVICES = {2, 13}  # CUDA, managed
+_MEMORY = {"cpu": lib.BATON_MEMORY_HOST, "cuda": lib.BATON_MEMORY_DEVICE}
+# DLPack's devices: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed.
+_OF_DEVICE = {1: "cpu", 3: "cpu", 11: "cpu", 2: "cuda", 13: "cuda"}
 
 
 class Operand:
@@ -47,11 +42,8 @@ class Operand:
 
     def __init__(self, address, count, dtype, memory, keep):
         self.address = ffi.cast("void *", address or NOWHERE)
-        self.count = count
-        self.dtype = dtype
         self.bytes = count * SIZES[dtype]
-        self.memory = memory
-        self.kind = count, dtype, memory
+        self.kind = self.count, self.dtype, self.memory = count, dtype, memory
         self.keep = keep
 
     def __repr__(self):
@@ -99,6 +91,7 @@ def _of_numpy(dtype):
     return number
 
 
+@functools.lru_cache(None)
 def _of_torch(dtype):
     name = str(dtype).replace("torch.", "").replace("bfloat", "bf").replace("uint", "u")
     for word in ("int", "float", "complex"):
@@ -128,27 +121,14 @@ def _from_numpy(a, writable):
 def _from_torch(torch, a):
     if a.layout is not torch.strided:
         raise errors.Invalid(f"a tensor of layout {a.layout} can't be sent: pass its values")
-    if a.device.type not in ("cpu", "cuda"):
+    if a.device.type not in _MEMORY:
         raise errors.Invalid(f"a tensor on {a.device} can't be sent; cpu and cuda can")
     if not a.is_contiguous():
         _refuse_strides("a tensor", a.shape, a.stride(), "a.contiguous()")
     if a.is_conj() or a.is_neg():
         raise errors.Invalid("a tensor that is conjugated or negated lazily can't be sent: "
                              "pass a.resolve_conj().resolve_neg()")
-    memory = (lib.BATON_MEMORY_HOST if a.device.type == "cpu" else lib.BATON_MEMORY_DEVICE)
-    return Operand(a.data_ptr(), a.numel(), _of_torch(a.dtype), memory, a)
-
-
-def _contiguous(shape, strides):
-    """Whether strides, in elements or bytes of one, are those of C's order."""
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent == 0:
-            return True
-        if extent > 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
+    return Operand(a.data_ptr(), a.numel(), _of_torch(a.dtype), _MEMORY[a.device.type], a)
 
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -162,22 +142,20 @@ def _from_dlpack(a):
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
     if tensor.strides != ffi.NULL:
         strides = [tensor.strides[i] for i in range(tensor.ndim)]
-        if not _contiguous(shape, strides):
+        expected = [math.prod(shape[i + 1:]) for i in range(len(shape))]
+        if 0 not in shape and any(extent > 1 and stride != of for extent, stride, of
+                                  in zip(shape, strides, expected)):
             _refuse_strides(f"a {type(a).__name__}", shape, strides, "a contiguous copy")
-    number = _OF_DLPACK.get((tensor.code, tensor.bits))
+    kind = _OF_DLPACK.get(tensor.code)
+    number = NUMBERS.get(kind if kind == "bool" else f"{kind}{tensor.bits}")
     if number is None or tensor.lanes != 1:
         raise errors.Invalid(f"elements of DLPack's type code {tensor.code} with "
                              f"{tensor.bits} bits can't be sent")
-    if tensor.device not in _HOST_DEVICES | _CUDA_DEVICES:
+    if tensor.device not in _OF_DEVICE:
         raise errors.Invalid(f"memory of DLPack's device type {tensor.device} can't be "
                              "sent; that of the CPU and of CUDA can")
-    memory = (lib.BATON_MEMORY_HOST if tensor.device in _HOST_DEVICES
-              else lib.BATON_MEMORY_DEVICE)
-    count = 1
-    for extent in shape:
-        count *= extent
-    return Operand(int(ffi.cast("uintptr_t", tensor.data)) + tensor.byte_offset, count,
-                   number, memory, (a, capsule))
+    return Operand(int(ffi.cast("uintptr_t", tensor.data)) + tensor.byte_offset,
+                   math.prod(shape), number, _MEMORY[_OF_DEVICE[tensor.device]], (a, capsule))
 
 
 def operand(a, writable=True):
@@ -214,36 +192,32 @@ def exactly(a, writable, count, dtype):
     given = operand(a, writable)
     count = given.count if count is None else count
     if (given.count, given.dtype) != (count, dtype):
-        raise errors.Invalid(f"{given!r} was given, and {dtype_name(dtype)}[{count}] is "
-                             "needed")
+        raise errors.Invalid(f"{given!r} was given, and {dtype_name(dtype)}[{count}] is needed")
     return given
 
 
 def empty_like(a, shape):
     """A new array of the kind and type of `a`, for a result."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(a, torch.Tensor):
-        return torch.empty(shape, dtype=a.dtype, device=a.device)
+    if hasattr(a, "new_empty"):  # a tensor
+        return a.new_empty(shape)
     if isinstance(a, numpy.ndarray):
         return numpy.empty(shape, a.dtype)
     raise errors.Invalid(f"out= is needed with a {type(a).__name__}")
 
 
-def _torch_for(dtype):
-    """PyTorch, if it is loaded and the type is bf16, which numpy does not have."""
-    return sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
-
-
-def _numpy_of(dtype):
-    """numpy's type; for bf16 that of its bits."""
-    return NUMPY.get(dtype_name(dtype), numpy.dtype("u2"))
+def _over(buffer, dtype):
+    """A vector in a buffer: numpy's, or of bf16, which numpy does not have, a tensor where
+    PyTorch is loaded, else the bits."""
+    torch = sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
+    if torch is None:
+        return numpy.frombuffer(buffer, NUMPY.get(dtype_name(dtype), "u2"))
+    return torch.frombuffer(buffer if len(buffer) else bytearray(2),
+                            dtype=torch.bfloat16)[:len(buffer) // 2]
 
 
 def empty(count, dtype):
     """A new vector, of the kind that `vector` returns."""
-    torch = _torch_for(dtype)
-    return (numpy.empty(count, _numpy_of(dtype)) if torch is None
-            else torch.empty(count, dtype=torch.bfloat16))
+    return _over(numpy.empty(count * SIZES[dtype], "u1"), dtype)
 
 
 def vector(pointer, count, dtype, owner=None):
@@ -252,12 +226,7 @@ def vector(pointer, count, dtype, owner=None):
     a call."""
     if owner is not None:
         pointer = ffi.gc(ffi.cast("char *", pointer), lambda _: owner)
-    torch = _torch_for(dtype)
-    if torch is not None and count == 0:
-        return torch.empty(0, dtype=torch.bfloat16)
-    view = ffi.buffer(pointer, count * SIZES[dtype]) if count else bytearray()
-    if torch is not None:
-        return torch.frombuffer(view, dtype=torch.bfloat16)
-    made = numpy.frombuffer(view, _numpy_of(dtype))
-    made.flags.writeable = owner is None
+    made = _over(ffi.buffer(pointer, count * SIZES[dtype]) if count else bytearray(), dtype)
+    if isinstance(made, numpy.ndarray):
+        made.flags.writeable = owner is None
     return made

@@ -34,20 +34,17 @@ class Handle:
     _destroyer = None  # the function of C
     _collected = True  # whether __del__ may destroy it
 
-    def __init__(self, pointer):
-        self._number = next(_numbers)
-        self._handle = pointer
+    def __init__(self, pointer, group=None):
+        self._number, self._handle, self.group = next(_numbers), pointer, group
         _live.add(self)
-
-    def _before_destroy(self):
-        """Destroys what was made in this one."""
+        if group is not None:
+            group._made.add(self)
 
     def destroy(self):
         """Destroys it, after what was made in it; a second call does nothing. Any other
         use afterwards is `baton.State` or `baton.Invalid`."""
         if self._handle == NULL:
             return
-        self._before_destroy()
         handle, self._handle = self._handle, NULL  # before another thread destroys it, too
         status = type(self)._destroyer(handle)
         if status in (lib.BATON_ERR_BUSY, lib.BATON_ERR_STATE):
@@ -64,13 +61,18 @@ class Handle:
             raise errors.State(f"this {type(self).__name__} was destroyed")
         return self._handle
 
-    def _has_ended(self, test, *given):
-        """What a function of C that tests says; it notes a rank that is lost, as `wait`."""
+    def _fail(self, status):
+        """Raises what a wait, or a test, has failed with, and notes a rank that is lost."""
         global lost
-        done = ffi.new("bool *")
-        status = test(self._alive(), *given, done)
         lost |= status == lib.BATON_ERR_TRANSPORT
         check(status)
+
+    def _has_ended(self, test, *given):
+        """What a function of C that tests says."""
+        done = ffi.new("bool *")
+        status = test(self._alive(), *given, done)
+        if status:
+            self._fail(status)
         return done[0]
 
     def __enter__(self):
@@ -78,13 +80,11 @@ class Handle:
         return self
 
     def __exit__(self, kind, value, trace):
-        if kind is None:
-            self.destroy()
-            return
         try:
             self.destroy()
         except errors.Error:
-            pass  # the exception that is on its way says more
+            if kind is None:  # else the exception that is on its way says more
+                raise
 
     def __del__(self):
         if self._collected and getattr(self, "_handle", NULL) != NULL:
@@ -183,27 +183,17 @@ def attach_cuda(ordinal: int = 0) -> None:
 def initialise_mpi():
     """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
     global _mpi_is_ours
-    flag = ffi.new("int *")
     try:
-        lib.MPI_Finalized(flag)
+        if answer("int", lib.MPI_Finalized):
+            raise errors.State("MPI has been finalised")
     except AttributeError:
         raise errors.Unsupported("this libbaton was built without MPI: build it with "
                                  "-DBATON_MPI=ON") from None
-    if flag[0]:
-        raise errors.State("MPI has been finalised")
-    lib.MPI_Initialized(flag)
-    if not flag[0]:
+    if not answer("int", lib.MPI_Initialized):
         multiple, provided = 3, ffi.new("int *")
         if lib.MPI_Init_thread(NULL, NULL, multiple, provided) != 0:
             raise errors.PeerLost("MPI_Init_thread failed")
         _mpi_is_ours = True
-
-
-def _finalise_mpi():
-    flag = ffi.new("int *")
-    lib.MPI_Finalized(flag)
-    if _mpi_is_ours and not flag[0] and not lost:
-        lib.MPI_Finalize()
 
 
 def _nobody_caught():
@@ -223,4 +213,5 @@ def _at_exit():
     if _engine != NULL:
         lib.baton_engine_close(_engine)
         _engine = NULL
-    _finalise_mpi()
+    if _mpi_is_ours and not lost and not answer("int", lib.MPI_Finalized):
+        lib.MPI_Finalize()

@@ -65,10 +65,9 @@ if not version.startswith(_WANTED + "."):
     raise ImportError(f"this Python package is for libbaton {_WANTED}, and the library "
                       f"that was found is {version}: install both of one version")
 
-_BY_STATUS = {}
-for _class in errors.Error.__subclasses__():
-    _class.status = getattr(lib, _class.name)
-    _BY_STATUS[_class.status] = _class
+_BY_STATUS = {getattr(lib, of.name): of for of in errors.Error.__subclasses__()}
+for _status, _class in _BY_STATUS.items():
+    _class.status = _status
 
 
 def error(status, text=None):
@@ -123,13 +122,14 @@ def options(kind, alive, given, /, **words):
                 raise errors.Invalid(f'{name} is "{value}"; it may be: '
                                      + ", ".join(words[name]))
             value = words[name].index(value)
+        of = fields[name].type
         try:
-            if isinstance(value, (str, list, tuple)):
-                value = ffi.new(ffi.getctype(fields[name].type.item, "[]"),
-                                value.encode() if isinstance(value, str) else value)
+            if of.kind == "pointer" and not isinstance(value, ffi.CData):
+                value = value.encode() if isinstance(value, str) else list(value)
+                value = ffi.new(ffi.getctype(of.item, "[]"), value)
                 alive.append(value)
             setattr(made, name, value)
-        except (AttributeError, OverflowError, TypeError) as wrong:
+        except (OverflowError, TypeError) as wrong:
             raise errors.Invalid(f"option {name}: {wrong}") from None
     return made
 

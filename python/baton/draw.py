@@ -1,6 +1,9 @@
 """Pictures of graphs: of one rank, or of several with the messages between them."""
 from __future__ import annotations
 
+import collections
+import contextlib
+import graphlib
 import html
 from typing import Any, List, Optional, Tuple
 
@@ -45,25 +48,20 @@ def dot(graphs: List[Any]) -> str:
 def _place(graphs: List[Any]) -> Tuple[dict, float, float]:
     """Places of nodes: a column for each rank, and in it a row for each step of the
     longest path that leads to a node, messages included."""
-    edges = [edge for graph in graphs for edge in graph._edges] + _messages(graphs)
-    nodes = [node for graph in graphs for node, *_ in graph._nodes]
-    row = {id(node): 0 for node in nodes}
-    for _ in nodes:  # ends early unless there is a cycle
-        moved = False
-        for a, b in edges:
-            if id(b) in row and row.get(id(a), 0) >= row[id(b)] and row[id(b)] < len(nodes):
-                row[id(b)] = row[id(a)] + 1
-                moved = True
-        if not moved:
-            break
+    before: dict = {node: [] for graph in graphs for node, *_ in graph._nodes}
+    for a, b in [edge for graph in graphs for edge in graph._edges] + _messages(graphs):
+        before[b].append(a)
+    row = dict.fromkeys(before, 0)
+    with contextlib.suppress(graphlib.CycleError):  # which is drawn in one row
+        for node in graphlib.TopologicalSorter(before).static_order():
+            row[node] = max((row[earlier] + 1 for earlier in before[node]), default=0)
     places, left = {}, _GAP
     for graph in graphs:
-        filled: dict = {}
+        filled: collections.Counter = collections.Counter()
         for node, *_ in graph._nodes:
-            column = filled.setdefault(row[id(node)], 0)
-            filled[row[id(node)]] += 1
-            places[id(node)] = (left + column * (_WIDTH + _GAP),
-                                2 * _GAP + row[id(node)] * (_HEIGHT + _GAP))
+            places[node] = (left + filled[row[node]] * (_WIDTH + _GAP),
+                            2 * _GAP + row[node] * (_HEIGHT + _GAP))
+            filled[row[node]] += 1
         left += max([1, *filled.values()]) * (_WIDTH + _GAP) + _GAP
     below = max([0, *(y for _, y in places.values())]) + _HEIGHT + _GAP
     return places, left, below
@@ -80,7 +78,7 @@ def svg(graphs: List[Any]) -> str:
     drawn = [(edge, "") for graph in graphs for edge in graph._edges]
     drawn += [(edge, ' stroke-dasharray="4"') for edge in _messages(graphs)]
     for (a, b), dash in drawn:
-        (x, y), (to_x, to_y) = places[id(a)], places[id(b)]
+        (x, y), (to_x, to_y) = places[a], places[b]
         if y == to_y:
             x, y, to_x, to_y = x + _WIDTH / 2, y, to_x - _WIDTH / 2, to_y - _HEIGHT / 2
         lines.append(f'<line x1="{x + _WIDTH / 2}" y1="{y + _HEIGHT}" '
@@ -88,7 +86,7 @@ def svg(graphs: List[Any]) -> str:
                      f'marker-end="url(#head)"{dash}/>')
     for graph in graphs:
         for i, (node, kind, detail, _) in enumerate(graph._nodes):
-            x, y = places[id(node)]
+            x, y = places[node]
             if i == 0:
                 lines.append(f'<text x="{x + _WIDTH / 2}" y="{_GAP}">rank {graph.rank}</text>')
             lines.append(f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" '

@@ -13,105 +13,74 @@ class Error(RuntimeError):
     status = 0
     name = ""
 
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls.name = name or cls.name
 
-class Invalid(Error, ValueError):
+
+class Invalid(Error, ValueError, name="BATON_ERR_INVALID"):
     """An argument is wrong; the message says which, and what it may be."""
 
-    name = "BATON_ERR_INVALID"
 
-
-class State(Error, RuntimeError):
+class State(Error, name="BATON_ERR_STATE"):
     """The object is not in a state that allows this: destroyed, not started, or in a
     process that was forked."""
 
-    name = "BATON_ERR_STATE"
 
-
-class Busy(Error, RuntimeError):
+class Busy(Error, name="BATON_ERR_BUSY"):
     """An epoch is still running, or something that was made in it still exists."""
 
-    name = "BATON_ERR_BUSY"
 
-
-class NoMemory(Error, MemoryError):
+class NoMemory(Error, MemoryError, name="BATON_ERR_NO_MEMORY"):
     """The host, or this process's control group, has not that much memory left."""
 
-    name = "BATON_ERR_NO_MEMORY"
 
-
-class Limit(Error, OverflowError):
+class Limit(Error, OverflowError, name="BATON_ERR_LIMIT"):
     """A limit of the transport or of a type is exceeded."""
 
-    name = "BATON_ERR_LIMIT"
 
-
-class Unsupported(Error, NotImplementedError):
+class Unsupported(Error, NotImplementedError, name="BATON_ERR_UNSUPPORTED"):
     """This build, or this machine, can't do it."""
 
-    name = "BATON_ERR_UNSUPPORTED"
 
-
-class Cycle(Error, ValueError):
+class Cycle(Error, ValueError, name="BATON_ERR_CYCLE"):
     """A schedule's nodes wait for each other; the message prints the cycle."""
 
-    name = "BATON_ERR_CYCLE"
 
-
-class Hazard(Error, ValueError):
+class Hazard(Error, ValueError, name="BATON_ERR_HAZARD"):
     """Two nodes use the same bytes, one of them writes, and no edge orders them."""
 
-    name = "BATON_ERR_HAZARD"
 
-
-class Unreachable(Error, ValueError):
+class Unreachable(Error, ValueError, name="BATON_ERR_UNREACHABLE"):
     """A node of a schedule can never fire."""
 
-    name = "BATON_ERR_UNREACHABLE"
 
-
-class Mismatch(Error, ValueError):
+class Mismatch(Error, ValueError, name="BATON_ERR_MISMATCH"):
     """Ranks disagree: on a count, a type, an operation, an option, a message."""
 
-    name = "BATON_ERR_MISMATCH"
 
-
-class TimedOut(Error, TimeoutError):
+class TimedOut(Error, TimeoutError, name="BATON_ERR_TIMEOUT"):
     """The time is over. What was waited for goes on: wait again, or cancel it."""
 
-    name = "BATON_ERR_TIMEOUT"
 
-
-class Cancelled(Error):
+class Cancelled(Error, name="BATON_ERR_CANCELLED"):
     """The epoch was cancelled, here or on a peer."""
 
-    name = "BATON_ERR_CANCELLED"
 
-
-class Failed(Error, RuntimeError):
+class Failed(Error, name="BATON_ERR_FAILED"):
     """A node of the epoch failed, here or on a peer; or what runs needs a recovery."""
 
-    name = "BATON_ERR_FAILED"
 
-
-class PeerLost(Error, ConnectionError):
+class PeerLost(Error, ConnectionError, name="BATON_ERR_TRANSPORT"):
     """A rank is gone: it was killed, or does not answer. The message names it."""
 
-    name = "BATON_ERR_TRANSPORT"
 
-
-class SystemFailed(Error, OSError):
+class SystemFailed(Error, OSError, name="BATON_ERR_SYSTEM"):
     """A system call failed; the message names it."""
 
-    name = "BATON_ERR_SYSTEM"
 
-
-class Deadlock(Error, RuntimeError):
+class Deadlock(Error, name="BATON_ERR_DEADLOCK"):
     """Ranks wait for each other; the message says which node for which."""
 
-    name = "BATON_ERR_DEADLOCK"
 
-
-class Interrupted(Error, InterruptedError):
+class Interrupted(Error, InterruptedError, name="BATON_ERR_INTERRUPTED"):
     """`baton_engine_interrupt` ended the wait. What was waited for goes on."""
-
-    name = "BATON_ERR_INTERRUPTED"

@@ -5,7 +5,7 @@ from typing import Any, Callable, Iterable, List, Optional, Union
 
 import numpy
 
-from baton import _arrays, _handles, draw, errors
+from baton import _arrays, draw, errors
 from baton._library import answer, check, ffi, lib, options
 from baton.schedule import Schedule
 
@@ -16,8 +16,7 @@ class View:
     """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
     view[a:b], is a view of the elements a to b."""
 
-    def __init__(self, graph: "Graph", buffer: Any, first: int, count: int,
-                 dtype: int) -> None:
+    def __init__(self, graph: Graph, buffer: Any, first: int, count: int, dtype: int) -> None:
         self.graph, self.buffer = graph, buffer
         self.first, self.count, self.dtype = first, count, dtype
 
@@ -26,11 +25,6 @@ class View:
             raise TypeError("a view is cut by a slice without a step, view[a:b]")
         begin, end, _ = where.indices(self.count)
         return View(self.graph, self.buffer, self.first + begin, max(end - begin, 0), self.dtype)
-
-    def _c(self) -> Any:
-        size = _arrays.SIZES[self.dtype]
-        return ffi.new("baton_view_t *", {"buffer": self.buffer, "offset": self.first * size,
-                                          "bytes": self.count * size})[0]
 
 
 class Node:
@@ -79,7 +73,7 @@ class Call:
     def array(self, view: Any) -> numpy.ndarray:
         """A view's elements, as an array that can be written, also those of scratch."""
         view = self._graph._view(view, True)
-        address = lib.baton_call_address(self._call, view._c())
+        address = lib.baton_call_address(self._call, self._graph._c(view))
         if address == _NULL:
             raise errors.State("the view has no memory: the simulation is of costs only")
         return _arrays.vector(address, view.count, view.dtype)
@@ -137,6 +131,7 @@ class Graph(Schedule):
     def _begin(self, pointer: Any) -> None:
         self.rank: int = lib.baton_schedule_rank(pointer)
         self.size: int = lib.baton_schedule_size(pointer)
+        self._bound = [None, None]  # kind of the first input, and of the first other array
         self._views: dict = {}  # of arrays, by address, bytes and type
         self._alive_too: List[Any] = []  # arrays, and handles of functions
         self._nodes: List[Any] = []  # for draw
@@ -155,22 +150,21 @@ class Graph(Schedule):
 
     def input(self, a: Any) -> View:
         """An array that no node writes. `rebind(source=...)` replaces the first one."""
-        return self._bind(_arrays.operand(a, False), lib.baton_buffer_bind_input, 0)
+        return self._bind(_arrays.operand(a, False), 0)
 
     def bind(self, a: Any) -> View:
         """An array that nodes read and write. `rebind(target=...)` replaces the first."""
-        return self._bind(_arrays.operand(a, True), lib.baton_buffer_bind, 1)
+        return self._bind(_arrays.operand(a, True), 1)
 
-    def _bind(self, operand: Any, bind: Any, which: int) -> View:
+    def _bind(self, operand: Any, which: int) -> View:
+        bind = (lib.baton_buffer_bind_input, lib.baton_buffer_bind)[which]
         buffer = bind(self._alive(), operand.address, operand.bytes)
         if operand.memory:
             lib.baton_buffer_set_memory(self._handle, buffer, operand.memory)
         view = View(self, buffer, 0, operand.count, operand.dtype)
         self._views[operand.address, operand.bytes, operand.dtype] = view
         self._alive_too.append(operand)
-        if self._bound[which] is None:
-            self._bound = ((operand.kind, self._bound[1]) if which == 0
-                           else (self._bound[0], operand.kind))
+        self._bound[which] = self._bound[which] or operand.kind
         return view
 
     def scratch(self, like: Any, dtype: Any = None) -> View:
@@ -195,9 +189,16 @@ class Graph(Schedule):
         operand = _arrays.operand(a, writes)
         view = self._views.get((operand.address, operand.bytes, operand.dtype))
         if view is None:
-            read_only = isinstance(a, numpy.ndarray) and not a.flags.writeable
-            view = self.input(a) if read_only else self.bind(a)
+            writable = getattr(getattr(operand.keep, "flags", None), "writeable", True)
+            view = self._bind(operand, int(writable))
         return view
+
+    def _c(self, a: Any, writes: bool = False) -> Any:
+        """A baton_view_t of an operand."""
+        view = self._view(a, writes)
+        size = _arrays.SIZES[view.dtype]
+        return ffi.new("baton_view_t *", {"buffer": view.buffer, "offset": view.first * size,
+                                          "bytes": view.count * size})[0]
 
     # ---- nodes -----------------------------------------------------------------
 
@@ -211,31 +212,27 @@ class Graph(Schedule):
 
     def send(self, peer: int, source: Any, after: _After = None) -> Node:
         """Sends a view to rank `peer`."""
-        view = self._view(source, False)
-        return self._add("send", lib.baton_add_send(self._alive(), peer, view._c()), after,
-                         f"to rank {peer}", peer)
+        return self._add("send", lib.baton_add_send(
+            self._alive(), peer, self._c(source)), after, f"to rank {peer}", peer)
 
     def recv(self, peer: int, target: Any, after: _After = None) -> Node:
         """Receives a view, of the size that rank `peer` sends."""
-        view = self._view(target, True)
-        return self._add("recv", lib.baton_add_recv(self._alive(), peer, view._c()), after,
-                         f"from rank {peer}", peer)
+        return self._add("recv", lib.baton_add_recv(
+            self._alive(), peer, self._c(target, True)), after, f"from rank {peer}", peer)
 
     def reduce(self, target: Any, left: Any, right: Any, op: Any = "sum",
                after: _After = None) -> Node:
         """target = left (op) right, of one size; target may be left or right."""
-        views = [self._view(target, True), self._view(left, False), self._view(right, False)]
-        index = lib.baton_add_reduce_local(self._alive(), views[0].dtype,
-                                           _arrays.operation(op),
-                                           *(view._c() for view in views))
+        index = lib.baton_add_reduce_local(
+            self._alive(), self._view(target, True).dtype, _arrays.operation(op),
+            self._c(target, True), self._c(left), self._c(right))
         self._alive_too.append(op)
         return self._add("reduce", index, after, op if isinstance(op, str) else "")
 
     def copy(self, target: Any, source: Any, after: _After = None) -> Node:
         """target = source, of one size."""
-        views = self._view(target, True), self._view(source, False)
         return self._add("copy", lib.baton_add_copy(
-            self._alive(), *(view._c() for view in views)), after)
+            self._alive(), self._c(target, True), self._c(source)), after)
 
     def nop(self, after: _After = None) -> Node:
         """Does nothing, and so joins edges."""
@@ -243,10 +240,10 @@ class Graph(Schedule):
 
     def call(self, function: Callable[[Call], Any], after: _After = None) -> Node:
         """Calls function(call) in each epoch; `baton.SKIP` leaves out what comes after."""
-        handle = ffi.new_handle((self, function))
-        self._alive_too.append(handle)
-        index = lib.baton_add_call(self._alive(), _run_call, handle)
-        return self._add("call", index, after, getattr(function, "__name__", ""))
+        self._alive_too.append(ffi.new_handle((self, function)))
+        return self._add("call", lib.baton_add_call(
+            self._alive(), _run_call, self._alive_too[-1]), after,
+            getattr(function, "__name__", ""))
 
     def collective(self, name: str, source: Any = None, target: Any = None, *,
                    op: Any = "sum", root: int = 0, algorithm: Optional[str] = None,
@@ -265,7 +262,7 @@ class Graph(Schedule):
             for field, a in (("source", source), ("target", target)):
                 if a is not None:
                     view = self._view(a, field == "target")
-                    given[field if field in fields else "data"] = view._c()
+                    given[field if field in fields else "data"] = self._c(view)
             if len(given) == 1:
                 raise errors.Invalid(f"{name}: an array is missing")
             if "op" in fields:

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from types import SimpleNamespace
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import MPICH_COMM_WORLD, answer, check, ffi, lib
-from baton.schedule import Schedule
+from baton._library import MPICH_COMM_WORLD, answer, check, ffi, lib, options
+from baton.schedule import Schedule, Timeout
 
 _NULL = ffi.NULL
+_Counts = Optional[Sequence[int]]
 # What source and out have: n elements on all ranks, one of blocks (mine), or all of them.
 _SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
            "broadcast": "- n", "allgather": "mine all", "allgatherv": "mine all",
@@ -24,11 +24,9 @@ _REDUCE = {"allreduce", "reduce", "scan", "exscan", "reduce_scatter"}
 _ROOTED = {"reduce", "broadcast", "gather", "gatherv", "scatter", "scatterv"}
 _KEPT = 64  # schedules of collectives in one call, by shape
 
-_IN_PLACE = {"allreduce", "scan", "exscan", "alltoall", "reduce_scatter"}
+_IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
-_start = lib.baton_schedule_start
 _run = lib.baton_schedule_run
-_wait = lib.baton_schedule_wait
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
 _from_buffer = ffi.from_buffer
@@ -61,17 +59,13 @@ class Group(_handles.Handle):
     _destroyer = lib.baton_group_destroy
     _collected = False
 
-    def __init__(self, pointer: Any, engine: Any = None) -> None:
+    def __init__(self, pointer: Any) -> None:
         super().__init__(pointer)
         self.rank: int = lib.baton_group_rank(pointer)
         self.size: int = lib.baton_group_size(pointer)
-        self._engine = engine
         self._made = weakref.WeakSet()  # what was made in it
         self._kept: dict = {}  # by shape, the same on all ranks
         self._quick: dict = {}  # those of in-place all-reduces, by what numpy says
-
-    def _adopt(self, handle: _handles.Handle) -> None:
-        self._made.add(handle)
 
     # ---- life ------------------------------------------------------------------
 
@@ -82,7 +76,7 @@ class Group(_handles.Handle):
         global _world
         if _world is None or _world._handle == _NULL:
             _handles.initialise_mpi()
-            _world = cls._over(_world_comm())
+            _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
         return _world
 
     @classmethod
@@ -92,38 +86,39 @@ class Group(_handles.Handle):
         if mpi is None or not isinstance(comm, mpi.Comm):
             raise TypeError("Group.from_mpi takes a communicator of mpi4py, and not "
                             f"{type(comm).__name__}")
-        return cls._over(ffi.cast("void *", mpi._addressof(comm)))
+        return cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
+                       ffi.cast("void *", mpi._addressof(comm)))
 
     @classmethod
-    def _over(cls, comm: Any) -> "Group":
-        return cls(answer("baton_group_t *", lib.baton_group_create_mpi_at, _handles.engine(),
-                          comm))
+    def _by(cls, create: Any, *given: Any) -> "Group":
+        return cls(answer("baton_group_t *", create, *given))
 
     @classmethod
     def alone(cls) -> "Group":
         """This process as a group of one rank, without MPI."""
-        return cls(answer("baton_group_t *", lib.baton_group_create_self, _handles.engine()))
+        return cls._by(lib.baton_group_create_self, _handles.engine())
 
     def sub(self, ranks: Sequence[int], name: str = "") -> "Group":
         """A group of some ranks of this one: rank i of it is ranks[i]. Its ranks call, and
         no others, with the same list and name. Costs no message. Invalid: this rank is not
         among them."""
-        return Group(answer("baton_group_t *", lib.baton_group_create_sub, self._alive(),
-                            list(ranks), len(ranks), name.encode()))
+        return Group._by(lib.baton_group_create_sub, self._alive(), list(ranks), len(ranks),
+                         name.encode())
 
     def origin(self, rank: int) -> int:
         """The rank in the group that `sub` or `shrink` made this one of; or -1."""
         return lib.baton_group_origin(self._alive(), rank)
 
-    def recover(self, timeout: Optional[float] = None) -> None:
+    def recover(self, timeout: Timeout = None) -> None:
         """Makes the group usable again after a failure. Collective: all ranks call it.
         Epochs count from 1 again. TimedOut: call it again. PeerLost: a rank is gone, and
         `shrink` makes a group of the others."""
-        self._forget()
+        while self._kept:  # the schedules of collectives in one call
+            self._drop(next(iter(self._kept)))
         handle = self._alive()
         check(_handles.wait(lambda ms: lib.baton_group_recover(handle, ms), timeout))
 
-    def shrink(self, timeout: Optional[float] = None) -> "Group":
+    def shrink(self, timeout: Timeout = None) -> "Group":
         """A group of the ranks that live, after some are lost. Collective over those.
         Prepare schedules anew, and destroy both groups. PeerLost: others may go on
         alone."""
@@ -131,28 +126,25 @@ class Group(_handles.Handle):
         check(_handles.wait(lambda ms: lib.baton_group_shrink(handle, ms, out), timeout))
         return Group(out[0])
 
-    def _before_destroy(self) -> None:
+    def destroy(self) -> None:
+        """Destroys it, after what was made in it; a second call does nothing. Collective.
+        Any other use afterwards is `baton.State` or `baton.Invalid`."""
         self._kept.clear()
         self._quick.clear()
         for handle in _handles.in_order(self._made):
             handle.destroy()
-
-    def _forget(self) -> None:
-        """Destroys the schedules of collectives in one call."""
-        while self._kept:
-            self._drop(next(iter(self._kept)))
+        super().destroy()
 
     def _drop(self, shape: tuple) -> None:
         self._quick.clear()
-        self._kept.pop(shape).schedule.destroy()
+        self._kept.pop(shape).destroy()
 
     # ---- persistent collectives ------------------------------------------------
 
     def prepare(self, collective: str, source: Any = None, out: Any = None, *,
-                op: Any = "sum", root: int = 0, counts: Optional[Sequence[int]] = None,
-                target_counts: Optional[Sequence[int]] = None,
-                algorithm: Optional[str] = None, name: Optional[str] = None,
-                depth: int = 1) -> Schedule:
+                op: Any = "sum", root: int = 0, counts: _Counts = None,
+                target_counts: _Counts = None, algorithm: Optional[str] = None,
+                name: Optional[str] = None, depth: int = 1) -> Schedule:
         """A collective as an object that runs again and again: see `Schedule`.
 
         `collective`, and the arrays of P ranks, n elements each:
@@ -182,48 +174,43 @@ class Group(_handles.Handle):
         if collective not in _CREATE:
             raise errors.Invalid(f'no collective "{collective}"; there are: '
                                  + ", ".join(_CREATE))
-        return self._prepare(
-            collective, *self._operands(collective, source, out, root, counts,
-                                        target_counts),
-            op=op, root=root, counts=counts, target_counts=target_counts,
-            algorithm=algorithm, name=name, depth=depth)
+        operands = self._operands(collective, source, out, root, counts, target_counts)
+        return self._prepare(collective, *operands, op=op, root=root, counts=counts,
+                             target_counts=target_counts, algorithm=algorithm, name=name,
+                             depth=depth)
 
-    def _prepare(self, collective: str, source: Any, target: Any, result: Any, count: int,
-                 *, op: Any = None, root: int = 0, counts: Any = None,
-                 target_counts: Any = None, algorithm: Optional[str] = None,
-                 name: Optional[str] = None, depth: int = 1) -> Schedule:
-        given = target if target is not None else source
-        operands = ffi.new("baton_operands_t *")
-        keep = [source, target]
-        if given is not None:
-            operands.dtype = given.dtype
-            operands.memory = given.memory
-        operands.source = _NULL if source is None else source.address
-        operands.target = _NULL if target is None else target.address
-        operands.count = count
-        operands.depth = depth
-        if collective in _REDUCE:
-            operands.op = _arrays.operation(op)
-            keep.append(op)
-        operands.root = root if collective in _ROOTED else 0
+    def _prepare(self, collective: str, source: Any, target: Any, result: Any, count: int, *,
+                 op: Any = None, root: int = 0, counts: _Counts = None, depth: int = 1,
+                 **more: Any) -> Schedule:
+        given, alive = target or source, []
         if collective in ("gatherv", "scatterv") and self.rank != root:
             counts = None
-        for field, value in (("counts", counts), ("target_counts", target_counts)):
-            if value is not None:
-                keep.append(ffi.new("size_t[]", list(value)))
-                setattr(operands, field, keep[-1])
-        for field, value in (("algorithm", algorithm), ("name", name)):
-            if value is not None:
-                keep.append(ffi.new("char[]", value.encode()))
-                setattr(operands, field, keep[-1])
+        operands = options("baton_operands_t", alive, {
+            "source": source and source.address, "target": target and target.address,
+            "dtype": given and given.dtype, "memory": given and given.memory,
+            "op": _arrays.operation(op) if collective in _REDUCE else None,
+            "root": root if collective in _ROOTED else None,
+            "count": count, "counts": counts, "depth": depth, **more})
         schedule = Schedule(self, answer("baton_schedule_t *", _CREATE[collective],
-                                         self._alive(), operands), keep[:2], result, depth)
-        schedule._bound = [of and of.kind for of in keep[:2]]
+                                         self._alive(), operands),
+                            (source, target), result, depth)
+        schedule._bound = source and source.kind, target and target.kind
         schedule._op = op  # one of the caller's own
         return schedule
 
-    def _operands(self, collective: str, a: Any, out: Any, root: int,
-                  counts: Any, target_counts: Any) -> tuple:
+    def _for_calls(self, collective: str, source: Any, target: Any, count: int,
+                   **given: Any) -> Schedule:
+        """One for calls, each of which keeps its arrays. The k-th schedule of a name belongs
+        with the k-th of the peers: ranks may have made different ones before they failed,
+        so the recoveries are in the name."""
+        recoveries = lib.baton_group_recoveries(self._alive())
+        made = self._prepare(collective, source, target, None, count,
+                             name=f"{collective} call {recoveries}", **given)
+        made._keep.clear()
+        return made
+
+    def _operands(self, collective: str, a: Any, out: Any, root: int, counts: _Counts,
+                  target_counts: _Counts) -> tuple:
         """Source, target, the array of the result, and the count: C can't see whether
         arrays are as long as they must be."""
         rank, size = self.rank, self.size
@@ -234,17 +221,18 @@ class Group(_handles.Handle):
             if given is not None and len(given) != size:
                 raise errors.Invalid(f"{collective}: {what} has {len(given)} numbers; there "
                                      f"are {size} ranks")
-        if collective.endswith("v") and counts is None or (
-                collective == "alltoallv" and target_counts is None):
+        if collective.endswith("v") and (counts is None or (
+                collective == "alltoallv" and target_counts is None)):
             raise errors.Invalid(f"{collective}: counts are missing")
         if collective == "broadcast":
             a, out = None, a
         elif collective in _ROOTED and rank != root:
-            a, out = (None, out) if collective.startswith("scatter") else (a, None)
-            gives, gets = (gives, "-") if out is None and a is not None else ("-", gets)
-        elif out is a or (out is None and gives == gets == "n"):
-            a, out = None, a  # in place: the target has the data
-            gets = gives
+            if collective.startswith("scatter"):
+                a, gives = None, "-"
+            else:
+                out, gets = None, "-"
+        elif collective in _IN_PLACE and (out is a or out is None and gives == gets == "n"):
+            a, out, gets = None, a, gives  # the target has the data
         source = None if a is None else _arrays.operand(a, False)
         target = None if out is None else _arrays.operand(out)
         first, kind = (target, gets) if source is None else (source, gives)
@@ -258,15 +246,16 @@ class Group(_handles.Handle):
         else:
             count = first.count // size if kind == "all" else first.count
             total = count * size
-        if gets != "-" and target is None and not collective.startswith("scatter"):
+        if target is None and gets != "-":
             shape = getattr(a, "shape", (count,))
-            if gets == "all" and counts is None:
-                shape = shape if gives == "all" else (size, *shape)
-            elif counts is None and gives == "all" and shape and shape[0] % size == 0:
-                shape = (shape[0] // size, *shape[1:])
-            else:
-                shape = (sum(target_counts or counts or [count])
-                         if gets == "all" else count,)
+            if counts is not None:
+                blocks = counts if target_counts is None else target_counts
+                shape = (count if gets == "mine" else sum(blocks),)
+            elif gives == "mine":
+                shape = (size, *shape)
+            elif gets == "mine":
+                rows = collective == "reduce_scatter" and shape and shape[0] % size == 0
+                shape = (shape[0] // size, *shape[1:]) if rows else (count,)
             out = _arrays.empty_like(a, shape)
             target = _arrays.operand(out)
         needed = {"n": count, "mine": count, "all": total}
@@ -277,79 +266,67 @@ class Group(_handles.Handle):
             if made is not None and made.count != of:
                 raise errors.Invalid(f"{collective}: {what} has {made.count} elements on "
                                      f"rank {rank}; it needs {of}, of {size} ranks")
-            if made is not None and (made.dtype, made.memory) != (first.dtype, first.memory):
+            if made is not None and made.kind[1:] != first.kind[1:]:
                 raise errors.Invalid(f"{collective}: source is {first!r} and out {made!r}: "
                                      "their types, or kinds of memory, differ")
         return source, target, out, count
 
     # ---- collectives in one call -----------------------------------------------
 
-    def _now(self, collective: str, a: Any = None, out: Any = None, *, op: Any = None,
-             root: int = 0, counts: Optional[Sequence[int]] = None,
-             target_counts: Optional[Sequence[int]] = None,
-             timeout: Optional[float] = None) -> Any:
+    def _now(self, collective: str, a: Any = None, out: Any = None, timeout: Timeout = None,
+             *, op: Any = None, root: int = 0, counts: _Counts = None,
+             target_counts: _Counts = None) -> Any:
         """Ranks must find a shape, or not, alike: so it is known by what is the same on
         all of them, and the first that was made is dropped for a new one."""
+        if counts is not None and collective != "reduce_scatter":
+            collective += "v"
         if collective == "reduce" and out is not None and self.rank == root:
             given, target = _arrays.operand(a, False), _arrays.operand(out)
-            if (given.dtype, given.count) != (target.dtype, target.count):
+            if given.kind != target.kind:
                 raise errors.Invalid(f"reduce: source is {given!r} and out {target!r}")
             ffi.memmove(target.address, given.address, given.bytes)
             a, out = out, None
-        if collective == "scatter" and out is None and self.rank == root:
-            block = _arrays.operand(a, False).count // self.size
-            out = _arrays.empty_like(a, (block,))
         source, target, result, count = self._operands(collective, a, out, root, counts,
                                                        target_counts)
-        given = target if target is not None else source
-        kind = None if given is None else (given.dtype, given.memory)
-        shape = (collective, count, kind, op, root, counts and tuple(counts),
+        given = target or source
+        shape = (collective, count, given and given.kind[1:], op, root,
+                 None if counts is None else tuple(counts),
                  collective in _IN_PLACE and source is None)
         kept = self._kept.get(shape)
         if kept is None:
             if len(self._kept) >= _KEPT:
                 self._drop(next(iter(self._kept)))
-            made = self._prepare(collective, source, target, None, count, op=op, root=root,
-                                 counts=counts, target_counts=target_counts,
-                                 name=f"{collective} call "
-                                      f"{lib.baton_group_recoveries(self._alive())}")
-            kept = self._kept[shape] = SimpleNamespace(schedule=made, handle=made._handle,
-                                                       shape=shape)
-            made._keep.clear()  # each call's arrays live as long as that
+            kept = self._kept[shape] = self._for_calls(
+                collective, source, target, count, op=op, root=root, counts=counts,
+                target_counts=target_counts)
+            kept._shape = shape
         elif given is not None:
-            check(_rebind(kept.handle, _NULL if source is None else source.address,
+            check(_rebind(kept._handle, _NULL if source is None else source.address,
                           _NULL if target is None else target.address))
-        kept.target = _NULL if target is None else target.address
-        self._go_on(kept, _start(kept.handle) or lib.BATON_ERR_TIMEOUT, timeout)
+        kept._target = target and target.address
+        try:
+            kept.run(timeout)
+        except BaseException:
+            self._give_up(kept, source, target)
+            raise
         if shape[0] == "allreduce" and shape[-1] and type(a) is _ndarray:
             self._quick[a.nbytes, a.dtype, op] = kept
         if collective == "alltoallv":  # its counts are not the same on all ranks
             self._drop(shape)
         return result
 
-    def _go_on(self, kept: Any, status: int, timeout: Optional[float]) -> None:
-        """Waits; and raises, after the schedule has been destroyed, what fails."""
-        handle = kept.handle
+    def _give_up(self, kept: Schedule, *arrays: Any) -> None:
+        """Cancels, and destroys: memory is the caller's again, unless that takes too long.
+        Another exception is on its way, and says more than what these may fail with."""
+        lib.baton_schedule_cancel(kept._handle)
+        kept._keep.append(arrays)
         try:
-            if status == lib.BATON_ERR_TIMEOUT:
-                status = _handles.wait(lambda ms: _wait(handle, ms), timeout)
-            if status:
-                kept.schedule._fail(status)
-        except BaseException:
-            self._give_up(kept)
-            raise
-
-    def _give_up(self, kept: Any) -> None:
-        """Cancels, and destroys: memory is the caller's again. Another exception is on
-        its way, and says more than what these may fail with."""
-        lib.baton_schedule_cancel(kept.handle)
-        try:
-            self._drop(kept.shape)
+            self._drop(kept._shape)
         except (KeyError, errors.Error):
             pass
 
     def allreduce(self, a: Any, op: Any = "sum", out: Any = None, *,
-                  timeout: Optional[float] = None) -> Any:
+                  timeout: Timeout = None) -> Any:
         """The reduction of all ranks' `a`, n elements, into `a`, or into `out`; the same
         bits on all ranks."""
         if out is None and timeout is None and type(a) is _ndarray:
@@ -359,77 +336,68 @@ class Group(_handles.Handle):
             except ValueError:  # strides, or read-only
                 memory = None
             if memory is not None:
-                if memory != kept.target:
-                    check(_rebind(kept.handle, _NULL, memory))
-                    kept.target = ffi.cast("void *", memory)
+                if memory != kept._target:
+                    check(_rebind(kept._handle, _NULL, memory))
+                    kept._target = ffi.cast("void *", memory)
                 try:
-                    status = _run(kept.handle, _SLICE)
+                    status = _run(kept._handle, _SLICE)
+                    if status:
+                        kept._wait_on(status, None)
                 except BaseException:
-                    self._give_up(kept)
+                    self._give_up(kept, a)
                     raise
-                if status:
-                    self._go_on(kept, status, None)
                 return a
-        return self._now("allreduce", a, out, op=op, timeout=timeout)
+        return self._now("allreduce", a, out, timeout, op=op)
 
     def reduce(self, a: Any, op: Any = "sum", root: int = 0, out: Any = None, *,
-               timeout: Optional[float] = None) -> Any:
+               timeout: Timeout = None) -> Any:
         """The reduction of all ranks' `a`, into `a` or `out` of the root, which gets it;
         others get None, and their `a` is not written."""
-        return self._now("reduce", a, out, op=op, root=root, timeout=timeout)
+        return self._now("reduce", a, out, timeout, op=op, root=root)
 
-    def scan(self, a: Any, op: Any = "sum", out: Any = None, *,
-             timeout: Optional[float] = None) -> Any:
+    def scan(self, a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
         """The reduction of the `a` of ranks 0 to this one, into `a` or `out`."""
-        return self._now("scan", a, out, op=op, timeout=timeout)
+        return self._now("scan", a, out, timeout, op=op)
 
     def exscan(self, a: Any, op: Any = "sum", out: Any = None, *,
-               timeout: Optional[float] = None) -> Any:
+               timeout: Timeout = None) -> Any:
         """That of ranks 0 to the one before; on rank 0 nothing is written."""
-        return self._now("exscan", a, out, op=op, timeout=timeout)
+        return self._now("exscan", a, out, timeout, op=op)
 
-    def broadcast(self, a: Any, root: int = 0, *, timeout: Optional[float] = None) -> Any:
+    def broadcast(self, a: Any, root: int = 0, *, timeout: Timeout = None) -> Any:
         """The root's `a` goes to the `a` of all others."""
-        return self._now("broadcast", a, root=root, timeout=timeout)
+        return self._now("broadcast", a, None, timeout, root=root)
 
-    def allgather(self, a: Any, out: Any = None, counts: Optional[Sequence[int]] = None, *,
-                  timeout: Optional[float] = None) -> Any:
+    def allgather(self, a: Any, out: Any = None, counts: _Counts = None, *,
+                  timeout: Timeout = None) -> Any:
         """All ranks' `a`, in the order of ranks: an array (size, *a.shape). With `counts`,
         the elements of each rank's, of one dimension."""
-        return self._now("allgather" if counts is None else "allgatherv", a, out,
-                         counts=counts, timeout=timeout)
+        return self._now("allgather", a, out, timeout, counts=counts)
 
-    def gather(self, a: Any, root: int = 0, out: Any = None,
-               counts: Optional[Sequence[int]] = None, *,
-               timeout: Optional[float] = None) -> Any:
+    def gather(self, a: Any, root: int = 0, out: Any = None, counts: _Counts = None, *,
+               timeout: Timeout = None) -> Any:
         """The same at the root; others get None. All ranks give `counts`, or none."""
-        return self._now("gather" if counts is None else "gatherv", a, out, root=root,
-                         counts=counts, timeout=timeout)
+        return self._now("gather", a, out, timeout, root=root, counts=counts)
 
-    def scatter(self, a: Any = None, root: int = 0, out: Any = None,
-                counts: Optional[Sequence[int]] = None, *,
-                timeout: Optional[float] = None) -> Any:
+    def scatter(self, a: Any = None, root: int = 0, out: Any = None, counts: _Counts = None,
+                *, timeout: Timeout = None) -> Any:
         """Block r of the root's `a` goes to `out` of rank r. Only the root gives `a`, and
         only the root may leave out `out`."""
-        return self._now("scatter" if counts is None else "scatterv", a, out, root=root,
-                         counts=counts, timeout=timeout)
+        return self._now("scatter", a, out, timeout, root=root, counts=counts)
 
-    def alltoall(self, a: Any, out: Any = None, counts: Optional[Sequence[int]] = None,
-                 target_counts: Optional[Sequence[int]] = None, *,
-                 timeout: Optional[float] = None) -> Any:
+    def alltoall(self, a: Any, out: Any = None, counts: _Counts = None,
+                 target_counts: _Counts = None, *, timeout: Timeout = None) -> Any:
         """Block r of `a` goes to rank r; block r of the result came from it. With `counts`,
         the elements that go to each rank, and `target_counts`, those that come."""
-        return self._now("alltoall" if counts is None else "alltoallv", a, out,
-                         counts=counts, target_counts=target_counts, timeout=timeout)
+        return self._now("alltoall", a, out, timeout, counts=counts, target_counts=target_counts)
 
     def reduce_scatter(self, a: Any, op: Any = "sum", out: Any = None,
-                       counts: Optional[Sequence[int]] = None, *,
-                       timeout: Optional[float] = None) -> Any:
+                       counts: _Counts = None, *, timeout: Timeout = None) -> Any:
         """Block r of the reduction of all ranks' `a` goes to rank r. Blocks are equal, or
         `counts` elements."""
-        return self._now("reduce_scatter", a, out, op=op, counts=counts, timeout=timeout)
+        return self._now("reduce_scatter", a, out, timeout, op=op, counts=counts)
 
-    def barrier(self, *, timeout: Optional[float] = None) -> None:
+    def barrier(self, *, timeout: Timeout = None) -> None:
         """Returns when all ranks have called it."""
         self._now("barrier", timeout=timeout)
 

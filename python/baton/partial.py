@@ -2,28 +2,33 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy
 
 from baton import _arrays, _handles, errors
 from baton._library import answer, check, failed_start, ffi, lib, options
 from baton.group import Group
+from baton.schedule import Timeout
 
 ON_LOSSES = ("fail", "continue")
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
+# Of all elements, or of a tensor: by whether it is lent.
+_CONTRIBUTE = lib.baton_partial_contribute, lib.baton_partial_contribute_lent
+_CONTRIBUTE_TENSOR = (lib.baton_partial_contribute_tensor,
+                      lib.baton_partial_contribute_tensor_lent)
 _LOANS_GO_ON = lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED, lib.BATON_ERR_STATE
 
 
-def mode_of(text: str) -> Tuple[int, int]:
-    """The mode, and its number of ranks, of "majority", "quorum:2" and so on."""
+def mode_of(text: str) -> dict:
+    """The options mode and mode_ranks of "majority", "quorum:2" and so on."""
     name, _, ranks = text.partition(":")
     if name not in _MODES or (ranks and not ranks.isdigit()):
         raise errors.Invalid(f'no mode "{text}"; there are: solo, majority, full, quorum:Q, '
                              "any:M, all:M")
-    return _MODES[name], int(ranks or 0)
+    return {"mode": _MODES[name], "mode_ranks": int(ranks or 0)}
 
 
 class PartialResult(NamedTuple):
@@ -68,26 +73,21 @@ class Partial(_handles.Handle):
                  counts: Optional[Sequence[int]] = None, keep: str = "all",
                  history: int = 0, sync_every: int = 0, max_staleness: int = 0,
                  seed: int = 0, on_loss: str = "fail", name: str = "partial") -> None:
-        self.dtype, alive = _arrays.dtype_number(dtype), [op]
+        self.dtype, alive = _arrays.dtype_number(dtype), []
+        self.counts = None if counts is None else list(counts)
         given = options("baton_partial_options_t", alive, {
             "dtype": self.dtype, "op": _arrays.operation(op), "history": history,
             "sync_every": sync_every, "max_staleness": max_staleness, "seed": seed,
-            "count": count, "keep": keep, "on_loss": on_loss, "name": name},
+            "count": count, "keep": keep, "on_loss": on_loss, "name": name,
+            "counts": self.counts, "tensors": len(self.counts or ()), **mode_of(mode)},
             keep=("all", "latest"), on_loss=ON_LOSSES)
-        given.mode, given.mode_ranks = mode_of(mode)
-        self.counts = None if counts is None else list(counts)
-        if counts is not None:
-            alive.append(ffi.new("size_t[]", self.counts))
-            given.tensors, given.counts = len(self.counts), alive[-1]
         self.count = count or sum(self.counts or ())
         self._op = op  # one of the caller's own
         super().__init__(answer("baton_partial_t *", lib.baton_partial_create,
-                                group._alive(), given))
-        self.group = group
+                                group._alive(), given), group)
         self._result = ffi.new("baton_partial_result_t *")
         self._lent: list = []  # arrays, for the next step
         self._kept: list = []  # the same, of steps that were started
-        group._adopt(self)
 
     def _operand(self, a: Any, writable: bool, count: int) -> Any:
         return _arrays.exactly(a, writable, count, self.dtype)
@@ -97,19 +97,14 @@ class Partial(_handles.Handle):
         `counts`, for the step that is started next. Copies: `a` is the caller's again. With
         `lent` more than 1 MiB is not copied, and must stay as it is until the step's wait
         has returned (after TimedOut the loan goes on)."""
-        if tensor is None:
-            given = self._operand(a, False, self.count)
-            call = lib.baton_partial_contribute_lent if lent else lib.baton_partial_contribute
-            where = ()
-        else:
+        calls, count, where = _CONTRIBUTE, self.count, ()
+        if tensor is not None:
             if self.counts is None or not 0 <= tensor < len(self.counts):
                 raise errors.Invalid(f"there is no tensor {tensor}")
-            given = self._operand(a, False, self.counts[tensor])
-            call = (lib.baton_partial_contribute_tensor_lent if lent
-                    else lib.baton_partial_contribute_tensor)
-            where = (tensor,)
+            calls, count, where = _CONTRIBUTE_TENSOR, self.counts[tensor], (tensor,)
+        given = self._operand(a, False, count)
         try:
-            check(call(self._alive(), *where, given.address))
+            check(calls[lent](self._alive(), *where, given.address))
         finally:  # whatever Ctrl-C raises; and no start of another thread comes between
             if lent:
                 self._lent.append(given)
@@ -128,25 +123,23 @@ class Partial(_handles.Handle):
         """Whether the last step has ended. Does not block."""
         return self._has_ended(lib.baton_partial_test)
 
-    def wait(self, timeout: Optional[float] = None, out: Any = None) -> PartialResult:
+    def wait(self, timeout: Timeout = None, out: Any = None) -> PartialResult:
         """Waits for the step's result, for `timeout` seconds at most. With `out` it is
         copied there: to an array of all elements, or one for each of `counts`, which may be
         those that were lent. TimedOut: the step goes on; wait again. PeerLost, Cancelled,
         Failed: the step failed; recover the group."""
         handle, result = self._alive(), self._result
-        given = None if out is None else self._targets(out)
-
-        def wait(ms: int) -> int:
-            if given is None:
-                return lib.baton_partial_wait(handle, ms, result)
-            return lib.baton_partial_wait_into(handle, ms, given, result)
-
-        status = _handles.wait(wait, timeout, self._cancel)
+        call, given = lib.baton_partial_wait, ()
+        if out is not None:
+            call, given = lib.baton_partial_wait_into, (self._targets(out),)
+        status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout,
+                               self._cancel)
         if status not in _LOANS_GO_ON:
             self._kept.clear()
         check(status)
-        data = (_arrays.vector(result.data, self.count, self.dtype, self) if given is None
-                else out)
+        data = out
+        if out is None:
+            data = _arrays.vector(result.data, self.count, self.dtype, self)
         return PartialResult(result.epoch, data, result.included, result.active,
                              result.staleness, result.living)
 
@@ -167,7 +160,7 @@ class Partial(_handles.Handle):
         if schedule != ffi.NULL:
             lib.baton_schedule_cancel(ffi.cast("baton_schedule_t *", schedule))
 
-    def step(self, a: Any, timeout: Optional[float] = None) -> PartialResult:
+    def step(self, a: Any, timeout: Timeout = None) -> PartialResult:
         """`contribute`, `start` and `wait`."""
         self.contribute(a)
         self.start()

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, Optional
+import datetime
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from baton import _arrays, _handles, errors
 from baton._library import check, failed_start, ffi, filled, lib, record
@@ -16,6 +17,7 @@ _run = lib.baton_schedule_run
 _rebind = lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
 _NULL = ffi.NULL
+Timeout = Union[float, datetime.timedelta, None]  # seconds; None: for ever
 
 
 # What this rank has sent for a schedule in all of its epochs; how a schedule failed: the
@@ -46,15 +48,13 @@ class Schedule(_handles.Handle):
 
     def __init__(self, group: "Group", pointer: Any, keep: Any = None,
                  result: Any = None, depth: int = 1) -> None:
-        super().__init__(pointer)
-        self.group = group
+        super().__init__(pointer, group)
         self.result = result
         # What epochs in flight may use, and the next one.
         self._keep = collections.deque([keep], maxlen=depth + 1)
         # When the last of these was bound: the group's recoveries, and started epochs.
         self._begun = lib.baton_group_recoveries(group._alive()), 0
         self._raised: Optional[BaseException] = None  # by a call node
-        group._adopt(self)
 
     def start(self) -> None:
         """Starts the next epoch, and returns at once. Busy: `depth` epochs have not
@@ -64,7 +64,7 @@ class Schedule(_handles.Handle):
         if status:
             self._fail(status)
 
-    def wait(self, timeout: Optional[float] = None) -> None:
+    def wait(self, timeout: Timeout = None) -> None:
         """Waits until all started epochs have ended, for `timeout` seconds at most.
 
         TimedOut: the epoch goes on; the message says which rank all others wait for.
@@ -75,16 +75,14 @@ class Schedule(_handles.Handle):
         if status:
             self._wait_on(status, timeout)
 
-    def run(self, timeout: Optional[float] = None) -> None:
+    def run(self, timeout: Timeout = None) -> None:
         """`start` and `wait`."""
-        if timeout is not None:
-            self.start()
-            return self.wait(timeout)
-        status = _run(self._handle, _SLICE)
+        ms = _SLICE if timeout is None else min(0, _handles.milliseconds(timeout))
+        status = _run(self._handle, ms)
         if status:
-            self._wait_on(status, None)
+            self._wait_on(status, timeout)
 
-    def _wait_on(self, status: int, timeout: Optional[float], wait: Any = None) -> None:
+    def _wait_on(self, status: int, timeout: Timeout, wait: Any = None) -> None:
         handle = self._alive()
         if status == lib.BATON_ERR_TIMEOUT:
             status = _handles.wait(wait or (lambda ms: _wait(handle, ms)), timeout,
@@ -103,18 +101,14 @@ class Schedule(_handles.Handle):
     def test(self) -> bool:
         """Whether all started epochs have ended. Makes a little progress, and does not
         block. Raises what `wait` would."""
-        done = ffi.new("bool *")
-        status = lib.baton_schedule_test(self._alive(), done)
-        if status:
-            self._fail(status)
-        return done[0]
+        return self._has_ended(lib.baton_schedule_test)
 
     def cancel(self) -> None:
         """Fails what has been started with Cancelled, here and on the peers. State: it
         has ended."""
         check(lib.baton_schedule_cancel(self._alive()))
 
-    def wait_epoch(self, epoch: int, timeout: Optional[float] = None) -> None:
+    def wait_epoch(self, epoch: int, timeout: Timeout = None) -> None:
         """`wait` for one epoch, where several are in flight (`depth`)."""
         handle = self._alive()
         self._wait_on(lib.BATON_ERR_TIMEOUT, timeout,
@@ -135,7 +129,8 @@ class Schedule(_handles.Handle):
         check(_rebind(self._alive(), *addresses))
         if target is not None:
             self.result = target
-        begun = lib.baton_group_recoveries(self.group._alive()), self.started
+        begun = (lib.baton_group_recoveries(self.group._handle),
+                 lib.baton_schedule_started(self._handle))
         if begun == self._begun:
             self._keep.pop()  # no epoch uses what was bound before
         self._begun = begun

@@ -33,21 +33,19 @@ class Result(NamedTuple):
 @ffi.callback("void(void *, baton_schedule_t *)")
 def _build(arg: Any, pointer: Any) -> None:
     sim, build = ffi.from_handle(arg)
-    graph = Graph._lent(pointer)
-    sim._graphs.append(graph)
-    try:
-        build(graph)
-    except BaseException as raised:
-        sim._raised = sim._raised or raised
-        lib.baton_schedule_fail(pointer, lib.BATON_ERR_FAILED, b"%s",
-                                ffi.new("char[]", str(raised).encode()))
+    sim._graphs.append(Graph._lent(pointer))
+    if not _guarded(sim, build, sim._graphs[-1]):
+        lib.baton_schedule_fail(pointer, lib.BATON_ERR_FAILED, b"its builder has raised")
 
 
-def _guarded(sim: Any, action: Any) -> None:
+def _guarded(sim: Any, function: Any, *given: Any) -> bool:
+    """Whether it has not raised. What it raises, the simulator's call raises."""
     try:
-        action()
+        function(*given)
+        return True
     except BaseException as raised:
         sim._raised = sim._raised or raised
+        return False
 
 
 @ffi.callback("void(void *)")
@@ -62,7 +60,7 @@ _WHATS = ("send", "recv", "reduce", "epoch")
 @ffi.callback("void(void *, const baton_sim_event_t *)")
 def _trace(arg: Any, event: Any) -> None:
     sim, function = ffi.from_handle(arg)
-    _guarded(sim, lambda: function(filled(Event, event, what=_WHATS)))
+    _guarded(sim, function, filled(Event, event, what=_WHATS))
 
 
 _interrupts: List[BaseException] = []
@@ -97,10 +95,9 @@ class Simulator(_handles.Handle):
             more[name] = answer("baton_distribution_t", lib.baton_distribution_parse,
                                 str(more[name]).encode())
         given = options("baton_sim_options_t", [], {
-            "ranks": ranks, "on_progress": _go_on, **more})
-        given.link.alpha_us = alpha_us
-        given.link.beta_ns = beta_ns if gbit is None else 8.0 / gbit
-        given.host_link.alpha_us, given.host_link.beta_ns = host_alpha_us, host_beta_ns
+            "ranks": ranks, "on_progress": _go_on,
+            "link": {"alpha_us": alpha_us, "beta_ns": beta_ns if gbit is None else 8.0 / gbit},
+            "host_link": {"alpha_us": host_alpha_us, "beta_ns": host_beta_ns}, **more})
         super().__init__(answer("baton_sim_t *", lib.baton_sim_create, given))
         self.ranks = ranks
         self._graphs: List[Graph] = []
@@ -114,19 +111,20 @@ class Simulator(_handles.Handle):
             graph._handle = ffi.NULL
 
     def _check(self, status: int) -> None:
-        raised, self._raised = self._raised, None
-        if _interrupts:
-            raised = _interrupts.pop()
+        raised, self._raised = _interrupts.pop() if _interrupts else self._raised, None
         if raised is not None:
             raise raised
         check(status)
 
+    def _pass(self, function: Any) -> Any:
+        """The argument of a callback of C: the simulator, and a function."""
+        self._alive_too.append(ffi.new_handle((self, function)))
+        return self._alive_too[-1]
+
     def build(self, build: Build, name: str = "schedule") -> "Simulator":
         """Calls build(graph) for each rank, commits all, and compares every send with its
         receive. Once. Mismatch names both ranks and nodes; others are commit's."""
-        handle = ffi.new_handle((self, build))
-        self._alive_too.append(handle)
-        self._check(lib.baton_sim_build(self._alive(), name.encode(), _build, handle))
+        self._check(lib.baton_sim_build(self._alive(), name.encode(), _build, self._pass(build)))
         return self
 
     def epoch(self) -> float:
@@ -139,9 +137,7 @@ class Simulator(_handles.Handle):
 
     def at(self, us: float, action: Callable[[], Any]) -> None:
         """Calls action() at a virtual time."""
-        handle = ffi.new_handle((self, action))
-        self._alive_too.append(handle)
-        check(lib.baton_sim_at(self._alive(), us, _act, handle))
+        check(lib.baton_sim_at(self._alive(), us, _act, self._pass(action)))
 
     def run(self, until_us: float = -1.0) -> None:
         """Lets time pass until no event is left, or until a time (TimedOut)."""
@@ -149,9 +145,8 @@ class Simulator(_handles.Handle):
 
     def trace(self, function: Optional[Callable[[Event], Any]]) -> None:
         """Calls function(event) for each event from now on; None ends that."""
-        handle = ffi.NULL if function is None else ffi.new_handle((self, function))
-        self._alive_too.append(handle)
-        lib.baton_sim_trace(self._alive(), ffi.NULL if function is None else _trace, handle)
+        lib.baton_sim_trace(self._alive(), ffi.NULL if function is None else _trace,
+                            self._pass(function))
 
     @property
     def now_us(self) -> float:
@@ -201,28 +196,23 @@ def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
     the data of that rank alone. Elements are sets of contributors, which op unites:
     Mismatch names the first element with a rank that is missing, in it twice, or not
     among the sources."""
-    proof = answer("baton_proof_t *", lib.baton_proof_create, ranks)
+    proof = ffi.gc(answer("baton_proof_t *", lib.baton_proof_create, ranks),
+                   lib.baton_proof_destroy)
     expected = ffi.NULL if sources is None else [r in sources for r in range(ranks)]
-    try:
-        arrays = [(numpy.empty(count, "u4"), numpy.zeros(count, "u4")) for _ in range(ranks)]
-        for rank, (source, _) in enumerate(arrays):
-            check(lib.baton_proof_fill(proof, rank, 0, count,
-                                       ffi.from_buffer("uint32_t[]", source)))
-        op = lib.baton_proof_op(proof)
-        with Simulator(ranks) as sim:
-            sim.build(lambda s: build(s, s.input(arrays[s.rank][0]),
-                                      s.bind(arrays[s.rank][1]), op),
-                      _named(build)).epoch()
-        for rank, (_, target) in enumerate(arrays):
-            if root is None or rank == root:
-                status = lib.baton_proof_check(proof, expected, 0, count,
-                                               ffi.from_buffer("uint32_t[]", target))
-                if status == lib.BATON_ERR_MISMATCH:
-                    text = ffi.string(lib.baton_error_message()).decode()
-                    raise errors.Mismatch(f"on rank {rank}: {text}")
-                check(status)
-    finally:
-        lib.baton_proof_destroy(proof)
+    arrays = [(numpy.empty(count, "u4"), numpy.zeros(count, "u4")) for _ in range(ranks)]
+    for rank, (source, _) in enumerate(arrays):
+        check(lib.baton_proof_fill(proof, rank, 0, count, ffi.from_buffer("uint32_t[]", source)))
+    op = lib.baton_proof_op(proof)
+    with Simulator(ranks) as sim:
+        sim.build(lambda s: build(s, s.input(arrays[s.rank][0]), s.bind(arrays[s.rank][1]),
+                                  op), _named(build)).epoch()
+    for rank in range(ranks) if root is None else [root]:
+        status = lib.baton_proof_check(proof, expected, 0, count,
+                                       ffi.from_buffer("uint32_t[]", arrays[rank][1]))
+        if status == lib.BATON_ERR_MISMATCH:
+            text = ffi.string(lib.baton_error_message()).decode()
+            raise errors.Mismatch(f"on rank {rank}: {text}")
+        check(status)
 
 
 def picture(build: Build, ranks: int, path: Optional[str] = None, *,

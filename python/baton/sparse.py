@@ -1,7 +1,8 @@
 """Sparse all-reduces: the largest entries of a gradient, and the rest in a later step."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
+import contextlib
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy
 
@@ -9,6 +10,7 @@ from baton import _arrays, _handles, errors
 from baton._library import answer, check, error, ffi, filled, lib, options, record
 from baton.group import Group
 from baton.partial import ON_LOSSES, mode_of
+from baton.schedule import Timeout
 
 _ALGORITHMS = ("auto", "spardl", "topka", "topkdsa", "gtopk", "oktopk", "redsync", "dense")
 _EXCHANGES = ("auto", "rsag", "bsag")
@@ -34,49 +36,41 @@ TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
 
 
 def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
-    filled_in = options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
-                        redsync=_REDSYNCS, on_loss=ON_LOSSES)
     if mode is not None:
-        filled_in.partial = True
-        filled_in.mode, filled_in.mode_ranks = mode_of(mode)
-    return filled_in
-
-
-def _result(owner: Any) -> SparseResult:
-    result, indices = owner._out, None
-    if result.indices != ffi.NULL:
-        indices = _arrays.vector(result.indices, result.count, _arrays.NUMBERS["u32"], owner)
-    return SparseResult(
-        result.count, indices,
-        _arrays.vector(result.values, result.count, owner.dtype, owner), result.included)
+        given = {**given, "partial": True, **mode_of(mode)}
+    return options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
+                   redsync=_REDSYNCS, on_loss=ON_LOSSES)
 
 
 class _Entries(_handles.Handle):
     """What Sparse and Tensors have in common."""
 
-    def _open(self, group: Group, pointer: Any, timeout: Optional[float],
-              *parts: Any) -> None:
+    def _open(self, group: Group, pointer: Any, timeout: Timeout, *parts: Any) -> None:
         """Waits for the parts of what creates it."""
-        super().__init__(pointer)
-        self.group = group
+        super().__init__(pointer, group)
         self._out = ffi.new("baton_sparse_result_t *")
-        group._adopt(self)
         left = list(parts)
 
         def wait(ms: int) -> int:
-            while left:
-                status = left[0](pointer, ms)
-                if status:
-                    return status
+            while left and not (status := left[0](pointer, ms)):
                 del left[0]
-            return lib.BATON_OK
+            return status if left else lib.BATON_OK
 
         status = _handles.wait(wait, timeout)
         if status:
             failed = error(status)
-            type(self)._destroyer(pointer)
-            self._handle = ffi.NULL
+            with contextlib.suppress(errors.Error):
+                self.destroy()
             raise failed
+
+    def _result(self, wait: Any, timeout: Timeout) -> SparseResult:
+        """Waits for it."""
+        check(_handles.wait(wait, timeout))
+        result, indices = self._out, None
+        if result.indices != ffi.NULL:
+            indices = _arrays.vector(result.indices, result.count, _arrays.NUMBERS["u32"], self)
+        values = _arrays.vector(result.values, result.count, self.dtype, self)
+        return SparseResult(result.count, indices, values, result.included)
 
     def _copied(self, copy: Any, out: Any, count: int) -> Any:
         if out is None:
@@ -84,13 +78,13 @@ class _Entries(_handles.Handle):
         check(copy(self._alive(), _arrays.exactly(out, True, count, self.dtype).address))
         return out
 
-    def shrink(self, survivors: Group, timeout: Optional[float] = None) -> None:
+    def shrink(self, survivors: Group, timeout: Timeout = None) -> None:
         """Goes on among the survivors of `Group.shrink`, with all that it has."""
         handle, group = self._alive(), survivors._alive()
         check(_handles.wait(lambda ms: type(self)._shrinker(handle, group, ms), timeout))
         self.group._made.discard(self)  # whose destruction must not end it
         self.group = survivors
-        survivors._adopt(self)
+        survivors._made.add(self)
 
 
 class Sparse(_Entries):
@@ -117,7 +111,7 @@ class Sparse(_Entries):
 
     def __init__(self, group: Group, count: int, *, k: int = 0, density: float = 0.0,
                  dtype: Any = "f32", mode: Optional[str] = None, name: str = "sparse",
-                 timeout: Optional[float] = None, **more: Any) -> None:
+                 timeout: Timeout = None, **more: Any) -> None:
         self.count, self.dtype, keep = count, _arrays.dtype_number(dtype), []
         given = _options("baton_sparse_options_t", keep, mode, {
             "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
@@ -130,11 +124,12 @@ class Sparse(_Entries):
         """Starts a step. The gradient is read, and must stay as it is, until wait has
         returned; None: it was contributed in parts. Busy: a step runs. State: a part is
         missing."""
-        given = None
-        if gradient is not None:
-            given = _arrays.exactly(gradient, False, self.count, self.dtype)
+        given = self._given(gradient)
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
+
+    def _given(self, a: Any) -> Any:
+        return None if a is None else _arrays.exactly(a, False, self.count, self.dtype)
 
     def contribute(self, first: int, part: Any) -> None:
         """Adds a part of the next step's gradient, from element `first` on, such as a bucket
@@ -153,13 +148,13 @@ class Sparse(_Entries):
         """Whether the step has ended. Does not block."""
         return self._has_ended(lib.baton_sparse_test)
 
-    def wait(self, timeout: Optional[float] = None) -> SparseResult:
+    def wait(self, timeout: Timeout = None) -> SparseResult:
         """Waits for the result, for `timeout` seconds at most. TimedOut: the step goes on;
         wait again. After another error recover the group; the residual is as before."""
         handle, out = self._alive(), self._out
-        check(_handles.wait(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout))
+        got = self._result(lambda ms: lib.baton_sparse_wait(handle, ms, out), timeout)
         self._keep = None
-        return _result(self)
+        return got
 
     def dense(self, out: Any = None, first: int = 0, count: Optional[int] = None) -> Any:
         """The last result as elements, zeros among them, in `out` or a new numpy array: all,
@@ -179,10 +174,9 @@ class Sparse(_Entries):
 
     def set_residual(self, residual: Any, velocity: Any = None) -> None:
         """Replaces this rank's residual, and with momentum its velocity."""
-        given = [None if a is None else _arrays.exactly(a, False, self.count, self.dtype)
-                 for a in (residual, velocity)]
+        given = self._given(residual), self._given(velocity)
         check(lib.baton_sparse_set_residual(
-            self._alive(), *(ffi.NULL if a is None else a.address for a in given)))
+            self._alive(), *(a.address if a else ffi.NULL for a in given)))
 
     def flush(self) -> None:
         """Starts a dense step without a gradient: its result is the sum of residuals."""
@@ -212,8 +206,7 @@ class Sparse(_Entries):
     def load_state(self, state: bytes) -> None:
         """Goes on from a state, with the same bits as if there had been no interruption.
         Invalid: it is of another rank, or of other options."""
-        check(lib.baton_sparse_state_import(self._alive(), ffi.from_buffer(state),
-                                            len(state)))
+        check(lib.baton_sparse_state_import(self._alive(), ffi.from_buffer(state), len(state)))
 
     def stats(self) -> SparseStats:
         """Statistics of the last step."""
@@ -243,21 +236,18 @@ class Tensors(_Entries):
     def __init__(self, group: Group, tensors: Sequence[Tuple[str, str, int]], *,
                  density: float = 0.0, dtype: Any = "f32", mode: Optional[str] = None,
                  name: str = "tensors", densities: Sequence[float] = (),
-                 timeout: Optional[float] = None, **more: Any) -> None:
+                 timeout: Timeout = None, **more: Any) -> None:
         self.dtype, keep = _arrays.dtype_number(dtype), []
         if not all(isinstance(of, (tuple, list)) and len(of) == 3 for of in tensors):
             raise errors.Invalid("tensors are given as (name, role, elements), such as "
                                  '("w", "dense", w.size)')
         self.counts = [count for _, _, count in tensors]
         given = _options("baton_tensors_options_t", keep, mode, {
-            "density": density, "dtype": self.dtype, "name": name, **more})
-        if densities:
-            keep.append(ffi.new("double[]", list(densities)))
-            given.densities, given.density_count = keep[-1], len(densities)
-        array = ffi.new("baton_tensor_t[]", len(tensors))
-        for i, (label, role, count) in enumerate(tensors):
-            array[i] = options("baton_tensor_t", keep, {
-                "name": label, "role": role, "count": count}, role=_ROLES)[0]
+            "density": density, "dtype": self.dtype, "name": name,
+            "densities": densities or None, "density_count": len(densities), **more})
+        array = ffi.new("baton_tensor_t[]", [options(
+            "baton_tensor_t", keep, dict(zip(("name", "role", "count"), of)), role=_ROLES)[0]
+            for of in tensors])
         self._keep: dict = {}
         self._open(group, answer("baton_tensors_t *", lib.baton_tensors_prepare,
                                  group._alive(), array, len(tensors), given),
@@ -274,15 +264,14 @@ class Tensors(_Entries):
         """Whether the tensor's all-reduce has ended."""
         return self._has_ended(lib.baton_tensors_test, self._within(tensor))
 
-    def wait(self, tensor: int, timeout: Optional[float] = None) -> SparseResult:
+    def wait(self, tensor: int, timeout: Timeout = None) -> SparseResult:
         """A tensor's result, the set's memory until the next `ready` of the tensor, or of
         one that is packed with it. State: not all that it waits for are ready."""
         handle, out = self._alive(), self._out
         self._within(tensor)
-        check(_handles.wait(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out),
-                             timeout))
+        got = self._result(lambda ms: lib.baton_tensors_wait(handle, tensor, ms, out), timeout)
         self._keep.pop(tensor, None)
-        return _result(self)
+        return got
 
     def dense(self, tensor: int, out: Any = None) -> Any:
         """A tensor's last result as all of its elements, in `out` or a new numpy array."""
@@ -297,6 +286,5 @@ class Tensors(_Entries):
 
     def _within(self, tensor: int) -> int:
         if not 0 <= tensor < len(self.counts):
-            raise errors.Invalid(f"there is no tensor {tensor}; there are "
-                                 f"{len(self.counts)}")
+            raise errors.Invalid(f"there is no tensor {tensor}; there are {len(self.counts)}")
         return tensor

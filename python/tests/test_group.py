@@ -77,6 +77,9 @@ def test_other_collectives(group):
     out = numpy.empty(rank + 1, "i8")
     group.scatter(blocks if rank == root else None, root, out, counts)
     assert (out == rank).all()
+    got = group.scatter(blocks, root, counts=counts) if rank == root else group.scatter(
+        None, root, out, counts)
+    assert (got == rank).all()
     a = numpy.full(2, rank if rank == root else -1)
     assert (group.broadcast(a, root) == root).all()
     assert group.alltoall(numpy.arange(size) * 10 + rank).tolist() == [
@@ -171,15 +174,10 @@ def test_two_threads_destroy_a_schedule(group, monkeypatch):
 
 
 def test_a_group_forgets_what_was_destroyed(group):
-    def count():
-        return len(group._made)
-
-    before = count()
+    before, ones = len(group._made), [1] * group.size
     for _ in range(3):
-        group.alltoall(numpy.ones(group.size), counts=[1] * group.size,
-                       target_counts=[1] * group.size)
-        group.prepare("barrier").destroy()
-    assert count() <= before
+        group.alltoall(numpy.ones(group.size), counts=ones, target_counts=ones)
+    assert len(group._made) <= before
 
 
 def test_sub_groups(group):
@@ -239,9 +237,10 @@ def test_interrupt_between_start_and_wait(group, monkeypatch, warm):
         for _ in range(warm):
             alone.allreduce(numpy.ones(5))
         with monkeypatch.context() as patch:
-            patch.setattr(baton.group, "_wait", interrupt)
-            patch.setattr(baton.group, "_run",
-                          lambda handle, _: baton.group._start(handle) or interrupt())
+            patch.setattr(baton.schedule, "_wait", interrupt)
+            for module in (baton.group, baton.schedule):
+                patch.setattr(module, "_run",
+                              lambda handle, _: baton.schedule._start(handle) or interrupt())
             with pytest.raises(KeyboardInterrupt):
                 alone.allreduce(numpy.ones(5))
         assert (alone.allreduce(numpy.ones(5)) == 1).all()
@@ -265,6 +264,9 @@ def test_what_numpy_copies_is_not_written(group):
 def test_timeouts(group):
     for timeout in (None, 30, 30.5, float("inf"), datetime.timedelta(seconds=30)):
         group.barrier(timeout=timeout)
+    with pytest.raises(baton.Invalid, match="timeout of -1"):
+        group.barrier(timeout=-1)
+    group.barrier()
 
 
 def test_wrong_use(group):
@@ -281,6 +283,10 @@ def test_wrong_use(group):
         group.allreduce(a, out=numpy.ones(2, "f4"))
     with pytest.raises(baton.Invalid, match="needs 2"):
         group.allreduce(a, out=numpy.ones(3))
+    if group.size > 1:  # it would have to have room for the blocks of all ranks
+        for call in (group.allgather, lambda a, out: group.gather(a, group.rank, out)):
+            with pytest.raises(baton.Invalid, match="out has 3 elements .* needs"):
+                call(b := numpy.ones(3), out=b)
     with pytest.raises(baton.Invalid, match="root is 99"):
         group.broadcast(numpy.ones(2), 99)
     with pytest.raises(baton.Invalid, match="no collective"):

@@ -12,7 +12,6 @@ A partial or sparse step begins after its last bucket, so that no step is in the
 part of its gradients. What is pending, or in a residual, stays when DDP cuts its buckets
 anew after the first step.
 """
-import contextlib
 import itertools
 import re
 import time
@@ -23,8 +22,7 @@ import torch
 import torch.distributed as dist
 
 import baton
-from baton import _handles, errors
-from baton._library import ffi
+from baton import _arrays, _handles, errors
 from baton._library import options as library_options
 from baton.partial import ON_LOSSES, mode_of
 from baton.sparse import _options as sparse_options
@@ -66,15 +64,6 @@ def _refuse_sparse(gradient):
     if gradient.layout is not torch.strided:
         raise errors.Invalid(f"a gradient of layout {gradient.layout} can't be averaged: "
                              "make layers with sparse=False")
-
-
-def _view(address, count, dtype):
-    """A tensor of the library's memory."""
-    if count == 0:
-        return torch.empty(0, dtype=dtype)
-    size = torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer(ffi.buffer(ffi.cast("char *", address), count * size),
-                            dtype=dtype)
 
 
 class _Full:
@@ -167,10 +156,9 @@ class _Vector:
     def end(self):
         if self._steps is None:
             types = {tensor.dtype for tensor, _ in self._pieces}
-            dtype = types.pop() if len(types) == 1 else torch.float32
-            self._half = self._group.size if dtype is torch.float16 else 1
-            self._dtype = dtype
-            self._steps = self._make(self._count, dtype)
+            self._dtype = types.pop() if len(types) == 1 else torch.float32
+            self._half = self._group.size if self._dtype is torch.float16 else 1
+            self._steps = self._make()
         if self._loaded is not None:
             self.load(self._loaded)
         if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
@@ -214,16 +202,16 @@ class _Vector:
 class _Partial(_Vector):
     """Tensors are lent, and means read where the library has them."""
 
-    def _make(self, count, dtype):
+    def _make(self):
         self._cut, self._last = [runs for _, runs in self._pieces], 0
         return baton.Partial(self._group, counts=[len(tensor) for tensor, _ in self._pieces],
-                             dtype=dtype, op="sum" if self._half > 1 else "avg",
+                             dtype=self._dtype, op="sum" if self._half > 1 else "avg",
                              **self._options)
 
     def _start(self):
         if self._cut != [runs for _, runs in self._pieces]:  # on all ranks
             state, old = self._state(), self._steps
-            self._steps = self._make(self._count, self._dtype)
+            self._steps = self._make()
             self._load(state)
             old.destroy()
         for i, (tensor, _) in enumerate(self._pieces):
@@ -234,11 +222,11 @@ class _Partial(_Vector):
         self._steps.start()
 
     def _finish(self, got):
-        self._last, size, at = got.staleness, self._group.size, 0
+        self._last, size, self.means = got.staleness, self._group.size, []
         _handles.lost |= got.living < size  # the end must not wait for it
-        result, self.means = _view(self._steps._result.data, self._count, self._dtype), []
-        for tensor, _ in self._pieces:
-            mean, at = result[at:at + len(tensor)], at + len(tensor)
+        result = torch.as_tensor(_arrays.vector(self._steps._result.data, self._count,
+                                                self._steps.dtype))
+        for (tensor, _), mean in zip(self._pieces, self._steps.split(result)):
             if self._half > 1 and got.living < size:
                 mean = mean * (size / got.living)
             self.means.append(mean.to(tensor.dtype))
@@ -247,11 +235,10 @@ class _Partial(_Vector):
     def _ordered(self, vector, first):
         """From the order of the tensors to that of the first step, or back."""
         made, begin = torch.empty_like(vector), 0
-        for runs in self._cut:
-            for to, at, count in runs:
-                there, here = slice(to, to + count), slice(begin + at, begin + at + count)
-                made[there if first else here] = vector[here if first else there]
-            begin += sum(count for _, _, count in runs)
+        for to, _, count in itertools.chain(*self._cut):
+            there, here = slice(to, to + count), slice(begin, begin + count)
+            made[there if first else here] = vector[here if first else there]
+            begin += count
         return made
 
     def _state(self):
@@ -266,9 +253,9 @@ class _Partial(_Vector):
 
 
 class _Sparse(_Vector):
-    def _make(self, count, dtype):
-        return baton.Sparse(self._group, count, dtype=dtype, average=self._half == 1,
-                            **self._options)
+    def _make(self):
+        return baton.Sparse(self._group, self._count, dtype=self._dtype,
+                            average=self._half == 1, **self._options)
 
     def begin(self):
         super().begin()
@@ -332,13 +319,14 @@ def _exchange_of(mode, options):
     if kind == "sparse":
         density, _, late = rest.partition(":")
         try:
-            options = dict(options, density=float(density))
+            density = float(density)
         except ValueError:
-            options = {"density": 0}
-        if not 0 < options["density"] <= 1:
+            density = 0
+        if not 0 < density <= 1:
             raise errors.Invalid(f'mode is "{mode}"; a sparse one is "sparse:0.01" or '
                                  '"sparse:0.01:majority"')
         _without(options, mode, _OF_VECTOR)
+        options["density"] = density
         sparse_options("baton_sparse_options_t", [], late or None, options)
         return _Sparse, dict(options, mode=late or None)
     mode_of(mode)
@@ -390,22 +378,17 @@ class _Averager:
                                  f"{self.mode}")
         self._exchange.load(state["state"])
 
-    @contextlib.contextmanager
-    def _explained(self):
-        """Says in errors what to do, in place of recovering the group, which is not the
+    def _explain(self, failed):
+        """Says in an error what to do, in place of recovering the group, which is not the
         user's."""
-        try:
-            yield
-        except (errors.Invalid, *_GOES_ON):
-            raise  # the next step may be right
-        except errors.Error as failed:
-            self._is_over, where = True, "on all ranks"
-            if isinstance(failed, errors.PeerLost) or _handles.lost:
-                where = ('in a process group of the ranks that live (with on_loss="continue" '
-                         "they go on by themselves)")
-            cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
-            failed.args = f"{cause}; {self._remedy} {where}",
-            raise
+        if isinstance(failed, (errors.Invalid, *_GOES_ON)):
+            return  # the next step may be right
+        self._is_over, where = True, "on all ranks"
+        if isinstance(failed, errors.PeerLost) or _handles.lost:
+            where = ('in a process group of the ranks that live (with on_loss="continue" '
+                     "they go on by themselves)")
+        cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
+        failed.args = f"{cause}; {self._remedy} {where}",
 
     def destroy(self):
         """Frees the library's objects. All ranks call it."""
@@ -454,27 +437,22 @@ class DDPHook(_Averager):
         self._buckets.append((buffer, future))
         if self._failed is None:
             try:
-                self._take(bucket)
+                if bucket.index() == 0:
+                    self._exchange.begin()
+                self._exchange.add(buffer, tuple(bucket.parameters()))
+                if bucket.is_last():
+                    self.step = self._exchange.end()
             except errors.Error as failed:
+                self._explain(failed)
                 self._failed = failed
         if bucket.is_last():
-            means = [buffer for buffer, _ in self._buckets]
-            if self._failed is None:
-                means = self._exchange.means or means
-            for mean, (_, each) in zip(means, self._buckets):
-                each.set_result(mean)
+            means = () if self._failed else self._exchange.means
+            for i, (mean, each) in enumerate(self._buckets):
+                each.set_result(means[i] if means else mean)
             self._buckets.clear()
             if self._failed is not None:  # DDP never goes on after a hook that raises
                 return future.then(self._raise)
         return future
-
-    def _take(self, bucket):
-        with self._explained():
-            if bucket.index() == 0:
-                self._exchange.begin()
-            self._exchange.add(bucket.buffer(), tuple(bucket.parameters()))
-            if bucket.is_last():
-                self.step = self._exchange.end()
 
     def _raise(self, _):
         raise self._failed
@@ -511,7 +489,7 @@ class GradientAverager(_Averager):
             if parameter.grad is not None:
                 _refuse_sparse(parameter.grad)
         gradients = []
-        with self._explained():
+        try:
             self._exchange.begin()
             for parameter in self._parameters:
                 if parameter.grad is None:
@@ -521,6 +499,9 @@ class GradientAverager(_Averager):
                 gradients.append(parameter.grad.view(-1))
                 self._exchange.add(gradients[-1], (parameter,))
             self.step = self._exchange.end()
+        except errors.Error as failed:
+            self._explain(failed)
+            raise
         for gradient, mean in zip(gradients, self._exchange.means):
             gradient.copy_(mean)
         return self.step
@@ -533,8 +514,7 @@ def average_gradients(model, mode="full", *, group=None, **options):
     was pending. Returns its `Step`."""
     given = mode, group, options
     known = _averagers.get(model)
-    if (known is None or known[0] != given or known[1]._is_over
-            or known[1]._trains_others()):
+    if known is None or known[0] != given or known[1]._is_over or known[1]._trains_others():
         if known is not None:
             known[1].destroy()
         known = given, GradientAverager(weakref.proxy(model), mode, group=group, **options)

@@ -71,13 +71,8 @@ _number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
 class _Kept:
     """The schedule of a shape, and what is in flight."""
 
-    __slots__ = ("handle", "schedule", "source", "target", "started", "ended", "works",
-                 "state", "depth", "__weakref__")
-
     def __init__(self, state, schedule, depth=_DEPTH):
-        self.state = state
-        self.depth = depth
-        self.schedule = schedule
+        self.state, self.schedule, self.depth = state, schedule, depth
         self.handle = schedule._handle
         self.source = self.target = None
         self.started = self.ended = 0
@@ -112,14 +107,11 @@ class _Kept:
         self.started = started
         return self.add(Work(tensors, opts))
 
-    def start_epoch(self):
+    def start(self, work):
         status = self.with_room(_start)
         if status:
             self.fail(status)
         self.started += 1
-
-    def start(self, work):
-        self.start_epoch()
         return self.add(work)
 
     def add(self, work):
@@ -169,7 +161,7 @@ class _Kept:
         with _finishing:
             if self.works:
                 lib.baton_schedule_cancel(self.handle)  # an error: all have ended
-                self.schedule._keep.append(list(self.works))
+                self.schedule._keep.append([(of._tensors, of._buffers) for of in self.works])
                 self.give_up(failed)
             self.handle = ffi.NULL
 
@@ -304,8 +296,7 @@ class _Works(Work):
 
     def _ends_within(self, ms):
         done = all([work._ends_within(ms) for work in self._works])
-        for work in self._works:
-            self._failed = self._failed or work._failed
+        self._failed = next((work._failed for work in self._works if work._failed), None)
         return done
 
     def _seconds(self, timeout):
@@ -439,10 +430,8 @@ def _into_all(tensors, options):
     counts = [tensor.numel() for tensor in tensors]
     vector, work = torch.empty(sum(counts), dtype=tensors[0].dtype), Work(tensors, options)
 
-    def copy():
-        for tensor, part in zip(tensors, vector.split(counts)):
-            tensor.copy_(part.view(tensor.shape))
-    work._after = copy
+    work._after = lambda: [tensor.copy_(part.view(tensor.shape))
+                           for tensor, part in zip(tensors, vector.split(counts))]
     return vector, work
 
 
@@ -473,32 +462,31 @@ class _Collectives:
 
     # ---- schedules ---------------------------------------------------------------
 
-    def _run(self, work, collective, source, target, count, op=None, root=0, counts=None,
+    def _run(self, work, collective, source, target, count=0, op=None, root=0, counts=None,
              target_counts=None):
-        """Starts a collective on tensors that are contiguous, or None."""
-        given = target if target is not None else source
-        if source is not None and target is not None and _overlap(source, target):
-            source = source.clone()
-        if source is not None and target is not None and source.dtype != target.dtype:
-            raise ValueError(f"{collective}: tensors of {source.dtype} and {target.dtype}")
+        """Starts a collective on tensors that are contiguous, or None. `counts`: of each
+        rank's block, where they may differ."""
+        if counts is not None and target_counts is None:
+            count, equal = counts[self._rank], len(set(counts)) == 1
+            collective += "v" if collective == "allgather" and not equal else ""
+            counts = None if equal else counts
+        given = source if target is None else target
+        if source is not None and target is not None:
+            if source.dtype != target.dtype:
+                raise ValueError(f"{collective}: tensors of {source.dtype} and {target.dtype}")
+            source = source.clone() if _overlap(source, target) else source
         once = collective == "alltoallv"  # counts are not the same on all ranks
         shape = (collective, count, given is not None and given.dtype, op, root, counts)
         kept = None if once else self._kept.get(shape)
-        addresses = [0 if of is None else _address(of) for of in (source, target)]
         if kept is None:
-            number = None if given is None else _arrays.dtype_number(given.dtype)
-            if number == _arrays.NUMBERS["bool"]:
+            if shape[2] is torch.bool:
                 op = _OPS_OF_BOOL.get(op, op)
-            operands = [None if address == 0 else _arrays.Operand(
-                            address, tensor.numel(), number, lib.BATON_MEMORY_HOST, tensor)
-                        for address, tensor in zip(addresses, (source, target))]
-            schedule = self.group._prepare(
-                collective, *operands, None, count, op=op, root=root, counts=counts,
-                target_counts=target_counts, depth=_DEPTH,
-                name=f"{collective}, {self._recoveries()} recoveries")
-            schedule._keep.clear()  # works keep tensors
+            schedule = self.group._for_calls(
+                collective, *(of if of is None else _arrays.operand(of)
+                              for of in (source, target)),
+                count, op=op, root=root, counts=counts, target_counts=target_counts,
+                depth=_DEPTH)
             kept = _Kept(self._state, schedule)
-            kept.source, kept.target = addresses
             if once:
                 copy = work._after or bool
                 work._after = lambda: (copy(), schedule.destroy())
@@ -506,8 +494,7 @@ class _Collectives:
                 if len(self._kept) >= _KEPT:
                     self._drop(next(iter(self._kept)))
                 self._kept[shape] = kept
-        else:
-            kept.bind(*addresses)
+        kept.bind(*[0 if of is None else _address(of) for of in (source, target)])
         work._buffers = source, target
         return kept.start(work)
 
@@ -524,11 +511,10 @@ class _Collectives:
         ranks call it. What is in flight is cancelled, and messages that nobody has
         received are lost."""
         state = self._state
-        self._sums.clear()
-        for of in (self._kept, state.messages):
-            for kept in of.values():
-                kept.close(errors.Cancelled("the process group was recovered"))
-                kept.schedule.destroy()
+        for kept in list(state.all):
+            kept.close(errors.Cancelled("the process group was recovered"))
+            kept.schedule.destroy()
+        for of in (self._kept, self._sums, state.messages):
             of.clear()
         state.old_pairs += state.pairs.values()  # their destruction may wait for the peer
         state.pairs.clear()
@@ -544,10 +530,9 @@ class _Collectives:
         return hash(dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts))
 
     def _reduction(self, opts):
-        op = _OF_REDUCE_OP.get(self._number(opts))
-        if op is None:
+        if self._number(opts) not in _OF_REDUCE_OP:
             raise errors.Invalid("the backend baton has the reductions " + ", ".join(_OPS))
-        return op
+        return _OF_REDUCE_OP[self._number(opts)]
 
     # ---- collectives --------------------------------------------------------------
 
@@ -567,10 +552,8 @@ class _Collectives:
         return kept.start(Work(tensors, opts))
 
     def _allreduce(self, tensors, opts):
-        tensor = _one(tensors)
-        vector, work = _into(tensor, opts)
-        op = self._reduction(opts)
-        self._run(work, "allreduce", None, vector, vector.numel(), op)
+        vector, work = _into(_one(tensors), opts)
+        self._run(work, "allreduce", None, vector, vector.numel(), self._reduction(opts))
         if vector.numel():
             self._sums[vector.numel(), vector.dtype, self._number(opts)] = work._kept
         return work
@@ -579,22 +562,20 @@ class _Collectives:
         return _Works([self._allreduce([tensor], opts) for tensor in tensors], tensors)
 
     def broadcast(self, tensors, opts=0):
-        tensor = _one(tensors)
-        vector, work = _into(tensor, opts)
+        vector, work = _into(_one(tensors), opts)
         return self._run(work, "broadcast", None, vector, vector.numel(),
                          root=getattr(opts, "rootRank", opts))
 
     def reduce(self, tensors, opts=None):
-        tensor = _one(tensors)
-        (vector, work), root = _into(tensor, opts), opts.rootRank
-        if self._rank != root:
-            work._after = None
-        operands = (None, vector) if self._rank == root else (vector, None)
-        return self._run(work, "reduce", *operands, vector.numel(),
-                         self._reduction(opts), root)
+        vector, work = _into(_one(tensors), opts)
+        operands = None, vector
+        if self._rank != opts.rootRank:
+            operands, work._after = (vector, None), None
+        return self._run(work, "reduce", *operands, vector.numel(), self._reduction(opts),
+                         opts.rootRank)
 
     def barrier(self, opts=None):
-        return self._run(Work([], opts), "barrier", None, None, 0)
+        return self._run(Work([], opts), "barrier", None, None)
 
     def monitored_barrier(self, timeout=_no_timeout, wait_all_ranks=False):
         """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
@@ -639,10 +620,7 @@ class _Collectives:
         tensor = _one(inputs)
         _sizes("all_gather: the input", [tensor.numel()], [counts[self._rank]])
         vector, work = _into_all(outputs, opts)
-        if len(set(counts)) == 1:
-            return self._run(work, "allgather", _vector(tensor), vector, counts[0])
-        return self._run(work, "allgatherv", _vector(tensor), vector, counts[self._rank],
-                         counts=counts)
+        return self._run(work, "allgather", _vector(tensor), vector, counts=counts)
 
     def all_gather_single(self, output, tensor, opts=None):
         _sizes("all_gather_into_tensor: the output", [output.numel()],
@@ -658,50 +636,45 @@ class _Collectives:
         return _Works(map(self.all_gather_single, outputs, inputs), outputs)
 
     def gather(self, output_lists, inputs, opts=None):
-        tensor, root = _one(inputs), opts.rootRank
-        if self._rank != root:
-            return self._run(Work([], opts), "gather", _vector(tensor), None,
-                             tensor.numel(), root=root)
-        outputs, counts = self._of_ranks("gather", output_lists)
-        _sizes("gather", counts, [tensor.numel()] * self._size)
-        vector, work = _into_all(outputs, opts)
-        return self._run(work, "gather", _vector(tensor), vector, tensor.numel(), root=root)
+        tensor, vector, work = _one(inputs), None, Work([], opts)
+        if self._rank == opts.rootRank:
+            outputs, counts = self._of_ranks("gather", output_lists)
+            _sizes("gather", counts, [tensor.numel()] * self._size)
+            vector, work = _into_all(outputs, opts)
+        return self._run(work, "gather", _vector(tensor), vector, tensor.numel(),
+                         root=opts.rootRank)
 
     def scatter(self, outputs, input_lists, opts=None):
-        output, root = _one(outputs), opts.rootRank
-        (vector, work), source = _into(output, opts), None
-        if self._rank == root:
+        (vector, work), source = _into(_one(outputs), opts), None
+        if self._rank == opts.rootRank:
             inputs, counts = self._of_ranks("scatter", input_lists)
-            _sizes("scatter", counts, [output.numel()] * self._size)
+            _sizes("scatter", counts, [vector.numel()] * self._size)
             source = _joined(inputs)
-        return self._run(work, "scatter", source, vector, vector.numel(), root=root)
+        return self._run(work, "scatter", source, vector, vector.numel(), root=opts.rootRank)
 
     def reduce_scatter(self, outputs, input_lists, opts=None):
         inputs, counts = self._of_ranks("reduce_scatter", input_lists)
         return self._scatter_sums(_one(outputs), _joined(inputs), counts, opts)
 
     def reduce_scatter_single(self, output, tensor, opts=None):
-        return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size,
-                                  opts)
+        return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size, opts)
 
     def _scatter_sums(self, output, source, counts, opts):
         _sizes("reduce_scatter", [source.numel(), output.numel()],
                [sum(counts), counts[self._rank]])
         vector, work = _into(output, opts)
-        equal = len(set(counts)) == 1
-        return self._run(work, "reduce_scatter", source, vector,
-                         counts[self._rank] if equal else 0, self._reduction(opts),
-                         counts=None if equal else counts)
+        return self._run(work, "reduce_scatter", source, vector, op=self._reduction(opts),
+                         counts=counts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        return _Works([self.reduce_scatter_single(output, tensor, opts)
-                       for output, tensor in zip(outputs, inputs)], outputs)
+        return _Works([self.reduce_scatter_single(*pair, opts)
+                       for pair in zip(outputs, inputs)], outputs)
 
     def alltoall(self, outputs, inputs, opts=None):
         outputs, come = self._of_ranks("all_to_all", outputs)
         inputs, go = self._of_ranks("all_to_all", inputs)
         vector, work = _into_all(outputs, opts)
-        return self._run(work, "alltoallv", _joined(inputs), vector, 0, counts=go,
+        return self._run(work, "alltoallv", _joined(inputs), vector, counts=go,
                          target_counts=come)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
@@ -714,13 +687,12 @@ class _Collectives:
         counts = []
         for of, splits in ((output, output_splits), (tensor, input_splits)):
             rows = of.shape[0]
-            if not splits:
-                splits = [rows // self._size] * self._size
+            splits = splits or [rows // self._size] * self._size
             if sum(splits) != rows or len(splits) != self._size:
                 raise ValueError(f"all_to_all_single: splits {list(splits)} of a tensor "
                                  f"with {rows} rows, for {self._size} ranks")
             counts.append([split * (of.numel() // max(rows, 1)) for split in splits])
-        return self._run(work, "alltoallv", _vector(tensor), vector, 0, counts=counts[1],
+        return self._run(work, "alltoallv", _vector(tensor), vector, counts=counts[1],
                          target_counts=counts[0])
 
     # ---- messages -------------------------------------------------------------------
@@ -730,9 +702,7 @@ class _Collectives:
         return self._message("send", tensor, Work([tensor]), peer, tag)
 
     def recv(self, tensors, peer, tag=0):
-        tensor = _one(tensors)
-        vector, work = _into(tensor)
-        return self._message("recv", vector, work, peer, tag)
+        return self._message("recv", *_into(_one(tensors)), peer, tag)
 
     def recv_anysource(self, tensors, tag=0):
         raise errors.Unsupported("the backend baton receives from a rank that is named: "
@@ -744,10 +714,7 @@ class _Collectives:
         kept = self._state.messages.get((kind, peer, tag, size))
         if kept is None:
             kept = self._make_message(kind, peer, tag, size)
-        if kind == "send":
-            kept.bind(_address(vector), 0)
-        else:
-            kept.bind(0, _address(vector))
+        kept.bind(*((_address(vector), 0) if kind == "send" else (0, _address(vector))))
         work._buffers = vector
         return kept.start(work)
 
@@ -766,10 +733,7 @@ class _Collectives:
         graph.set_depth(depth)
         operand = _arrays.Operand(_arrays.NOWHERE, size, _arrays.NUMBERS["u8"],
                                   lib.BATON_MEMORY_HOST, None)
-        if kind == "send":
-            graph.send(1 - pair.rank, graph._bind(operand, lib.baton_buffer_bind_input, 0))
-        else:
-            graph.recv(1 - pair.rank, graph._bind(operand, lib.baton_buffer_bind, 1))
+        getattr(graph, kind)(1 - pair.rank, graph._bind(operand, int(kind == "recv")))
         kept = _Kept(self._state, graph.commit(), depth)
         self._state.messages[kind, peer, tag, size] = kept
         return kept
@@ -888,13 +852,11 @@ def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **opt
         RANK=str(_base.rank), WORLD_SIZE=str(_base.size), LOCAL_WORLD_SIZE=str(len(local)),
         LOCAL_RANK=str(local.index(_base.rank)))
     if "init_method" not in options and "store" not in options:
-        host = "127.0.0.1" if len(local) == _base.size else names[0]
-        if _base.rank == 0:
-            options["store"] = dist.TCPStore(host, 0, _base.size, True, timeout,
-                                             wait_for_workers=False)
-        port = int(_texts(str(options["store"].port) if _base.rank == 0 else "")[0])
-        if _base.rank > 0:
-            options["store"] = dist.TCPStore(host, port, _base.size, False, timeout)
+        host, first = "127.0.0.1" if len(local) == _base.size else names[0], _base.rank == 0
+        store = first and dist.TCPStore(host, 0, _base.size, True, timeout,
+                                        wait_for_workers=False)
+        port = int(_texts(str(store.port) if first else "")[0])
+        options["store"] = store or dist.TCPStore(host, port, _base.size, False, timeout)
     dist.init_process_group("baton", rank=_base.rank, world_size=_base.size, timeout=timeout,
                             **options)
 
