@@ -15,11 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static baton_engine_t *commit_engine_of(const baton_schedule_t *schedule)
-{
-    return schedule->group->engine;
-}
-
 /* ---- create ----------------------------------------------------------- */
 
 baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
@@ -33,34 +28,37 @@ baton_status_t baton_schedule_create(baton_group_t *group, const char *name,
     baton_engine_t *engine = group->engine;
     const char *of = group->name != NULL ? group->name : "";
     size_t name_bytes = strlen(of) + 1 + strlen(name) + 1;
-    baton_schedule_t *schedule = baton__alloc(1, sizeof *schedule + name_bytes);
+    size_t task_bytes = engine->driver->task_bytes;
+    baton__task_t *task = baton__alloc(1, task_bytes + name_bytes);
     /* The attempt is counted even without memory for the schedule, since other
        ranks may have had memory for theirs. */
     engine->driver->enter(engine);
     uint32_t *attempts = baton__group_counter(group, name, 0);
     uint32_t attempt = attempts != NULL ? ++*attempts : 0;
-    bool enough = schedule != NULL && attempt > 0;
+    bool enough = task != NULL && attempt > 0;
     if (enough) {
-        schedule->group = group;
-        schedule->average = *BATON_AVG;
-        schedule->average.arg = (void *)(uintptr_t)group->size;
-        schedule->name = (char *)(schedule + 1);
-        (void)snprintf((char *)(schedule + 1), name_bytes, "%s%s%s", of,
+        char *whole_name = (char *)task + task_bytes;
+        (void)snprintf(whole_name, name_bytes, "%s%s%s", of,
                        group->name != NULL ? "/" : "", name);
-        schedule->attempt = attempt;
-        schedule->depth = 1;
-        schedule->identity = baton__identity(name, attempt);
-        atomic_init(&schedule->shared.limit, UINT64_MAX);
-        baton__step_attach(schedule);
+        task->magic = BATON__TASK_MAGIC;
+        task->attempt = attempt;
+        task->identity = baton__identity(name, attempt);
+        task->average = *BATON_AVG;
+        task->average.arg = (void *)(uintptr_t)group->size;
+        atomic_init(&task->limit, UINT64_MAX);
+        task->schedule.group = group;
+        task->schedule.name = whole_name;
+        task->schedule.depth = 1;
+        baton__step_attach(&task->schedule);
         group->schedules++;
     }
     engine->driver->leave(engine);
     if (!enough) {
-        baton__free(schedule);
+        baton__free(task);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory for schedule \"%s\"", name);
     }
-    *out = schedule;
+    *out = &task->schedule;
     return BATON_OK;
 }
 
@@ -119,7 +117,9 @@ int baton_schedule_size(const baton_schedule_t *schedule)
 
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule)
 {
-    return baton__is_schedule(schedule, __func__) ? &schedule->average : NULL;
+    return baton__is_schedule(schedule, __func__)
+               ? &baton__task_of(schedule)->average
+               : NULL;
 }
 
 const char *baton_schedule_name(const baton_schedule_t *schedule)
@@ -218,15 +218,48 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
     schedule->built_needs = NULL;
 }
 
+/* Stored outcomes of failed epochs, for late waits; more if the depth is
+   larger. */
+enum { FAILURES = 8 };
+
+/* Lays out the arrays of the task. With a NULL annex it only counts their bytes
+   there. */
+static void lay_out_annex(baton__task_t *task)
+{
+    baton_schedule_t *schedule = &task->schedule;
+    const uint32_t depth = schedule->depth;
+    const uint32_t failures = depth > FAILURES ? depth : FAILURES;
+    size_t bound = (size_t)schedule->buffer_count * (depth > 1 ? depth : 0);
+    schedule->annex_peer_bytes = sizeof *task->due;
+    schedule->annex_bytes =
+        failures * sizeof *task->failures + bound * sizeof *task->bindings;
+    if (schedule->annex != NULL) {
+        task->failure_count = failures;
+        task->due = (void *)schedule->annex;
+        task->failures = (void *)(task->due + schedule->plan.peer_count);
+        task->bindings = bound > 0 ? (void *)(task->failures + failures) : NULL;
+    }
+}
+
 /* Hands the schedule to the driver. */
 static void attach(baton_schedule_t *schedule, const baton__order_t *order)
 {
-    baton_engine_t *engine = commit_engine_of(schedule);
+    baton_engine_t *engine = schedule->group->engine;
     engine->driver->enter(engine);
+    lay_out_annex(baton__task_of(schedule));
     free_graph(schedule, order);
     schedule->committed = true;
     baton__step_commit(schedule);
     engine->driver->leave(engine);
+}
+
+static baton_status_t check_graph(baton_schedule_t *schedule,
+                                  baton__order_t *order)
+{
+    baton_status_t status = baton__validate(schedule, order);
+    status = status == BATON_OK ? baton__place(schedule) : status;
+    status = status == BATON_OK ? baton__find_aliases(schedule) : status;
+    return status == BATON_OK ? baton__check_hazards(schedule, order) : status;
 }
 
 static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
@@ -237,25 +270,17 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
                             "baton_schedule_start is next",
                             schedule->name);
     }
-    if (baton__engine_is_inside(commit_engine_of(schedule))) {
+    if (baton__engine_is_inside(schedule->group->engine)) {
         return baton__error(BATON_ERR_STATE,
                             "commit of \"%s\": a call node can't commit",
                             schedule->name);
     }
     baton__order_t order = {0};
     bool adopted;
+    lay_out_annex(baton__task_of(schedule));
     baton_status_t status = baton__plan_adopt(schedule, &adopted);
     if (status == BATON_OK && !adopted) {
-        status = baton__validate(schedule, &order);
-    }
-    if (status == BATON_OK && !adopted) {
-        status = baton__place(schedule);
-    }
-    if (status == BATON_OK && !adopted) {
-        status = baton__find_aliases(schedule);
-    }
-    if (status == BATON_OK && !adopted) {
-        status = baton__check_hazards(schedule, &order);
+        status = check_graph(schedule, &order);
     }
     if (status == BATON_OK) {
         status = commit_prepare(schedule, &order);
@@ -265,13 +290,13 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
         /* This is called even after an error on this rank, since the other
            ranks must learn of it; and after all that can fail here for lack of
            memory. */
-        status = commit_engine_of(schedule)->verification->verify(
+        status = schedule->group->engine->verification->verify(
             schedule->group->verifier, schedule, status);
     }
     if (status == BATON_OK) {
         attach(schedule, &order);
     } else if (prepared) {
-        baton_engine_t *engine = commit_engine_of(schedule);
+        baton_engine_t *engine = schedule->group->engine;
         engine->driver->enter(engine);
         commit_give_back(schedule, schedule->plan.peer_count);
         engine->driver->leave(engine);
@@ -291,11 +316,11 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 {
-    baton_engine_t *engine = commit_engine_of(schedule);
+    baton_engine_t *engine = schedule->group->engine;
     baton_status_t status = commit_schedule(schedule, false);
     if (status == BATON_OK) {
         engine->driver->enter(engine);
-        schedule->verifies = true;
+        baton__task_of(schedule)->verifies = true;
         schedule->group->schedules--;
         engine->driver->leave(engine);
     }
@@ -307,31 +332,28 @@ baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 /* True if no epoch runs here, or is due. */
 static bool is_idle(const void *arg)
 {
-    const baton_schedule_t *schedule = arg;
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    baton__run_state_t phase =
-        atomic_load_explicit(&schedule->run.phase, memory_order_acquire);
-    return phase != BATON__RUN_RUNNING && phase != BATON__RUN_DRAINING &&
-           baton__epoch_ended(schedule, requested);
+    const baton__task_t *task = arg;
+    /* Pairs with the stores in baton__task_set_phase and
+       baton__epoch_begin_if_due. */
+    return !atomic_load_explicit(&task->busy, memory_order_acquire) &&
+           baton__epoch_ended(task, baton__task_requested(task));
 }
 
-static bool is_waited_for(const baton_schedule_t *schedule)
+static bool is_waited_for(const baton__task_t *task)
 {
     /* Pairs with the decrements in baton_schedule_wait and _async_complete. */
-    return atomic_load_explicit(&schedule->shared.waiters,
-                                memory_order_acquire) > 0;
+    return atomic_load_explicit(&task->waiters, memory_order_acquire) > 0;
 }
 
 /* Steps until nothing of the schedule is in motion and no thread waits for it.
    The caller has the driver lock. False if something is still in motion at
    `deadline_ns`. */
-static bool commit_drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
+static bool commit_drain(const baton__task_t *task, uint64_t deadline_ns)
 {
-    baton__stepper_t *stepper = schedule->group->stepper;
-    while (baton__schedule_in_motion(schedule) || is_waited_for(schedule)) {
+    baton__stepper_t *stepper = task->schedule.group->stepper;
+    while (baton__task_in_motion(task) || is_waited_for(task)) {
         if (!baton__step(stepper, BATON__STEP_BYTES)) {
-            if (baton__schedule_in_motion(schedule) &&
+            if (baton__task_in_motion(task) &&
                 baton__clock_ns() > deadline_ns) {
                 return false;
             }
@@ -343,14 +365,14 @@ static bool commit_drain(const baton_schedule_t *schedule, uint64_t deadline_ns)
 
 /* Gives up a schedule that did not end in time. Its waiting threads return; it
    is freed when nothing of it is in motion any more. */
-static void abandon(baton_schedule_t *schedule)
+static void abandon(baton__task_t *task)
 {
     /* Pairs with the load in baton_async_complete: either that call sees this
        store, and does not use the engine, or the loop below waits for it. */
-    atomic_store_explicit(&schedule->shared.orphan, BATON__ORPHAN_MOVES,
+    atomic_store_explicit(&task->orphan, BATON__ORPHAN_MOVES,
                           memory_order_seq_cst);
-    baton__epoch_abandon(schedule);
-    while (is_waited_for(schedule)) {
+    baton__epoch_abandon(&task->schedule);
+    while (is_waited_for(task)) {
         (void)sched_yield();
     }
 }
@@ -362,8 +384,9 @@ typedef enum detached {
     DETACHED_ABANDONED /* freed when the parts in motion end */
 } detached_t;
 
-static detached_t detach(baton_schedule_t *schedule)
+static detached_t detach(baton__task_t *task)
 {
+    baton_schedule_t *schedule = &task->schedule;
     baton_group_t *group = schedule->group;
     baton_engine_t *engine = group->engine;
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
@@ -374,31 +397,31 @@ static detached_t detach(baton_schedule_t *schedule)
         (void)engine->driver->wait(
             engine,
             &(baton__wait_t){.condition = is_idle,
-                             .arg = schedule,
+                             .arg = task,
                              .timeout_ms = wait_ms > INT32_MAX ? INT32_MAX
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
     baton__epoch_begin_if_due(schedule); /* if it was started just now */
-    baton__recovery_leave(schedule);
-    const bool has_failed = schedule->failing_from != 0;
+    baton__recovery_leave(task);
+    const bool has_failed = task->failing_from != 0;
     baton__notice_destroy(schedule);
     if (engine->driver->forget != NULL) {
         engine->driver->forget(schedule);
     }
     bool gone = engine->driver->forget != NULL
-                    ? schedule->turn.begun == 0 && schedule->turn.queued == 0
-                    : commit_drain(schedule, deadline_ns);
+                    ? task->begun == 0 && task->queued == 0
+                    : commit_drain(task, deadline_ns);
     if (!gone) {
-        abandon(schedule);
+        abandon(task);
     }
-    schedule->notices.leaving = gone && schedule->notices.due_count > 0 &&
-                                engine->driver->forget == NULL;
-    detached_t detached = !gone                       ? DETACHED_ABANDONED
-                          : schedule->notices.leaving ? DETACHED_LEAVING
-                                                      : DETACHED;
-    group->leaving += schedule->notices.leaving;
-    baton__notice_depart(schedule, has_failed);
+    task->leaving =
+        gone && task->due_count > 0 && engine->driver->forget == NULL;
+    detached_t detached = !gone           ? DETACHED_ABANDONED
+                          : task->leaving ? DETACHED_LEAVING
+                                          : DETACHED;
+    group->leaving += task->leaving;
+    baton__notice_depart(task, has_failed);
     baton__step_detach(schedule);
     if (gone) {
         commit_give_back(schedule, schedule->plan.peer_count);
@@ -409,21 +432,21 @@ static detached_t detach(baton_schedule_t *schedule)
     return detached;
 }
 
-/* Destroys a schedule whose earlier destroy has timed out. Only `shared.orphan`
-   may be read here: the schedule's group and most of its memory may be gone. */
-static baton_status_t destroy_orphan(baton_schedule_t *schedule)
+/* Destroys a schedule whose earlier destroy has timed out. Only `orphan` may be
+   read here: the schedule's group and most of its memory may be gone. */
+static baton_status_t destroy_orphan(baton__task_t *task)
 {
     int orphan = BATON__ORPHAN_ENDED;
-    /* Pairs with the exchange in baton__schedule_free. */
+    /* Pairs with the exchange in baton__task_free. */
     if (!atomic_compare_exchange_strong_explicit(
-            &schedule->shared.orphan, &orphan, BATON__NO_ORPHAN,
-            memory_order_acquire, memory_order_relaxed)) {
+            &task->orphan, &orphan, BATON__NO_ORPHAN, memory_order_acquire,
+            memory_order_relaxed)) {
         return baton__error(BATON_ERR_TIMEOUT,
                             "destroy: a message or an async node of the "
                             "schedule has not ended since the last call; its "
                             "memory is still in use");
     }
-    baton__free_later(schedule);
+    baton__free_later(task);
     return BATON_OK;
 }
 
@@ -432,9 +455,10 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     if (schedule == NULL) {
         return BATON_OK;
     }
-    if (atomic_load_explicit(&schedule->shared.orphan, memory_order_relaxed) !=
+    baton__task_t *task = baton__task_of(schedule);
+    if (atomic_load_explicit(&task->orphan, memory_order_relaxed) !=
         BATON__NO_ORPHAN) {
-        return destroy_orphan(schedule);
+        return destroy_orphan(task);
     }
     if (!baton__is_schedule(schedule, __func__)) {
         return baton__error_status();
@@ -452,11 +476,11 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
     char name[BATON__SENTENCE_BYTES];
     (void)snprintf(name, sizeof name, "%s", schedule->name);
     bool committed = schedule->committed;
-    bool counted = !schedule->verifies;
-    detached_t detached = committed ? detach(schedule) : DETACHED;
+    bool counted = !task->verifies;
+    detached_t detached = committed ? detach(task) : DETACHED;
     engine->driver->enter(engine);
     if (!committed) {
-        baton__notice_retract(group, schedule->identity);
+        baton__notice_retract(group, task->identity);
         baton__step_detach(schedule);
     }
     group->schedules -= counted;
@@ -470,7 +494,7 @@ baton_status_t baton_schedule_destroy(baton_schedule_t *schedule)
             (long long)baton__config_number(BATON__CONFIG_DESTROY_MS));
     }
     if (detached == DETACHED) {
-        baton__schedule_free(schedule);
+        baton__task_free(task);
     }
     return baton__error_forward(BATON_OK, before);
 }

@@ -773,7 +773,7 @@ static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
                                                  const baton__wait_t *wait)
 {
-    const baton_schedule_t *schedule = wait->schedule;
+    baton_schedule_t *schedule = wait->schedule;
     int timeout_ms = wait->timeout_ms;
     waiter_t waiter = {.engine = engine,
                        .wait = wait,
@@ -799,7 +799,7 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
                 }
                 waiter.deadline_ns = deadline_ns;
                 if (take_over(&waiter)) {
-                    baton__notice_inquire(schedule->group, schedule->identity);
+                    baton__notice_inquire(baton__task_of(schedule));
                     stop_driving(engine, false);
                 }
             }
@@ -1073,12 +1073,13 @@ static uint64_t yield_in_start(baton_engine_t *engine)
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       baton__next_t next)
 {
+    baton__task_t *task = baton__task_of(schedule);
     const bool waits_soon = next == BATON__NEXT_WAIT;
     const bool yields = yields_in(engine, schedule);
     const baton__stepper_t *stepper = &engine->stepper;
     const uint64_t wake_ns = engine->idle.wake_ns;
     const bool is_long = schedule->plan.awaited_bytes >= LONG_BYTES;
-    const uint64_t skips = (UINT64_C(1) << schedule->turn.vain) - 1;
+    const uint64_t skips = (UINT64_C(1) << task->vain) - 1;
     if ((engine->idle.scarce ? !yields || next != BATON__NEXT_WORK
                              : engine->idle.spins == 0) ||
         stepper->running != 1 || baton__step_is_due(stepper) ||
@@ -1121,13 +1122,12 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
         }
     }
     if (slow) {
-        schedule->turn.vain = MOST_VAIN;
+        task->vain = MOST_VAIN;
     } else if (stepper->running == 0 || schedule->run.epoch != epoch ||
                (is_long && left)) {
-        schedule->turn.vain -=
-            yields ? schedule->turn.vain > 0 : schedule->turn.vain;
-    } else if (!waits_soon && schedule->turn.vain < MOST_VAIN) {
-        schedule->turn.vain++;
+        task->vain -= yields ? task->vain > 0 : task->vain;
+    } else if (!waits_soon && task->vain < MOST_VAIN) {
+        task->vain++;
     }
 }
 
@@ -1171,6 +1171,7 @@ static baton_status_t progress_engine_test(baton_engine_t *engine)
 }
 
 const baton__driver_t baton__real_driver = {
+    .task_bytes = sizeof(baton__task_t),
     .is_inside = progress_engine_is_inside,
     .enter = progress_engine_enter,
     .try_enter = try_drive,

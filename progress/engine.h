@@ -104,8 +104,8 @@ struct baton_engine {
 typedef struct baton__wait {
     baton_condition_fn condition; /* called with or without the driver lock */
     const void *arg;
-    const baton_schedule_t *schedule; /* NULL if the wait is for none */
-    int timeout_ms;                   /* negative: for ever */
+    baton_schedule_t *schedule; /* NULL if the wait is for none */
+    int timeout_ms;             /* negative: for ever */
     bool interruptible;
     baton_turn_fn turn; /* called between steps; may be NULL */
     void *turn_arg;
@@ -119,6 +119,9 @@ typedef enum baton__next {
 } baton__next_t;
 
 struct baton__driver {
+    /* The size of the struct that begins with the task of a schedule. */
+    size_t task_bytes;
+
     /* True if the calling thread drives: it has entered, or a call node runs on
        it. */
     bool (*is_inside)(const baton_engine_t *engine);

@@ -74,11 +74,11 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
 /* Calls on_end for each epoch that has ended since the last call, with the
    failure's status from epoch `failed` on (0: none has failed). Call it after
    the end is published, since on_end may start the next epoch. */
-void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed);
+void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed);
 
 /* Returns the last epoch that has ended; in a failed schedule, the last one
    that has ended or was started, since that will not begin. */
-uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule);
+uint64_t baton__epoch_last_ended(const baton__task_t *task);
 
 /* The schedule is destroyed while parts of it are in motion. Waiting threads
    return its failure; the schedule is freed when these parts have ended. */
@@ -86,21 +86,21 @@ void baton__epoch_abandon(baton_schedule_t *schedule);
 
 /* Returns how the schedule failed, and copies the message that says so. Any
    thread. */
-baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+baton__failure_t baton__epoch_failure(const baton__task_t *task,
                                       char *sentence_out, size_t bytes);
 
 /* Forgets the failure of a schedule that is recovered, and increments its
    generation. A thread that still waits for an earlier epoch finds that the
    generation has changed, and gets the outcome from past_outcome, which any
    thread may call. */
-void baton__epoch_forget_failure(baton_schedule_t *schedule);
-baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+void baton__epoch_forget_failure(baton__task_t *task);
+baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
                                          uint64_t epoch);
 
 /* Returns the error of an epoch that failed before the last recovery, if no
    wait or test has returned it and no other epoch was started since; else
    BATON_OK. Any thread. */
-baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule);
+baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
 /* Drops messages that came for later epochs. */
 void baton__epoch_drop_early(baton_schedule_t *schedule);

@@ -93,7 +93,7 @@ static void lose_in(baton_schedule_t *schedule, int peer)
             continue;
         }
         /* The reduce that borrows the message has begun. */
-        const bool begun = schedule->turn.unlent == node + 1;
+        const bool begun = baton__task_of(schedule)->unlent == node + 1;
         if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
         } else {
@@ -108,7 +108,7 @@ static void lose_in(baton_schedule_t *schedule, int peer)
 void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
-    if (schedule->on_failure != NULL && group->lost_count > 0) {
+    if (baton__task_of(schedule)->on_failure != NULL && group->lost_count > 0) {
         baton__epoch_fail_here(
             schedule,
             baton__error(BATON_ERR_TRANSPORT,
@@ -122,12 +122,9 @@ void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail)
 {
     baton__group_lose(group, peer, detail);
-    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group) {
-            baton__epoch_fail_if_lost(s);
-            lose_in(s, peer);
-        }
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        baton__epoch_fail_if_lost(&t->schedule);
+        lose_in(&t->schedule, peer);
     }
 }
 
@@ -136,6 +133,7 @@ void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail)
 void baton__epoch_complete_transfer(const baton_event_t *event)
 {
     baton_schedule_t *schedule = event->token.owner;
+    baton__task_t *task = baton__task_of(schedule);
     uint32_t node = event->token.node;
     /* The node was withdrawn when an earlier event of the same poll failed the
        epoch. */
@@ -144,14 +142,13 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
     }
     /* A posted receive that its sender has filled is still waiting, and
        `moving` does not count it. */
-    schedule->turn.moving -=
-        schedule->run.state[node] == BATON__NODE_MOVING ? 1 : 0;
+    task->moving -= schedule->run.state[node] == BATON__NODE_MOVING;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         (void)baton__epoch_end_in_draining(schedule, node);
         return;
     }
-    if (event->status == BATON_OK && schedule->turn.unlent == node + 1) {
-        schedule->turn.unlent = 0;
+    if (event->status == BATON_OK && task->unlent == node + 1) {
+        task->unlent = 0;
         baton__run_enter(&schedule->run, node, BATON__NODE_COMPLETED);
     } else if (event->status == BATON_OK) {
         baton__run_complete(&schedule->run, node);
@@ -170,15 +167,16 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
 static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 {
     const baton__op_t *op = &schedule->ops[node];
+    baton__task_t *task = baton__task_of(schedule);
     baton__async_t *async = &schedule->run.asyncs[op->async.ordinal];
     uint64_t turn = baton__async_turn(
         atomic_load_explicit(&async->state, memory_order_relaxed));
     atomic_store_explicit(&async->state,
                           baton__async_state(turn, BATON__ASYNC_IDLE),
                           memory_order_relaxed);
-    schedule->turn.begun--;
+    task->begun--;
     schedule->group->stepper->polled -=
-        op->async_ops->poll != NULL && !schedule->turn.abandoned;
+        op->async_ops->poll != NULL && !task->abandoned;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
         (void)baton__epoch_end_in_draining(schedule, node);
         return;
@@ -198,7 +196,7 @@ static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule)
 {
     /* The schedule may be freed with its last async node. */
-    uint32_t left = schedule->turn.begun;
+    uint32_t left = baton__task_of(schedule)->begun;
     for (uint32_t i = 0; left > 0; i++) {
         uint32_t node = schedule->plan.asyncs[i];
         if (schedule->run.state[node] != BATON__NODE_BEGUN) {

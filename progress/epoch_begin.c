@@ -22,13 +22,14 @@ static bool is_activated(const baton__run_t *run)
 
 /* Lets an epoch that is held for this rank's stream go on, once a peer has
    activated it and the limit allows it. */
-static void release_if_activated(baton_schedule_t *schedule)
+static void release_if_activated(baton__task_t *task)
 {
+
     /* Pairs with the store in baton_schedule_limit. */
-    if (schedule->run.unarmed > 0 &&
-        schedule->run.epoch <= atomic_load_explicit(&schedule->shared.limit,
-                                                    memory_order_acquire)) {
-        schedule->turn.held = false;
+    if (task->schedule.run.unarmed > 0 &&
+        task->schedule.run.epoch <=
+            atomic_load_explicit(&task->limit, memory_order_acquire)) {
+        task->held = false;
     }
 }
 
@@ -44,7 +45,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
-        release_if_activated(schedule);
+        release_if_activated(baton__task_of(schedule));
     } /* else the sender has withdrawn it */
 }
 
@@ -73,10 +74,9 @@ static bool waits_for_stream(const baton_schedule_t *schedule)
 }
 
 /* Takes the memory that was bound when the application started the epoch. */
-static void take_bindings(baton_schedule_t *schedule)
+static void take_bindings(baton_schedule_t *schedule, char *const *bound)
 {
-    char *const *bound =
-        schedule->bindings +
+    bound +=
         schedule->run.epoch % schedule->depth * (size_t)schedule->buffer_count;
     for (uint32_t i = 0;
          i < schedule->buffer_count && !schedule->group->cost_only; i++) {
@@ -89,24 +89,24 @@ static void take_bindings(baton_schedule_t *schedule)
 void baton__epoch_begin_if_due(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
+    baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
-    /* Pairs with the store in request(), epochs.c. */
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
+    uint64_t requested = baton__task_requested(task);
     if (run->phase == BATON__RUN_IDLE) {
         bool internal = requested > run->epoch;
         bool external =
             !internal && is_activated(run) &&
             /* After the call to recover peers begin no epochs here. */
             schedule->group->recovery != BATON__RECOVERY_STOPPING &&
-            run->epoch < atomic_load_explicit(&schedule->shared.limit,
-                                              memory_order_acquire);
+            run->epoch <
+                atomic_load_explicit(&task->limit, memory_order_acquire);
         if (!internal && !external) {
             return;
         }
         baton__run_begin(run);
-        for (uint32_t i = 0; schedule->notices.unmet > 0; i++) {
-            baton__stepper_greet(schedule, i);
+        atomic_store_explicit(&task->busy, true, memory_order_release);
+        for (uint32_t i = 0; task->unmet > 0; i++) {
+            baton__stepper_greet(task, i);
         }
         if (internal && waits_for_stream(schedule)) {
             baton__queues_begin(schedule, false);
@@ -118,10 +118,9 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         /* baton_schedule_start has checked the buffers; if a peer's activation
            began the epoch they have not been checked. */
-        if (schedule->bindings != NULL) {
-            take_bindings(schedule);
-        } else if (atomic_load_explicit(&schedule->rebound,
-                                        memory_order_relaxed)) {
+        if (task->bindings != NULL) {
+            take_bindings(schedule, task->bindings);
+        } else if (atomic_load_explicit(&task->rebound, memory_order_relaxed)) {
             baton_status_t status = baton__check_rebound(schedule);
             if (status != BATON_OK) {
                 baton__epoch_fail_here(schedule, status);
@@ -139,7 +138,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
                 baton__run_started(run);
             }
         }
-        release_if_activated(schedule); /* the limit may have been raised */
+        release_if_activated(task); /* the limit may have been raised */
         baton__stepper_add_runnable(schedule);
     } else if (run->phase == BATON__RUN_FAILED) {
         /* Epochs that were started while the schedule failed will not begin:
@@ -147,6 +146,6 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         if (schedule->offload != NULL) {
             baton__queues_raise(schedule, requested);
         }
-        baton__epoch_tell_ended(schedule, schedule->failing_from);
+        baton__epoch_tell_ended(task, task->failing_from);
     }
 }

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-static void end_if_drained(baton_schedule_t *schedule);
+static void end_if_drained(baton__task_t *task);
 
 /* ---- fail ---------------------------------------------------------------- */
 
@@ -23,7 +23,7 @@ static void set_failure(baton_schedule_t *schedule,
                         const baton__failure_t *failure, const char *message)
 {
     (void)pthread_mutex_lock(&failure_lock);
-    schedule->failure = *failure;
+    baton__task_of(schedule)->failure = *failure;
     if (message != schedule->sentence) {
         (void)snprintf(schedule->sentence, sizeof schedule->sentence, "%s",
                        message);
@@ -38,9 +38,10 @@ static void set_failure(baton_schedule_t *schedule,
 static void epoch_fail_stop(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
+    baton__task_t *task = baton__task_of(schedule);
     schedule->run.head = schedule->run.tail;
-    schedule->turn.slice_done = 0;
-    schedule->turn.unlent = 0;
+    task->slice_done = 0;
+    task->unlent = 0;
     baton__epoch_return_all_loans(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
@@ -52,7 +53,7 @@ static void epoch_fail_stop(baton_schedule_t *schedule)
                 !group->transport->withdraw_receive(
                     group->endpoint, token, baton__peer_of(schedule, op))) {
                 baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
-                schedule->turn.moving++;
+                task->moving++;
                 break;
             }
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
@@ -64,7 +65,7 @@ static void epoch_fail_stop(baton_schedule_t *schedule)
             if (baton__op_sends(op) &&
                 group->transport->withdraw(group->endpoint, token)) {
                 baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-                schedule->turn.moving--;
+                task->moving--;
             }
             break;
         case BATON__NODE_BEGUN:
@@ -89,19 +90,20 @@ void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
+    baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     bool running = run->phase == BATON__RUN_RUNNING;
     if (!running && run->phase != BATON__RUN_IDLE) {
         return;
     }
     set_failure(schedule, failure, message);
-    schedule->failing_from = running ? run->epoch : run->epoch + 1;
+    task->failing_from = running ? run->epoch : run->epoch + 1;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
-        if (schedule->notices.due[i].acquaintance != BATON__UNMET) {
-            baton__stepper_tell(schedule, i, BATON__TELL_FAILURE);
+        if (task->due[i].acquaintance != BATON__UNMET) {
+            baton__stepper_tell(task, i, BATON__TELL_FAILURE);
         }
     }
-    baton__run_set_phase(run, BATON__RUN_DRAINING);
+    baton__task_set_phase(task, BATON__RUN_DRAINING);
     stepper->draining++;
     if (running) {
         stepper->running--;
@@ -109,7 +111,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
         epoch_fail_stop(schedule);
     }
     baton__epoch_drop_early(schedule);
-    end_if_drained(schedule);
+    end_if_drained(task);
 }
 
 void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
@@ -125,7 +127,7 @@ void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
 
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
 {
-    _Atomic uint64_t *asked = &schedule->shared.cancel;
+    _Atomic uint64_t *asked = &baton__task_of(schedule)->cancel;
     if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
         return false;
     }
@@ -214,12 +216,11 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const baton__failure_t *failure,
                                  const char *message)
 {
-    if (schedule->next.failing_from == 0 ||
-        epoch < schedule->next.failing_from) {
-        schedule->next.failure = *failure;
-        schedule->next.failing_from = epoch;
-        (void)snprintf(schedule->next.sentence, sizeof schedule->next.sentence,
-                       "%s", message);
+    baton__later_failure_t *later = &baton__task_of(schedule)->after_recovery;
+    if (later->failing_from == 0 || epoch < later->failing_from) {
+        later->failure = *failure;
+        later->failing_from = epoch;
+        (void)snprintf(later->sentence, sizeof later->sentence, "%s", message);
     }
 }
 
@@ -227,6 +228,7 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message)
 {
+    baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
         /* A schedule can't be recovered from a final failure. */
@@ -236,7 +238,7 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
         baton__epoch_fail_recovered(schedule, epoch, failure, message);
     }
     if (run->phase != BATON__RUN_IDLE && run->phase != BATON__RUN_RUNNING) {
-        baton__failure_t same = schedule->failure;
+        baton__failure_t same = task->failure;
         same.final |= failure->final;
         set_failure(schedule, &same, schedule->sentence);
         return;
@@ -245,18 +247,19 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
         baton__epoch_fail(schedule, failure, message);
         return;
     }
-    if (schedule->failing_from == 0 || epoch < schedule->failing_from) {
+    if (task->failing_from == 0 || epoch < task->failing_from) {
         set_failure(schedule, failure, message);
-        schedule->failing_from = epoch;
+        task->failing_from = epoch;
     }
     baton__epoch_fail_if_due(schedule);
 }
 
 void baton__epoch_fail_if_due(baton_schedule_t *schedule)
 {
-    if (schedule->run.phase == BATON__RUN_IDLE && schedule->failing_from != 0 &&
-        schedule->failing_from <= schedule->run.epoch + 1) {
-        const baton__failure_t failure = schedule->failure;
+    const baton__task_t *task = baton__task_of(schedule);
+    if (schedule->run.phase == BATON__RUN_IDLE && task->failing_from != 0 &&
+        task->failing_from <= schedule->run.epoch + 1) {
+        const baton__failure_t failure = task->failure;
         baton__epoch_fail(schedule, &failure, schedule->sentence);
     }
 }
@@ -266,131 +269,123 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
 /* Raises the flag to the last epoch that has ended. In a schedule that stays
    failed or is abandoned, this is the last one that was started, since that
    will not begin. Otherwise it is the last one that has retired. */
-static void raise_flag(const baton_schedule_t *schedule, uint64_t failed,
+static void raise_flag(const baton__task_t *task, uint64_t failed,
                        uint64_t retired)
 {
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
-    bool all = failed != 0 && (baton__schedule_stays_failed(schedule) ||
-                               schedule->turn.abandoned);
-    baton__queues_raise(schedule,
+    uint64_t requested = baton__task_requested(task);
+    bool all =
+        failed != 0 && (baton__task_stays_failed(task) || task->abandoned);
+    baton__queues_raise(&task->schedule,
                         all && requested > retired ? requested : retired);
 }
 
-static void epoch_fail_note_failure(baton_schedule_t *schedule, uint64_t epoch)
+static void epoch_fail_note_failure(const baton__task_t *task, uint64_t epoch)
 {
-    atomic_store_explicit(
-        &schedule->failures[epoch % baton__schedule_failures(schedule)],
-        epoch << 8 | (uint8_t)-schedule->failure.status, memory_order_relaxed);
+    atomic_store_explicit(&task->failures[epoch % task->failure_count],
+                          epoch << 8 | (uint8_t)-task->failure.status,
+                          memory_order_relaxed);
 }
 
 void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
                           uint64_t retired)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
+    baton__task_t *task = baton__task_of(schedule);
     /* The stores pair with the loads in follows_another(), epochs.c: either
        that function sees them, or the driver's next load of `requested` sees
        its request. */
     if (failed != 0) {
-        epoch_fail_note_failure(schedule, failed);
-        atomic_store_explicit(&schedule->shared.failed, failed,
-                              memory_order_seq_cst);
+        epoch_fail_note_failure(task, failed);
+        atomic_store_explicit(&task->failed, failed, memory_order_seq_cst);
     }
     if (schedule->offload != NULL) {
-        raise_flag(schedule, failed, retired);
+        raise_flag(task, failed, retired);
     }
-    atomic_store_explicit(&schedule->shared.retired, retired,
-                          memory_order_seq_cst);
+    atomic_store_explicit(&task->retired, retired, memory_order_seq_cst);
     if (stepper->on_end != NULL) {
         stepper->on_end(schedule);
     }
 }
 
-uint64_t baton__epoch_last_ended(const baton_schedule_t *schedule)
+uint64_t baton__epoch_last_ended(const baton__task_t *task)
 {
-    uint64_t last =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    if (schedule->run.phase != BATON__RUN_FAILED && !schedule->turn.abandoned) {
+    const baton__run_t *run = &task->schedule.run;
+    uint64_t last = baton__task_retired(task);
+    if (run->phase != BATON__RUN_FAILED && !task->abandoned) {
         return last;
     }
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_seq_cst);
-    last = schedule->run.epoch > last ? schedule->run.epoch : last;
+    uint64_t requested = baton__task_requested(task);
+    last = run->epoch > last ? run->epoch : last;
     return requested > last ? requested : last;
 }
 
-void baton__epoch_tell_ended(baton_schedule_t *schedule, uint64_t failed)
+void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed)
 {
-    uint64_t last =
-        schedule->on_end != NULL ? baton__epoch_last_ended(schedule) : 0;
-    while (schedule->on_end != NULL && schedule->ended < last) {
-        uint64_t epoch = ++schedule->ended;
-        schedule->on_end(schedule->on_end_arg, epoch,
-                         failed != 0 && epoch >= failed
-                             ? schedule->failure.status
-                             : BATON_OK);
+    uint64_t last = task->on_end != NULL ? baton__epoch_last_ended(task) : 0;
+    while (task->on_end != NULL && task->ended < last) {
+        uint64_t epoch = ++task->ended;
+        task->on_end(task->on_end_arg, epoch,
+                     failed != 0 && epoch >= failed ? task->failure.status
+                                                    : BATON_OK);
     }
 }
 
 /* Fails the epochs that were started after a failed one. Returns the last of
    them. */
-static uint64_t fail_started(baton_schedule_t *schedule)
+static uint64_t fail_started(baton__task_t *task)
 {
-    baton__run_t *run = &schedule->run;
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    baton__run_t *run = &task->schedule.run;
+    uint64_t requested = baton__task_requested(task);
     while (run->epoch < requested) {
         run->epoch++;
-        epoch_fail_note_failure(schedule, run->epoch);
+        epoch_fail_note_failure(task, run->epoch);
     }
     return run->epoch;
 }
 
 /* Ends a failed epoch once nothing of it is in motion. Its memory is the
    caller's from then on. */
-static void end_if_drained(baton_schedule_t *schedule)
+static void end_if_drained(baton__task_t *task)
 {
-    baton__run_t *run = &schedule->run;
-    if (run->phase != BATON__RUN_DRAINING ||
-        baton__schedule_in_motion(schedule)) {
+    baton_schedule_t *schedule = &task->schedule;
+    const baton__run_t *run = &schedule->run;
+    if (run->phase != BATON__RUN_DRAINING || baton__task_in_motion(task)) {
         return;
     }
     schedule->group->stepper->draining--;
-    const uint64_t first = schedule->failing_from;
+    const uint64_t first = task->failing_from;
     uint64_t failed = first;
-    uint64_t retired =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    if (baton__schedule_stays_failed(schedule)) {
-        baton__run_set_phase(run, BATON__RUN_FAILED);
-        if (schedule->on_failure != NULL) {
-            schedule->on_failure(schedule->on_failure_arg,
-                                 schedule->failure.status);
+    uint64_t retired = baton__task_retired(task);
+    if (baton__task_stays_failed(task)) {
+        baton__task_set_phase(task, BATON__RUN_FAILED);
+        if (task->on_failure != NULL) {
+            task->on_failure(task->on_failure_arg, task->failure.status);
         }
     } else {
-        baton__run_set_phase(run, BATON__RUN_IDLE);
-        schedule->failing_from = 0;
+        baton__task_set_phase(task, BATON__RUN_IDLE);
+        task->failing_from = 0;
         if (schedule->offload != NULL || schedule->depth > 1) {
-            epoch_fail_note_failure(schedule, failed);
-            failed = fail_started(schedule);
+            epoch_fail_note_failure(task, failed);
+            failed = fail_started(task);
         }
         retired = run->epoch;
     }
     baton__epoch_publish(schedule, failed, retired);
-    baton__epoch_tell_ended(schedule, first);
+    baton__epoch_tell_ended(task, first);
     if (run->phase == BATON__RUN_IDLE &&
-        atomic_load_explicit(&schedule->shared.requested,
-                             memory_order_seq_cst) > run->epoch) {
+        baton__task_requested(task) > run->epoch) {
         baton__stepper_add_runnable(schedule); /* its turn begins the epoch */
     }
 }
 
 bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
 {
-    if (!schedule->turn.abandoned) {
+    baton__task_t *task = baton__task_of(schedule);
+    if (!task->abandoned) {
         baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        end_if_drained(schedule);
-    } else if (!baton__schedule_in_motion(schedule)) {
-        baton__schedule_free(schedule);
+        end_if_drained(task);
+    } else if (!baton__task_in_motion(task)) {
+        baton__task_free(task);
         return true;
     }
     return false;
@@ -399,7 +394,8 @@ bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
 void baton__epoch_abandon(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    schedule->turn.abandoned = true;
+    baton__task_t *task = baton__task_of(schedule);
+    task->abandoned = true;
     stepper->waited -= schedule->run.waited;
     for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
         uint32_t node = schedule->plan.asyncs[i];
@@ -408,78 +404,71 @@ void baton__epoch_abandon(baton_schedule_t *schedule)
         stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
                            schedule->ops[node].async_ops->poll != NULL;
     }
-    baton__epoch_publish(
-        schedule, schedule->failing_from,
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed));
-    baton__epoch_tell_ended(schedule, schedule->failing_from);
+    baton__epoch_publish(schedule, task->failing_from,
+                         baton__task_retired(task));
+    baton__epoch_tell_ended(task, task->failing_from);
 }
 
 /* ---- what other threads ask ---------------------------------------------- */
 
-baton__failure_t baton__epoch_failure(const baton_schedule_t *schedule,
+baton__failure_t baton__epoch_failure(const baton__task_t *task,
                                       char *sentence_out, size_t bytes)
 {
     (void)pthread_mutex_lock(&failure_lock);
-    const baton__failure_t failure = schedule->failure;
-    (void)snprintf(sentence_out, bytes, "%s", schedule->sentence);
+    const baton__failure_t failure = task->failure;
+    (void)snprintf(sentence_out, bytes, "%s", task->schedule.sentence);
     (void)pthread_mutex_unlock(&failure_lock);
     return failure;
 }
 
-void baton__epoch_forget_failure(baton_schedule_t *schedule)
+void baton__epoch_forget_failure(baton__task_t *task)
 {
-    uint64_t retired =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    uint64_t requested =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    uint64_t failed =
-        atomic_load_explicit(&schedule->shared.failed, memory_order_relaxed);
+    uint64_t retired = baton__task_retired(task);
+    uint64_t requested = baton__task_requested(task);
+    uint64_t failed = atomic_load_explicit(&task->failed, memory_order_relaxed);
     if (failed != 0 && failed == retired) {
         retired--; /* it did not stay failed: it retired */
     }
     (void)pthread_mutex_lock(&failure_lock);
-    schedule->shared.last_retired = retired;
-    schedule->shared.last_status = schedule->failure.status != BATON_OK
-                                       ? schedule->failure.status
-                                       : BATON_ERR_CANCELLED;
+    task->last_retired = retired;
+    task->last_status = task->failure.status != BATON_OK ? task->failure.status
+                                                         : BATON_ERR_CANCELLED;
     if (requested > retired &&
-        atomic_exchange_explicit(&schedule->shared.reported, 0,
-                                 memory_order_relaxed) != requested) {
-        atomic_store_explicit(&schedule->shared.unreported,
-                              schedule->shared.last_status,
+        atomic_exchange_explicit(&task->reported, 0, memory_order_relaxed) !=
+            requested) {
+        atomic_store_explicit(&task->unreported, task->last_status,
                               memory_order_relaxed);
     }
-    schedule->failure = (baton__failure_t){0};
-    schedule->sentence[0] = '\0';
+    task->failure = (baton__failure_t){0};
+    task->schedule.sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
     /* The generation changes before the epochs' numbers do; see outcome_of(),
        epochs.c. */
-    atomic_fetch_add_explicit(&schedule->shared.generation, 1,
-                              memory_order_seq_cst);
+    atomic_fetch_add_explicit(&task->generation, 1, memory_order_seq_cst);
 }
 
-static baton_status_t fail_recovered(const baton_schedule_t *schedule,
+static baton_status_t fail_recovered(const baton__task_t *task,
                                      baton_status_t status)
 {
     return baton__error(status,
                         "\"%s\": the epoch that was started last has failed, "
                         "and its group was recovered since: %s",
-                        schedule->name, baton_status_text(status));
+                        task->schedule.name, baton_status_text(status));
 }
 
-baton_status_t baton__epoch_unreported(const baton_schedule_t *schedule)
+baton_status_t baton__epoch_unreported(const baton__task_t *task)
 {
     baton_status_t status = (baton_status_t)atomic_load_explicit(
-        &schedule->shared.unreported, memory_order_relaxed);
-    return status == BATON_OK ? BATON_OK : fail_recovered(schedule, status);
+        &task->unreported, memory_order_relaxed);
+    return status == BATON_OK ? BATON_OK : fail_recovered(task, status);
 }
 
-baton_status_t baton__epoch_past_outcome(const baton_schedule_t *schedule,
+baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
                                          uint64_t epoch)
 {
     (void)pthread_mutex_lock(&failure_lock);
-    bool completed = epoch <= schedule->shared.last_retired;
-    baton_status_t status = schedule->shared.last_status;
+    bool completed = epoch <= task->last_retired;
+    baton_status_t status = task->last_status;
     (void)pthread_mutex_unlock(&failure_lock);
-    return completed ? BATON_OK : fail_recovered(schedule, status);
+    return completed ? BATON_OK : fail_recovered(task, status);
 }

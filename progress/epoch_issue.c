@@ -25,7 +25,7 @@ static baton__context_t context_of(baton_schedule_t *schedule)
         .activations = schedule->run.activations,
         .asyncs = schedule->run.asyncs,
         .flip = schedule->plan.flip,
-        .header = {.schedule = schedule->identity,
+        .header = {.schedule = baton__task_of(schedule)->identity,
                    .epoch = schedule->run.epoch,
                    .incarnation = schedule->group->incarnation},
     };
@@ -75,6 +75,7 @@ static void epoch_issue_add(_Atomic uint64_t *count, uint64_t more)
 static bool issue_send(baton_schedule_t *schedule, uint32_t node,
                        const baton__context_t *context)
 {
+    baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     size_t bytes =
@@ -84,13 +85,13 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     }
     int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
-    epoch_issue_add(&schedule->sent_messages, 1);
-    epoch_issue_add(&schedule->sent_bytes, op->kind == BATON__SEND ? bytes : 0);
+    epoch_issue_add(&task->sent_messages, 1);
+    epoch_issue_add(&task->sent_bytes, op->kind == BATON__SEND ? bytes : 0);
     if (result == BATON_OK) {
         baton__run_complete(run, node);
     } else if (result == BATON__PENDING) {
         baton__run_enter(run, node, BATON__NODE_MOVING);
-        schedule->turn.moving++;
+        task->moving++;
     } else {
         baton__epoch_fail_message(schedule, node, (baton_status_t)result, NULL);
     }
@@ -160,6 +161,7 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
                     const baton__context_t *context)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
+    baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
@@ -175,7 +177,7 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     }
     bool borrows =
         (op->flags & BATON__BORROWS) != 0 && schedule->run.lent_count > 0;
-    size_t done = schedule->turn.slice_done;
+    size_t done = task->slice_done;
     size_t part = bytes - done;
     size_t most = borrows && schedule->group->parts != NULL
                       ? BATON__PART_BYTES
@@ -196,11 +198,11 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
         (void)issue(op, node, context, done, part); /* always BATON_OK */
     }
     if (done + part < bytes) {
-        schedule->turn.slice_done = done + part;
+        task->slice_done = done + part;
         run->progress_count++;
         return true;
     }
-    schedule->turn.slice_done = 0;
+    task->slice_done = 0;
     (void)baton__run_pop(run);
     if (borrows) {
         baton__epoch_return_loans(schedule, node);
@@ -255,7 +257,7 @@ static bool begin_async(baton_schedule_t *schedule, uint32_t node,
     int result = run_function(schedule, node, context);
     if (result == BATON__PENDING) {
         baton__run_enter(&schedule->run, node, BATON__NODE_BEGUN);
-        schedule->turn.begun++;
+        baton__task_of(schedule)->begun++;
         schedule->group->stepper->polled += op->async_ops->poll != NULL;
         return true;
     }
@@ -326,9 +328,10 @@ static bool issue_next(baton_schedule_t *schedule,
 /* Issues up to `nodes` ready nodes, until one ends the turn. */
 static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 {
+    const baton__task_t *task = baton__task_of(schedule);
     const baton__run_t *run = &schedule->run;
     const baton__context_t context = context_of(schedule);
-    while (nodes > 0 && !schedule->turn.held && schedule->turn.unlent == 0 &&
+    while (nodes > 0 && !task->held && task->unlent == 0 &&
            baton__run_has_ready(run) && issue_next(schedule, &context)) {
         nodes--;
     }
@@ -414,7 +417,8 @@ static void fail_if_unsendable(baton_schedule_t *schedule)
 static void retire(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+    baton__task_t *task = baton__task_of(schedule);
+    baton__task_set_phase(task, BATON__RUN_IDLE);
     stepper->running--;
     stepper->awaited_bytes -= schedule->plan.awaited_bytes;
     if (schedule->offload != NULL) {
@@ -424,7 +428,7 @@ static void retire(baton_schedule_t *schedule)
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
     }
     baton__epoch_publish(schedule, 0, schedule->run.epoch);
-    baton__epoch_tell_ended(schedule, 0);
+    baton__epoch_tell_ended(task, 0);
     baton__epoch_fail_if_due(schedule);
     baton__epoch_begin_if_due(schedule);
 }
@@ -432,7 +436,8 @@ static void retire(baton_schedule_t *schedule)
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    baton__run_t *run = &schedule->run;
+    const baton__task_t *task = baton__task_of(schedule);
+    const baton__run_t *run = &schedule->run;
     stepper->issuing = schedule;
     issue_ready(schedule, nodes);
     stepper->issuing = NULL;
@@ -443,8 +448,7 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
         baton__epoch_begin_if_due(schedule); /* after a failed epoch */
         return;
     }
-    if (run->phase != BATON__RUN_RUNNING || schedule->turn.held ||
-        schedule->turn.unlent > 0) {
+    if (run->phase != BATON__RUN_RUNNING || task->held || task->unlent > 0) {
         return;
     }
     bool through = baton__run_is_through(run);

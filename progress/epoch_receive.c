@@ -71,6 +71,7 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
                                          uint32_t loan)
 {
     const baton_group_t *group = schedule->group;
+    baton__task_t *task = baton__task_of(schedule);
     const baton__loan_t *of = &schedule->plan.loans[loan];
     const baton__op_t *reduce = &schedule->ops[of->reduce];
     const uint32_t node = of->receive;
@@ -83,15 +84,15 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        schedule->turn.slice_done = 0; /* what was reduced is overwritten */
+        task->slice_done = 0; /* what was reduced is overwritten */
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,
         baton__operand(op, BATON__TARGET, schedule->addresses));
     if (status == BATON_OK) {
         baton__run_enter(run, node, BATON__NODE_MOVING);
-        schedule->turn.moving++;
-        schedule->turn.unlent = node + 1;
+        task->moving++;
+        task->unlent = node + 1;
     }
     return status == BATON_DONE ? BATON_OK : status;
 }
@@ -129,7 +130,7 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
         break;
     case BATON_OK:
         baton__run_enter(&schedule->run, node, BATON__NODE_MOVING);
-        schedule->turn.moving++;
+        baton__task_of(schedule)->moving++;
         break;
     case BATON_ERR_CANCELLED:
         break; /* the sender's epoch has failed, and it will tell us */
@@ -196,6 +197,7 @@ static void fail_message(baton_schedule_t *schedule, uint32_t node,
 void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why)
 {
+    baton__task_t *task = baton__task_of(schedule);
     const int peer = baton__peer_of(schedule, &schedule->ops[node]);
     if (status != BATON_ERR_TRANSPORT) {
         fail_message(schedule, node, status, why);
@@ -203,8 +205,8 @@ void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
         baton__epoch_fail_lost(schedule, node);
     } else {
         baton__run_enter(&schedule->run, node, BATON__NODE_HELD);
-        schedule->turn.doubted = node + 1;
-        schedule->turn.why = why;
+        task->doubted = node + 1;
+        task->doubted_detail = why;
         schedule->group->stepper->doubts = true;
         baton__stepper_add_runnable(schedule);
     }
@@ -213,13 +215,14 @@ void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
 void baton__epoch_end_doubts(baton__stepper_t *stepper)
 {
     stepper->doubts = false;
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        const uint32_t node = s->turn.doubted;
-        s->turn.doubted = 0;
-        if (node > 0 && s->run.phase == BATON__RUN_RUNNING &&
-            s->run.state[node - 1] == BATON__NODE_HELD) {
-            fail_message(s, node - 1, BATON_ERR_TRANSPORT, s->turn.why);
+    for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
+        const uint32_t node = t->doubted;
+        const baton__run_t *run = &t->schedule.run;
+        t->doubted = 0;
+        if (node > 0 && run->phase == BATON__RUN_RUNNING &&
+            run->state[node - 1] == BATON__NODE_HELD) {
+            fail_message(&t->schedule, node - 1, BATON_ERR_TRANSPORT,
+                         t->doubted_detail);
         }
     }
 }
@@ -229,7 +232,8 @@ static void epoch_receive_post(const baton_schedule_t *schedule, uint32_t node)
 {
     const baton_group_t *group = schedule->group;
     const baton__op_t *op = &schedule->ops[node];
-    const baton_header_t header = {.schedule = schedule->identity,
+    const baton_header_t header = {.schedule =
+                                       baton__task_of(schedule)->identity,
                                    .epoch = schedule->run.epoch,
                                    .tag = op->message.tag,
                                    .incarnation = group->incarnation,

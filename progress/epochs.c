@@ -14,82 +14,69 @@ enum {
         2000000 /* how long a wait that timed out tries to get the lock */
 };
 
-static uint64_t requested(const baton_schedule_t *schedule)
-{
-    return atomic_load_explicit(&schedule->shared.requested,
-                                memory_order_relaxed);
-}
-
 /* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
-bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch)
+bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
 {
-    if (atomic_load_explicit(&schedule->shared.retired, memory_order_seq_cst) >=
-        epoch) {
+    if (baton__task_retired(task) >= epoch) {
         return true;
     }
     /* A failed epoch that need not be recovered retires, and another one may
        follow. */
-    uint64_t failed =
-        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
-    return baton__schedule_stays_failed(schedule) && failed != 0 &&
-           failed <= epoch;
+    uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
+    return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }
 
 /* Returns the outcome of an epoch after which another one has failed. */
-static baton_status_t earlier_outcome(const baton_schedule_t *schedule,
-                                      uint64_t epoch)
+static baton_status_t earlier_outcome(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t failure = atomic_load_explicit(
-        &schedule->failures[epoch % baton__schedule_failures(schedule)],
-        memory_order_relaxed);
-    if (baton__schedule_stays_failed(schedule) || failure >> 8 < epoch) {
+        &task->failures[epoch % task->failure_count], memory_order_relaxed);
+    if (baton__task_stays_failed(task) || failure >> 8 < epoch) {
         return BATON_OK;
     }
     if (failure >> 8 > epoch) {
         return baton__error(BATON_ERR_FAILED,
                             "\"%s\": how epoch %llu ended is no longer known: "
                             "epoch %llu has failed since",
-                            schedule->name, (unsigned long long)epoch,
+                            task->schedule.name, (unsigned long long)epoch,
                             (unsigned long long)(failure >> 8));
     }
     baton_status_t status = (baton_status_t) - (int)(failure & 0xff);
-    return baton__error(status, "\"%s\" epoch %llu failed: %s", schedule->name,
-                        (unsigned long long)epoch, baton_status_text(status));
+    return baton__error(status, "\"%s\" epoch %llu failed: %s",
+                        task->schedule.name, (unsigned long long)epoch,
+                        baton_status_text(status));
 }
 
-static baton_status_t epoch_outcome(const baton_schedule_t *schedule,
-                                    uint64_t epoch)
+static baton_status_t epoch_outcome(const baton__task_t *task, uint64_t epoch)
 {
-    uint64_t failed =
-        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
+    uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     if (epoch == 0 || failed == 0) {
         return BATON_OK;
     }
     if (failed > epoch) {
-        return earlier_outcome(schedule, epoch);
+        return earlier_outcome(task, epoch);
     }
-    if (failed < epoch && atomic_load_explicit(&schedule->shared.retired,
-                                               memory_order_acquire) >= epoch) {
+    if (failed < epoch && baton__task_retired(task) >= epoch) {
         return BATON_OK;
     }
     char memory[BATON__SENTENCE_BYTES];
     const baton__failure_t failure =
-        baton__epoch_failure(schedule, memory, sizeof memory);
+        baton__epoch_failure(task, memory, sizeof memory);
     return baton__error_forward(failure.status, memory);
 }
 
 uint64_t baton_schedule_epoch(const baton_schedule_t *schedule)
 {
-    if (!baton__is_schedule(schedule, __func__)) {
-        return 0;
-    }
-    return atomic_load_explicit(&schedule->shared.retired,
-                                memory_order_acquire);
+    return baton__is_schedule(schedule, __func__)
+               ? baton__task_retired(baton__task_of(schedule))
+               : 0;
 }
 
 uint64_t baton_schedule_started(const baton_schedule_t *schedule)
 {
-    return baton__is_schedule(schedule, __func__) ? requested(schedule) : 0;
+    return baton__is_schedule(schedule, __func__)
+               ? baton__task_requested(baton__task_of(schedule))
+               : 0;
 }
 
 baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
@@ -97,11 +84,11 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
     if (!baton__is_schedule(schedule, __func__)) {
         return (baton_traffic_t){0};
     }
+    const baton__task_t *task = baton__task_of(schedule);
     return (baton_traffic_t){
-        .messages = atomic_load_explicit(&schedule->sent_messages,
-                                         memory_order_relaxed),
-        .bytes =
-            atomic_load_explicit(&schedule->sent_bytes, memory_order_relaxed),
+        .messages =
+            atomic_load_explicit(&task->sent_messages, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&task->sent_bytes, memory_order_relaxed),
     };
 }
 
@@ -122,16 +109,10 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
 
 /* An epoch that was started may not have begun yet. A failed one runs until
    nothing of it is in motion. */
-bool baton__epoch_runs(const baton_schedule_t *schedule)
+bool baton__epoch_runs(const baton__task_t *task)
 {
-    return schedule->run.phase == BATON__RUN_RUNNING ||
-           schedule->run.phase == BATON__RUN_DRAINING ||
-           !baton__epoch_ended(schedule, requested(schedule));
-}
-
-static baton_engine_t *epochs_engine_of(const baton_schedule_t *schedule)
-{
-    return schedule->group->engine;
+    return atomic_load_explicit(&task->busy, memory_order_relaxed) ||
+           !baton__epoch_ended(task, baton__task_requested(task));
 }
 
 /* ---- start ------------------------------------------------------------ */
@@ -140,12 +121,14 @@ static baton_engine_t *epochs_engine_of(const baton_schedule_t *schedule)
    not read what is bound, so its lock is not needed. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
-    baton_engine_t *engine = epochs_engine_of(schedule);
+    baton_engine_t *engine = schedule->group->engine;
     bool shared = schedule->depth == 1;
     if (shared) {
         engine->driver->enter(engine);
     }
     baton_status_t status = baton__check_rebound(schedule);
+    atomic_store_explicit(&baton__task_of(schedule)->rebound,
+                          status != BATON_OK, memory_order_relaxed);
     if (shared) {
         engine->driver->leave(engine);
     }
@@ -155,23 +138,21 @@ static baton_status_t check_rebound(baton_schedule_t *schedule)
 }
 
 /* `ahead`: how many epochs may be in flight before this one. */
-static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
+static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
                                   uint64_t ahead)
 {
-    uint64_t failed =
-        atomic_load_explicit(&schedule->shared.failed, memory_order_acquire);
-    uint64_t retired =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_acquire);
+    baton_schedule_t *schedule = &task->schedule;
+    uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
+    uint64_t retired = baton__task_retired(task);
     if (retired >= epoch) {
         return BATON_OK; /* it has run without this rank's start */
     }
     /* An epoch that need not be recovered has failed a moment before it
        retires. */
-    if (failed != 0 && retired < failed &&
-        baton__schedule_stays_failed(schedule)) {
+    if (failed != 0 && retired < failed && baton__task_stays_failed(task)) {
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =
-            baton__epoch_failure(schedule, memory, sizeof memory);
+            baton__epoch_failure(task, memory, sizeof memory);
         bool mends = !failure.final && failure.status != BATON_ERR_TRANSPORT;
         return baton__error(
             failure.status == BATON_ERR_MISMATCH ? BATON_ERR_MISMATCH
@@ -199,52 +180,46 @@ static baton_status_t check_start(baton_schedule_t *schedule, uint64_t epoch,
             "had no effect: build before it",
             schedule->name, schedule->misused);
     }
-    return atomic_load_explicit(&schedule->rebound, memory_order_relaxed)
+    return atomic_load_explicit(&task->rebound, memory_order_relaxed)
                ? check_rebound(schedule)
                : BATON_OK;
 }
 
 /* Stores the memory that is bound now, for the driver to use in the epoch. */
-static void keep_bindings(const baton_schedule_t *schedule, uint64_t epoch)
+static void keep_bindings(const baton__task_t *task, uint64_t epoch)
 {
+    const baton_schedule_t *schedule = &task->schedule;
     size_t count = schedule->buffer_count;
-    char **bound = schedule->bindings + epoch % schedule->depth * count;
-    for (size_t i = 0; i < count && schedule->bindings != NULL; i++) {
+    char **bound = task->bindings + epoch % schedule->depth * count;
+    for (size_t i = 0; i < count && task->bindings != NULL; i++) {
         bound[i] = schedule->buffers[i].memory;
     }
 }
 
 /* Publishes that the application has started the epoch, which may begin from
    now on. */
-static void request(baton_schedule_t *schedule, uint64_t epoch)
+static void request(baton__task_t *task, uint64_t epoch)
 {
-    atomic_store_explicit(&schedule->shared.unreported, BATON_OK,
-                          memory_order_relaxed);
-    /* Both stores pair with the load in baton__epoch_begin_if_due(),
-       epoch_begin.c. The first is sequentially consistent because the driver
-       may get no mail: see follows_another(). */
-    if (schedule->depth > 1) {
-        keep_bindings(schedule, epoch);
-        atomic_store_explicit(&schedule->shared.requested, epoch,
-                              memory_order_seq_cst);
+    atomic_store_explicit(&task->unreported, BATON_OK, memory_order_relaxed);
+    /* Both stores pair with the load in baton__task_requested(), task.h. The
+       first is sequentially consistent because the driver may get no mail: see
+       follows_another(). */
+    if (task->schedule.depth > 1) {
+        keep_bindings(task, epoch);
+        atomic_store_explicit(&task->requested, epoch, memory_order_seq_cst);
     } else {
-        atomic_store_explicit(&schedule->shared.requested, epoch,
-                              memory_order_release);
+        atomic_store_explicit(&task->requested, epoch, memory_order_release);
     }
 }
 
 /* True if an epoch before this one has not ended. When it ends the driver looks
    for the request of this one, so it need not be notified. */
-static bool follows_another(const baton_schedule_t *schedule, uint64_t epoch)
+static bool follows_another(const baton__task_t *task, uint64_t epoch)
 {
     /* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
-    return schedule->depth > 1 &&
-           atomic_load_explicit(&schedule->shared.failed,
-                                memory_order_seq_cst) == 0 &&
-           atomic_load_explicit(&schedule->shared.retired,
-                                memory_order_seq_cst) +
-                   1 <
-               epoch;
+    return task->schedule.depth > 1 &&
+           atomic_load_explicit(&task->failed, memory_order_seq_cst) == 0 &&
+           baton__task_retired(task) + 1 < epoch;
 }
 
 baton_status_t baton_schedule_start(baton_schedule_t *schedule)
@@ -253,49 +228,49 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     if (status != BATON_OK) {
         return status;
     }
-    uint64_t epoch = requested(schedule) + 1;
-    status = check_start(schedule, epoch, schedule->depth - 1);
+    baton__task_t *task = baton__task_of(schedule);
+    uint64_t epoch = baton__task_requested(task) + 1;
+    status = check_start(task, epoch, schedule->depth - 1);
     if (status != BATON_OK) {
         return status;
     }
     if (schedule->offload != NULL) {
         schedule->offload->on[epoch % BATON__STARTS] = false;
     }
-    request(schedule, epoch);
-    if (follows_another(schedule, epoch) ||
+    request(task, epoch);
+    if (follows_another(task, epoch) ||
         baton_schedule_epoch(schedule) >= epoch) {
         /* In the second case peers have begun it, and it has retired. */
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint. */
-    bool unwaited = atomic_load_explicit(&schedule->shared.started_ns,
-                                         memory_order_relaxed) != 0;
-    bool waits = !unwaited && atomic_load_explicit(&schedule->shared.waits_soon,
-                                                   memory_order_relaxed);
-    bool yields = epochs_engine_of(schedule)->driver->start(
+    bool unwaited =
+        atomic_load_explicit(&task->started_ns, memory_order_relaxed) != 0;
+    bool waits = !unwaited &&
+                 atomic_load_explicit(&task->waits_soon, memory_order_relaxed);
+    bool yields = schedule->group->engine->driver->start(
         schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
     /* If the epoch has ended in the start, a wait that follows soon is no hint,
        unless the start has yielded in place of the wait. */
     bool ended = !yields && baton_schedule_epoch(schedule) >= epoch;
-    atomic_store_explicit(&schedule->shared.started_ns,
-                          ended ? 0 : baton__clock_ns(), memory_order_relaxed);
+    atomic_store_explicit(&task->started_ns, ended ? 0 : baton__clock_ns(),
+                          memory_order_relaxed);
     return BATON_OK;
 }
 
 /* ---- the epoch that a wait is for -------------------------------------- */
 
 typedef struct awaited {
-    baton_schedule_t *schedule;
+    baton__task_t *task;
     uint64_t epoch;
     uint32_t generation;
 } awaited_t;
 
 #define LATEST UINT64_MAX /* the epoch that was started last */
 
-static uint32_t generation(const baton_schedule_t *schedule)
+static uint32_t generation(const baton__task_t *task)
 {
-    return atomic_load_explicit(&schedule->shared.generation,
-                                memory_order_seq_cst);
+    return atomic_load_explicit(&task->generation, memory_order_seq_cst);
 }
 
 /* Finds the epoch that a call is about: `epoch`, or the latest. If `epoch` was
@@ -310,12 +285,13 @@ static baton_status_t epochs_choose(baton_schedule_t *schedule, uint64_t epoch,
     if (status != BATON_OK) {
         return status;
     }
-    uint32_t now = generation(schedule);
-    uint64_t last = requested(schedule);
+    baton__task_t *task = baton__task_of(schedule);
+    uint32_t now = generation(task);
+    uint64_t last = baton__task_requested(task);
     bool latest = epoch == LATEST;
-    *out = (awaited_t){schedule, latest ? last : epoch, now};
+    *out = (awaited_t){task, latest ? last : epoch, now};
     if (!latest && (epoch < 1 || epoch > last)) {
-        status = baton__epoch_unreported(schedule);
+        status = baton__epoch_unreported(task);
         status = status != BATON_OK
                      ? status
                      : baton__error(BATON_ERR_STATE,
@@ -333,16 +309,16 @@ static baton_status_t epochs_choose(baton_schedule_t *schedule, uint64_t epoch,
    a recovery increments it before it sets the epoch back. */
 static baton_status_t check_started(const awaited_t *awaited)
 {
-    if (awaited->epoch != 0 || generation(awaited->schedule) != 0) {
+    if (awaited->epoch != 0 || generation(awaited->task) != 0) {
         return BATON_OK;
     }
-    baton_status_t status = check_start(awaited->schedule, 1, 0);
+    baton_status_t status = check_start(awaited->task, 1, 0);
     return status != BATON_OK /* says why a start was refused */
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "
                               "baton_schedule_start first",
-                              awaited->schedule->name);
+                              awaited->task->schedule.name);
 }
 
 /* ---- start and wait in the order of a stream -------------------------- */
@@ -369,9 +345,10 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     if (status != BATON_OK) {
         return status;
     }
-    uint64_t epoch = requested(schedule) + 1;
+    baton__task_t *task = baton__task_of(schedule);
+    uint64_t epoch = baton__task_requested(task) + 1;
     status = check_start(
-        schedule, epoch,
+        task, epoch,
         (schedule->depth > 1 ? schedule->depth : BATON__STARTS) - 1);
     if (status != BATON_OK) {
         return status;
@@ -386,8 +363,8 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     }
     offload->on[slot] = true;
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
-    request(schedule, epoch);
-    epochs_engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+    request(task, epoch);
+    schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -411,8 +388,7 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
     /* `base` is read first: a recovery sets `requested` back, and then adds to
        `base`. */
     uint64_t base = atomic_load_explicit(&offload->base, memory_order_acquire);
-    uint64_t epoch =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_acquire);
+    uint64_t epoch = baton__task_requested(awaited.task);
     status = device->port.await(device->device, stream, offload->flag->word,
                                 base + epoch);
     return status == BATON_OK
@@ -426,21 +402,21 @@ baton_status_t baton_schedule_wait_on(baton_schedule_t *schedule,
 static bool epochs_has_ended(const void *arg)
 {
     const awaited_t *awaited = arg;
-    return baton__epoch_ended(awaited->schedule, awaited->epoch) ||
-           generation(awaited->schedule) != awaited->generation;
+    return baton__epoch_ended(awaited->task, awaited->epoch) ||
+           generation(awaited->task) != awaited->generation;
 }
 
 /* The generation is read last: a recovery increments it before it changes
    anything else that the outcome depends on. */
 static baton_status_t epochs_outcome_of(const awaited_t *awaited)
 {
-    baton_schedule_t *schedule = awaited->schedule;
-    baton_status_t status = epoch_outcome(schedule, awaited->epoch);
-    if (generation(schedule) != awaited->generation) {
-        return baton__epoch_past_outcome(schedule, awaited->epoch);
+    baton__task_t *task = awaited->task;
+    baton_status_t status = epoch_outcome(task, awaited->epoch);
+    if (generation(task) != awaited->generation) {
+        return baton__epoch_past_outcome(task, awaited->epoch);
     }
     if (status != BATON_OK) {
-        atomic_store_explicit(&schedule->shared.reported, awaited->epoch,
+        atomic_store_explicit(&task->reported, awaited->epoch,
                               memory_order_relaxed);
     }
     return status;
@@ -455,10 +431,10 @@ static baton_status_t epochs_test(baton_schedule_t *schedule, uint64_t epoch,
         !baton__is_given(done_out, true, function, "done_out")) {
         return status != BATON_OK ? status : BATON_ERR_INVALID;
     }
-    baton_engine_t *engine = epochs_engine_of(schedule);
+    baton_engine_t *engine = schedule->group->engine;
     bool ended = epochs_has_ended(&awaited);
     if (ended) {
-        status = baton__epoch_unreported(schedule);
+        status = baton__epoch_unreported(awaited.task);
     }
     /* In an engine without a progress thread peers may have activated a later
        epoch, and wait for this call to make progress. */
@@ -492,7 +468,7 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    baton_engine_t *engine = epochs_engine_of(schedule);
+    baton_engine_t *engine = schedule->group->engine;
     uint64_t until_ns = baton__clock_ns() + DESCRIBE_NS;
     bool mine = engine->driver->try_enter(engine);
     while (!mine && baton__clock_ns() < until_ns) {
@@ -516,20 +492,17 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
     return baton__error_forward(BATON_ERR_TIMEOUT, memory);
 }
 
-static void note_wait(baton_schedule_t *schedule)
+static void note_wait(baton__task_t *task)
 {
-    uint64_t started_ns = atomic_load_explicit(&schedule->shared.started_ns,
-                                               memory_order_relaxed);
+    uint64_t started_ns =
+        atomic_load_explicit(&task->started_ns, memory_order_relaxed);
     if (started_ns == 0) {
         return;
     }
-    atomic_store_explicit(&schedule->shared.started_ns, 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&task->started_ns, 0, memory_order_relaxed);
     bool soon = baton__clock_ns() - started_ns < SOON_NS;
-    if (soon != atomic_load_explicit(&schedule->shared.waits_soon,
-                                     memory_order_relaxed)) {
-        atomic_store_explicit(&schedule->shared.waits_soon, soon,
-                              memory_order_relaxed);
+    if (soon != atomic_load_explicit(&task->waits_soon, memory_order_relaxed)) {
+        atomic_store_explicit(&task->waits_soon, soon, memory_order_relaxed);
     }
 }
 
@@ -545,10 +518,11 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     if (status != BATON_OK) {
         return status;
     }
-    baton_engine_t *engine = epochs_engine_of(schedule);
-    note_wait(schedule);
+    baton_engine_t *engine = schedule->group->engine;
+    baton__task_t *task = awaited.task;
+    note_wait(task);
     if (epochs_has_ended(&awaited)) {
-        status = baton__epoch_unreported(schedule);
+        status = baton__epoch_unreported(task);
         return status == BATON_OK ? epochs_outcome_of(&awaited) : status;
     }
     if (baton__engine_is_inside(engine)) {
@@ -556,8 +530,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                             "wait for \"%s\": a call node can't wait",
                             schedule->name);
     }
-    atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&task->waiters, 1, memory_order_relaxed);
     const baton__wait_t wait = {.condition = epochs_has_ended,
                                 .arg = &awaited,
                                 .schedule = schedule,
@@ -571,8 +544,7 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
                                            : status;
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */
-    atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
-                              memory_order_release);
+    atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);
     return status;
 }
 
@@ -615,15 +587,15 @@ baton_status_t baton_schedule_cancel(baton_schedule_t *schedule)
     if (status != BATON_OK) {
         return status;
     }
-    uint64_t epoch = requested(schedule);
-    if (baton__epoch_ended(schedule, epoch)) {
+    baton__task_t *task = baton__task_of(schedule);
+    uint64_t epoch = baton__task_requested(task);
+    if (baton__epoch_ended(task, epoch)) {
         return baton__error(BATON_ERR_STATE,
                             "cancel of \"%s\": no epoch is running",
                             schedule->name);
     }
-    atomic_store_explicit(&schedule->shared.cancel, epoch,
-                          memory_order_release);
-    epochs_engine_of(schedule)->driver->start(schedule, BATON__NEXT_UNKNOWN);
+    atomic_store_explicit(&task->cancel, epoch, memory_order_release);
+    schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
     return BATON_OK;
 }
 
@@ -632,17 +604,16 @@ void baton_schedule_limit(baton_schedule_t *schedule, uint64_t epoch)
     if (!baton__is_schedule(schedule, __func__)) {
         return;
     }
-    uint64_t now =
-        atomic_load_explicit(&schedule->shared.limit, memory_order_relaxed);
+    baton__task_t *task = baton__task_of(schedule);
+    uint64_t now = atomic_load_explicit(&task->limit, memory_order_relaxed);
     if (now != UINT64_MAX && epoch <= now) {
         return;
     }
     /* Pairs with the loads in baton__epoch_begin_if_due() and
        release_if_activated(), epoch_begin.c. */
-    atomic_store_explicit(&schedule->shared.limit, epoch, memory_order_release);
+    atomic_store_explicit(&task->limit, epoch, memory_order_release);
     if (schedule->committed) {
-        epochs_engine_of(schedule)->driver->start(schedule,
-                                                  BATON__NEXT_UNKNOWN);
+        schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
     }
 }
 
@@ -665,22 +636,20 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
     uint64_t begun = baton__async_state(async.turn, BATON__ASYNC_BEGUN);
     uint64_t done = baton__async_state(async.turn, BATON__ASYNC_DONE + code);
     baton_schedule_t *schedule = record->owner;
+    baton__task_t *task = baton__task_of(schedule);
     /* Destroy does not free the schedule while this count is not 0. */
-    atomic_fetch_add_explicit(&schedule->shared.waiters, 1,
-                              memory_order_seq_cst);
+    atomic_fetch_add_explicit(&task->waiters, 1, memory_order_seq_cst);
     /* Pairs with the loads of the state in epoch_arrive.c: the driver that
        takes the status sees everything that was written before this call. */
     bool completed = atomic_compare_exchange_strong_explicit(
         &record->state, &begun, done, memory_order_acq_rel,
         memory_order_relaxed);
     if (completed &&
-        atomic_load_explicit(&schedule->shared.orphan, memory_order_seq_cst) ==
+        atomic_load_explicit(&task->orphan, memory_order_seq_cst) ==
             BATON__NO_ORPHAN) {
-        epochs_engine_of(schedule)->driver->start(schedule,
-                                                  BATON__NEXT_UNKNOWN);
+        schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
     }
-    atomic_fetch_sub_explicit(&schedule->shared.waiters, 1,
-                              memory_order_release);
+    atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);
     return completed ? BATON_OK
                      : baton__error(BATON_ERR_STATE,
                                     "baton_async_complete: the node has "

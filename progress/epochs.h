@@ -2,14 +2,14 @@
    how they ended. */
 #pragma once
 
-#include "sched/schedule.h"
+#include "progress/task.h"
 
 /* True if an epoch is over, whatever its outcome. */
-bool baton__epoch_ended(const baton_schedule_t *schedule, uint64_t epoch);
+bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch);
 
 /* True if an epoch is running, or was started and will run. The caller has the
    driver lock. */
-bool baton__epoch_runs(const baton_schedule_t *schedule);
+bool baton__epoch_runs(const baton__task_t *task);
 
 /* Returns BATON_ERR_INVALID for NULL and for a destroyed schedule,
    BATON_ERR_STATE before the commit. */

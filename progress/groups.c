@@ -407,12 +407,13 @@ baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
     return status;
 }
 
-/* Returns a list's first schedule that the group's user made, or NULL. */
-static const baton_schedule_t *find_schedule(const baton_schedule_t *first,
-                                             const baton_group_t *group)
+/* Returns a list's first task whose schedule the group's user made, or NULL. */
+static const baton__task_t *find_task(const baton__task_t *first,
+                                      const baton_group_t *group)
 {
-    while (first != NULL && (first->group != group || first->verifies)) {
-        first = first->notices.next;
+    while (first != NULL &&
+           (first->schedule.group != group || first->verifies)) {
+        first = first->next;
     }
     return first;
 }
@@ -424,10 +425,9 @@ static baton_status_t check_empty(const baton_group_t *group)
     baton_engine_t *engine = group->engine;
     engine->driver->enter(engine);
     uint32_t schedules = group->schedules;
-    const baton_schedule_t *left =
-        find_schedule(engine->stepper.schedules, group);
+    const baton__task_t *left = find_task(engine->stepper.tasks, group);
     if (left == NULL) {
-        left = find_schedule(engine->stepper.uncommitted, group);
+        left = find_task(engine->stepper.uncommitted, group);
     }
     uint32_t blocks = 0;
     for (const baton__memory_t *m = group->memory; m != NULL; m = m->next) {
@@ -447,7 +447,8 @@ static baton_status_t check_empty(const baton_group_t *group)
                               "group (%s, %s): %u of its schedules "
                               "still exist, \"%s\" for one: destroy them first",
                               baton__group_place(group), group->transport->name,
-                              schedules, left != NULL ? left->name : "?");
+                              schedules,
+                              left != NULL ? left->schedule.name : "?");
 }
 
 static bool is_recovered(const void *arg)
@@ -645,14 +646,14 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
     if (status != BATON_OK || !baton__is_given(out, true, __func__, "out")) {
         return baton__error_status();
     }
-    if (atomic_load_explicit(&schedule->shared.failed, memory_order_acquire) ==
-        0) {
+    const baton__task_t *task = baton__task_of(schedule);
+    if (atomic_load_explicit(&task->failed, memory_order_acquire) == 0) {
         /* This is an answer, so it is not logged. */
         return baton_error_set(BATON_ERR_STATE, "\"%s\" has not failed",
                                schedule->name);
     }
     const baton__failure_t failure =
-        baton__epoch_failure(schedule, out->message, sizeof out->message);
+        baton__epoch_failure(task, out->message, sizeof out->message);
     out->status = failure.status;
     out->rank = failure.rank;
     out->epoch = failure.epoch;
@@ -663,8 +664,8 @@ void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
                                void *arg)
 {
     if (baton__graph_open(schedule, __func__)) {
-        schedule->on_recover = fn;
-        schedule->on_recover_arg = arg;
+        baton__task_of(schedule)->on_recover = fn;
+        baton__task_of(schedule)->on_recover_arg = arg;
     }
 }
 
@@ -674,11 +675,12 @@ void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
     if (!baton__is_schedule(schedule, __func__)) {
         return;
     }
+    baton__task_t *task = baton__task_of(schedule);
     const baton__driver_t *driver = schedule->group->engine->driver;
     driver->enter(schedule->group->engine);
-    schedule->on_end = fn;
-    schedule->on_end_arg = arg;
-    schedule->ended = baton__epoch_last_ended(schedule);
+    task->on_end = fn;
+    task->on_end_arg = arg;
+    task->ended = baton__epoch_last_ended(task);
     driver->leave(schedule->group->engine);
 }
 
@@ -686,15 +688,15 @@ void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
                                void *arg)
 {
     if (baton__graph_open(schedule, __func__)) {
-        schedule->on_failure = fn;
-        schedule->on_failure_arg = arg;
+        baton__task_of(schedule)->on_failure = fn;
+        baton__task_of(schedule)->on_failure_arg = arg;
     }
 }
 
 void baton_schedule_in_order(baton_schedule_t *schedule)
 {
     if (baton__is_schedule(schedule, __func__)) {
-        schedule->in_order = true;
+        baton__task_of(schedule)->in_order = true;
     }
 }
 
@@ -703,14 +705,13 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
    sooner.) The caller has the driver lock. */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
 {
-    const baton_schedule_t *s =
-        group->unrecovered > 0 ? group->stepper->schedules : NULL;
-    while (s != NULL &&
-           (s->group != group || s->run.phase != BATON__RUN_FAILED ||
-            !s->failure.final)) {
-        s = s->notices.next;
+    baton__task_t *t = NULL;
+    while (group->unrecovered > 0 && (t = baton__stepper_next(group, t))) {
+        if (t->schedule.run.phase == BATON__RUN_FAILED && t->failure.final) {
+            return &t->schedule;
+        }
     }
-    return s;
+    return NULL;
 }
 
 static baton_status_t recovered(baton_group_t *group)

@@ -96,7 +96,7 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
     bool idle = run->phase == BATON__RUN_IDLE;
     *out = (baton__rank_state_t){.epoch = run->epoch + idle,
                                  .progress = 1 + baton__progress_of(schedule)};
-    if (run->phase == BATON__RUN_RUNNING && !schedule->turn.held) {
+    if (run->phase == BATON__RUN_RUNNING && !baton__task_of(schedule)->held) {
         answer_running(schedule, out, &text);
     }
     if (out->await_count > 0 || text.used > 0) {
@@ -154,13 +154,14 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     inquiry->count++;
 }
 
-void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
+void baton__inquiry_begin(baton__task_t *task, bool first)
 {
+    const baton_schedule_t *schedule = &task->schedule;
     const baton_group_t *group = schedule->group;
-    if (schedule->notes.inquiry == NULL) {
-        schedule->notes.inquiry = baton__alloc(1, sizeof(baton__inquiry_t));
+    if (task->inquiry == NULL) {
+        task->inquiry = baton__alloc(1, sizeof(baton__inquiry_t));
     }
-    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    baton__inquiry_t *inquiry = task->inquiry;
     if (inquiry == NULL) {
         return;
     }
@@ -184,9 +185,9 @@ void baton__inquiry_begin(baton_schedule_t *schedule, bool first)
     baton__inquiry_take(schedule, group->rank, &own);
 }
 
-int baton__inquiry_next(const baton_schedule_t *schedule)
+int baton__inquiry_next(const baton__task_t *task)
 {
-    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    baton__inquiry_t *inquiry = task->inquiry;
     for (uint32_t i = 0; inquiry != NULL && i < inquiry->count; i++) {
         if (!inquiry->ranks[i].sent) {
             inquiry->ranks[i].sent = true;
@@ -199,7 +200,7 @@ int baton__inquiry_next(const baton_schedule_t *schedule)
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state)
 {
-    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    baton__inquiry_t *inquiry = baton__task_of(schedule)->inquiry;
     if (inquiry == NULL) {
         return;
     }
@@ -280,7 +281,7 @@ static void describe_circle(baton__inquiry_t *inquiry, int own,
 void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text)
 {
-    baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    baton__inquiry_t *inquiry = baton__task_of(schedule)->inquiry;
     if (inquiry == NULL || inquiry->progress != baton__progress_of(schedule)) {
         return;
     }
@@ -313,14 +314,14 @@ void baton__inquiry_describe(const baton_schedule_t *schedule,
     }
 }
 
-bool baton__inquiry_saw_progress(const baton_schedule_t *schedule)
+bool baton__inquiry_saw_progress(const baton__task_t *task)
 {
-    return schedule->notes.inquiry != NULL && schedule->notes.inquiry->moves;
+    return task->inquiry != NULL && task->inquiry->moves;
 }
 
-bool baton__inquiry_leaves_report(const baton_schedule_t *schedule)
+bool baton__inquiry_leaves_report(const baton__task_t *task)
 {
-    const baton__inquiry_t *inquiry = schedule->notes.inquiry;
+    const baton__inquiry_t *inquiry = task->inquiry;
     uint32_t i = 0;
     while (inquiry != NULL && i < inquiry->count &&
            inquiry->ranks[i].state.progress == 0) {

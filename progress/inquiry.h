@@ -17,8 +17,7 @@
    watchdog.c reports. All functions are called by the driver. */
 #pragma once
 
-#include "base/text.h"
-#include "sched/schedule.h"
+#include "progress/task.h"
 
 enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 
@@ -44,9 +43,9 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
 /* Begins an inquiry about the running epoch; or the second round of the last
    inquiry, if that was about the same stall. `first`: no other rank had asked
    this one about it. Without memory nothing is asked. */
-void baton__inquiry_begin(baton_schedule_t *schedule, bool first);
+void baton__inquiry_begin(baton__task_t *task, bool first);
 /* Returns a rank that is to be asked now, or -1. */
-int baton__inquiry_next(const baton_schedule_t *schedule);
+int baton__inquiry_next(const baton__task_t *task);
 /* Takes the answer of a rank. */
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);
@@ -57,10 +56,10 @@ void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text);
 
 /* True if a rank that was asked twice has made progress in between. */
-bool baton__inquiry_saw_progress(const baton_schedule_t *schedule);
+bool baton__inquiry_saw_progress(const baton__task_t *task);
 
 /* True if another rank reports the same stall. */
-bool baton__inquiry_leaves_report(const baton_schedule_t *schedule);
+bool baton__inquiry_leaves_report(const baton__task_t *task);
 
 /* Counts what this rank has done for the schedule so far, including HELLOs of
    the schedule's peers. */

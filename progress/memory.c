@@ -66,17 +66,17 @@ static bool overlaps(const baton__memory_t *block, const char *memory,
 
 /* Whether a buffer is in the block: in the epoch that runs, or in one that was
    started and has its own binding. */
-static bool is_bound_to(const baton_schedule_t *s, uint32_t buffer,
+static bool is_bound_to(const baton__task_t *task, uint32_t buffer,
                         const baton__memory_t *block)
 {
+    const baton_schedule_t *s = &task->schedule;
     const size_t bytes = s->buffers[buffer].bytes;
-    const uint64_t requested =
-        atomic_load_explicit(&s->shared.requested, memory_order_acquire);
-    bool bound = (s->bindings == NULL || s->run.phase != BATON__RUN_IDLE) &&
+    const uint64_t requested = baton__task_requested(task);
+    bool bound = (task->bindings == NULL || s->run.phase != BATON__RUN_IDLE) &&
                  overlaps(block, s->addresses[buffer], bytes);
     for (uint64_t epoch = s->run.epoch + 1;
-         s->bindings != NULL && epoch <= requested; epoch++) {
-        char *const *of = s->bindings + epoch % s->depth * s->buffer_count;
+         task->bindings != NULL && epoch <= requested; epoch++) {
+        char *const *of = task->bindings + epoch % s->depth * s->buffer_count;
         bound |= overlaps(block, of[buffer], bytes);
     }
     return bound;
@@ -87,10 +87,12 @@ static const baton_schedule_t *
 progress_memory_find_user(const baton_group_t *group,
                           const baton__memory_t *block)
 {
-    const baton_schedule_t *s = group->stepper->schedules;
-    for (; s != NULL; s = s->notices.next) {
-        for (uint32_t i = 0; baton__epoch_runs(s) && i < s->buffer_count; i++) {
-            if (!s->buffers[i].scratch && is_bound_to(s, i, block)) {
+    const baton__task_t *task = group->stepper->tasks;
+    for (; task != NULL; task = task->next) {
+        const baton_schedule_t *s = &task->schedule;
+        for (uint32_t i = 0; baton__epoch_runs(task) && i < s->buffer_count;
+             i++) {
+            if (!s->buffers[i].scratch && is_bound_to(task, i, block)) {
                 return s;
             }
         }

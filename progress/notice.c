@@ -103,20 +103,21 @@ void baton__notice_take(const baton_group_t *group, baton_message_t *message,
 
 /* ---- sending ---------------------------------------------------------- */
 
-static baton_header_t notice_header_of(const baton_schedule_t *schedule,
+static baton_header_t notice_header_of(const baton__task_t *task,
                                        baton__message_kind_t kind)
 {
-    return (baton_header_t){.schedule = schedule->identity,
-                            .epoch = schedule->failing_from,
-                            .incarnation = schedule->group->incarnation,
+    return (baton_header_t){.schedule = task->identity,
+                            .epoch = task->failing_from,
+                            .incarnation = task->schedule.group->incarnation,
                             .kind = (uint16_t)kind};
 }
 
-static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
+static baton_status_t send_hello(const baton__task_t *task, int peer,
                                  baton__message_kind_t kind, uint32_t from)
 {
+    const baton_schedule_t *schedule = &task->schedule;
     const baton_group_t *group = schedule->group;
-    baton_header_t header = notice_header_of(schedule, kind);
+    baton_header_t header = notice_header_of(task, kind);
     header.tag = from;
     hello_t hello = {.summary = summarise(schedule, peer),
                      .terms_hash = schedule->terms_hash};
@@ -129,18 +130,18 @@ static baton_status_t send_hello(const baton_schedule_t *schedule, int peer,
 }
 
 /* Sends the failure, which affects the peer from epoch `from` on. */
-static baton_status_t send_failure(const baton_schedule_t *schedule, int peer,
+static baton_status_t send_failure(const baton__task_t *task, int peer,
                                    uint64_t from)
 {
-    const baton_group_t *group = schedule->group;
-    failure_t failure = {.status = schedule->failure.status,
-                         .rank = schedule->failure.rank,
-                         .epoch = schedule->failure.epoch,
-                         .final = schedule->failure.final,
+    const baton_group_t *group = task->schedule.group;
+    failure_t failure = {.status = task->failure.status,
+                         .rank = task->failure.rank,
+                         .epoch = task->failure.epoch,
+                         .final = task->failure.final,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
-    baton__text_add(&text, "%s", schedule->sentence);
-    baton_header_t header = notice_header_of(schedule, BATON__MESSAGE_FAILURE);
+    baton__text_add(&text, "%s", task->schedule.sentence);
+    baton_header_t header = notice_header_of(task, BATON__MESSAGE_FAILURE);
     header.epoch = from;
     return group->transport->notify(group->endpoint, peer, &header, &failure,
                                     sizeof failure);
@@ -203,13 +204,14 @@ static baton_status_t destroyed_status(const baton_group_t *group,
 
 bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 {
-    const baton_schedule_t *s = group->stepper->uncommitted;
-    while (s != NULL && (s->group != group || s->identity != identity)) {
-        s = s->notices.next;
+    const baton__task_t *task = group->stepper->uncommitted;
+    while (task != NULL &&
+           (task->schedule.group != group || task->identity != identity)) {
+        task = task->next;
     }
     return group->shrunk == 0 &&
-           (s != NULL || (!baton__group_has_made(group, identity) &&
-                          group->recovery != BATON__RECOVERY_PARTING));
+           (task != NULL || (!baton__group_has_made(group, identity) &&
+                             group->recovery != BATON__RECOVERY_PARTING));
 }
 
 /* Returns true if `rank` was the first to ask this rank about this stall, which
@@ -218,16 +220,17 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 static bool asks_first(baton_group_t *group, const baton_header_t *header,
                        int rank)
 {
-    baton_schedule_t *s = baton__group_find(group, header->schedule);
-    if (s != NULL) {
-        const uint64_t progress = baton__progress_of(s);
-        if (s->notes.asked_epoch != header->epoch ||
-            s->notes.asked_progress != progress) {
-            s->notes.asked_epoch = header->epoch;
-            s->notes.asked_progress = progress;
-            s->notes.asked_by = rank;
+    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
+    if (schedule != NULL) {
+        baton__task_t *task = baton__task_of(schedule);
+        const uint64_t progress = baton__progress_of(schedule);
+        if (task->asked_epoch != header->epoch ||
+            task->asked_progress != progress) {
+            task->asked_epoch = header->epoch;
+            task->asked_progress = progress;
+            task->asked_by = rank;
         }
-        return s->notes.asked_by == rank;
+        return task->asked_by == rank;
     }
     if (group->asked.schedule != header->schedule ||
         group->asked.epoch != header->epoch ||
@@ -238,15 +241,14 @@ static bool asks_first(baton_group_t *group, const baton_header_t *header,
     return group->asked_by == rank;
 }
 
-/* Returns a running schedule that is in_order, or NULL. */
-static const baton_schedule_t *find_in_order(const baton_group_t *group)
+/* Returns a running task that is in_order, or NULL. */
+static const baton__task_t *find_in_order(const baton_group_t *group)
 {
-    const baton_schedule_t *s = group->stepper->schedules;
-    while (s != NULL && (s->group != group || !s->in_order ||
-                         s->run.phase != BATON__RUN_RUNNING)) {
-        s = s->notices.next;
+    baton__task_t *t = NULL;
+    while ((t = baton__stepper_next(group, t)) &&
+           (!t->in_order || t->schedule.run.phase != BATON__RUN_RUNNING)) {
     }
-    return s;
+    return t;
 }
 
 static baton_status_t send_state(baton_group_t *group, int peer,
@@ -255,7 +257,7 @@ static baton_status_t send_state(baton_group_t *group, int peer,
     baton__rank_state_t state = {0};
     const baton_schedule_t *schedule =
         baton__group_find(group, header->schedule);
-    const baton_schedule_t *ordered = find_in_order(group);
+    const baton__task_t *ordered = find_in_order(group);
     if (schedule != NULL) {
         baton__inquiry_answer(schedule, &state);
     } else {
@@ -269,7 +271,7 @@ static baton_status_t send_state(baton_group_t *group, int peer,
     if (ordered != NULL &&
         (schedule != NULL || !baton__group_has_made(group, header->schedule))) {
         state.ordered = ordered->identity;
-        state.ordered_epoch = ordered->run.epoch;
+        state.ordered_epoch = ordered->schedule.run.epoch;
     }
     state.first = asks_first(group, header, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
@@ -334,14 +336,15 @@ static baton_status_t send_answer(baton_group_t *group,
         baton__group_find(group, header.schedule);
     if (schedule != NULL && (header.kind == BATON__MESSAGE_HELLO ||
                              header.kind == BATON__MESSAGE_WELCOME)) {
-        return send_hello(schedule, answer->peer,
+        return send_hello(baton__task_of(schedule), answer->peer,
                           (baton__message_kind_t)header.kind, header.tag);
     }
     if (header.kind == BATON__MESSAGE_STATE) {
         return send_state(group, answer->peer, &header);
     }
     if (schedule != NULL) {
-        return send_failure(schedule, answer->peer, header.epoch);
+        return send_failure(baton__task_of(schedule), answer->peer,
+                            header.epoch);
     }
     return send_destroyed(group, answer->peer, header);
 }
@@ -350,15 +353,15 @@ static baton_status_t send_answer(baton_group_t *group,
    that is due to the peer; else -1. */
 static int recovering_rank(const baton__peer_notice_t *due)
 {
-    return due->what == BATON__TELL_FAILURE && due->schedule->failure.recovers
-               ? due->schedule->failure.rank
+    return due->what == BATON__TELL_FAILURE && due->task->failure.recovers
+               ? due->task->failure.rank
                : -1;
 }
 
 static int peer_of(const baton__peer_notice_t *due)
 {
-    const baton_schedule_t *schedule = due->schedule;
-    return (int)schedule->plan.peers[due - schedule->notices.due];
+    const baton__task_t *task = due->task;
+    return (int)task->schedule.plan.peers[due - task->due];
 }
 
 /* Sends the failures at the front of a queue that one rank's recovery caused,
@@ -376,8 +379,8 @@ static uint32_t send_failures(const baton_group_t *group,
          due != NULL && failures.count < most &&
          recovering_rank(due) == failures.rank && peer_of(due) == peer;
          due = due->next) {
-        failures.each[failures.count].schedule = due->schedule->identity;
-        failures.each[failures.count++].epoch = due->schedule->failing_from;
+        failures.each[failures.count].schedule = due->task->identity;
+        failures.each[failures.count++].epoch = due->task->failing_from;
     }
     return group->transport->notify(group->endpoint, peer, &header, &failures,
                                     sizeof failures) != BATON_AGAIN
@@ -391,7 +394,8 @@ static uint32_t send_failures(const baton_group_t *group,
    which the transport reports. */
 static uint32_t notice_tell(baton__peer_notice_t *due)
 {
-    const baton_schedule_t *schedule = due->schedule;
+    const baton__task_t *task = due->task;
+    const baton_group_t *group = task->schedule.group;
     static const struct {
         uint8_t due;
         baton__message_kind_t kind;
@@ -399,7 +403,7 @@ static uint32_t notice_tell(baton__peer_notice_t *due)
                {BATON__TELL_WELCOME, BATON__MESSAGE_WELCOME},
                {BATON__TELL_FAILURE, BATON__MESSAGE_FAILURE}};
     int peer = peer_of(due);
-    if (baton__group_loss(schedule->group, peer) != NULL) {
+    if (baton__group_loss(group, peer) != NULL) {
         due->what = 0;
     }
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -407,12 +411,12 @@ static uint32_t notice_tell(baton__peer_notice_t *due)
             continue;
         }
         if (recovering_rank(due) >= 0) {
-            return send_failures(schedule->group, due);
+            return send_failures(group, due);
         }
         baton_status_t status =
             all[i].kind == BATON__MESSAGE_FAILURE
-                ? send_failure(schedule, peer, schedule->failing_from)
-                : send_hello(schedule, peer, all[i].kind, 0);
+                ? send_failure(task, peer, task->failing_from)
+                : send_hello(task, peer, all[i].kind, 0);
         if (status == BATON_AGAIN) {
             return 0;
         }
@@ -433,12 +437,12 @@ static void take_answer(baton__peer_queue_t *queue)
 static void take_due(baton__peer_queue_t *queue)
 {
     baton__peer_notice_t *due = baton__due_list_take(&queue->due);
-    baton_schedule_t *schedule = due->schedule;
+    baton__task_t *task = due->task;
     due->what = 0;
-    schedule->group->due_count--;
-    if (--schedule->notices.due_count == 0 && schedule->notices.leaving) {
-        schedule->group->leaving--;
-        baton__schedule_free(schedule);
+    queue->group->due_count--;
+    if (--task->due_count == 0 && task->leaving) {
+        queue->group->leaving--;
+        baton__task_free(task);
     }
 }
 
@@ -518,20 +522,21 @@ void baton__notice_give_up(baton_group_t *group)
     drop_empty(group->stepper);
 }
 
-void baton__notice_forget(baton_schedule_t *schedule)
+void baton__notice_forget(baton__task_t *task)
 {
-    for (uint32_t i = 0; schedule->notices.due_count > 0; i++) {
-        baton__peer_notice_t *due = &schedule->notices.due[i];
+    baton_group_t *group = task->schedule.group;
+    for (uint32_t i = 0; task->due_count > 0; i++) {
+        baton__peer_notice_t *due = &task->due[i];
         baton__peer_queue_t *queue =
-            baton__group_queue(schedule->group, (int)schedule->plan.peers[i]);
+            baton__group_queue(group, (int)task->schedule.plan.peers[i]);
         if (due->what != 0) {
             baton__due_list_remove(&queue->due, due);
             due->what = 0;
-            schedule->notices.due_count--;
-            schedule->group->due_count--;
+            task->due_count--;
+            group->due_count--;
         }
     }
-    drop_empty(schedule->group->stepper);
+    drop_empty(group->stepper);
 }
 
 static void queue_answer(baton_group_t *group, baton_header_t header,
@@ -673,45 +678,47 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity)
 
 /* Queues inquiries to the ranks that the inquiry has found and not yet asked.
  */
-static void ask_next(const baton_schedule_t *schedule)
+static void ask_next(const baton__task_t *task)
 {
     int rank;
-    while ((rank = baton__inquiry_next(schedule)) >= 0) {
-        baton_header_t header =
-            notice_header_of(schedule, BATON__MESSAGE_INQUIRY);
-        header.epoch = schedule->run.epoch;
-        queue_answer(schedule->group, header, BATON__MESSAGE_INQUIRY, rank);
+    while ((rank = baton__inquiry_next(task)) >= 0) {
+        baton_header_t header = notice_header_of(task, BATON__MESSAGE_INQUIRY);
+        header.epoch = task->schedule.run.epoch;
+        queue_answer(task->schedule.group, header, BATON__MESSAGE_INQUIRY,
+                     rank);
     }
 }
 
-void baton__notice_inquire(const baton_group_t *group, uint64_t identity)
+void baton__notice_inquire(baton__task_t *task)
 {
-    baton_schedule_t *schedule = baton__group_find(group, identity);
-    if (schedule != NULL && schedule->run.phase == BATON__RUN_RUNNING) {
-        const baton_header_t header = {.schedule = identity,
-                                       .epoch = schedule->run.epoch};
-        baton__inquiry_begin(schedule,
-                             asks_first(schedule->group, &header, group->rank));
-        ask_next(schedule);
+    const baton__run_t *run = &task->schedule.run;
+    baton_group_t *group = task->schedule.group;
+    if (run->phase == BATON__RUN_RUNNING) {
+        const baton_header_t header = {.schedule = task->identity,
+                                       .epoch = run->epoch};
+        baton__inquiry_begin(task, asks_first(group, &header, group->rank));
+        ask_next(task);
     }
 }
 
 /* Allows this rank's messages to the peer, and issues those that were held
    back. */
-static void introduce(baton_schedule_t *schedule, uint32_t index)
+static void introduce(baton__task_t *task, uint32_t index)
 {
-    baton__stepper_meet(schedule, index, BATON__MET);
-    baton__epoch_introduce(schedule, (int)schedule->plan.peers[index]);
+    baton__stepper_meet(task, index, BATON__MET);
+    baton__epoch_introduce(&task->schedule,
+                           (int)task->schedule.plan.peers[index]);
 }
 
 /* Sends HELLO to the ranks that sent theirs before this rank's commit, also to
    a rank with which this schedule has no messages: that rank then finds that
    its schedule differs, and fails it. */
-static void answer_early(baton_schedule_t *schedule)
+static void answer_early(baton__task_t *task)
 {
+    const baton_schedule_t *schedule = &task->schedule;
     baton_group_t *group = schedule->group;
     const baton__place_t *place =
-        baton__table_find(&group->early, schedule->identity);
+        baton__table_find(&group->early, task->identity);
     const baton__kept_t *early = place != NULL ? place->kept : NULL;
     for (; early != NULL; early = early->next) {
         uint32_t index = baton__plan_peer(&schedule->plan, early->peer);
@@ -719,25 +726,26 @@ static void answer_early(baton_schedule_t *schedule)
             queue_answer(group, early->header, BATON__MESSAGE_HELLO,
                          early->peer);
         } else {
-            baton__stepper_greet(schedule, index);
+            baton__stepper_greet(task, index);
         }
     }
-    notice_forget(group, schedule->identity, ALL_PEERS, false);
+    notice_forget(group, task->identity, ALL_PEERS, false);
 }
 
 void baton__notice_hello(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
-    schedule->notices.unmet = schedule->plan.peer_count;
+    baton__task_t *task = baton__task_of(schedule);
+    task->unmet = schedule->plan.peer_count;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
         if (!group->introduces || peer == group->rank) {
-            introduce(schedule, i);
-        } else if (schedule->on_failure != NULL) {
-            baton__stepper_greet(schedule, i);
+            introduce(task, i);
+        } else if (task->on_failure != NULL) {
+            baton__stepper_greet(task, i);
         }
     }
-    answer_early(schedule);
+    answer_early(task);
 }
 
 /* Fails the schedule for good, from epoch `from` on, and tells its peers. */
@@ -774,13 +782,9 @@ void baton__notice_shrink(baton_group_t *group, int lost)
 {
     group->shrunk = lost + 1;
     baton__notice_retract(group, ALL_SCHEDULES);
-    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group && s->plan.messages > 0) {
-            notice_end(s, "given up",
-                       atomic_load_explicit(&s->shared.requested,
-                                            memory_order_seq_cst) +
-                           1,
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        if (t->schedule.plan.messages > 0) {
+            notice_end(&t->schedule, "given up", baton__task_requested(t) + 1,
                        BATON_ERR_TRANSPORT);
         }
     }
@@ -789,49 +793,46 @@ void baton__notice_shrink(baton_group_t *group, int lost)
 /* True if a peer may still send a HELLO for the schedule that is being
    destroyed: this rank has sent it one without an answer; or the schedule
    failed before any epoch sent a HELLO. */
-static bool may_ask(const baton_schedule_t *schedule, uint32_t peer,
-                    bool has_failed)
+static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
 {
-    const uint8_t acquaintance = schedule->notices.due[peer].acquaintance;
+    const uint8_t acquaintance = task->due[peer].acquaintance;
     return acquaintance == BATON__GREETED ||
            (acquaintance == BATON__UNMET && has_failed);
 }
 
 /* A schedule of which no peer may still ask needs no record. Without memory for
    a record, peers are told that this rank has no part in any epoch. */
-void baton__notice_depart(baton_schedule_t *schedule, bool has_failed)
+void baton__notice_depart(const baton__task_t *task, bool has_failed)
 {
-    baton_group_t *group = schedule->group;
-    const baton__plan_t *plan = &schedule->plan;
+    baton_group_t *group = task->schedule.group;
+    const baton__plan_t *plan = &task->schedule.plan;
     uint32_t unheard = 0;
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        unheard += may_ask(schedule, i, has_failed);
+        unheard += may_ask(task, i, has_failed);
     }
-    bool room =
-        unheard > 0 && schedule->failing_from != 0 &&
-        baton__table_find(&group->departed, schedule->identity) == NULL &&
-        baton__table_reserve(&group->departed, 1);
+    bool room = unheard > 0 && task->failing_from != 0 &&
+                baton__table_find(&group->departed, task->identity) == NULL &&
+                baton__table_reserve(&group->departed, 1);
     baton__departed_t *departed =
         room ? baton__alloc(1, sizeof *departed + unheard * sizeof(int)) : NULL;
     if (departed == NULL) {
         return;
     }
     *departed = (baton__departed_t){
-        .epoch = schedule->failing_from,
+        .epoch = task->failing_from,
         .incarnation = group->incarnation,
-        .status = schedule->failure.status,
-        .rank = schedule->failure.rank,
-        .failed = schedule->failure.epoch,
+        .status = task->failure.status,
+        .rank = task->failure.rank,
+        .failed = task->failure.epoch,
     };
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        if (may_ask(schedule, i, has_failed)) {
+        if (may_ask(task, i, has_failed)) {
             departed->peers[departed->unheard++] = (int)plan->peers[i];
         }
     }
     baton__text_t text = {departed->cause, sizeof departed->cause, 0};
-    baton__text_add(&text, "%s", schedule->sentence);
-    baton__table_enter(&group->departed, schedule->identity)->departed =
-        departed;
+    baton__text_add(&text, "%s", task->schedule.sentence);
+    baton__table_enter(&group->departed, task->identity)->departed = departed;
 }
 
 /* ---- receiving -------------------------------------------------------- */
@@ -938,7 +939,7 @@ static bool compare_next(const baton_schedule_t *schedule,
 {
     bool is_cut = strlen(theirs->terms) == TERMS_BYTES - 1;
     header.tag =
-        schedule->failing_from != 0 ||
+        baton__task_of(schedule)->failing_from != 0 ||
                 schedule->terms_hash == theirs->terms_hash ||
                 strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0
             ? 0
@@ -1000,11 +1001,12 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
         memcpy(group->unknown_name, hello.name, sizeof group->unknown_name);
         return;
     }
+    baton__task_t *task = baton__task_of(schedule);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (index < schedule->plan.peer_count) {
         schedule->run.progress_count +=
-            schedule->notices.due[index].acquaintance != BATON__MET;
-        baton__stepper_meet(schedule, index, BATON__GREETED);
+            task->due[index].acquaintance != BATON__MET;
+        baton__stepper_meet(task, index, BATON__GREETED);
     }
     const summary_t ours = summarise(schedule, peer);
     bool no_device = hello.summary.device_sends > 0 && group->device == NULL;
@@ -1026,13 +1028,13 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
         /* A FAILURE that was sent before the peer had committed was lost. */
-        bool failed = schedule->failing_from != 0 &&
+        bool failed = task->failing_from != 0 &&
                       schedule->run.phase != BATON__RUN_RECOVERING;
         uint8_t failure = failed ? BATON__TELL_FAILURE : 0;
-        baton__stepper_tell(schedule, index, BATON__TELL_WELCOME | failure);
+        baton__stepper_tell(task, index, BATON__TELL_WELCOME | failure);
     }
     if (!goes_on) {
-        introduce(schedule, index);
+        introduce(task, index);
     }
 }
 
@@ -1069,7 +1071,8 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
         schedule, header.epoch > 0 ? header.epoch : 1, &failure, memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
-        introduce(schedule, index); /* sends of earlier epochs were held */
+        /* Sends of earlier epochs were held. */
+        introduce(baton__task_of(schedule), index);
     }
 }
 
@@ -1100,8 +1103,10 @@ static void fail_out_of_order(baton_schedule_t *schedule, int peer,
 {
     const baton_group_t *group = schedule->group;
     baton_schedule_t *other = baton__group_find(group, state->ordered);
-    if (other == NULL || other == schedule || !other->in_order ||
-        !schedule->in_order || schedule->run.phase != BATON__RUN_RUNNING ||
+    if (other == NULL || other == schedule ||
+        !baton__task_of(other)->in_order ||
+        !baton__task_of(schedule)->in_order ||
+        schedule->run.phase != BATON__RUN_RUNNING ||
         state->epoch > schedule->run.epoch ||
         state->ordered_epoch <= other->run.epoch) {
         return;
@@ -1129,7 +1134,7 @@ static void receive_state(baton_group_t *group, baton_message_t *message)
     baton__notice_take(group, message, &state, sizeof state);
     if (schedule != NULL) {
         baton__inquiry_take(schedule, peer, &state);
-        ask_next(schedule);
+        ask_next(baton__task_of(schedule));
     }
     if (schedule != NULL && header.incarnation == group->incarnation &&
         header.epoch == schedule->run.epoch) {

@@ -51,7 +51,7 @@ void baton__notice_shrink(baton_group_t *group, int lost);
 /* The schedule is being destroyed: records the cause of its failure, and the
    first epoch without this rank, for peers that have not committed theirs yet.
    has_failed: it had failed before it was destroyed. */
-void baton__notice_depart(baton_schedule_t *schedule, bool has_failed);
+void baton__notice_depart(const baton__task_t *task, bool has_failed);
 
 /* Tells peers that have committed a schedule that this rank will never commit
    it, because the uncommitted schedule is destroyed here. Identity 0: all
@@ -95,7 +95,7 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
 void baton__notice_lost(baton_group_t *group, int lost);
 
 /* Asks the ranks that the running epoch waits for what they wait for. */
-void baton__notice_inquire(const baton_group_t *group, uint64_t identity);
+void baton__notice_inquire(baton__task_t *task);
 
 /* Returns a peer for which notices are queued that must be sent before this
    rank leaves the group; -1: none. */
@@ -104,5 +104,5 @@ int baton__notice_awaits(const baton_group_t *group);
 /* Drops the queued notices of a group whose schedules were all destroyed. */
 void baton__notice_give_up(baton_group_t *group);
 
-/* Removes the schedule's notices from the queues. */
-void baton__notice_forget(baton_schedule_t *schedule);
+/* Removes the task's notices from the queues. */
+void baton__notice_forget(baton__task_t *task);

@@ -94,7 +94,7 @@ static void queues_append(baton_schedule_t *schedule, baton__queue_t *queue,
         offload->behind[queue->last] = node;
     }
     queue->last = node;
-    schedule->turn.queued++;
+    baton__task_of(schedule)->queued++;
     offload->required +=
         (schedule->ops[node].flags & BATON__OPTIONAL) == 0 ? 1 : 0;
 }
@@ -189,10 +189,10 @@ static bool leads_to_host(const baton_schedule_t *schedule,
    has a successor on the host. */
 static bool is_all_queued(const baton_schedule_t *schedule)
 {
+    const uint32_t queued = baton__task_of(schedule)->queued;
     const baton__run_t *run = &schedule->run;
     const baton__offload_t *offload = schedule->offload;
-    if (schedule->turn.queued == 0 || baton__run_has_ready(run) ||
-        run->waited != schedule->turn.queued ||
+    if (queued == 0 || baton__run_has_ready(run) || run->waited != queued ||
         run->required_left != offload->required ||
         (!run->started && run->plan->on_start_count > 0)) {
         return false;
@@ -303,7 +303,7 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
     if (queue->first == BATON__NO_NODE) {
         queue->last = BATON__NO_NODE;
     }
-    schedule->turn.queued--;
+    baton__task_of(schedule)->queued--;
     offload->required -=
         (schedule->ops[node].flags & BATON__OPTIONAL) == 0 ? 1 : 0;
     if (schedule->run.phase == BATON__RUN_DRAINING) {
@@ -365,7 +365,7 @@ static bool queues_advance(baton_schedule_t *schedule, baton__queue_t *queue,
 static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
-        if (schedule->turn.queued > 0 &&
+        if (baton__task_of(schedule)->queued > 0 &&
             queues_advance(schedule, &schedule->offload->queues[i], moved)) {
             return true;
         }
@@ -386,7 +386,8 @@ bool baton__queues_poll(baton__stepper_t *stepper)
             moved |= poll_start(schedule);
         }
         if (!poll_queues(schedule, &moved) &&
-            (schedule->turn.queued > 0 || schedule->offload->waits)) {
+            (baton__task_of(schedule)->queued > 0 ||
+             schedule->offload->waits)) {
             baton__queues_list(schedule);
         }
     }

@@ -51,7 +51,7 @@ void baton__queues_begin(baton_schedule_t *schedule, bool external)
     }
     offload->waits = true;
     schedule->group->stepper->starts++;
-    schedule->turn.held = !external;
+    baton__task_of(schedule)->held = !external;
     baton__queues_list(schedule);
 }
 
@@ -60,7 +60,7 @@ void baton__queues_forget_start(baton_schedule_t *schedule)
     baton__offload_t *offload = schedule->offload;
     schedule->group->stepper->starts -= offload->waits;
     offload->waits = false;
-    schedule->turn.held = false;
+    baton__task_of(schedule)->held = false;
 }
 
 /* ---- the end ------------------------------------------------------------ */

@@ -39,7 +39,8 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
 static void note_rebound(baton_schedule_t *schedule, uint32_t buffer)
 {
     schedule->buffers[buffer].rebound = true;
-    atomic_store_explicit(&schedule->rebound, true, memory_order_relaxed);
+    atomic_store_explicit(&baton__task_of(schedule)->rebound, true,
+                          memory_order_relaxed);
 }
 
 static baton_status_t rebind_between(baton_schedule_t *schedule,
@@ -47,7 +48,7 @@ static baton_status_t rebind_between(baton_schedule_t *schedule,
 {
     baton_engine_t *engine = schedule->group->engine;
     engine->driver->enter(engine);
-    bool runs = baton__epoch_runs(schedule);
+    bool runs = baton__epoch_runs(baton__task_of(schedule));
     if (!runs) {
         put_behind(schedule, buffer, memory);
         note_rebound(schedule, buffer);
@@ -64,7 +65,7 @@ static baton_status_t rebind_between(baton_schedule_t *schedule,
 static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
                              void *memory)
 {
-    if (schedule->bindings != NULL && schedule->committed) {
+    if (baton__task_of(schedule)->bindings != NULL && schedule->committed) {
         schedule->buffers[buffer].memory = memory;
         note_rebound(schedule, buffer);
         return BATON_OK;

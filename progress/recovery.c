@@ -89,20 +89,21 @@ static void begin_part(baton_group_t *group)
 
 /* ---- a schedule ------------------------------------------------------- */
 
-static baton__agreement_t *agreement_of(baton_schedule_t *schedule)
+static baton__agreement_t *agreement_of(baton__task_t *task)
 {
-    return &schedule->agreements[schedule->group->incarnation & 1];
+    return &task->agreements[task->schedule.group->incarnation & 1];
 }
 
-/* Resets the schedule to its state after the commit. */
-static void recovery_reset(baton_schedule_t *schedule)
+/* Resets the task to its state after the commit. */
+static void recovery_reset(baton__task_t *task)
 {
-    baton__epoch_forget_failure(schedule); /* reads what is reset below */
+    baton_schedule_t *schedule = &task->schedule;
+    baton__epoch_forget_failure(task); /* reads what is reset below */
     uint64_t last = schedule->run.epoch;
     schedule->run.epoch = 0;
-    schedule->failing_from = 0;
-    uint64_t requested = atomic_exchange_explicit(&schedule->shared.requested,
-                                                  0, memory_order_acq_rel);
+    task->failing_from = 0;
+    uint64_t requested =
+        atomic_exchange_explicit(&task->requested, 0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
         /* Only after `requested` was reset: baton_schedule_wait_on reads the
            two in the other order. The flag itself only grows. */
@@ -113,79 +114,79 @@ static void recovery_reset(baton_schedule_t *schedule)
            began. */
         baton__queues_raise(schedule, 0);
     }
-    atomic_store_explicit(&schedule->shared.failed, 0, memory_order_relaxed);
-    for (uint32_t i = 0; i < baton__schedule_failures(schedule); i++) {
-        atomic_store_explicit(&schedule->failures[i], 0, memory_order_relaxed);
+    atomic_store_explicit(&task->failed, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < task->failure_count; i++) {
+        atomic_store_explicit(&task->failures[i], 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&schedule->shared.retired, 0, memory_order_seq_cst);
-    baton__run_set_phase(&schedule->run, BATON__RUN_IDLE);
+    atomic_store_explicit(&task->retired, 0, memory_order_seq_cst);
+    baton__task_set_phase(task, BATON__RUN_IDLE);
     /* An epoch that was started just before, and has not begun, ends, too. */
-    while (schedule->on_end != NULL && schedule->ended < requested) {
-        schedule->on_end(schedule->on_end_arg, ++schedule->ended,
-                         schedule->shared.last_status);
+    while (task->on_end != NULL && task->ended < requested) {
+        task->on_end(task->on_end_arg, ++task->ended, task->last_status);
     }
-    schedule->ended = 0;
-    schedule->notes.asked_epoch = 0; /* epochs are counted anew */
+    task->ended = 0;
+    task->asked_epoch = 0; /* epochs are counted anew */
 }
 
-/* Joins the recovery with a schedule of which nothing is in motion. */
-static void recovery_join(baton_schedule_t *schedule)
+/* Joins the recovery with a task of which nothing is in motion. */
+static void recovery_join(baton__task_t *task)
 {
-    uint64_t retired =
-        atomic_load_explicit(&schedule->shared.retired, memory_order_relaxed);
-    baton__epoch_drop_early(schedule);
-    schedule->next.failing_from = 0; /* left by a recovery that ended early */
-    baton__run_set_phase(&schedule->run, BATON__RUN_RECOVERING);
-    atomic_store_explicit(&schedule->shared.limit, UINT64_MAX,
-                          memory_order_relaxed);
-    if (schedule->on_recover == NULL) {
-        recovery_reset(schedule);
+    baton_group_t *group = task->schedule.group;
+    uint64_t retired = baton__task_retired(task);
+    baton__epoch_drop_early(&task->schedule);
+    /* A recovery that ended early may have left a failure. */
+    task->after_recovery.failing_from = 0;
+    baton__task_set_phase(task, BATON__RUN_RECOVERING);
+    atomic_store_explicit(&task->limit, UINT64_MAX, memory_order_relaxed);
+    if (task->on_recover == NULL) {
+        recovery_reset(task);
         return;
     }
-    begin_part(schedule->group);
-    schedule->group->stepper->agreeing++;
-    baton__agreement_t *agreement = agreement_of(schedule);
+    begin_part(group);
+    group->stepper->agreeing++;
+    baton__agreement_t *agreement = agreement_of(task);
     if (retired > agreement->highest) {
         agreement->highest = retired;
     }
 }
 
-static void end_schedule(baton_schedule_t *schedule)
+static void end_schedule(baton_group_t *group)
 {
-    schedule->group->stepper->agreeing--;
-    recovery_end_part(schedule->group);
+    group->stepper->agreeing--;
+    recovery_end_part(group);
 }
 
 /* Advances a schedule whose ranks agree on the highest completed epoch. */
-static bool recovery_advance(baton_schedule_t *schedule)
+static bool recovery_advance(baton__task_t *task)
 {
-    const baton_group_t *group = schedule->group;
-    baton__agreement_t *agreement = agreement_of(schedule);
-    if (schedule->failure.final) {
-        baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
-        schedule->group->unrecovered++;
-        end_schedule(schedule);
+    baton_group_t *group = task->schedule.group;
+    baton__agreement_t *agreement = agreement_of(task);
+    if (task->failure.final) {
+        baton__task_set_phase(task, BATON__RUN_FAILED);
+        group->unrecovered++;
+        end_schedule(group);
         return true;
     }
-    bool moved = tell_next(group, schedule->identity, agreement);
+    bool moved = tell_next(group, task->identity, agreement);
     if (!are_over(group, agreement)) {
         return moved;
     }
-    if (!schedule->on_recover(schedule->on_recover_arg, agreement->highest)) {
-        schedule->group->stepper->untold =
-            true; /* nothing wakes this rank to call it again */
+    if (!task->on_recover(task->on_recover_arg, agreement->highest)) {
+        /* Nothing wakes this rank to call it again. */
+        group->stepper->untold = true;
         return moved;
     }
     *agreement = (baton__agreement_t){0};
-    recovery_reset(schedule);
-    end_schedule(schedule);
-    uint64_t failing_from = schedule->next.failing_from;
+    recovery_reset(task);
+    end_schedule(group);
+    baton__later_failure_t *later = &task->after_recovery;
+    uint64_t failing_from = later->failing_from;
     if (failing_from != 0) {
-        schedule->next.failing_from = 0;
-        baton__epoch_fail_from(schedule, failing_from, &schedule->next.failure,
-                               schedule->next.sentence);
+        later->failing_from = 0;
+        baton__epoch_fail_from(&task->schedule, failing_from, &later->failure,
+                               later->sentence);
     }
-    baton__epoch_begin_if_due(schedule);
+    baton__epoch_begin_if_due(&task->schedule);
     return true;
 }
 
@@ -196,11 +197,8 @@ void baton__recovery_begin(baton_group_t *group)
     baton__group_set_recovery(group, BATON__RECOVERY_STOPPING);
     group->unrecovered = 0;
     begin_part(group);
-    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group != group) {
-            continue;
-        }
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        baton_schedule_t *s = &t->schedule;
         baton__epoch_begin_if_due(s); /* if it was started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
@@ -226,14 +224,11 @@ static void take_deferred(baton_group_t *group)
    is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
-    baton__stepper_t *stepper = group->stepper;
     if (group->due_count > 0) {
         return false;
     }
-    for (const baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group && (s->run.phase == BATON__RUN_RUNNING ||
-                                  s->run.phase == BATON__RUN_DRAINING)) {
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        if (atomic_load_explicit(&t->busy, memory_order_relaxed)) {
             return false;
         }
     }
@@ -242,12 +237,10 @@ static bool join_if_quiet(baton_group_t *group)
        still ask. */
     baton__group_forget_departed(group, group->incarnation);
     group->incarnation++;
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group && !s->failure.final) {
-            recovery_join(s);
-        } else if (s->group == group) {
-            group->unrecovered++;
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        group->unrecovered += t->failure.final;
+        if (!t->failure.final) {
+            recovery_join(t);
         }
     }
     take_deferred(group);
@@ -280,11 +273,8 @@ static void recovery_give_up(baton_group_t *group)
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         recovery_end_part(group);
     }
-    for (baton_schedule_t *s = group->stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->group == group) {
-            baton__recovery_leave(s);
-        }
+    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
+        baton__recovery_leave(t);
     }
 }
 
@@ -390,10 +380,10 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
             rest(group);
         }
     }
-    for (baton_schedule_t *s = stepper->schedules;
-         s != NULL && stepper->agreeing > 0; s = s->notices.next) {
-        if (s->run.phase == BATON__RUN_RECOVERING) {
-            moved |= recovery_advance(s);
+    for (baton__task_t *t = stepper->tasks; t != NULL && stepper->agreeing > 0;
+         t = t->next) {
+        if (t->schedule.run.phase == BATON__RUN_RECOVERING) {
+            moved |= recovery_advance(t);
         }
     }
     return moved;
@@ -436,7 +426,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
             baton__notice_answer(group, header, header->epoch, peer);
             return;
         }
-        agreement = schedule->agreements;
+        agreement = baton__task_of(schedule)->agreements;
     }
     /* A peer is at most one incarnation ahead, since it waits for this rank. */
     agreement = header->kind == BATON__MESSAGE_FAREWELL
@@ -449,11 +439,11 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
     }
 }
 
-void baton__recovery_leave(baton_schedule_t *schedule)
+void baton__recovery_leave(baton__task_t *task)
 {
-    if (schedule->run.phase == BATON__RUN_RECOVERING) {
-        baton__run_set_phase(&schedule->run, BATON__RUN_FAILED);
-        end_schedule(schedule);
+    if (task->schedule.run.phase == BATON__RUN_RECOVERING) {
+        baton__task_set_phase(task, BATON__RUN_FAILED);
+        end_schedule(task->schedule.group);
     }
 }
 
@@ -472,10 +462,10 @@ int baton__recovery_awaits(const baton_group_t *group)
         group->answer_count + group->leaving > 0) {
         return baton__notice_awaits(group);
     }
-    for (const baton_schedule_t *s = group->stepper->schedules;
-         s != NULL && waits == NULL; s = s->notices.next) {
-        if (s->group == group && s->run.phase == BATON__RUN_RECOVERING) {
-            waits = &s->agreements[parity];
+    for (baton__task_t *t = NULL;
+         waits == NULL && (t = baton__stepper_next(group, t));) {
+        if (t->schedule.run.phase == BATON__RUN_RECOVERING) {
+            waits = &t->agreements[parity];
         }
     }
     if (waits == NULL) {

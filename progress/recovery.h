@@ -46,7 +46,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
 
 /* Ends a schedule's part in a recovery, before it is destroyed or after a loss.
    The schedule stays failed. */
-void baton__recovery_leave(baton_schedule_t *schedule);
+void baton__recovery_leave(baton__task_t *task);
 
 /* Returns the rank that the recovery, or the farewell, waits for, and that may
    itself wait for another; -1: none, for example while something of this rank

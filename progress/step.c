@@ -25,23 +25,23 @@ enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
 void baton__step_mail(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    if (atomic_exchange_explicit(&schedule->shared.mailed, true,
-                                 memory_order_seq_cst)) {
+    baton__task_t *task = baton__task_of(schedule);
+    if (atomic_exchange_explicit(&task->mailed, true, memory_order_seq_cst)) {
         return;
     }
-    baton_schedule_t *head =
+    baton__task_t *head =
         atomic_load_explicit(&stepper->mail, memory_order_relaxed);
     do {
-        schedule->shared.next_mail = head;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &stepper->mail, &head, schedule, memory_order_seq_cst,
-        memory_order_relaxed));
+        task->next_mail = head;
+    } while (!atomic_compare_exchange_weak_explicit(&stepper->mail, &head, task,
+                                                    memory_order_seq_cst,
+                                                    memory_order_relaxed));
 }
 
 /* Handles what other threads have requested of a schedule. */
 static void attend(baton_schedule_t *schedule)
 {
-    bool abandoned = schedule->turn.abandoned;
+    bool abandoned = baton__task_of(schedule)->abandoned;
     baton__epoch_collect_asyncs(schedule);
     if (abandoned) {
         return; /* the schedule may have been freed */
@@ -56,23 +56,23 @@ static bool take_mail(baton__stepper_t *stepper)
         return false;
     }
     /* Pairs with the push in baton__step_mail. */
-    baton_schedule_t *newest =
+    baton__task_t *newest =
         atomic_exchange_explicit(&stepper->mail, NULL, memory_order_acquire);
-    baton_schedule_t *oldest = NULL;
+    baton__task_t *oldest = NULL;
     while (newest != NULL) {
-        baton_schedule_t *next = newest->shared.next_mail;
-        newest->shared.next_mail = oldest;
+        baton__task_t *next = newest->next_mail;
+        newest->next_mail = oldest;
         oldest = newest;
         newest = next;
     }
     while (oldest != NULL) {
-        baton_schedule_t *schedule = oldest;
-        oldest = schedule->shared.next_mail;
+        baton__task_t *task = oldest;
+        oldest = task->next_mail;
         /* From here on the schedule can be mailed again. Its requests are read
            after this, so none is missed. */
-        (void)atomic_exchange_explicit(&schedule->shared.mailed, false,
+        (void)atomic_exchange_explicit(&task->mailed, false,
                                        memory_order_seq_cst);
-        attend(schedule);
+        attend(&task->schedule);
     }
     return true;
 }
@@ -83,19 +83,19 @@ static bool take_mail(baton__stepper_t *stepper)
    bytes go. One that becomes runnable again waits for the next step. */
 static bool take_turns(baton__stepper_t *stepper)
 {
-    const baton_schedule_t *last = stepper->runnable_tail;
+    const baton__task_t *last = stepper->runnable_tail;
     bool moved = false;
     bool more = stepper->runnable_head != NULL;
     while (more && stepper->bytes_left > 0) {
-        baton_schedule_t *schedule = stepper->runnable_head;
-        uint64_t before = schedule->run.progress_count;
+        baton__task_t *task = stepper->runnable_head;
+        uint64_t before = task->schedule.run.progress_count;
         size_t bytes = stepper->bytes_left;
-        more = schedule != last;
-        stepper->runnable_head = schedule->turn.next_runnable;
-        schedule->turn.runnable = false;
-        baton__epoch_turn(schedule, NODES_A_TURN);
-        moved |= schedule->run.progress_count != before ||
-                 !schedule->turn.runnable || stepper->bytes_left != bytes;
+        more = task != last;
+        stepper->runnable_head = task->next_runnable;
+        task->runnable = false;
+        baton__epoch_turn(&task->schedule, NODES_A_TURN);
+        moved |= task->schedule.run.progress_count != before ||
+                 !task->runnable || stepper->bytes_left != bytes;
     }
     return moved;
 }
@@ -103,10 +103,9 @@ static bool take_turns(baton__stepper_t *stepper)
 static bool ask_asyncs(baton__stepper_t *stepper)
 {
     bool moved = false;
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
-        if (s->turn.begun > 0) {
-            moved |= baton__epoch_poll_asyncs(s);
+    for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
+        if (t->begun > 0) {
+            moved |= baton__epoch_poll_asyncs(&t->schedule);
         }
     }
     return moved;
@@ -399,18 +398,6 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
     return moved;
 }
 
-/* Takes the schedule off the list of runnable ones, if it is the first. The
-   turn that follows puts it back if it leaves work. If it stayed on the list, a
-   leaving driver would kick the progress thread for it. */
-static void take_if_first(baton_schedule_t *schedule)
-{
-    baton__stepper_t *stepper = schedule->group->stepper;
-    if (stepper->runnable_head == schedule) {
-        stepper->runnable_head = schedule->turn.next_runnable;
-        schedule->turn.runnable = false;
-    }
-}
-
 void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
@@ -420,7 +407,14 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     (void)take_mail(stepper);
     attend(schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
-        take_if_first(schedule);
+        /* Takes the schedule off the list of runnable ones, if it is the first.
+           The turn that follows puts it back if it leaves work. If it stayed on
+           the list, a leaving driver would kick the progress thread for it. */
+        baton__task_t *task = baton__task_of(schedule);
+        if (stepper->runnable_head == task) {
+            stepper->runnable_head = task->next_runnable;
+            task->runnable = false;
+        }
         baton__epoch_turn(schedule, nodes);
     }
     baton__float_mode_leave(mode);
@@ -428,70 +422,70 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
 
 /* ---- adding and removing schedules ------------------------------------- */
 
-static void link_to(baton_schedule_t **list, baton_schedule_t *schedule)
+static void link_to(baton__task_t **list, baton__task_t *task)
 {
-    schedule->notices.previous = NULL;
-    schedule->notices.next = *list;
+    task->previous = NULL;
+    task->next = *list;
     if (*list != NULL) {
-        (*list)->notices.previous = schedule;
+        (*list)->previous = task;
     }
-    *list = schedule;
+    *list = task;
 }
 
-static void unlink_from(baton_schedule_t **list, baton_schedule_t *schedule)
+static void unlink_from(baton__task_t **list, baton__task_t *task)
 {
-    if (schedule->notices.previous != NULL) {
-        schedule->notices.previous->notices.next = schedule->notices.next;
+    if (task->previous != NULL) {
+        task->previous->next = task->next;
     } else {
-        *list = schedule->notices.next;
+        *list = task->next;
     }
-    if (schedule->notices.next != NULL) {
-        schedule->notices.next->notices.previous = schedule->notices.previous;
+    if (task->next != NULL) {
+        task->next->previous = task->previous;
     }
 }
 
 void baton__step_attach(baton_schedule_t *schedule)
 {
-    link_to(&schedule->group->stepper->uncommitted, schedule);
+    link_to(&schedule->group->stepper->uncommitted, baton__task_of(schedule));
 }
 
 void baton__step_commit(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
-    unlink_from(&stepper->uncommitted, schedule);
-    link_to(&stepper->schedules, schedule);
+    baton__task_t *task = baton__task_of(schedule);
+    unlink_from(&stepper->uncommitted, task);
+    link_to(&stepper->tasks, task);
     schedule->run.waited_by_all = &stepper->waited;
-    baton__table_enter(&group->table, schedule->identity)->schedule = schedule;
+    baton__table_enter(&group->table, task->identity)->schedule = schedule;
     baton__notice_hello(schedule);
     baton__epoch_fail_if_lost(schedule);
     stepper->activatable += schedule->plan.armed_count > 0;
 }
 
-/* Removes a schedule from the mailbox, and from the runnable ones. */
-static void progress_step_forget(baton_schedule_t *schedule)
+/* Removes a task from the mailbox, and from the runnable ones. */
+static void progress_step_forget(baton__stepper_t *stepper,
+                                 const baton__task_t *task)
 {
-    baton__stepper_t *stepper = schedule->group->stepper;
-    baton_schedule_t *each = stepper->runnable_head;
+    baton__task_t *each = stepper->runnable_head;
     stepper->runnable_head = NULL;
     stepper->runnable_tail = NULL;
     while (each != NULL) {
-        baton_schedule_t *next = each->turn.next_runnable;
-        each->turn.runnable = false;
-        if (each != schedule) {
-            baton__stepper_add_runnable(each);
+        baton__task_t *next = each->next_runnable;
+        each->runnable = false;
+        if (each != task) {
+            baton__stepper_add_runnable(&each->schedule);
         }
         each = next;
     }
     /* Other threads may push meanwhile: take all, and put back the rest. */
-    baton_schedule_t *mail =
+    baton__task_t *mail =
         atomic_exchange_explicit(&stepper->mail, NULL, memory_order_acquire);
     while (mail != NULL) {
-        baton_schedule_t *next = mail->shared.next_mail;
-        atomic_store_explicit(&mail->shared.mailed, false,
-                              memory_order_seq_cst);
-        if (mail != schedule) {
-            baton__step_mail(mail);
+        baton__task_t *next = mail->next_mail;
+        atomic_store_explicit(&mail->mailed, false, memory_order_seq_cst);
+        if (mail != task) {
+            baton__step_mail(&mail->schedule);
         }
         mail = next;
     }
@@ -501,21 +495,22 @@ void baton__step_detach(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
+    baton__task_t *task = baton__task_of(schedule);
     if (!schedule->committed) {
-        unlink_from(&stepper->uncommitted, schedule);
+        unlink_from(&stepper->uncommitted, task);
         return;
     }
-    progress_step_forget(schedule);
-    if (schedule->offload != NULL && !schedule->turn.abandoned) {
+    progress_step_forget(stepper, task);
+    if (schedule->offload != NULL && !task->abandoned) {
         baton__queues_forget(schedule->group, schedule);
     }
-    if (!schedule->notices.leaving) {
-        baton__notice_forget(schedule);
+    if (!task->leaving) {
+        baton__notice_forget(task);
     }
     baton__epoch_drop_early(schedule);
-    baton__table_remove(&group->table, schedule->identity);
-    baton__recovery_leave(schedule);
+    baton__table_remove(&group->table, task->identity);
+    baton__recovery_leave(task);
     stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;
     stepper->activatable -= schedule->plan.armed_count > 0;
-    unlink_from(&stepper->schedules, schedule);
+    unlink_from(&stepper->tasks, task);
 }

@@ -1,8 +1,8 @@
-/* The stepper: what one driver steps. It has the schedules of some groups, and
+/* The stepper: what one driver steps. It has the tasks of some groups, and
    lists of those that need something. */
 #pragma once
 
-#include "sched/schedule.h"
+#include "progress/task.h"
 
 /* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
    BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
@@ -10,13 +10,13 @@ enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
     baton_group_t *groups;
-    baton_schedule_t *runnable_head; /* get a turn in the next step */
-    baton_schedule_t *runnable_tail;
-    baton_schedule_t *schedules;   /* the committed schedules */
-    baton_schedule_t *uncommitted; /* the other schedules */
-    baton__queue_list_t queues;    /* peers' queues with notices to send */
-    baton_schedule_t *issuing;     /* whose nodes are being issued, or NULL */
-    baton_schedule_t *offloads;    /* schedules with events to query */
+    baton__task_t *runnable_head; /* get a turn in the next step */
+    baton__task_t *runnable_tail;
+    baton__task_t *tasks;       /* of the committed schedules */
+    baton__task_t *uncommitted; /* of the other schedules */
+    baton__queue_list_t queues; /* peers' queues with notices to send */
+    baton_schedule_t *issuing;  /* whose nodes are being issued, or NULL */
+    baton_schedule_t *offloads; /* schedules with events to query */
     uint32_t waited;   /* nodes that running epochs wait for: in motion, or
                           receives without their message */
     uint32_t starts;   /* epochs that wait for a user's stream */
@@ -37,8 +37,8 @@ typedef struct baton__stepper {
     bool leaves_calls; /* this driver leaves long calls to another */
     bool left_calls;   /* this step has left a long call */
     bool unpolled;     /* the last step has not polled */
-    bool doubts;       /* some schedule has a `doubted` node */
-    _Atomic(baton_schedule_t *) mail; /* newest first */
+    bool doubts;       /* some task has a `doubted` node */
+    _Atomic(baton__task_t *) mail; /* newest first */
     /* Optional: true while the simulated processor is busy; the rank's epochs
        retire when it is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);
@@ -65,21 +65,34 @@ static inline void baton__stepper_flush(const baton__stepper_t *stepper)
     }
 }
 
+/* Returns the first task of a group's committed schedules after `last`; with
+   NULL the first of all. NULL if there is none. */
+static inline baton__task_t *baton__stepper_next(const baton_group_t *group,
+                                                 const baton__task_t *last)
+{
+    baton__task_t *t = last == NULL ? group->stepper->tasks : last->next;
+    while (t != NULL && t->schedule.group != group) {
+        t = t->next;
+    }
+    return t;
+}
+
 /* Gives the schedule a turn in the next step. */
 static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
 {
     baton__stepper_t *stepper = schedule->group->stepper;
-    if (schedule->turn.runnable) {
+    baton__task_t *task = baton__task_of(schedule);
+    if (task->runnable) {
         return;
     }
-    schedule->turn.runnable = true;
-    schedule->turn.next_runnable = NULL;
+    task->runnable = true;
+    task->next_runnable = NULL;
     if (stepper->runnable_head == NULL) {
-        stepper->runnable_head = schedule;
+        stepper->runnable_head = task;
     } else {
-        stepper->runnable_tail->turn.next_runnable = schedule;
+        stepper->runnable_tail->next_runnable = task;
     }
-    stepper->runnable_tail = schedule;
+    stepper->runnable_tail = task;
 }
 
 /* Bits: the notices that are due to a peer of a schedule. */
@@ -108,39 +121,38 @@ static inline void baton__stepper_list(baton__peer_queue_t *queue,
 
 /* Adds notices to those that are due to a peer. `peer` is an index of
    plan.peers, `what` has BATON__TELL_ bits. */
-static inline void baton__stepper_tell(baton_schedule_t *schedule,
-                                       uint32_t peer, uint8_t what)
+static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
+                                       uint8_t what)
 {
-    baton__peer_notice_t *due = &schedule->notices.due[peer];
+    baton__peer_notice_t *due = &task->due[peer];
+    baton_group_t *group = task->schedule.group;
     baton__peer_queue_t *queue =
-        baton__group_queue(schedule->group, (int)schedule->plan.peers[peer]);
+        baton__group_queue(group, (int)task->schedule.plan.peers[peer]);
     if (due->what == 0) {
-        baton__stepper_list(queue, schedule->group);
-        due->schedule = schedule;
+        baton__stepper_list(queue, group);
+        due->task = task;
         baton__due_list_append(&queue->due, due);
-        schedule->notices.due_count++;
-        schedule->group->due_count++;
+        task->due_count++;
+        group->due_count++;
     }
     due->what |= what;
 }
 
 /* Raises the acquaintance of the schedule with a peer, never lowers it. A peer
    that is not BATON__UNMET is notified when the schedule fails. */
-static inline void baton__stepper_meet(baton_schedule_t *schedule,
-                                       uint32_t peer,
+static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
                                        baton__acquaintance_t acquaintance)
 {
-    uint8_t *now = &schedule->notices.due[peer].acquaintance;
-    schedule->notices.unmet -= *now == BATON__UNMET;
+    uint8_t *now = &task->due[peer].acquaintance;
+    task->unmet -= *now == BATON__UNMET;
     *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
 }
 
 /* Makes a HELLO due to a peer, unless the two have met or greeted already. */
-static inline void baton__stepper_greet(baton_schedule_t *schedule,
-                                        uint32_t peer)
+static inline void baton__stepper_greet(baton__task_t *task, uint32_t peer)
 {
-    if (schedule->notices.due[peer].acquaintance == BATON__UNMET) {
-        baton__stepper_meet(schedule, peer, BATON__GREETED);
-        baton__stepper_tell(schedule, peer, BATON__TELL_HELLO);
+    if (task->due[peer].acquaintance == BATON__UNMET) {
+        baton__stepper_meet(task, peer, BATON__GREETED);
+        baton__stepper_tell(task, peer, BATON__TELL_HELLO);
     }
 }

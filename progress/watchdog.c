@@ -84,24 +84,22 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
 }
 
 /* Describes what has to end before the failure is published. */
-static void describe_draining(const baton_schedule_t *schedule,
-                              baton__text_t *text)
+static void describe_draining(const baton__task_t *task, baton__text_t *text)
 {
     baton__text_add(text,
                     "\n    it has failed (%s); %u messages and %u async nodes "
                     "have not ended",
-                    schedule->sentence, schedule->turn.moving,
-                    schedule->turn.begun);
-    if (schedule->turn.queued > 0) {
+                    task->schedule.sentence, task->moving, task->begun);
+    if (task->queued > 0) {
         baton__text_add(text, ", and %u nodes that are queued on %s",
-                        schedule->turn.queued,
-                        schedule->group->device->port.name);
+                        task->queued, task->schedule.group->device->port.name);
     }
 }
 
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
-    uint64_t since = schedule->notes.seen_at_ns;
+    const baton__task_t *task = baton__task_of(schedule);
+    uint64_t since = task->seen_at_ns;
     /* An idle schedule's run.epoch is the last one. */
     uint64_t epoch =
         schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
@@ -114,10 +112,10 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     baton__text_add(text, " on %s", baton__group_place(schedule->group));
     baton__inquiry_describe(schedule, text);
     if (schedule->run.phase == BATON__RUN_DRAINING) {
-        describe_draining(schedule, text);
+        describe_draining(task, text);
     } else if (schedule->run.phase != BATON__RUN_RUNNING) {
         baton__text_add(text, "\n    it has not begun here");
-    } else if (schedule->turn.held) {
+    } else if (task->held) {
         baton__text_add(
             text, "\n    the stream that it was started on has not reached it");
     } else if (describe_nodes(schedule, false, text) == 0 &&
@@ -129,13 +127,13 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
 }
 
-static void watchdog_report(baton_schedule_t *schedule)
+static void watchdog_report(const baton__task_t *task)
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    baton__describe_wait(schedule, &text);
-    baton__log(baton__inquiry_leaves_report(schedule) ? BATON_LOG_INFO
-                                                      : BATON_LOG_WARN,
+    baton__describe_wait(&task->schedule, &text);
+    baton__log(baton__inquiry_leaves_report(task) ? BATON_LOG_INFO
+                                                  : BATON_LOG_WARN,
                "%s", memory);
 }
 
@@ -208,34 +206,34 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
         ask_members(stepper);
     }
     bool asks = true;
-    for (baton_schedule_t *s = stepper->schedules; s != NULL;
-         s = s->notices.next) {
+    for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
+        const baton_schedule_t *s = &t->schedule;
         uint64_t progress = baton__progress_of(s);
-        if (progress == s->notes.seen_progress) {
+        if (progress == t->seen_progress) {
             ask_peers(s);
             /* The answers may show a wrong order; see fail_out_of_order. */
-            if (s->in_order && s->notes.inquiries == 0 &&
-                now - s->notes.seen_at_ns < stall_ns) {
-                baton__notice_inquire(s->group, s->identity);
+            if (t->in_order && t->inquiries == 0 &&
+                now - t->seen_at_ns < stall_ns) {
+                baton__notice_inquire(t);
             }
         }
         if (s->run.phase != BATON__RUN_RUNNING ||
-            progress != s->notes.seen_progress ||
-            (s->notes.inquiries == ROUNDS && !s->notes.reported &&
-             baton__inquiry_saw_progress(s))) {
-            s->notes.seen_progress = progress;
-            s->notes.seen_at_ns = now;
-            s->notes.inquiries = 0;
-            s->notes.reported = false;
-        } else if (s->notes.reported || now - s->notes.seen_at_ns < stall_ns) {
+            progress != t->seen_progress ||
+            (t->inquiries == ROUNDS && !t->stall_logged &&
+             baton__inquiry_saw_progress(t))) {
+            t->seen_progress = progress;
+            t->seen_at_ns = now;
+            t->inquiries = 0;
+            t->stall_logged = false;
+        } else if (t->stall_logged || now - t->seen_at_ns < stall_ns) {
             continue;
-        } else if (s->notes.inquiries == ROUNDS) {
-            s->notes.reported = true;
-            watchdog_report(s);
+        } else if (t->inquiries == ROUNDS) {
+            t->stall_logged = true;
+            watchdog_report(t);
         } else if (asks) {
             asks = false;
-            s->notes.inquiries++;
-            baton__notice_inquire(s->group, s->identity);
+            t->inquiries++;
+            baton__notice_inquire(t);
         }
     }
 }

@@ -211,9 +211,6 @@ baton_status_t baton__check_alias(const baton_schedule_t *schedule,
 
 baton_status_t baton__check_rebound(baton_schedule_t *schedule)
 {
-    if (!schedule->rebound) {
-        return BATON_OK;
-    }
     uint32_t rebound = 0;
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         rebound += schedule->buffers[i].rebound;
@@ -241,7 +238,6 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         schedule->buffers[i].rebound = false;
     }
-    schedule->rebound = false;
     return BATON_OK;
 }
 

@@ -58,12 +58,10 @@ static void give_flag(baton_schedule_t *schedule)
     if (offload->flag == NULL) {
         return;
     }
-    uint64_t epoch =
-        atomic_load_explicit(&schedule->shared.requested, memory_order_relaxed);
-    epoch = schedule->run.epoch > epoch ? schedule->run.epoch : epoch;
     baton__flag_give(
         offload->device, offload->flag,
-        atomic_load_explicit(&offload->base, memory_order_relaxed) + epoch);
+        atomic_load_explicit(&offload->base, memory_order_relaxed) +
+            schedule->run.epoch);
 }
 
 /* ---- nodes ------------------------------------------------------------ */

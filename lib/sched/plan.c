@@ -161,16 +161,9 @@ static size_t lay_out_run(baton_schedule_t *schedule, char *memory, size_t used)
     size_t count = schedule->count;
     schedule->addresses = carve(memory, &used, schedule->buffer_count,
                                 sizeof *schedule->addresses);
-    size_t bound = schedule->depth > 1
-                       ? (size_t)schedule->depth * schedule->buffer_count
-                       : 0;
-    char **bindings = carve(memory, &used, bound, sizeof *bindings);
-    schedule->bindings = bound > 0 ? bindings : NULL;
-    schedule->notices.due =
-        carve(memory, &used, plan->peer_count, sizeof *schedule->notices.due);
-    schedule->failures =
-        carve(memory, &used, baton__schedule_failures(schedule),
-              sizeof *schedule->failures);
+    size_t annex =
+        schedule->annex_bytes + plan->peer_count * schedule->annex_peer_bytes;
+    schedule->annex = carve(memory, &used, annex, 1);
     run->activations =
         carve(memory, &used, plan->slot_count, sizeof *run->activations);
     run->asyncs = carve(memory, &used, plan->async_count, sizeof *run->asyncs);
@@ -425,6 +418,7 @@ void baton__plan_destroy(baton_schedule_t *schedule)
             baton__free(schedule->plan.memory);
         }
         schedule->addresses = NULL;
+        schedule->annex = NULL;
         schedule->ops = schedule->built_ops;
         schedule->needs = schedule->built_needs;
         schedule->built_ops = NULL;
@@ -434,7 +428,7 @@ void baton__plan_destroy(baton_schedule_t *schedule)
     schedule->plan = (baton__plan_t){0};
 }
 
-void baton__schedule_free(baton_schedule_t *schedule)
+void baton__schedule_fini(baton_schedule_t *schedule)
 {
     baton__plan_destroy(schedule);
     baton__free(schedule->edges);
@@ -442,17 +436,9 @@ void baton__schedule_free(baton_schedule_t *schedule)
     baton__free(schedule->ops);
     baton__free(schedule->buffers);
     baton__free(schedule->ranges);
-    baton__free(schedule->notes.inquiry);
     baton__free(schedule->terms);
     schedule->committed = false;
     schedule->destroyed = true;
-    int orphan = BATON__ORPHAN_MOVES;
-    /* Pairs with the load in baton_schedule_destroy, which frees the rest. */
-    if (!atomic_compare_exchange_strong_explicit(
-            &schedule->shared.orphan, &orphan, BATON__ORPHAN_ENDED,
-            memory_order_release, memory_order_relaxed)) {
-        baton__free_later(schedule);
-    }
 }
 
 /* Receives are posted, so that their senders copy the data, if this rank sends

@@ -17,8 +17,7 @@ void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase)
 {
     assert(legal[run->phase][phase]);
     (void)legal; /* without assertions */
-    /* Pairs with the load in is_idle(), commit.c. */
-    atomic_store_explicit(&run->phase, phase, memory_order_release);
+    run->phase = phase;
 }
 
 static void sched_run_push(baton__run_t *run, uint32_t node)

@@ -122,8 +122,8 @@ typedef struct baton__run {
     uint32_t lent_count;
     uint64_t epoch;          /* the last one that began */
     uint64_t progress_count; /* completions so far, for the watchdog */
-    _Atomic(baton__run_state_t) phase; /* read by any thread */
-    bool started;                      /* on_starts have fired in this epoch */
+    baton__run_state_t phase;
+    bool started; /* on_starts have fired in this epoch */
 } baton__run_t;
 
 /* Begins the epoch after the last one. */
@@ -193,5 +193,6 @@ static inline bool baton__run_is_through(const baton__run_t *run)
    and nothing can fire it any more. */
 bool baton__run_is_stuck(const baton__run_t *run);
 
-/* The only function that changes the phase. */
+/* The only function that changes the phase. That of a task's run is changed by
+   baton__task_set_phase, which calls this function. */
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase);

@@ -154,12 +154,10 @@ baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out)
     double ended_us = began_us;
     for (int rank = 0; rank < sim->options.ranks && status == BATON_OK;
          rank++) {
-        const baton_schedule_t *schedule = sim->built[rank];
         bool done;
         status = baton_schedule_test(sim->built[rank], &done);
-        if (schedule->notes.ended_us > ended_us) {
-            ended_us = schedule->notes.ended_us;
-        }
+        double end_us = baton__sim_task_of(sim->built[rank])->ended_us;
+        ended_us = end_us > ended_us ? end_us : ended_us;
     }
     if (status == BATON_OK && us_out != NULL) {
         *us_out = ended_us - began_us;

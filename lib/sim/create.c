@@ -65,25 +65,27 @@ static bool is_busy(const baton_schedule_t *schedule)
 
 static void on_begin(baton_schedule_t *schedule)
 {
-    schedule->notes.timed = true;
-    schedule->notes.began_us = baton__sim_clock(schedule->group->endpoint);
+    baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
+    sim_task->timed = true;
+    sim_task->began_us = baton__sim_clock(schedule->group->endpoint);
 }
 
 static void sim_create_on_end(baton_schedule_t *schedule)
 {
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
-    if (!schedule->notes.timed) {
+    baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
+    if (!sim_task->timed) {
         return; /* it failed between epochs, or drains after a failure */
     }
-    schedule->notes.timed = false;
-    schedule->notes.ended_us = baton__sim_clock(schedule->group->endpoint);
+    sim_task->timed = false;
+    sim_task->ended_us = baton__sim_clock(schedule->group->endpoint);
     if (sim->trace != NULL) {
         baton_sim_event_t event = {
             .what = BATON_SIM_EPOCH,
             .rank = schedule->group->rank,
             .peer = -1,
-            .begin_us = schedule->notes.began_us,
-            .end_us = schedule->notes.ended_us,
+            .begin_us = sim_task->began_us,
+            .end_us = sim_task->ended_us,
         };
         sim_create_report(sim, schedule, &event);
     }
@@ -249,15 +251,15 @@ static baton_status_t check_destroyed(const baton_sim_t *sim, int rank)
     if (others == 0) {
         return BATON_OK;
     }
-    const baton_schedule_t *other = self->stepper.schedules;
-    while (other != NULL && other == own) {
-        other = other->notices.next;
+    const baton__task_t *other = self->stepper.tasks;
+    while (other != NULL && &other->schedule == own) {
+        other = other->next;
     }
     return baton__error(
         BATON_ERR_BUSY,
         "sim: %u schedules of rank %d still exist, \"%s\" for one: destroy "
         "them first",
-        others, rank, other != NULL ? other->name : "(uncommitted)");
+        others, rank, other != NULL ? other->schedule.name : "(uncommitted)");
 }
 
 baton_status_t baton_sim_destroy(baton_sim_t *sim)

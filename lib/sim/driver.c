@@ -25,8 +25,9 @@ double baton_sim_now_us(const baton_sim_t *sim)
 
 double baton_schedule_ended_us(const baton_schedule_t *schedule)
 {
-    return baton__is_schedule(schedule, __func__) ? schedule->notes.ended_us
-                                                  : 0;
+    return baton__is_schedule(schedule, __func__) && schedule->group->borrowed
+               ? baton__sim_task_of(schedule)->ended_us
+               : 0;
 }
 
 baton_sim_totals_t baton_sim_totals(const baton_sim_t *sim)
@@ -145,7 +146,7 @@ BATON__PREFETCHES subject_t subject_of(
 BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
                                 baton__sim_port_t *const *ports, size_t count)
 {
-    enum { LINE = 64, SCHEDULE_LINES = 5, PASSES = 5, EVENTS = 2 };
+    enum { LINE = 64, TASK_LINES = 5, PASSES = 5, EVENTS = 2 };
     subject_t subjects[BATON__SIM_BATCH * EVENTS];
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
@@ -166,13 +167,14 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
         for (uint32_t k = 0; k < port->completion_count && k < EVENTS; k++) {
             subjects[found] = subject_of(
                 group, &port->completions[port->completion_first + k]);
-            const char *schedule = (const char *)subjects[found].schedule;
+            const baton_schedule_t *schedule = subjects[found].schedule;
             if (schedule == NULL) {
                 continue;
             }
             found++;
-            for (size_t at = 0; at < SCHEDULE_LINES; at++) {
-                __builtin_prefetch(schedule + at * LINE);
+            for (size_t at = 0; at < TASK_LINES; at++) {
+                __builtin_prefetch((const char *)baton__task_of(schedule) +
+                                   at * LINE);
             }
         }
     }
@@ -406,11 +408,12 @@ static void driver_forget(baton_schedule_t *schedule)
     (void)baton__notice_send(group->stepper, true); /* there is always room */
     wake(group);
     baton__sim_net_forget(group->endpoint, schedule);
-    schedule->turn.moving = 0;
+    baton__task_of(schedule)->moving = 0;
     baton__epoch_collect_asyncs(schedule);
 }
 
 const baton__driver_t baton__sim_driver = {
+    .task_bytes = sizeof(baton__sim_task_t),
     .is_inside = driver_is_inside,
     .enter = driver_enter,
     .try_enter = driver_try_enter,
@@ -424,25 +427,21 @@ const baton__driver_t baton__sim_driver = {
 };
 
 /* True while an epoch has started and not ended, on a rank that is alive. */
-static bool is_waiting(const baton_sim_t *sim, const baton_schedule_t *schedule)
+static bool is_waiting(const baton_sim_t *sim, const baton__task_t *task)
 {
-    return !baton__sim_port(sim, schedule->group->rank)->dead &&
-           atomic_load_explicit(&schedule->shared.requested,
-                                memory_order_relaxed) >
-               atomic_load_explicit(&schedule->shared.retired,
-                                    memory_order_relaxed) &&
-           atomic_load_explicit(&schedule->shared.failed,
-                                memory_order_relaxed) == 0;
+    return !baton__sim_port(sim, task->schedule.group->rank)->dead &&
+           baton__task_requested(task) > baton__task_retired(task) &&
+           atomic_load_explicit(&task->failed, memory_order_relaxed) == 0;
 }
 
 /* Returns a schedule that waits, of the lowest rank that has one. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {
-        for (const baton_schedule_t *s = sim->ranks[rank].stepper.schedules;
-             s != NULL; s = s->notices.next) {
-            if (is_waiting(sim, s)) {
-                return s;
+        for (const baton__task_t *t = sim->ranks[rank].stepper.tasks; t != NULL;
+             t = t->next) {
+            if (is_waiting(sim, t)) {
+                return &t->schedule;
             }
         }
     }

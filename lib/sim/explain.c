@@ -19,7 +19,8 @@ static void print_edge(const baton_sim_t *sim,
     if (peer == NULL) {
         const baton_group_t *there =
             &sim->ranks[baton__peer_of(schedule, op)].group;
-        bool may_commit = baton__notice_may_commit(there, schedule->identity);
+        bool may_commit =
+            baton__notice_may_commit(there, baton__task_of(schedule)->identity);
         baton__text_add(text, "rank %d, which has %s the schedule",
                         baton__peer_of(schedule, op),
                         may_commit ? "not committed" : "destroyed");
@@ -101,8 +102,8 @@ static void print_blame(const baton_sim_t *sim,
 {
     const baton_schedule_t *schedule = edge->peer;
     const baton__run_t *run = &schedule->run;
-    uint64_t limit =
-        atomic_load_explicit(&schedule->shared.limit, memory_order_relaxed);
+    uint64_t limit = atomic_load_explicit(&baton__task_of(schedule)->limit,
+                                          memory_order_relaxed);
     int rank = schedule->group->rank;
     baton__text_add(text, "\n    rank %d", rank);
     if (baton__sim_port(sim, rank)->dead) {

@@ -19,7 +19,7 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
     uint64_t peer = (uint64_t)baton__peer_of(schedule, op);
     uint64_t pair = baton__op_sends(op) ? own << 32 | peer : peer << 32 | own;
     uint64_t tag = (uint64_t)op->message.tag << 1 | baton__op_activates(op);
-    uint64_t whose = schedule->identity + schedule->terms_hash;
+    uint64_t whose = baton__task_of(schedule)->identity + schedule->terms_hash;
     uint64_t key = baton__mix(baton__mix(pair + 1) ^ whose);
     return baton__mix(baton__mix(key ^ tag) + op->bytes);
 }
@@ -28,8 +28,9 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
    schedule was compared before. */
 static uint64_t sum_of(const baton_schedule_t *schedule)
 {
+    const bool matched = baton__sim_task_of(schedule)->matched;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < schedule->count && !schedule->notes.matched; i++) {
+    for (uint32_t i = 0; i < schedule->count && !matched; i++) {
         const baton__op_t *op = &schedule->ops[i];
         if (baton__kinds[op->kind].message) {
             uint64_t key = hash(schedule, op);
@@ -43,12 +44,12 @@ static uint64_t sum_of(const baton_schedule_t *schedule)
 static baton_schedule_t *match_next_of(const baton_sim_t *sim,
                                        const baton_schedule_t *last)
 {
-    baton_schedule_t *next = last != NULL ? last->notices.next : NULL;
+    baton__task_t *next = last != NULL ? baton__task_of(last)->next : NULL;
     int rank = last != NULL ? last->group->rank + 1 : 0;
     while (next == NULL && rank < sim->options.ranks) {
-        next = sim->ranks[rank++].stepper.schedules;
+        next = sim->ranks[rank++].stepper.tasks;
     }
-    return next;
+    return next != NULL ? &next->schedule : NULL;
 }
 
 /* Returns the first node of a schedule, from `from` on, that is a message of
@@ -73,8 +74,9 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
                                const baton__op_t *op,
                                const baton_schedule_t **peer_out)
 {
-    const baton_schedule_t *peer = baton__group_find(
-        &sim->ranks[baton__peer_of(schedule, op)].group, schedule->identity);
+    const baton_schedule_t *peer =
+        baton__group_find(&sim->ranks[baton__peer_of(schedule, op)].group,
+                          baton__task_of(schedule)->identity);
     int rank = schedule->group->rank;
     bool activates = baton__op_activates(op);
     *peer_out = peer;
@@ -214,7 +216,7 @@ static baton_status_t match_search(const baton_sim_t *sim)
     for (const baton_schedule_t *s = match_next_of(sim, NULL); s != NULL;
          s = match_next_of(sim, s)) {
         baton_status_t status =
-            s->notes.matched ? BATON_OK : search_schedule(sim, s);
+            baton__sim_task_of(s)->matched ? BATON_OK : search_schedule(sim, s);
         if (status != BATON_OK) {
             return status;
         }
@@ -235,7 +237,7 @@ baton_status_t baton__sim_match(baton_sim_t *sim)
     }
     for (baton_schedule_t *s = match_next_of(sim, NULL); s != NULL;
          s = match_next_of(sim, s)) {
-        s->notes.matched = true;
+        baton__sim_task_of(s)->matched = true;
     }
     sim->unmatched = false;
     return BATON_OK;

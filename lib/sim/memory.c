@@ -27,7 +27,7 @@ static double footprint(const baton_schedule_t *schedule)
     double node_bytes =
         (shared ? 0 : sizeof(baton__op_t)) + 4 * sizeof(uint32_t);
     double bytes =
-        sizeof *schedule + node_bytes * schedule->count +
+        sizeof(baton__sim_task_t) + node_bytes * schedule->count +
         (double)sizeof(baton__edge_t) * (shared ? 0 : schedule->edge_count);
     for (uint32_t i = 0; i < schedule->count; i++) {
         if (baton__kinds[schedule->ops[i].kind].message) {

@@ -1,7 +1,7 @@
 /* A graph as bytes, with all that another rank needs to compare it with others
    and to simulate it. The bytes have no addresses: the operands of an unpacked
    graph lie in scratch. */
-#include "sched/schedule.h"
+#include "progress/task.h"
 #include "sim/simulate_graphs.h"
 
 #include <string.h>
@@ -39,9 +39,12 @@ size_t baton__pack_bytes(const baton_schedule_t *schedule)
 
 void baton__pack(const baton_schedule_t *schedule, char *out)
 {
-    const head_t head = {schedule->count,        schedule->edge_count,
-                         schedule->length_count, schedule->attempt,
-                         schedule->terms_hash,   terms_bytes(schedule)};
+    const head_t head = {.nodes = schedule->count,
+                         .edges = schedule->edge_count,
+                         .lengths = schedule->length_count,
+                         .attempt = baton__task_of(schedule)->attempt,
+                         .terms_hash = schedule->terms_hash,
+                         .terms_bytes = terms_bytes(schedule)};
     memcpy(out, &head, sizeof head);
     out += sizeof head;
     for (uint32_t i = 0; i < head.nodes; i++) {
@@ -109,7 +112,7 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
     }
     baton_buffer_t buffer = baton_buffer_scratch(schedule, total);
     schedule->length_count = head.lengths;
-    schedule->attempt = head.attempt;
+    baton__task_of(schedule)->attempt = head.attempt;
     schedule->terms_hash = head.terms_hash;
     if (head.terms_bytes > 0 &&
         baton__graph_grow(schedule, &schedule->terms, 0,

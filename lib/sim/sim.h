@@ -49,6 +49,14 @@ static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
     return (baton_sim_t *)(uintptr_t)engine;
 }
 
+/* The task of a simulated schedule, and the simulator's own notes. */
+typedef struct baton__sim_task {
+    baton__task_t task;        /* first: the driver table has the size of all */
+    bool matched;              /* compared with the other ranks */
+    bool timed;                /* an epoch has begun and not ended */
+    double began_us, ended_us; /* of the last epoch, in virtual time */
+} baton__sim_task_t;
+
 static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
                                                  int rank)
 {
@@ -70,6 +78,14 @@ void baton__sim_destroy_built(baton_sim_t *sim);
 /* ---- driver.c: a simulated engine, instead of progress/engine.c -------- */
 
 extern const baton__driver_t baton__sim_driver;
+
+/* The simulator's task of a schedule of its own. */
+static inline baton__sim_task_t *
+baton__sim_task_of(const baton_schedule_t *schedule)
+{
+    assert(schedule->group->engine->driver == &baton__sim_driver);
+    return (baton__sim_task_t *)baton__task_at(schedule);
+}
 
 /* BATON_ERR_STATE in a callback, where `operation` is not allowed. */
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,

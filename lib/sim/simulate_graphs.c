@@ -6,10 +6,11 @@
 static void simulate_graphs_fill(void *arg, baton_schedule_t *schedule)
 {
     const baton__sim_packed_graph_t *graph = arg;
+    baton__task_t *task = baton__task_of(schedule);
     graph += schedule->group->rank;
     schedule->name = graph->name;
     baton__unpack(schedule, graph->data);
-    schedule->identity = baton__identity(graph->name, schedule->attempt);
+    task->identity = baton__identity(graph->name, task->attempt);
 }
 
 static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,

@@ -86,7 +86,7 @@ BATON__LIST(baton__kept_list, baton__kept_t)
    introduced themselves. */
 typedef struct baton__peer_notice {
     struct baton__peer_notice *next;
-    baton_schedule_t *schedule;
+    struct baton__task *task; /* of the schedule */
     /* Bits BATON__TELL_*, see progress/stepper.h; 0: nothing is due. */
     uint8_t what;
     uint8_t acquaintance; /* baton__acquaintance_t */

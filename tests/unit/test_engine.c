@@ -280,7 +280,8 @@ TEST_MANUALLY(test_start_leaves_what_is_ready, 2)
         support_schedules_commit(cluster, s);
         support_drain(cluster);
         support_ok(baton_schedule_start(s[1]));
-        assert_ptr_equal(stepper->runnable_head, nops > 0 ? s[1] : NULL);
+        assert_ptr_equal(stepper->runnable_head,
+                         nops > 0 ? baton__task_of(s[1]) : NULL);
         support_ok(baton_schedule_start(s[0]));
         support_ok(baton_schedule_wait(s[0], 10000));
         support_ok(baton_schedule_wait(s[1], 10000));

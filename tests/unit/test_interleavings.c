@@ -113,7 +113,7 @@ static void pass_fence(void); /* or what takes the place of one */
 
 #define baton__clock_ns                         engine_clock
 #define baton__watchdog_look(watchdog, stepper) ((void)0)
-#define baton__notice_inquire(group, identity)  ((void)0)
+#define baton__notice_inquire(task)             ((void)(task))
 #define _Thread_local
 #include "progress/engine.c"
 #undef _Thread_local
@@ -213,7 +213,7 @@ typedef struct fiber {
 } fiber_t;
 
 typedef struct task {
-    baton_schedule_t schedule;
+    baton__task_t base;
     uint64_t arrived; /* messages */
     bool requested;   /* from the peer */
     bool called;
@@ -690,7 +690,7 @@ static const baton_transport_t transport = {.poll = transport_poll,
 
 static task_t *task_of(baton_schedule_t *schedule)
 {
-    return (task_t *)(void *)schedule;
+    return (task_t *)(void *)baton__task_of(schedule);
 }
 
 static bool needs(const task_t *task, char what)
@@ -701,15 +701,15 @@ static bool needs(const task_t *task, char what)
 
 static bool awaits_message(const task_t *task)
 {
-    return needs(task, 'm') && task->arrived < task->schedule.run.epoch;
+    return needs(task, 'm') && task->arrived < task->base.schedule.run.epoch;
 }
 
 static void begin_epoch(baton_schedule_t *schedule)
 {
     task_t *task = task_of(schedule);
     if (schedule->run.phase == BATON__RUN_IDLE &&
-        atomic_load_explicit(&schedule->shared.requested,
-                             memory_order_acquire) > schedule->run.epoch) {
+        atomic_load_explicit(&task->base.requested, memory_order_acquire) >
+            schedule->run.epoch) {
         schedule->run.epoch++;
         schedule->run.phase = BATON__RUN_RUNNING;
         w.engine.stepper.running++;
@@ -724,13 +724,13 @@ static void begin_epoch(baton_schedule_t *schedule)
 static void deliver(const baton_message_t *message)
 {
     task_t *task = &w.tasks[message->header.schedule];
-    bool awaited =
-        task->schedule.run.phase == BATON__RUN_RUNNING && awaits_message(task);
+    bool awaited = task->base.schedule.run.phase == BATON__RUN_RUNNING &&
+                   awaits_message(task);
     task->arrived++;
     if (awaited && !awaits_message(task)) {
         w.engine.stepper.waited--;
-        task->schedule.run.progress_count++;
-        baton__stepper_add_runnable(&task->schedule);
+        task->base.schedule.run.progress_count++;
+        baton__stepper_add_runnable(&task->base.schedule);
     }
 }
 
@@ -740,7 +740,7 @@ static bool poll_node(baton_schedule_t *schedule)
         return false;
     }
     w.engine.stepper.polled--;
-    schedule->turn.begun--;
+    baton__task_of(schedule)->begun--;
     baton__stepper_add_runnable(schedule);
     return true;
 }
@@ -752,13 +752,13 @@ static bool is_complete(task_t *task)
         return false;
     }
     if (w.engine.stepper.bytes_left < alone.work) {
-        baton__stepper_add_runnable(&task->schedule);
+        baton__stepper_add_runnable(&task->base.schedule);
         return false;
     }
     if (needs(task, 'c') && !task->called) {
         if (w.engine.stepper.leaves_calls) {
             w.engine.stepper.left_calls = true;
-            baton__stepper_add_runnable(&task->schedule);
+            baton__stepper_add_runnable(&task->base.schedule);
             return false;
         }
         point(__func__, "calls");
@@ -768,9 +768,9 @@ static bool is_complete(task_t *task)
         task->begun = true;
         task->polls_left = 1;
         w.engine.stepper.polled++;
-        task->schedule.turn.begun++;
+        task->base.begun++;
     }
-    return task->schedule.turn.begun == 0;
+    return task->base.begun == 0;
 }
 
 static void take_turn(baton_schedule_t *schedule)
@@ -786,7 +786,7 @@ static void take_turn(baton_schedule_t *schedule)
         schedule->run.phase = BATON__RUN_IDLE;
         schedule->run.progress_count++;
         w.engine.stepper.running--;
-        atomic_store_explicit(&schedule->shared.retired, schedule->run.epoch,
+        atomic_store_explicit(&task->base.retired, schedule->run.epoch,
                               memory_order_release);
         w.engine.stepper.on_end(schedule);
         begin_epoch(schedule);
@@ -796,14 +796,14 @@ static void take_turn(baton_schedule_t *schedule)
 /* ---- what the threads do ------------------------------------------------- */
 
 typedef struct awaited {
-    const baton_schedule_t *schedule;
+    const baton__task_t *task;
     uint64_t epoch;
 } awaited_t;
 
 static bool has_ended(const void *arg)
 {
     const awaited_t *awaited = arg;
-    return atomic_load_explicit(&awaited->schedule->shared.retired,
+    return atomic_load_explicit(&awaited->task->retired,
                                 memory_order_acquire) >= awaited->epoch;
 }
 
@@ -817,9 +817,9 @@ static bool has_thread_ended(const fiber_t *fiber)
     return !w.fibers[THREAD].there;
 }
 
-static void await_interrupt(baton_schedule_t *schedule)
+static void await_interrupt(const baton__task_t *task)
 {
-    const awaited_t awaited = {schedule, schedule->shared.requested};
+    const awaited_t awaited = {task, task->requested};
     baton_status_t status = baton__real_driver.wait(
         &w.engine, &(baton__wait_t){.condition = has_ended,
                                     .arg = &awaited,
@@ -830,14 +830,14 @@ static void await_interrupt(baton_schedule_t *schedule)
     w.told++;
 }
 
-static void await_epoch(baton_schedule_t *schedule, uint64_t epoch, int ms)
+static void await_epoch(baton__task_t *task, uint64_t epoch, int ms)
 {
-    const awaited_t awaited = {schedule, epoch};
+    const awaited_t awaited = {task, epoch};
     if (!has_ended(&awaited)) {
         baton_status_t status = baton__real_driver.wait(
             &w.engine, &(baton__wait_t){.condition = has_ended,
                                         .arg = &awaited,
-                                        .schedule = schedule,
+                                        .schedule = &task->schedule,
                                         .timeout_ms = ms});
         expect(status == BATON_OK, "a wait fails");
     }
@@ -846,26 +846,24 @@ static void await_epoch(baton_schedule_t *schedule, uint64_t epoch, int ms)
 
 static void act(int self, char what)
 {
-    baton_schedule_t *schedule = &w.tasks[self].schedule;
+    baton__task_t *task = &w.tasks[self].base;
     switch (what) {
     case 's':
     case 'S':
-        atomic_store_explicit(&schedule->shared.requested,
-                              schedule->shared.requested + 1,
+        atomic_store_explicit(&task->requested, task->requested + 1,
                               memory_order_release);
         (void)baton__real_driver.start(
-            schedule, what == 's' ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
+            &task->schedule, what == 's' ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
         break;
     case 'w':
     case 'W':
-        await_epoch(schedule, schedule->shared.requested,
-                    what == 'W' ? 1000000 : -1);
+        await_epoch(task, task->requested, what == 'W' ? 1000000 : -1);
         break;
     case 'i':
-        await_interrupt(schedule);
+        await_interrupt(task);
         break;
     case 'o':
-        await_epoch(&w.tasks[1 - self].schedule, 1, -1);
+        await_epoch(&w.tasks[1 - self].base, 1, -1);
         break;
     case 't':
         (void)baton__real_driver.test(&w.engine);
@@ -994,10 +992,11 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     w.group.engine = &w.engine;
     w.group.stepper = &w.engine.stepper;
     for (int i = 0; i < APPS; i++) {
-        baton_schedule_t *schedule = &w.tasks[i].schedule;
-        schedule->group = &w.group;
-        schedule->identity = (uint64_t)i;
-        link_to(&w.engine.stepper.schedules, schedule);
+        baton__task_t *task = &w.tasks[i].base;
+        task->magic = BATON__TASK_MAGIC;
+        task->schedule.group = &w.group;
+        task->identity = (uint64_t)i;
+        link_to(&w.engine.stepper.tasks, task);
     }
     for (int i = 0; i < FIBERS; i++) {
         w.fibers[i].due_ns = UINT64_MAX;
@@ -1035,8 +1034,7 @@ static void check_end(void)
     }
     for (int i = 0; i < APPS; i++) {
         expect(scenario->how == MANUAL ||
-                   w.tasks[i].schedule.shared.requested ==
-                       w.tasks[i].schedule.shared.retired,
+                   w.tasks[i].base.requested == w.tasks[i].base.retired,
                "an epoch does not end");
     }
     expect(!engine->driving && driven == NULL, "a thread sleeps and drives");
@@ -1184,12 +1182,12 @@ static void test_start_polls_for_a_wake_up(void **state)
     }
     assert_int_equal(polled, 4);
     assert_in_range(looks_of_start(5), 5, 7); /* the ranks have met */
-    w.tasks[0].schedule.plan.awaited_bytes = LONG_BYTES;
+    w.tasks[0].base.schedule.plan.awaited_bytes = LONG_BYTES;
     w.engine.stepper.awaited_bytes = LONG_BYTES;
     alone.work = START_BYTES + 1;
     assert_in_range(looks_of_start(5), 5, 7);
     assert_true(w.kicked && alone.flushes > 0);
-    assert_int_equal(w.tasks[0].schedule.turn.vain, 0);
+    assert_int_equal(w.tasks[0].base.vain, 0);
 }
 
 /* Where ranks share processors a start yields, for a wake-up and as long as
@@ -1204,7 +1202,7 @@ static void test_start_yields_where_ranks_share_processors(void **state)
                                    .disarm = transport_disarm,
                                    .flush = transport_flush,
                                    .hosts = 2};
-    baton_schedule_t *s = &w.tasks[0].schedule;
+    baton__task_t *task = &w.tasks[0].base;
     scenario = &start;
     set_up();
     memset(&alone, 0, sizeof alone);
@@ -1215,23 +1213,23 @@ static void test_start_yields_where_ranks_share_processors(void **state)
     assert_in_range(looks_of_start(0), 4, 5);
     assert_int_equal(looks_of_start(0), 0); /* epoch 3 */
     assert_in_range(looks_of_start(2), 2, 3);
-    assert_int_equal(s->turn.vain, 1);
+    assert_int_equal(task->vain, 1);
     alone.yield_ns = 20 * YIELD_NS;
     assert_int_equal(looks_of_start(0), 0);
     assert_int_equal(looks_of_start(2), 1); /* epoch 6, and a time slice */
-    assert_int_equal(s->turn.vain, MOST_VAIN);
-    s->turn.vain = 0;
+    assert_int_equal(task->vain, MOST_VAIN);
+    task->vain = 0;
     alone.yield_ns = 0;
     atomic_store(&w.engine.wanted, 1);
     assert_int_equal(looks_of_start(0), 1);
     atomic_store(&w.engine.wanted, 0);
-    s->turn.vain = 0;
+    task->vain = 0;
     w.group.transport = &far;
     assert_int_equal(looks_of_start(0), 0);
     w.group.transport = &transport;
-    s->shared.requested++;
+    task->requested++;
     points = alone.looks = 0;
-    assert_true(baton__real_driver.start(s, BATON__NEXT_UNKNOWN));
+    assert_true(baton__real_driver.start(&task->schedule, BATON__NEXT_UNKNOWN));
     assert_int_equal(alone.looks, 0);
 }
 

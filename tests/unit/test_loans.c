@@ -560,7 +560,7 @@ TEST(test_loans_end_with_a_failure)
     support_says("while it is lent");
     assert_int_equal(sum.receiver->run.lent_count, 0);
     support_drain(pair);
-    assert_int_equal(sum.sender->turn.moving, 0);
+    assert_int_equal(baton__task_of(sum.sender)->moving, 0);
     sum_end(&sum);
 }
 
@@ -594,7 +594,7 @@ TEST(test_loans_end_with_a_cancel_or_a_destroy)
             assert_int_equal(sum.receiver->run.lent_count, 0);
         }
         support_drain(pair);
-        assert_int_equal(sum.sender->turn.moving, 0);
+        assert_int_equal(baton__task_of(sum.sender)->moving, 0);
         if (!destroys) {
             support_ok(baton_schedule_destroy(sum.receiver));
         }

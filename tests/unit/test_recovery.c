@@ -1,7 +1,7 @@
 /* After failures: the caller owns its memory again, and groups work again once
    they are recovered. Failures of nodes at random are baton-fuzz's. */
 #include "base/clock.h"
-#include "sched/schedule.h"
+#include "progress/task.h"
 #include "support/cluster.h"
 #include "support/given_up.h"
 #include "support/sanitized.h"
@@ -320,7 +320,8 @@ TEST_WITH(test_recovery_leaves_no_waiter_behind, 2, SUPPORT_OWN_ENGINES)
         waiting_t waiting = {s[0], BATON_OK};
         support_ok(baton_schedule_start(s[0]));
         support_thread_t *waiter = support_thread_start(wait_for_it, &waiting);
-        while (round % 2 == 0 && atomic_load(&s[0]->shared.waiters) == 0) {
+        while (round % 2 == 0 &&
+               atomic_load(&baton__task_of(s[0])->waiters) == 0) {
             sched_yield();
         }
         support_thread_t *peer =

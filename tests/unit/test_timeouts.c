@@ -335,8 +335,8 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     baton_log_set(note, &journal);
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_schedules_run(cluster, s);
-    s[0]->notes.asked_epoch = 2;
-    s[0]->notes.asked_by = 1;
+    baton__task_of(s[0])->asked_epoch = 2;
+    baton__task_of(s[0])->asked_by = 1;
     support_ok(baton_schedule_start(s[0]));
     support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TIMEOUT);
     const uint64_t progress = baton__progress_of(s[0]);
@@ -368,10 +368,12 @@ TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
     baton__rank_state_t peer = {.epoch = 1, .progress = 7, .await_count = 1};
     for (int round = 0; round < 4; round++) {
         peer.progress += round == 2; /* and stands still again */
-        baton__inquiry_begin(s[0], true);
-        assert_int_equal(baton__inquiry_saw_progress(s[0]), false);
+        baton__inquiry_begin(baton__task_of(s[0]), true);
+        assert_int_equal(baton__inquiry_saw_progress(baton__task_of(s[0])),
+                         false);
         baton__inquiry_take(s[0], 1, &peer);
-        assert_int_equal(baton__inquiry_saw_progress(s[0]), round == 2);
+        assert_int_equal(baton__inquiry_saw_progress(baton__task_of(s[0])),
+                         round == 2);
     }
     support_run(s[1]);
     support_ends(s[0], BATON_OK);

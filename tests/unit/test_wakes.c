@@ -170,7 +170,7 @@ TEST(test_starts_are_not_waited_for_for_ever)
     baton_schedule_t *s = support_schedule(group, "task");
     (void)baton_add_async(s, &ops, NULL);
     support_ok(baton_schedule_commit(s));
-    atomic_store(&s->shared.waits_soon, true);
+    atomic_store(&baton__task_of(s)->waits_soon, true);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         support_ok(baton_schedule_start(s));
         assert_int_equal(hinted, epoch == 1);
@@ -202,7 +202,7 @@ TEST(test_starts_that_yield_are_told_who_waits)
             support_ok(baton_schedule_start(s));
             if (waits) {
                 support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-                atomic_store(&s->shared.waits_soon, true);
+                atomic_store(&baton__task_of(s)->waits_soon, true);
             }
         }
         assert_true(hinted);
