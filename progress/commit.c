@@ -291,7 +291,7 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
            ranks must learn of it; and after all that can fail here for lack of
            memory. */
         status = schedule->group->engine->verification->verify(
-            schedule->group->verifier, schedule, status);
+            baton__member_of(schedule->group)->verifier, schedule, status);
     }
     if (status == BATON_OK) {
         attach(schedule, &order);
@@ -310,7 +310,9 @@ baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
     /* A simulator's groups have no verifier: it compares all ranks itself. */
     return baton__is_schedule(schedule, __func__)
-               ? commit_schedule(schedule, schedule->group->verifier != NULL)
+               ? commit_schedule(schedule,
+                                 baton__member_of(schedule->group)->verifier !=
+                                     NULL)
                : baton__error_status();
 }
 
@@ -420,7 +422,7 @@ static detached_t detach(baton__task_t *task)
     detached_t detached = !gone           ? DETACHED_ABANDONED
                           : task->leaving ? DETACHED_LEAVING
                                           : DETACHED;
-    group->leaving += task->leaving;
+    baton__member_of(group)->leaving += task->leaving;
     baton__notice_depart(task, has_failed);
     baton__step_detach(schedule);
     if (gone) {

@@ -108,14 +108,16 @@ static void lose_in(baton_schedule_t *schedule, int peer)
 void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 {
     const baton_group_t *group = schedule->group;
-    if (baton__task_of(schedule)->on_failure != NULL && group->lost_count > 0) {
+    const baton__member_t *member = baton__member_of(group);
+    if (baton__task_of(schedule)->on_failure != NULL &&
+        member->lost_count > 0) {
         baton__epoch_fail_here(
             schedule,
             baton__error(BATON_ERR_TRANSPORT,
                          "\"%.128s\" failed on rank %d: %s is gone: %s",
                          schedule->name, group->rank,
-                         baton__group_rank_text(group, group->lost[0].peer),
-                         group->lost[0].detail));
+                         baton__group_rank_text(group, member->lost[0].peer),
+                         member->lost[0].detail));
     }
 }
 

@@ -97,7 +97,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         bool external =
             !internal && is_activated(run) &&
             /* After the call to recover peers begin no epochs here. */
-            schedule->group->recovery != BATON__RECOVERY_STOPPING &&
+            baton__member_of(schedule->group)->recovery !=
+                BATON__RECOVERY_STOPPING &&
             run->epoch <
                 atomic_load_explicit(&task->limit, memory_order_acquire);
         if (!internal && !external) {

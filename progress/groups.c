@@ -19,10 +19,9 @@
    group can keep without an allocation. */
 enum { KEPT = 32 };
 
-/* A group with its watch, which is not in baton_group_t because lib/transport
-   knows no event loop. */
+/* A member with its watch and transports, which a simulator's members lack. */
 typedef struct watched_group {
-    baton_group_t group;
+    baton__member_t member;
     baton__watch_t *watch;
     baton_transport_t given; /* a copy of the caller's */
     /* The transport in use: the given one, or one around it that can also carry
@@ -42,8 +41,8 @@ static void link_group(baton_group_t *group)
     *list = group;
     if (root != NULL) {
         baton__table_enter(&root->channels, group->channel)->group = group;
-        if (group->parent != NULL) {
-            group->parent->children++;
+        if (baton__member_of(group)->parent != NULL) {
+            baton__member_of(group)->parent->children++;
         }
         baton__step_adopt(group);
     } else if (transport->host_processors > 0 &&
@@ -72,12 +71,13 @@ static void unlink_group(baton_group_t *group)
 
 static void free_group(watched_group_t *watched)
 {
-    baton__group_fini(&watched->group);
-    if (watched->group.root == NULL) {
-        baton__free(watched->group.parts);
+    baton__member_t *member = &watched->member;
+    baton__member_fini(member);
+    if (member->group.root == NULL) {
+        baton__free(member->group.parts);
     }
-    baton__free(watched->group.queues);
-    watched->group.retired = true;
+    baton__free(member->queues);
+    member->group.retired = true;
     baton__free_later(watched);
 }
 
@@ -128,12 +128,13 @@ static baton_status_t enclose(const baton__device_t *device,
 
 static void disclose(const watched_group_t *watched)
 {
-    if (watched->group.device != NULL && watched->group.root == NULL) {
-        baton__staged_undo(watched->group.endpoint);
+    const baton_group_t *group = &watched->member.group;
+    if (group->device != NULL && group->root == NULL) {
+        baton__staged_undo(group->endpoint);
     }
 }
 
-static bool reserve_kept(baton_group_t *group)
+static bool reserve_kept(baton__member_t *member)
 {
     baton__kept_t *kept = NULL;
     for (int i = 0; i < KEPT; i++) {
@@ -141,22 +142,23 @@ static bool reserve_kept(baton_group_t *group)
         if (kept == NULL) {
             return false;
         }
-        baton__group_give_kept(group, kept);
+        baton__member_give_kept(member, kept);
     }
-    return baton__table_reserve(&group->early, KEPT);
+    return baton__table_reserve(&member->early, KEPT);
 }
 
 /* Allocates what a group needs to run. A subset uses its root's memory for
    parts, and allocates kept messages only as they come. */
 static baton_status_t groups_reserve(baton_group_t *group)
 {
+    baton__member_t *member = baton__member_of(group);
     bool reads = group->transport->read != NULL;
     group->parts = group->root != NULL ? group->root->parts
                    : reads ? baton__alloc(BATON__OPERANDS, BATON__PART_BYTES)
                            : NULL;
-    group->queues = baton__alloc((size_t)group->size, sizeof *group->queues);
-    return group->queues != NULL && (group->parts != NULL || !reads) &&
-                   (group->root != NULL || reserve_kept(group))
+    member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
+    return member->queues != NULL && (group->parts != NULL || !reads) &&
+                   (group->root != NULL || reserve_kept(member))
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }
@@ -183,42 +185,44 @@ groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
         baton__free(watched);
         return status;
     }
-    watched->group = (baton_group_t){.engine = engine,
-                                     .stepper = &engine->stepper,
-                                     .kinds = baton__kinds,
-                                     .device = engine->device,
-                                     .transport = &watched->transport,
-                                     .endpoint = endpoint,
-                                     .root = root,
-                                     .parent = survive ? parent : NULL,
-                                     .channel = channel,
-                                     .introduces = true,
-                                     .unknown_peer = -1,
-                                     .rank = rank,
-                                     .size = size};
+    baton_group_t *group = &watched->member.group;
+    watched->member =
+        (baton__member_t){.magic = BATON__MEMBER_MAGIC,
+                          .parent = survive ? baton__member_of(parent) : NULL,
+                          .introduces = true,
+                          .unknown_peer = -1,
+                          .group = {.engine = engine,
+                                    .stepper = &engine->stepper,
+                                    .kinds = baton__kinds,
+                                    .device = engine->device,
+                                    .transport = &watched->transport,
+                                    .endpoint = endpoint,
+                                    .root = root,
+                                    .channel = channel,
+                                    .rank = rank,
+                                    .size = size}};
     const baton__watched_t descriptors = {.name = watched->transport.name,
                                           .object = endpoint,
                                           .descriptor =
                                               watched->transport.descriptor,
                                           .drain = watched->transport.drain};
-    status = groups_reserve(&watched->group);
+    status = groups_reserve(group);
     if (status == BATON_OK && root == NULL) {
         status = baton__event_loop_watch(engine->event_loop, &descriptors,
                                          &watched->watch);
     }
     const bool complete = status == BATON_OK;
     if (complete) {
-        link_group(&watched->group);
+        link_group(group);
     }
     if (complete && engine->verification != NULL &&
         (watched->transport.verify ||
          baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
-        status = engine->verification->create(&watched->group,
-                                              &watched->group.verifier);
+        status = engine->verification->create(group, &watched->member.verifier);
     }
     if (complete && status != BATON_OK) {
         engine->driver->enter(engine);
-        unlink_group(&watched->group);
+        unlink_group(group);
         engine->driver->leave(engine);
     }
     if (status != BATON_OK) {
@@ -227,7 +231,7 @@ groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
         free_group(watched);
         return status;
     }
-    *out = &watched->group;
+    *out = group;
     return BATON_OK;
 }
 
@@ -454,8 +458,8 @@ static baton_status_t check_empty(const baton_group_t *group)
 static bool is_recovered(const void *arg)
 {
     const baton_group_t *group = arg;
-    return atomic_load_explicit(&group->recovery_left, memory_order_seq_cst) ==
-           0;
+    return atomic_load_explicit(&baton__member_of(group)->recovery_left,
+                                memory_order_seq_cst) == 0;
 }
 
 /* Begins to part from the peers, which the group's last steps complete; see
@@ -472,7 +476,8 @@ static void begin_to_part(baton_group_t *group)
    peers, which may not have made theirs yet. */
 static void part_if_childless(baton_group_t *group)
 {
-    if (group->retired && group->children == 0 && group->root != NULL) {
+    if (group->retired && baton__member_of(group)->children == 0 &&
+        group->root != NULL) {
         begin_to_part(group);
     }
 }
@@ -481,12 +486,13 @@ static void part_if_childless(baton_group_t *group)
 static void end_parting(baton_group_t *group)
 {
     baton__notice_give_up(group);
-    group->all_lost = true;
+    baton__member_of(group)->all_lost = true;
 }
 
 static bool has_parted(const baton_group_t *group)
 {
-    return group->retired && group->children == 0 && is_recovered(group);
+    return group->retired && baton__member_of(group)->children == 0 &&
+           is_recovered(group);
 }
 
 /* Frees groups that share the root's endpoint, were destroyed, and have parted
@@ -496,7 +502,7 @@ static void reap(baton_group_t *root)
     (void)baton__recovery_advance(root->stepper);
     baton_group_t *group = root->subsets;
     while (group != NULL) {
-        baton_group_t *parent = group->parent;
+        baton__member_t *parent = baton__member_of(group)->parent;
         if (!has_parted(group)) {
             group = group->next;
             continue;
@@ -504,10 +510,10 @@ static void reap(baton_group_t *root)
         end_parting(group);
         unlink_group(group);
         group->transport->close(group->endpoint);
-        free_group((watched_group_t *)group);
+        free_group((watched_group_t *)baton__member_of(group));
         if (parent != NULL) {
             parent->children--;
-            part_if_childless(parent);
+            part_if_childless(&parent->group);
             (void)baton__recovery_advance(root->stepper);
         }
         group = root->subsets;
@@ -550,7 +556,7 @@ static bool can_reap(const void *arg)
    have parted and frees them, then parts itself. */
 static void close_root(baton_group_t *root)
 {
-    watched_group_t *watched = (watched_group_t *)root;
+    watched_group_t *watched = (watched_group_t *)baton__member_of(root);
     baton_engine_t *engine = root->engine;
     int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
     bool waits = true;
@@ -573,7 +579,8 @@ static void close_root(baton_group_t *root)
             waits;
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&
-        (!waits || root->all_lost || root->lost_count > 0)) {
+        (!waits || watched->member.all_lost ||
+         watched->member.lost_count > 0)) {
         root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
                               NULL);
     }
@@ -629,9 +636,10 @@ baton_status_t baton_group_destroy(baton_group_t *group)
     if (status != BATON_OK) {
         return status;
     }
-    if (group->verifier != NULL) {
-        group->engine->verification->destroy(group->verifier);
-        group->verifier = NULL;
+    baton__member_t *member = baton__member_of(group);
+    if (member->verifier != NULL) {
+        group->engine->verification->destroy(member->verifier);
+        member->verifier = NULL;
     }
     close_group(group);
     return BATON_OK;
@@ -706,7 +714,8 @@ void baton_schedule_in_order(baton_schedule_t *schedule)
 static const baton_schedule_t *find_failed(const baton_group_t *group)
 {
     baton__task_t *t = NULL;
-    while (group->unrecovered > 0 && (t = baton__stepper_next(group, t))) {
+    while (baton__member_of(group)->unrecovered > 0 &&
+           (t = baton__stepper_next(group, t))) {
         if (t->schedule.run.phase == BATON__RUN_FAILED && t->failure.final) {
             return &t->schedule;
         }
@@ -716,19 +725,21 @@ static const baton_schedule_t *find_failed(const baton_group_t *group)
 
 static baton_status_t recovered(baton_group_t *group)
 {
+    baton__member_t *member = baton__member_of(group);
     baton_engine_t *engine = group->engine;
     baton_status_t status = BATON_OK;
     engine->driver->enter(engine);
-    if (group->recovery == BATON__RECOVERY_OVER) {
+    if (member->recovery == BATON__RECOVERY_OVER) {
         baton__group_set_recovery(group, BATON__RECOVERY_NONE);
     }
     const baton_schedule_t *failed = find_failed(group);
-    if (group->first.detail != NULL) {
-        status = baton__error(BATON_ERR_TRANSPORT,
-                              "recovery on %s: %s is gone "
-                              "(baton_group_shrink goes on without it)",
-                              baton__group_place(group),
-                              baton__group_rank_text(group, group->first.peer));
+    if (member->first.detail != NULL) {
+        status =
+            baton__error(BATON_ERR_TRANSPORT,
+                         "recovery on %s: %s is gone "
+                         "(baton_group_shrink goes on without it)",
+                         baton__group_place(group),
+                         baton__group_rank_text(group, member->first.peer));
     } else if (failed != NULL) {
         status = baton__error(BATON_ERR_FAILED,
                               "recovery on %s: \"%s\" can't be "
@@ -767,6 +778,7 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
         return baton__error_status();
     }
     baton_engine_t *engine = group->engine;
+    baton__member_t *member = baton__member_of(group);
     if (baton__engine_is_inside(engine)) {
         return baton__error(
             BATON_ERR_STATE,
@@ -774,8 +786,8 @@ baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
             baton__group_place(group));
     }
     engine->driver->enter(engine);
-    if (group->recovery == BATON__RECOVERY_NONE &&
-        group->first.detail == NULL) {
+    if (member->recovery == BATON__RECOVERY_NONE &&
+        member->first.detail == NULL) {
         baton__recovery_begin(group);
         if (engine->driver->recover != NULL) {
             engine->driver->recover(group);

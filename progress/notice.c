@@ -174,13 +174,14 @@ void baton__notice_recover(baton_schedule_t *schedule)
    other way to learn of it. */
 static void add_loss(baton__text_t *text, const baton_group_t *group)
 {
-    if (group->first.detail != NULL) {
+    const baton__member_t *member = baton__member_of(group);
+    if (member->first.detail != NULL) {
         baton__text_add(text, "; %s is gone: %s",
-                        baton__group_rank_text(group, group->first.peer),
-                        group->first.detail);
-    } else if (group->shrunk > 0) { /* other ranks reported it */
+                        baton__group_rank_text(group, member->first.peer),
+                        member->first.detail);
+    } else if (member->shrunk > 0) { /* other ranks reported it */
         baton__text_add(text, "; %s is gone",
-                        baton__group_rank_text(group, group->shrunk - 1));
+                        baton__group_rank_text(group, member->shrunk - 1));
     }
 }
 
@@ -197,21 +198,23 @@ static void add_ended(baton__text_t *text, const char *how,
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {
-    return group->first.detail != NULL || group->shrunk > 0
+    const baton__member_t *member = baton__member_of(group);
+    return member->first.detail != NULL || member->shrunk > 0
                ? BATON_ERR_TRANSPORT
                : other;
 }
 
 bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 {
+    const baton__member_t *member = baton__member_of(group);
     const baton__task_t *task = group->stepper->uncommitted;
     while (task != NULL &&
            (task->schedule.group != group || task->identity != identity)) {
         task = task->next;
     }
-    return group->shrunk == 0 &&
+    return member->shrunk == 0 &&
            (task != NULL || (!baton__group_has_made(group, identity) &&
-                             group->recovery != BATON__RECOVERY_PARTING));
+                             member->recovery != BATON__RECOVERY_PARTING));
 }
 
 /* Returns true if `rank` was the first to ask this rank about this stall, which
@@ -220,6 +223,7 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 static bool asks_first(baton_group_t *group, const baton_header_t *header,
                        int rank)
 {
+    baton__member_t *member = baton__member_of(group);
     baton_schedule_t *schedule = baton__group_find(group, header->schedule);
     if (schedule != NULL) {
         baton__task_t *task = baton__task_of(schedule);
@@ -232,13 +236,13 @@ static bool asks_first(baton_group_t *group, const baton_header_t *header,
         }
         return task->asked_by == rank;
     }
-    if (group->asked.schedule != header->schedule ||
-        group->asked.epoch != header->epoch ||
-        group->asked.incarnation != header->incarnation) {
-        group->asked = *header;
-        group->asked_by = rank;
+    if (member->asked.schedule != header->schedule ||
+        member->asked.epoch != header->epoch ||
+        member->asked.incarnation != header->incarnation) {
+        member->asked = *header;
+        member->asked_by = rank;
     }
-    return group->asked_by == rank;
+    return member->asked_by == rank;
 }
 
 /* Returns a running task that is in_order, or NULL. */
@@ -299,7 +303,9 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
         baton__text_add(&text, "%s", known->cause);
     } else {
         bool made = baton__group_has_made(group, header.schedule);
-        bool shrunk = group->recovery != BATON__RECOVERY_PARTING && !made;
+        bool shrunk =
+            baton__member_of(group)->recovery != BATON__RECOVERY_PARTING &&
+            !made;
         /* This rank no longer knows the name of a destroyed schedule. The peer
            adds it before a text that begins with a space. */
         baton__text_add(&text, "%s",
@@ -427,9 +433,9 @@ static uint32_t notice_tell(baton__peer_notice_t *due)
 
 static void take_answer(baton__peer_queue_t *queue)
 {
-    queue->group->answer_count--;
-    baton__group_give_kept(queue->group,
-                           baton__kept_list_take(&queue->answers));
+    queue->member->answer_count--;
+    baton__member_give_kept(queue->member,
+                            baton__kept_list_take(&queue->answers));
 }
 
 /* Removes the queue's first entry. Frees a destroyed schedule with its last
@@ -439,9 +445,9 @@ static void take_due(baton__peer_queue_t *queue)
     baton__peer_notice_t *due = baton__due_list_take(&queue->due);
     baton__task_t *task = due->task;
     due->what = 0;
-    queue->group->due_count--;
+    queue->member->due_count--;
     if (--task->due_count == 0 && task->leaving) {
-        queue->group->leaving--;
+        queue->member->leaving--;
         baton__task_free(task);
     }
 }
@@ -452,8 +458,8 @@ static bool send_queue(baton__peer_queue_t *queue)
     bool moved = false;
     queue->full = false;
     while (queue->answers.head != NULL && !queue->full) {
-        queue->full =
-            send_answer(queue->group, queue->answers.head) == BATON_AGAIN;
+        queue->full = send_answer(&queue->member->group, queue->answers.head) ==
+                      BATON_AGAIN;
         if (!queue->full) {
             take_answer(queue);
             moved = true;
@@ -533,7 +539,7 @@ void baton__notice_forget(baton__task_t *task)
             baton__due_list_remove(&queue->due, due);
             due->what = 0;
             task->due_count--;
-            group->due_count--;
+            baton__member_of(group)->due_count--;
         }
     }
     drop_empty(group->stepper);
@@ -542,7 +548,7 @@ void baton__notice_forget(baton__task_t *task)
 static void queue_answer(baton_group_t *group, baton_header_t header,
                          baton__message_kind_t kind, int peer)
 {
-    baton__kept_t *answer = baton__group_take_kept(group);
+    baton__kept_t *answer = baton__member_take_kept(baton__member_of(group));
     if (answer == NULL) {
         return;
     }
@@ -551,7 +557,7 @@ static void queue_answer(baton_group_t *group, baton_header_t header,
     *answer = (baton__kept_t){.header = header, .peer = peer};
     baton__stepper_list(queue, group);
     baton__kept_list_append(&queue->answers, answer);
-    group->answer_count++;
+    baton__member_of(group)->answer_count++;
 }
 
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
@@ -603,16 +609,17 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
 
 void baton__notice_lost(baton_group_t *group, int lost)
 {
+    baton__member_t *member = baton__member_of(group);
     if (lost < 0 || !group->collective ||
         baton__group_loss(group, lost) == baton__disowned) {
         return;
     }
-    bool leaves = group->retired || group->recovery == BATON__RECOVERY_PARTING;
+    bool leaves = group->retired || member->recovery == BATON__RECOVERY_PARTING;
     for (baton_group_t *g = group->subsets; leaves && g != NULL; g = g->next) {
         baton__notice_lost(g, baton__subset_rank(g->endpoint, lost));
     }
-    for (uint32_t i = 0; i < group->lost_count && !leaves; i++) {
-        baton__loss_t *each = &group->lost[i];
+    for (uint32_t i = 0; i < member->lost_count && !leaves; i++) {
+        baton__loss_t *each = &member->lost[i];
         if (each->peer == lost || each->teller == lost) {
             tell_of(group, each, each->peer == lost);
         }
@@ -625,12 +632,14 @@ void baton__notice_lost(baton_group_t *group, int lost)
 static void notice_remember(baton_group_t *group, const baton_header_t *header,
                             int peer)
 {
+    baton__member_t *member = baton__member_of(group);
     const uint64_t identity = header->schedule;
-    baton__place_t *place = baton__table_find(&group->early, identity);
-    if (place == NULL && baton__table_reserve(&group->early, 1)) {
-        place = baton__table_enter(&group->early, identity);
+    baton__place_t *place = baton__table_find(&member->early, identity);
+    if (place == NULL && baton__table_reserve(&member->early, 1)) {
+        place = baton__table_enter(&member->early, identity);
     }
-    baton__kept_t *kept = place != NULL ? baton__group_take_kept(group) : NULL;
+    baton__kept_t *kept =
+        place != NULL ? baton__member_take_kept(member) : NULL;
     if (kept != NULL) {
         *kept = (baton__kept_t){place->kept, 0, *header, peer};
         place->kept = kept;
@@ -642,7 +651,8 @@ static void notice_remember(baton_group_t *group, const baton_header_t *header,
 static void notice_forget(baton_group_t *group, uint64_t identity, int peer,
                           bool answers)
 {
-    baton__place_t *place = baton__table_find(&group->early, identity);
+    baton__member_t *member = baton__member_of(group);
+    baton__place_t *place = baton__table_find(&member->early, identity);
     baton__kept_t **link = place != NULL ? &place->kept : NULL;
     while (link != NULL && *link != NULL) {
         baton__kept_t *each = *link;
@@ -655,23 +665,24 @@ static void notice_forget(baton_group_t *group, uint64_t identity, int peer,
         if (answers) {
             baton__notice_answer(group, &each->header, 0, each->peer);
         }
-        baton__group_give_kept(group, each);
+        baton__member_give_kept(member, each);
     }
     if (place != NULL && place->kept == NULL) {
-        baton__table_remove(&group->early, identity);
+        baton__table_remove(&member->early, identity);
     }
 }
 
 void baton__notice_retract(baton_group_t *group, uint64_t identity)
 {
+    baton__member_t *member = baton__member_of(group);
     if (identity != ALL_SCHEDULES) {
         notice_forget(group, identity, ALL_PEERS, true);
         return;
     }
-    for (uint32_t i = 0; i < group->early.size; i++) {
+    for (uint32_t i = 0; i < member->early.size; i++) {
         /* Another entry may move to this place when one is removed. */
-        while (group->early.places[i].key != 0) {
-            notice_forget(group, group->early.places[i].key, ALL_PEERS, true);
+        while (member->early.places[i].key != 0) {
+            notice_forget(group, member->early.places[i].key, ALL_PEERS, true);
         }
     }
 }
@@ -718,7 +729,7 @@ static void answer_early(baton__task_t *task)
     const baton_schedule_t *schedule = &task->schedule;
     baton_group_t *group = schedule->group;
     const baton__place_t *place =
-        baton__table_find(&group->early, task->identity);
+        baton__table_find(&baton__member_of(group)->early, task->identity);
     const baton__kept_t *early = place != NULL ? place->kept : NULL;
     for (; early != NULL; early = early->next) {
         uint32_t index = baton__plan_peer(&schedule->plan, early->peer);
@@ -739,7 +750,7 @@ void baton__notice_hello(baton_schedule_t *schedule)
     task->unmet = schedule->plan.peer_count;
     for (uint32_t i = 0; i < schedule->plan.peer_count; i++) {
         int peer = (int)schedule->plan.peers[i];
-        if (!group->introduces || peer == group->rank) {
+        if (!baton__member_of(group)->introduces || peer == group->rank) {
             introduce(task, i);
         } else if (task->on_failure != NULL) {
             baton__stepper_greet(task, i);
@@ -780,7 +791,7 @@ void baton__notice_destroy(baton_schedule_t *schedule)
 
 void baton__notice_shrink(baton_group_t *group, int lost)
 {
-    group->shrunk = lost + 1;
+    baton__member_of(group)->shrunk = lost + 1;
     baton__notice_retract(group, ALL_SCHEDULES);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         if (t->schedule.plan.messages > 0) {
@@ -805,14 +816,15 @@ static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
 void baton__notice_depart(const baton__task_t *task, bool has_failed)
 {
     baton_group_t *group = task->schedule.group;
+    baton__member_t *member = baton__member_of(group);
     const baton__plan_t *plan = &task->schedule.plan;
     uint32_t unheard = 0;
     for (uint32_t i = 0; i < plan->peer_count; i++) {
         unheard += may_ask(task, i, has_failed);
     }
     bool room = unheard > 0 && task->failing_from != 0 &&
-                baton__table_find(&group->departed, task->identity) == NULL &&
-                baton__table_reserve(&group->departed, 1);
+                baton__table_find(&member->departed, task->identity) == NULL &&
+                baton__table_reserve(&member->departed, 1);
     baton__departed_t *departed =
         room ? baton__alloc(1, sizeof *departed + unheard * sizeof(int)) : NULL;
     if (departed == NULL) {
@@ -832,7 +844,7 @@ void baton__notice_depart(const baton__task_t *task, bool has_failed)
     }
     baton__text_t text = {departed->cause, sizeof departed->cause, 0};
     baton__text_add(&text, "%s", task->schedule.sentence);
-    baton__table_enter(&group->departed, task->identity)->departed = departed;
+    baton__table_enter(&member->departed, task->identity)->departed = departed;
 }
 
 /* ---- receiving -------------------------------------------------------- */
@@ -843,10 +855,12 @@ void baton__notice_depart(const baton__task_t *task, bool has_failed)
    ignored. */
 static void hear(baton_group_t *group, int peer, uint32_t lost)
 {
+    baton__member_t *member = baton__member_of(group);
     const int rank = (int)lost - 1;
     if (lost > 0 && rank < group->size && rank != group->rank &&
-        group->first.detail == NULL && baton__group_loss(group, peer) == NULL) {
-        group->first =
+        member->first.detail == NULL &&
+        baton__group_loss(group, peer) == NULL) {
+        member->first =
             (baton__loss_t){.peer = rank, .detail = "another rank has lost it"};
     }
 }
@@ -984,6 +998,7 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
 
 static void receive_hello(baton_group_t *group, baton_message_t *message)
 {
+    baton__member_t *member = baton__member_of(group);
     const baton_header_t header = message->header;
     int peer = message->peer;
     hello_t hello;
@@ -997,8 +1012,8 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
     hear(group, peer, hello.summary.lost);
     if (schedule == NULL) {
-        group->unknown_peer = peer;
-        memcpy(group->unknown_name, hello.name, sizeof group->unknown_name);
+        member->unknown_peer = peer;
+        memcpy(member->unknown_name, hello.name, sizeof member->unknown_name);
         return;
     }
     baton__task_t *task = baton__task_of(schedule);

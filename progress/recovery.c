@@ -49,8 +49,9 @@ static bool tell_next(const baton_group_t *group, uint64_t identity,
             .tag = to > group->rank ? CHILDREN
                                     : (uint32_t)(group->rank - 1) % CHILDREN,
             .incarnation = group->incarnation,
-            .kind = agreement == &group->farewell ? BATON__MESSAGE_FAREWELL
-                                                  : BATON__MESSAGE_RECOVERY};
+            .kind = agreement == &baton__member_of(group)->farewell
+                        ? BATON__MESSAGE_FAREWELL
+                        : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, to, &header, NULL, 0) ==
             BATON_AGAIN) {
             group->stepper->untold = true;
@@ -75,7 +76,8 @@ static void recovery_end_part(baton_group_t *group)
     baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
     /* Pairs with the load in is_recovered(), groups.c. */
-    atomic_fetch_sub_explicit(&group->recovery_left, 1, memory_order_seq_cst);
+    atomic_fetch_sub_explicit(&baton__member_of(group)->recovery_left, 1,
+                              memory_order_seq_cst);
     if (stepper->on_recovered != NULL) {
         stepper->on_recovered(group);
     }
@@ -84,7 +86,8 @@ static void recovery_end_part(baton_group_t *group)
 static void begin_part(baton_group_t *group)
 {
     group->stepper->recovering++;
-    atomic_fetch_add_explicit(&group->recovery_left, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&baton__member_of(group)->recovery_left, 1,
+                              memory_order_relaxed);
 }
 
 /* ---- a schedule ------------------------------------------------------- */
@@ -163,7 +166,7 @@ static bool recovery_advance(baton__task_t *task)
     baton__agreement_t *agreement = agreement_of(task);
     if (task->failure.final) {
         baton__task_set_phase(task, BATON__RUN_FAILED);
-        group->unrecovered++;
+        baton__member_of(group)->unrecovered++;
         end_schedule(group);
         return true;
     }
@@ -195,7 +198,7 @@ static bool recovery_advance(baton__task_t *task)
 void baton__recovery_begin(baton_group_t *group)
 {
     baton__group_set_recovery(group, BATON__RECOVERY_STOPPING);
-    group->unrecovered = 0;
+    baton__member_of(group)->unrecovered = 0;
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
@@ -212,8 +215,9 @@ void baton__recovery_begin(baton_group_t *group)
    that this rank lacked. By now it has committed them, or never will. */
 static void take_deferred(baton_group_t *group)
 {
-    baton__kept_t *all = group->deferred;
-    group->deferred = NULL;
+    baton__member_t *member = baton__member_of(group);
+    baton__kept_t *all = member->deferred;
+    member->deferred = NULL;
     for (const baton__kept_t *kept = all; kept != NULL; kept = kept->next) {
         baton__recovery_receive(group, &kept->header, kept->peer);
     }
@@ -224,7 +228,8 @@ static void take_deferred(baton_group_t *group)
    is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
-    if (group->due_count > 0) {
+    baton__member_t *member = baton__member_of(group);
+    if (member->due_count > 0) {
         return false;
     }
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
@@ -235,10 +240,10 @@ static bool join_if_quiet(baton_group_t *group)
     baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
     /* Keeps this incarnation's records: peers that have not joined yet may
        still ask. */
-    baton__group_forget_departed(group, group->incarnation);
+    baton__member_forget_departed(member, group->incarnation);
     group->incarnation++;
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
-        group->unrecovered += t->failure.final;
+        member->unrecovered += t->failure.final;
         if (!t->failure.final) {
             recovery_join(t);
         }
@@ -249,12 +254,13 @@ static bool join_if_quiet(baton_group_t *group)
 
 static bool advance_group(baton_group_t *group)
 {
+    baton__member_t *member = baton__member_of(group);
     bool moved =
-        group->recovery == BATON__RECOVERY_STOPPING && join_if_quiet(group);
-    if (group->recovery != BATON__RECOVERY_JOINED) {
+        member->recovery == BATON__RECOVERY_STOPPING && join_if_quiet(group);
+    if (member->recovery != BATON__RECOVERY_JOINED) {
         return false;
     }
-    baton__agreement_t *agreement = &group->agreements[group->incarnation & 1];
+    baton__agreement_t *agreement = &member->agreements[group->incarnation & 1];
     moved |= tell_next(group, 0, agreement);
     if (are_over(group, agreement)) {
         *agreement = (baton__agreement_t){0};
@@ -327,15 +333,17 @@ static void tell_left(const baton_group_t *group)
    farewell. */
 static bool advance_farewell(baton_group_t *group)
 {
-    if (group->answer_count + group->leaving > 0) {
+    baton__member_t *member = baton__member_of(group);
+    if (member->answer_count + member->leaving > 0) {
         return false;
     }
-    bool alone = !group->collective || group->all_lost || group->lost_count > 0;
-    bool moved = !alone && tell_next(group, 0, &group->farewell);
-    if (alone && group->collective && !group->all_lost) {
+    bool alone =
+        !group->collective || member->all_lost || member->lost_count > 0;
+    bool moved = !alone && tell_next(group, 0, &member->farewell);
+    if (alone && group->collective && !member->all_lost) {
         tell_left(group);
     }
-    if (alone || are_over(group, &group->farewell)) {
+    if (alone || are_over(group, &member->farewell)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         recovery_end_part(group);
         moved = true;
@@ -347,20 +355,22 @@ static bool advance_farewell(baton_group_t *group)
    for now. A message or a loss rouses it. */
 static void rest(baton_group_t *group)
 {
+    baton__member_t *member = baton__member_of(group);
     int to;
-    (void)find_next(group, &group->farewell, &to);
+    (void)find_next(group, &member->farewell, &to);
     if (group->retired && group->root != NULL &&
-        group->recovery == BATON__RECOVERY_PARTING &&
-        group->answer_count + group->leaving == 0 && to < 0) {
-        group->dormant = true;
+        member->recovery == BATON__RECOVERY_PARTING &&
+        member->answer_count + member->leaving == 0 && to < 0) {
+        member->dormant = true;
         group->stepper->recovering--;
     }
 }
 
 void baton__recovery_rouse(baton_group_t *group)
 {
-    group->stepper->recovering += group->dormant;
-    group->dormant = false;
+    baton__member_t *member = baton__member_of(group);
+    group->stepper->recovering += member->dormant;
+    member->dormant = false;
 }
 
 bool baton__recovery_advance(baton__stepper_t *stepper)
@@ -369,13 +379,14 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
     stepper->untold = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
-        if (baton__group_recovers(group) && group->first.detail != NULL) {
+        baton__member_t *member = baton__member_of(group);
+        if (baton__group_recovers(group) && member->first.detail != NULL) {
             recovery_give_up(group);
             moved = true;
         } else if (baton__group_recovers(group)) {
             moved |= advance_group(group);
-        } else if (group->recovery == BATON__RECOVERY_PARTING &&
-                   !group->dormant) {
+        } else if (member->recovery == BATON__RECOVERY_PARTING &&
+                   !member->dormant) {
             moved |= advance_farewell(group);
             rest(group);
         }
@@ -414,12 +425,13 @@ void baton__recovery_lose(baton_group_t *group, int peer, const char *detail)
 void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
                              int peer)
 {
-    baton__agreement_t *agreement = group->agreements;
+    baton__member_t *member = baton__member_of(group);
+    baton__agreement_t *agreement = member->agreements;
     if (header->schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header->schedule);
         if (schedule == NULL && header->incarnation != group->incarnation) {
             /* The schedule may still be committed here. */
-            baton__group_keep(&group->deferred, 0, header, peer);
+            baton__group_keep(&member->deferred, 0, header, peer);
             return;
         }
         if (schedule == NULL) {
@@ -430,7 +442,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
     }
     /* A peer is at most one incarnation ahead, since it waits for this rank. */
     agreement = header->kind == BATON__MESSAGE_FAREWELL
-                    ? &group->farewell
+                    ? &member->farewell
                     : agreement + (header->incarnation & 1);
     agreement->seen |= UINT32_C(1) << (header->tag & 31);
     baton__recovery_rouse(group);
@@ -449,17 +461,18 @@ void baton__recovery_leave(baton__task_t *task)
 
 int baton__recovery_awaits(const baton_group_t *group)
 {
+    const baton__member_t *member = baton__member_of(group);
     uint16_t parity = group->incarnation & 1;
     const baton__agreement_t *waits =
-        group->recovery == BATON__RECOVERY_PARTING ? &group->farewell
-        : baton__group_recovers(group)             ? &group->agreements[parity]
-                                                   : NULL;
-    if (group->recovery == BATON__RECOVERY_STOPPING) {
+        member->recovery == BATON__RECOVERY_PARTING ? &member->farewell
+        : baton__group_recovers(group) ? &member->agreements[parity]
+                                       : NULL;
+    if (member->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
     /* The peer may have left alone after a loss, without room to say so. */
-    if (group->recovery == BATON__RECOVERY_PARTING &&
-        group->answer_count + group->leaving > 0) {
+    if (member->recovery == BATON__RECOVERY_PARTING &&
+        member->answer_count + member->leaving > 0) {
         return baton__notice_awaits(group);
     }
     for (baton__task_t *t = NULL;

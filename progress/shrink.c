@@ -34,14 +34,15 @@ typedef struct view {
     unsigned char bits[VIEW_BYTES];
 } view_t;
 
-typedef struct member {
-    /* told: 1 + the number of bits in the view last sent to this member; heard:
-       in the view last received from it; 0: none. Each of these views is a part
-       of this rank's view, so equal numbers mean equal views. */
+/* The exchange of views with one rank. */
+typedef struct exchange {
+    /* told: 1 + the number of bits in the view last sent to the rank; heard: in
+       the view last received from it; 0: none. Each of these views is a part of
+       this rank's view, so equal numbers mean equal views. */
     uint32_t told, heard;
     bool asked; /* ASKS was sent */
     bool owed;  /* it is to get the agreed view */
-} member_t;
+} exchange_t;
 
 struct baton__shrink {
     _Atomic int state;      /* baton__shrinking_t */
@@ -50,7 +51,7 @@ struct baton__shrink {
     uint32_t known;         /* number of bits in `view` */
     uint64_t parts_ns;      /* when it parts with `view`; 0: not set */
     view_t view, agreed;
-    member_t members[];
+    exchange_t exchanges[];
 };
 typedef struct baton__shrink shrink_t;
 
@@ -91,7 +92,7 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* The value of member_t.told and heard for this rank's present view. */
+/* The value of exchange_t.told and heard for this rank's present view. */
 static uint32_t version_of(const shrink_t *shrink)
 {
     return shrink->known + 1;
@@ -142,7 +143,9 @@ static baton__shrinking_t state_of(const shrink_t *shrink)
 
 baton__shrinking_t baton__shrink_state(const baton_group_t *group)
 {
-    return group->shrink != NULL ? state_of(group->shrink) : BATON__SHRINK_NONE;
+    const baton__member_t *member = baton__member_of(group);
+    return member->shrink != NULL ? state_of(member->shrink)
+                                  : BATON__SHRINK_NONE;
 }
 
 static void set_state(shrink_t *shrink, baton__shrinking_t state)
@@ -152,7 +155,7 @@ static void set_state(shrink_t *shrink, baton__shrinking_t state)
 
 uint64_t baton__shrink_number(const baton_group_t *group)
 {
-    const shrink_t *shrink = group->shrink;
+    const shrink_t *shrink = baton__member_of(group)->shrink;
     return shrink == NULL
                ? 1
                : shrink->number + (state_of(shrink) == BATON__SHRINK_NONE);
@@ -160,7 +163,7 @@ uint64_t baton__shrink_number(const baton_group_t *group)
 
 void baton__shrink_end(baton_group_t *group)
 {
-    set_state(group->shrink, BATON__SHRINK_NONE);
+    set_state(baton__member_of(group)->shrink, BATON__SHRINK_NONE);
 }
 
 /* Ends the exchange of views. */
@@ -168,7 +171,7 @@ static void stop_asking(baton_group_t *group, baton__shrinking_t state)
 {
     baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
-    set_state(group->shrink, state);
+    set_state(baton__member_of(group)->shrink, state);
     if (stepper->on_recovered != NULL) {
         stepper->on_recovered(group);
     }
@@ -184,12 +187,12 @@ static baton_status_t progress_shrink_make(baton_group_t *group)
                             group->rank, size, MOST_RANKS);
     }
     shrink_t *shrink =
-        baton__alloc(1, sizeof *shrink + size * sizeof(member_t));
+        baton__alloc(1, sizeof *shrink + size * sizeof(exchange_t));
     if (shrink == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory to shrink a group");
     }
     atomic_init(&shrink->state, BATON__SHRINK_NONE);
-    group->shrink = shrink;
+    baton__member_of(group)->shrink = shrink;
     return BATON_OK;
 }
 
@@ -208,20 +211,21 @@ static baton_status_t contact_all(const baton_group_t *group)
 
 baton_status_t baton__shrink_begin(baton_group_t *group)
 {
+    baton__member_t *member = baton__member_of(group);
     baton_status_t status =
-        group->shrink == NULL ? progress_shrink_make(group) : BATON_OK;
-    if (group->shrink == NULL ||
-        state_of(group->shrink) != BATON__SHRINK_NONE) {
+        member->shrink == NULL ? progress_shrink_make(group) : BATON_OK;
+    if (member->shrink == NULL ||
+        state_of(member->shrink) != BATON__SHRINK_NONE) {
         return status;
     }
     status = contact_all(group);
     if (status != BATON_OK) {
         return status;
     }
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = member->shrink;
     for (int peer = 0; peer < group->size; peer++) {
-        member_t *member = &shrink->members[peer];
-        *member = (member_t){.owed = member->owed};
+        exchange_t *exchange = &shrink->exchanges[peer];
+        *exchange = (exchange_t){.owed = exchange->owed};
     }
     shrink->number++;
     shrink->view = (view_t){{0}};
@@ -236,7 +240,7 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
 {
     int count = 0;
     for (int rank = 0; rank < group->size; rank++) {
-        if (!is_lost(&group->shrink->agreed, rank)) {
+        if (!is_lost(&baton__member_of(group)->shrink->agreed, rank)) {
             ranks_out[count++] = rank;
         }
     }
@@ -245,7 +249,7 @@ int baton__shrink_survivors(const baton_group_t *group, int *ranks_out)
 
 int baton__shrink_parted(const baton_group_t *group, int *count_out)
 {
-    const view_t *view = &group->shrink->agreed;
+    const view_t *view = &baton__member_of(group)->shrink->agreed;
     int first = -1;
     *count_out = 0;
     for (int rank = group->size - 1; rank >= 0; rank--) {
@@ -262,12 +266,12 @@ int baton__shrink_parted(const baton_group_t *group, int *count_out)
 
 int baton__shrink_awaits(const baton_group_t *group, int from)
 {
-    const shrink_t *shrink = group->shrink;
+    const shrink_t *shrink = baton__member_of(group)->shrink;
     for (int peer = from; peer < group->size; peer++) {
-        const member_t *member = &shrink->members[peer];
+        const exchange_t *exchange = &shrink->exchanges[peer];
         if (peer != group->rank && !is_lost(&shrink->view, peer) &&
-            (member->told != version_of(shrink) ||
-             member->heard != version_of(shrink))) {
+            (exchange->told != version_of(shrink) ||
+             exchange->heard != version_of(shrink))) {
             return peer;
         }
     }
@@ -289,7 +293,7 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
 static void progress_shrink_agree(baton_group_t *group, const view_t *view)
 {
     static const char why[] = "other ranks have lost it";
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = baton__member_of(group)->shrink;
     if (is_lost(view, group->rank)) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);
         return;
@@ -314,7 +318,7 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
    while a rank that would part waits for such proof. */
 static bool may_prove_ends(const baton_group_t *group)
 {
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = baton__member_of(group)->shrink;
     if (progress_shrink_outcome_of(group, &shrink->view) !=
         BATON__SHRINK_PARTED) {
         return false;
@@ -335,22 +339,22 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 {
     const baton_header_t header = message->header;
     int peer = message->peer;
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = baton__member_of(group)->shrink;
     view_t view;
     baton__notice_take(group, message, &view, sizeof view);
     if (shrink == NULL) {
         return; /* this rank asks when it begins */
     }
-    member_t *member = &shrink->members[peer];
+    exchange_t *exchange = &shrink->exchanges[peer];
     if (header.epoch == shrink->agreed_number) {
         if (is_lost(&view, group->rank)) {
             baton__recovery_lose(group, peer, baton__disowned);
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
-        if ((header.tag & AGREED) == 0 && !member->owed &&
+        if ((header.tag & AGREED) == 0 && !exchange->owed &&
             ((header.tag & ASKS) != 0 || other)) {
-            member->owed = true;
+            exchange->owed = true;
             group->stepper->recovering++;
         }
         return;
@@ -366,8 +370,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     for (int i = 0; i < VIEW_BYTES; i++) {
         shrink->view.bits[i] |= view.bits[i];
     }
-    member->heard = progress_shrink_count_bits(&view) + 1;
-    member->told = (header.tag & ASKS) != 0 ? 0 : member->told;
+    exchange->heard = progress_shrink_count_bits(&view) + 1;
+    exchange->told = (header.tag & ASKS) != 0 ? 0 : exchange->told;
     if (is_lost(&shrink->view, group->rank)) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);
     }
@@ -394,23 +398,23 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
    them, too, and so learns that it is excluded. */
 static bool progress_shrink_tell(const baton_group_t *group, int peer)
 {
-    shrink_t *shrink = group->shrink;
-    member_t *member = &shrink->members[peer];
+    shrink_t *shrink = baton__member_of(group)->shrink;
+    exchange_t *exchange = &shrink->exchanges[peer];
     bool gone = baton__group_loss(group, peer) != NULL;
     bool moved = false;
-    if (member->owed && (send_view(group, peer, shrink->agreed_number, AGREED,
-                                   &shrink->agreed) ||
-                         gone)) {
-        member->owed = false;
+    if (exchange->owed && (send_view(group, peer, shrink->agreed_number, AGREED,
+                                     &shrink->agreed) ||
+                           gone)) {
+        exchange->owed = false;
         group->stepper->recovering--;
         moved = true;
     }
     if (state_of(shrink) == BATON__SHRINK_ASKING && !gone &&
-        member->told != version_of(shrink) &&
-        send_view(group, peer, shrink->number, member->asked ? 0 : ASKS,
+        exchange->told != version_of(shrink) &&
+        send_view(group, peer, shrink->number, exchange->asked ? 0 : ASKS,
                   &shrink->view)) {
-        member->told = version_of(shrink);
-        member->asked = true;
+        exchange->told = version_of(shrink);
+        exchange->asked = true;
         moved = true;
     }
     return moved;
@@ -422,20 +426,20 @@ static bool progress_shrink_tell(const baton_group_t *group, int peer)
 static void progress_shrink_give_up(baton_group_t *group)
 {
     int lost = 0;
-    while (!is_lost(&group->shrink->view, lost)) {
+    while (!is_lost(&baton__member_of(group)->shrink->view, lost)) {
         lost++;
     }
     baton__notice_shrink(group, lost);
     for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
-        if (g->lost_count > 0) {
-            baton__notice_shrink(g, g->lost[0].peer);
+        if (baton__member_of(g)->lost_count > 0) {
+            baton__notice_shrink(g, baton__member_of(g)->lost[0].peer);
         }
     }
 }
 
 static bool progress_shrink_advance(baton_group_t *group)
 {
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = baton__member_of(group)->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
     bool moved = false;
     uint32_t known = shrink->known;
@@ -461,17 +465,18 @@ bool baton__shrink_advance(baton__stepper_t *stepper)
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
-        moved |= group->shrink != NULL && progress_shrink_advance(group);
+        moved |= baton__member_of(group)->shrink != NULL &&
+                 progress_shrink_advance(group);
     }
     return moved;
 }
 
 void baton__shrink_give_up(baton_group_t *group)
 {
-    shrink_t *shrink = group->shrink;
+    shrink_t *shrink = baton__member_of(group)->shrink;
     for (int peer = 0; shrink != NULL && peer < group->size; peer++) {
-        group->stepper->recovering -= shrink->members[peer].owed;
-        shrink->members[peer].owed = false;
+        group->stepper->recovering -= shrink->exchanges[peer].owed;
+        shrink->exchanges[peer].owed = false;
     }
     if (baton__shrink_state(group) == BATON__SHRINK_ASKING) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);

@@ -181,7 +181,8 @@ static void receive_left(baton_group_t *group, const baton_header_t *header,
                lost != (uint64_t)group->rank + 1) {
         heed_loss(group, header, (int)lost - 1);
         if (!stays && baton__group_loss(group, (int)lost - 1) == NULL &&
-            baton__group_keep(&group->leaves, 0, header, peer)) {
+            baton__group_keep(&baton__member_of(group)->leaves, 0, header,
+                              peer)) {
             return;
         }
     }
@@ -263,7 +264,8 @@ static void progress_step_pass_on(baton_group_t *root, baton_message_t *message)
         header.kind == BATON__MESSAGE_FAREWELL ||
         header.kind == BATON__MESSAGE_LEFT ||
         header.kind == BATON__MESSAGE_HELLO) {
-        baton__group_keep(&root->strays, channel, &header, message->peer);
+        baton__group_keep(&baton__member_of(root)->strays, channel, &header,
+                          message->peer);
     }
     root->transport->drop(root->endpoint, message);
 }
@@ -278,7 +280,7 @@ void baton__step_adopt(baton_group_t *group)
             baton__recovery_lose(group, rank, lost);
         }
     }
-    baton__kept_t **link = &root->strays;
+    baton__kept_t **link = &baton__member_of(root)->strays;
     while (*link != NULL) {
         baton__kept_t *kept = *link;
         if (kept->channel != group->channel) {
@@ -303,8 +305,8 @@ static void heed_leaves(baton_group_t *root)
         if (g != root && g->root != root) {
             continue;
         }
-        baton__kept_t *leaves = g->leaves;
-        g->leaves = NULL;
+        baton__kept_t *leaves = baton__member_of(g)->leaves;
+        baton__member_of(g)->leaves = NULL;
         for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
             receive_left(g, &each->header, each->peer);
         }

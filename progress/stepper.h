@@ -113,7 +113,7 @@ static inline void baton__stepper_list(baton__peer_queue_t *queue,
                                        baton_group_t *group)
 {
     if (queue->answers.head == NULL && queue->due.head == NULL) {
-        queue->group = group;
+        queue->member = baton__member_of(group);
         queue->full = false;
         baton__queue_list_append(&group->stepper->queues, queue);
     }
@@ -133,7 +133,7 @@ static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
         due->task = task;
         baton__due_list_append(&queue->due, due);
         task->due_count++;
-        group->due_count++;
+        baton__member_of(group)->due_count++;
     }
     due->what |= what;
 }

@@ -11,10 +11,8 @@
    start or a wait does not invalidate these lines. */
 #pragma once
 
+#include "progress/member.h"
 #include "sched/schedule.h"
-
-#include <assert.h>
-#include <stdatomic.h>
 
 /* How an epoch failed: the first cause, on the rank where it occurred. The
    message is in the schedule's `sentence`. */

@@ -22,6 +22,7 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton_group_t *group = schedule->group;
+    const baton__member_t *member = baton__member_of(group);
     uint8_t state = schedule->run.state[node];
     baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
                     baton__node_name(schedule, node),
@@ -30,10 +31,10 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
     if (state == BATON__NODE_HELD) {
         baton__text_add(text, "; rank %d has not committed \"%s\"",
                         baton__peer_of(schedule, op), schedule->name);
-        if (group->unknown_peer == baton__peer_of(schedule, op)) {
+        if (member->unknown_peer == baton__peer_of(schedule, op)) {
             baton__text_add(
                 text, "; it has committed \"%s\", which this rank has not",
-                group->unknown_name);
+                member->unknown_name);
         }
     } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
         baton__text_add(text, "; it has arrived, its data moves");
@@ -176,11 +177,11 @@ static void ask_members(const baton__stepper_t *stepper)
     for (baton_group_t *g = stepper->groups; g != NULL;
          g = baton__group_next(g)) {
         int peer = baton__recovery_awaits(g);
-        if (peer >= 0 &&
-            (peer + 1 == g->awaited || !baton__group_is_near(g, peer))) {
+        if (peer >= 0 && (peer + 1 == baton__member_of(g)->awaited ||
+                          !baton__group_is_near(g, peer))) {
             watchdog_ask(g, peer);
         }
-        g->awaited = peer + 1;
+        baton__member_of(g)->awaited = peer + 1;
         while (baton__shrink_state(g) == BATON__SHRINK_ASKING &&
                (peer = baton__shrink_awaits(g, peer + 1)) >= 0) {
             watchdog_ask(g, peer);

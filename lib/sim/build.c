@@ -32,7 +32,7 @@ static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
                                  const char *name, baton_sim_build_fn build,
                                  void *arg, size_t *counted)
 {
-    baton_group_t *group = &sim->ranks[rank].group;
+    baton_group_t *group = &sim->ranks[rank].member.group;
     const uint32_t *count = baton__group_counter(group, name, 0);
     if (count == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for \"%s\"", name);
@@ -56,7 +56,7 @@ static void undo_build(baton_sim_t *sim, const char *name, size_t counted)
     baton__sim_destroy_built(sim);
     sim->ending = false;
     for (size_t rank = 0; rank < counted; rank++) {
-        --*baton__group_counter(&sim->ranks[rank].group, name, 0);
+        --*baton__group_counter(&sim->ranks[rank].member.group, name, 0);
     }
 }
 

@@ -163,7 +163,8 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
 
 baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 {
-    return check_rank(sim, rank) == BATON_OK ? &sim->ranks[rank].group : NULL;
+    return check_rank(sim, rank) == BATON_OK ? &sim->ranks[rank].member.group
+                                             : NULL;
 }
 
 static void init_rank(baton_sim_t *sim, int rank)
@@ -173,26 +174,27 @@ static void init_rank(baton_sim_t *sim, int rank)
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
-        .groups = &self->group,
+        .groups = &self->member.group,
         .slice_bytes = SIZE_MAX,
         .is_busy = is_busy,
         .on_begin = on_begin,
         .on_end = sim_create_on_end,
     };
-    self->group = (baton_group_t){
-        .engine = &sim->engine,
-        .stepper = &self->stepper,
-        .borrowed = true,
+    self->member = (baton__member_t){
+        .magic = BATON__MEMBER_MAGIC,
         .unknown_peer = -1,
-        .kinds = sim->kinds,
-        .cost_only = sim->options.cost_only,
-        .sharing = shares ? &sim->sharing : NULL,
         .introduces = sim->options.introductions,
-        .transport = &sim->net.transport,
-        .endpoint = baton__sim_port(sim, rank),
         .queues = &self->queue,
-        .rank = rank,
-        .size = sim->options.ranks,
+        .group = {.engine = &sim->engine,
+                  .stepper = &self->stepper,
+                  .borrowed = true,
+                  .kinds = sim->kinds,
+                  .cost_only = sim->options.cost_only,
+                  .sharing = shares ? &sim->sharing : NULL,
+                  .transport = &sim->net.transport,
+                  .endpoint = baton__sim_port(sim, rank),
+                  .rank = rank,
+                  .size = sim->options.ranks},
     };
 }
 
@@ -247,7 +249,7 @@ static baton_status_t check_destroyed(const baton_sim_t *sim, int rank)
 {
     const baton__sim_rank_t *self = &sim->ranks[rank];
     const baton_schedule_t *own = sim->built != NULL ? sim->built[rank] : NULL;
-    uint32_t others = self->group.schedules - (own != NULL ? 1 : 0);
+    uint32_t others = self->member.group.schedules - (own != NULL ? 1 : 0);
     if (others == 0) {
         return BATON_OK;
     }
@@ -278,7 +280,7 @@ baton_status_t baton_sim_destroy(baton_sim_t *sim)
     sim->ending = true;
     baton__sim_destroy_built(sim);
     for (int rank = 0; rank < sim->options.ranks; rank++) {
-        baton__group_fini(&sim->ranks[rank].group);
+        baton__member_fini(&sim->ranks[rank].member);
     }
     baton__sharing_fini(&sim->sharing);
     baton__sim_net_fini(&sim->net);

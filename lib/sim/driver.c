@@ -156,14 +156,14 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
         }
     }
     for (size_t i = 0; i < count; i++) {
-        const baton_group_t *group = &sim->ranks[ports[i]->rank].group;
+        const baton_group_t *group = &sim->ranks[ports[i]->rank].member.group;
         if (ports[i]->completion_count > 0) {
             __builtin_prefetch(group->table.places);
         }
     }
     for (size_t i = 0; i < count; i++) {
         const baton__sim_port_t *port = ports[i];
-        const baton_group_t *group = &sim->ranks[port->rank].group;
+        const baton_group_t *group = &sim->ranks[port->rank].member.group;
         for (uint32_t k = 0; k < port->completion_count && k < EVENTS; k++) {
             subjects[found] = subject_of(
                 group, &port->completions[port->completion_first + k]);

@@ -18,7 +18,7 @@ static void print_edge(const baton_sim_t *sim,
                     baton__node_name(schedule, edge->from.node));
     if (peer == NULL) {
         const baton_group_t *there =
-            &sim->ranks[baton__peer_of(schedule, op)].group;
+            &sim->ranks[baton__peer_of(schedule, op)].member.group;
         bool may_commit =
             baton__notice_may_commit(there, baton__task_of(schedule)->identity);
         baton__text_add(text, "rank %d, which has %s the schedule",

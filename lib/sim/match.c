@@ -74,9 +74,9 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
                                const baton__op_t *op,
                                const baton_schedule_t **peer_out)
 {
-    const baton_schedule_t *peer =
-        baton__group_find(&sim->ranks[baton__peer_of(schedule, op)].group,
-                          baton__task_of(schedule)->identity);
+    const baton__sim_rank_t *there = &sim->ranks[baton__peer_of(schedule, op)];
+    const baton_schedule_t *peer = baton__group_find(
+        &there->member.group, baton__task_of(schedule)->identity);
     int rank = schedule->group->rank;
     bool activates = baton__op_activates(op);
     *peer_out = peer;

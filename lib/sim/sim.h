@@ -11,8 +11,8 @@
 
 typedef struct baton__sim_rank {
     _Alignas(64) baton__stepper_t stepper;
-    baton_group_t group;
-    baton__peer_queue_t queue; /* the group's */
+    baton__member_t member;
+    baton__peer_queue_t queue; /* the member's */
 } baton__sim_rank_t;
 
 /* A callback of baton_sim_at. */

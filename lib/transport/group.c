@@ -1,5 +1,5 @@
-/* Groups: their ranks, attributes and tables, the identities of schedules, and
-   lost peers. The engine creates groups. */
+/* Groups: their ranks, attributes and tables, and the identities of schedules.
+   The engine creates groups. */
 #include "transport/group.h"
 
 #include "base/alloc.h"
@@ -10,7 +10,6 @@
 #include <baton/build.h>
 #include <baton/transport.h>
 
-#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,42 +211,6 @@ bool baton__group_has_made(const baton_group_t *group, uint64_t identity)
     return place != NULL && place->attempts >= (identity & ATTEMPT_MASK);
 }
 
-const baton__departed_t *baton__group_departed(const baton_group_t *group,
-                                               uint64_t identity,
-                                               uint16_t incarnation)
-{
-    const baton__place_t *place = baton__table_find(&group->departed, identity);
-    return place != NULL && place->departed->incarnation == incarnation
-               ? place->departed
-               : NULL;
-}
-
-void baton__group_told(baton_group_t *group, uint64_t identity, int peer)
-{
-    const baton__place_t *place = baton__table_find(&group->departed, identity);
-    baton__departed_t *departed = place != NULL ? place->departed : NULL;
-    for (uint32_t i = 0; departed != NULL && i < departed->unheard; i++) {
-        if (departed->peers[i] == peer) {
-            departed->peers[i] = departed->peers[--departed->unheard];
-        }
-    }
-    if (departed != NULL && departed->unheard == 0) {
-        baton__table_remove(&group->departed, identity);
-        baton__free(departed);
-    }
-}
-
-void baton__group_forget_departed(baton_group_t *group, int but)
-{
-    for (uint32_t i = 0; i < group->departed.size; i++) {
-        const baton__place_t *place = &group->departed.places[i];
-        while (place->key != 0 && place->departed->incarnation != but) {
-            baton__free(place->departed);
-            baton__table_remove(&group->departed, place->key);
-        }
-    }
-}
-
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity)
 {
@@ -255,93 +218,9 @@ baton_schedule_t *baton__group_find(const baton_group_t *group,
     return place != NULL ? place->schedule : NULL;
 }
 
-/* ---- notices that are kept for later ---------------------------------- */
-
-baton__kept_t *baton__group_take_kept(baton_group_t *group)
-{
-    baton__kept_t *kept = group->spare;
-    if (kept == NULL) {
-        return baton__alloc(1, sizeof *kept);
-    }
-    group->spare = kept->next;
-    return kept;
-}
-
-void baton__group_give_kept(baton_group_t *group, baton__kept_t *kept)
-{
-    kept->next = group->spare;
-    group->spare = kept;
-}
-
-bool baton__group_keep(baton__kept_t **list, uint64_t channel,
-                       const baton_header_t *header, int peer)
-{
-    baton__kept_t *kept = baton__alloc(1, sizeof *kept);
-    if (kept != NULL) {
-        *kept = (baton__kept_t){*list, channel, *header, peer};
-        *list = kept;
-    }
-    return kept != NULL;
-}
-
-void baton__group_drop_kept(baton__kept_t **list)
-{
-    while (*list != NULL) {
-        baton__kept_t *kept = *list;
-        *list = kept->next;
-        baton__free(kept);
-    }
-}
-
-/* ---- peers that are gone ---------------------------------------------- */
-
-void baton__group_set_recovery(baton_group_t *group,
-                               baton__recovery_state_t state)
-{
-    /* From (row) to (column): none, stopping, joined, parting, over. */
-    static const bool
-        legal[BATON__RECOVERY_STATE_COUNT][BATON__RECOVERY_STATE_COUNT] = {
-            [BATON__RECOVERY_NONE] = {false, true, false, true, false},
-            [BATON__RECOVERY_STOPPING] = {false, false, true, true, true},
-            [BATON__RECOVERY_JOINED] = {false, false, false, true, true},
-            [BATON__RECOVERY_PARTING] = {false, false, false, false, true},
-            [BATON__RECOVERY_OVER] = {true, false, false, true, false},
-        };
-    assert(legal[group->recovery][state]);
-    (void)legal; /* `legal` is unused without assertions */
-    group->recovery = state;
-}
+/* ---- ranks ------------------------------------------------------------ */
 
 const char baton__disowned[] = "it has lost this rank";
-
-void baton__group_lose(baton_group_t *group, int peer, const char *detail)
-{
-    const baton__loss_t loss = {
-        .peer = peer,
-        .teller = -1,
-        .detail =
-            detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
-    group->first = group->lost_count == 0 ? loss : group->first;
-    if (group->lost_count == group->lost_capacity) {
-        uint32_t room = group->lost_capacity * 2 + 4;
-        baton__loss_t *lost =
-            baton__grow(group->lost, group->lost_count, room, sizeof *lost);
-        if (lost == NULL) {
-            group->all_lost = true;
-            return;
-        }
-        group->lost = lost;
-        group->lost_capacity = room;
-    }
-    group->lost[group->lost_count++] = loss;
-}
-
-void baton__group_note_end(baton_group_t *group, int peer)
-{
-    for (uint32_t i = 0; i < group->lost_count; i++) {
-        group->lost[i].ended |= group->lost[i].peer == peer;
-    }
-}
 
 const char *baton__group_place(const baton_group_t *group)
 {
@@ -396,16 +275,6 @@ bool baton__group_is_stopped(const baton_group_t *group, int rank)
            strchr("Tt", name_end[2]) != NULL;
 }
 
-const char *baton__group_loss(const baton_group_t *group, int peer)
-{
-    for (uint32_t i = 0; i < group->lost_count; i++) {
-        if (group->lost[i].peer == peer) {
-            return group->lost[i].detail;
-        }
-    }
-    return group->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
-}
-
 int baton__group_host(const baton_group_t *group, int rank)
 {
     const baton_transport_t *port = group->transport;
@@ -418,13 +287,6 @@ bool baton__group_is_near(const baton_group_t *group, int rank)
 {
     return baton__group_host(group, rank) ==
            baton__group_host(group, group->rank);
-}
-
-uint64_t baton__group_first_lost(const baton_group_t *group)
-{
-    return group->first.detail != NULL && group->first.detail != baton__disowned
-               ? (uint64_t)group->first.peer + 1
-               : 0;
 }
 
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
@@ -466,24 +328,9 @@ void baton__group_fini(baton_group_t *group)
         baton__free(block->address);
         baton__free(block);
     }
-    for (uint32_t i = 0; i < group->early.size; i++) {
-        baton__place_t *place = &group->early.places[i];
-        if (place->key != 0) {
-            baton__group_drop_kept(&place->kept);
-        }
-    }
-    baton__group_forget_departed(group, -1);
-    baton__free(group->departed.places);
-    baton__group_drop_kept(&group->spare);
-    baton__group_drop_kept(&group->deferred);
-    baton__group_drop_kept(&group->leaves);
-    baton__group_drop_kept(&group->strays);
     baton__free(group->name);
     baton__free(group->channels.places);
     baton__free(group->table.places);
     baton__free(group->names.places);
-    baton__free(group->lost);
-    baton__free(group->early.places);
     baton__free(group->origins);
-    baton__free(group->shrink);
 }

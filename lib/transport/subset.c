@@ -187,18 +187,6 @@ int baton__subset_rank(const void *endpoint, int root_rank)
     return self->ranks[root_rank];
 }
 
-bool baton__has_ended(const baton_group_t *group, int rank)
-{
-    bool ended =
-        group->root != NULL &&
-        baton__has_ended(group->root,
-                         baton__subset_root_rank(group->endpoint, rank));
-    for (uint32_t i = 0; i < group->lost_count; i++) {
-        ended |= group->lost[i].peer == rank && group->lost[i].ended;
-    }
-    return ended;
-}
-
 static void subset_close(void *endpoint)
 {
     subset_t *self = endpoint;

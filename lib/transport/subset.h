@@ -63,7 +63,3 @@ int baton__subset_root_rank(const void *endpoint, int rank);
 /* Returns the number that a rank of the root has in the subset; -1 if it is not
    in the subset. */
 int baton__subset_rank(const void *endpoint, int root_rank);
-
-/* True if a rank of the group is known to have ended, in the group or in its
-   root. */
-bool baton__has_ended(const baton_group_t *group, int rank);

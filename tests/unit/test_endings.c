@@ -1,6 +1,6 @@
 /* Epochs that are cancelled, or whose schedule is destroyed while they run. */
+#include "progress/member.h"
 #include "support/cluster.h"
-#include "transport/group.h"
 
 #include <baton/coll.h>
 #include <sched.h>
@@ -329,7 +329,7 @@ TEST_WITH(test_destroy_leaves_no_notice_behind, 2, SUPPORT_OWN_MANUAL)
     group->transport = &full;
     support_expect(baton_schedule_destroy(s[0]), BATON_ERR_TIMEOUT);
     assert_null(baton__group_queue(group, 1)->due.head);
-    assert_int_equal(group->due_count, 0);
+    assert_int_equal(baton__member_of(group)->due_count, 0);
     group->transport = given;
     while (baton_schedule_destroy(s[0]) == BATON_ERR_TIMEOUT) {
         (void)baton_engine_step(cluster->engines[0]);

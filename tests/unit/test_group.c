@@ -1,8 +1,8 @@
 /* What a group remembers: names and their attempts, committed schedules,
    schedules that were destroyed before their peers came, and lost peers. */
 #include "base/alloc.h"
+#include "progress/member.h"
 #include "support/cmocka.h"
-#include "transport/group.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -60,7 +60,8 @@ TEST(test_group_finds_committed_schedules)
 /* Each of the peers that had not come is told, and then it is forgotten. */
 TEST(test_group_tells_of_what_has_departed)
 {
-    baton_group_t group = {0};
+    baton__member_t member = {.magic = BATON__MEMBER_MAGIC};
+    baton_group_t *group = &member.group;
     for (uint64_t identity = 1; identity <= 3; identity++) {
         baton__departed_t *departed =
             baton__alloc(1, sizeof *departed + 2 * sizeof(int));
@@ -68,25 +69,25 @@ TEST(test_group_tells_of_what_has_departed)
         *departed = (baton__departed_t){
             .epoch = 10 * identity, .incarnation = 4, .unheard = 2};
         departed->peers[1] = 1;
-        assert_true(baton__table_reserve(&group.departed, 1));
-        baton__table_enter(&group.departed, identity)->departed = departed;
+        assert_true(baton__table_reserve(&member.departed, 1));
+        baton__table_enter(&member.departed, identity)->departed = departed;
     }
     for (int peer = 0; peer < 2; peer++) {
-        assert_int_equal(baton__group_departed(&group, 2, 4)->epoch, 20);
-        baton__group_told(&group, 2, peer);
-        baton__group_told(&group, 2, 0); /* again */
+        assert_int_equal(baton__group_departed(group, 2, 4)->epoch, 20);
+        baton__group_told(group, 2, peer);
+        baton__group_told(group, 2, 0); /* again */
     }
-    assert_null(baton__group_departed(&group, 2, 4));
-    baton__group_told(&group, 2, 5); /* one more that asks */
-    assert_int_equal(baton__group_departed(&group, 3, 4)->epoch, 30);
-    assert_null(baton__group_departed(&group, 9, 4));
-    assert_null(baton__group_departed(&group, 1, 5)); /* recovered */
-    baton__group_forget_departed(&group, 4);
-    assert_int_equal(baton__group_departed(&group, 1, 4)->epoch, 10);
-    baton__group_forget_departed(&group, 5);
-    assert_null(baton__group_departed(&group, 1, 4));
-    assert_null(baton__group_departed(&group, 3, 4));
-    baton__group_fini(&group);
+    assert_null(baton__group_departed(group, 2, 4));
+    baton__group_told(group, 2, 5); /* one more that asks */
+    assert_int_equal(baton__group_departed(group, 3, 4)->epoch, 30);
+    assert_null(baton__group_departed(group, 9, 4));
+    assert_null(baton__group_departed(group, 1, 5)); /* recovered */
+    baton__member_forget_departed(&member, 4);
+    assert_int_equal(baton__group_departed(group, 1, 4)->epoch, 10);
+    baton__member_forget_departed(&member, 5);
+    assert_null(baton__group_departed(group, 1, 4));
+    assert_null(baton__group_departed(group, 3, 4));
+    baton__member_fini(&member);
 }
 
 static int process; /* of rank 1 */
@@ -121,20 +122,21 @@ TEST(test_group_says_where_a_rank_is_and_that_it_is_stopped)
 
 TEST(test_group_remembers_lost_peers)
 {
-    baton_group_t group = {0};
+    const baton__member_t none = {.magic = BATON__MEMBER_MAGIC};
+    baton__member_t member = none;
+    baton_group_t *group = &member.group;
     for (int peer = 0; peer < 20; peer += 2) {
-        baton__group_lose(&group, peer, "why");
+        baton__group_lose(group, peer, "why");
     }
     for (int peer = 0; peer < 20; peer++) {
-        assert_int_equal(baton__group_loss(&group, peer) != NULL,
-                         peer % 2 == 0);
+        assert_int_equal(baton__group_loss(group, peer) != NULL, peer % 2 == 0);
     }
-    baton__group_fini(&group);
-    group = (baton_group_t){0};
+    baton__member_fini(&member);
+    member = none;
     baton__alloc_fail_nth(1);
-    baton__group_lose(&group, 5, NULL);
+    baton__group_lose(group, 5, NULL);
     baton__alloc_fail_nth(0);
-    assert_non_null(baton__group_loss(&group, 5));
-    assert_non_null(baton__group_loss(&group, 6)); /* which is unknown */
-    baton__group_fini(&group);
+    assert_non_null(baton__group_loss(group, 5));
+    assert_non_null(baton__group_loss(group, 6)); /* which is unknown */
+    baton__member_fini(&member);
 }

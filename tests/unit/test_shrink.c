@@ -2,8 +2,8 @@
    telling the others, and of whose deaths not every rank learns by itself. All
    ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "ops/op.h"
+#include "progress/member.h"
 #include "support/cluster.h"
-#include "transport/group.h"
 #include "transport/subset.h"
 #include <baton/coll.h>
 
@@ -412,14 +412,14 @@ SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
     ranks[2].dead = true;
     for (int r = 0; r < 2; r++) {
         baton_group_t *group = ranks[r].group;
-        baton__group_keep(&group->strays, baton__subset_channel(0, 1), &left,
-                          2);
+        baton__group_keep(&baton__member_of(group)->strays,
+                          baton__subset_channel(0, 1), &left, 2);
     }
     while (!take_turn()) {
     }
     for (int r = 0; r < 2; r++) {
-        assert_null(ranks[r].group->strays);
-        assert_int_equal(ranks[r].survivors->lost_count, 0);
+        assert_null(baton__member_of(ranks[r].group)->strays);
+        assert_int_equal(baton__member_of(ranks[r].survivors)->lost_count, 0);
     }
 }
 
@@ -477,7 +477,7 @@ SHRINK_TEST(test_a_loss_is_told_to_all_ranks)
     ranks[0].given->lose(ranks[0].group->endpoint, 2, BATON_ERR_TRANSPORT,
                          "it is dead");
     step(1, 5);
-    assert_int_equal(ranks[0].group->answer_count, 2);
+    assert_int_equal(baton__member_of(ranks[0].group)->answer_count, 2);
     ranks[0].dead = false;
     step(2, 2);
     support_fails(baton_group_recover(ranks[1].group, 0), BATON_ERR_TRANSPORT,
@@ -653,7 +653,7 @@ TEST(test_who_leaves_asks_whom_it_can_not_tell)
     ranks[0].given->lose(ranks[0].group->endpoint, 2, BATON_ERR_TRANSPORT,
                          "it is dead");
     (void)baton_engine_step(ranks[0].engine);
-    assert_int_equal(ranks[0].group->answer_count, 1);
+    assert_int_equal(baton__member_of(ranks[0].group)->answer_count, 1);
     support_ok(baton_group_destroy(ranks[0].group));
     ranks[0].group = NULL;
     assert_int_equal(asked, 1);
