@@ -88,7 +88,10 @@ extern "C" {
    stopped. (In groups of more than 992 ranks all lost ranks are assumed to
    live.) A host without power is out of reach, so the other ranks stop if they
    are too few without it. With BATON_MINORITY=1 both sides go on, as two groups
-   with different results.
+   with different results. If the network works again before the ranks have
+   agreed, for which they need up to twice BATON_PEER_TIMEOUT_MS, some pairs of
+   ranks have lost each other and others have not. Then it may be that no rank
+   goes on, and all get BATON_ERR_TRANSPORT.
 
    After a loss baton_group_shrink creates a group of the survivors. For this
    start Open MPI 4 with mpirun --enable-recovery, and Open MPI 5 with mpirun

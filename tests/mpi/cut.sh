@@ -152,7 +152,9 @@ for rank in $living; do
 done
 if [ -n "$side" ] || [ -n "$killed" ]; then
     until_true 60 have error $living || wrong "a rank does not notice"
-    [ $fault != cut ] || sleep 3
+    # Before both sides have agreed, a cable that is plugged in again may leave
+    # none that goes on.
+    [ $fault != cut ] || sleep $((back == 0 ? 3 : 2 * BATON_PEER_TIMEOUT_MS / 1000 + 1))
     [ $fault != cut ] || [ $back = 0 ] || on switch ip link set h$host up
 fi
 [ -n "$side$killed" ] || sleep 6 # longer than the time-out
