@@ -297,21 +297,15 @@ void baton__step_adopt(baton_group_t *group)
     }
 }
 
-/* A rank is lost in a root. Takes the notices, in the groups that use its
-   endpoint, that waited for this. */
-static void heed_leaves(baton_group_t *root)
+/* A rank is lost. Takes the notices of this group that waited for that. */
+static void heed_leaves(baton_group_t *group)
 {
-    for (baton_group_t *g = root->stepper->groups; g != NULL; g = g->next) {
-        if (g != root && g->root != root) {
-            continue;
-        }
-        baton__kept_t *leaves = baton__member_of(g)->leaves;
-        baton__member_of(g)->leaves = NULL;
-        for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
-            receive_left(g, &each->header, each->peer);
-        }
-        baton__group_drop_kept(&leaves);
+    baton__kept_t *leaves = baton__member_of(group)->leaves;
+    baton__member_of(group)->leaves = NULL;
+    for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
+        receive_left(group, &each->header, each->peer);
     }
+    baton__group_drop_kept(&leaves);
 }
 
 static void happen(baton_group_t *group, const baton_event_t *event)
@@ -338,6 +332,9 @@ static void happen(baton_group_t *group, const baton_event_t *event)
             baton__recovery_lose(group, event->peer, event->detail);
         }
         heed_leaves(group);
+        for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
+            heed_leaves(g);
+        }
         break;
     }
 }

@@ -15,7 +15,7 @@ sums='include,lib,progress,cuda 54870
 mpi 2600
 microbench,examples 8130
 python 2590
-tests,python/tests 46950'
+tests,python/tests 46980'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial

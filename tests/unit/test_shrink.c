@@ -467,6 +467,29 @@ static void open_collective(int count)
     }
 }
 
+/* As test_who_leaves_says_whom_it_has_lost, in a subgroup. */
+SHRINK_TEST(test_who_leaves_a_subgroup_says_whom_it_has_lost)
+{
+    const int all[] = {0, 1, 2};
+    baton_group_t *subgroups[2];
+    open_collective(3);
+    for (int r = 0; r < 2; r++) {
+        support_ok(baton_group_create_sub(ranks[r].group, all, 3, "sub",
+                                          &subgroups[r]));
+    }
+    ranks[1].port.lose = note_lost;
+    learn(0, 2);
+    (void)baton_engine_step(ranks[0].engine);
+    support_ok(baton_group_destroy(subgroups[0]));
+    (void)baton_engine_step(ranks[1].engine);
+    assert_null(baton__group_loss(subgroups[1], 0));
+    learn(1, 2);
+    (void)baton_engine_step(ranks[1].engine);
+    assert_string_equal(baton__group_loss(subgroups[1], 0),
+                        "it has destroyed the group after a loss");
+    support_ok(baton_group_destroy(subgroups[1]));
+}
+
 /* Rank 1 waits for rank 0 in a recovery, and notices no loss itself. Rank 0,
    which does, has no room for notices at first. */
 SHRINK_TEST(test_a_loss_is_told_to_all_ranks)
