@@ -322,7 +322,7 @@ void baton__group_drop_attributes(baton_group_t *group)
 void baton__group_fini(baton_group_t *group)
 {
     baton__group_drop_attributes(group);
-    while (group->memory != NULL) { /* left only in a simulated group */
+    while (group->memory != NULL) { /* only in a simulated group */
         baton__memory_t *block = group->memory;
         group->memory = block->next;
         baton__free(block->address);

@@ -3,7 +3,8 @@
    Schedules that belong together on different ranks have one identity: the hash
    of their name, and the attempt, which counts the schedules of that name that
    a rank has created in the group. Messages carry the identity, so that a
-   schedule that exists only on some ranks takes no messages of others. */
+   schedule that exists only on some ranks takes no messages of other
+   schedules. */
 #pragma once
 
 #include "transport/device.h"
@@ -11,11 +12,16 @@
 #include <baton/build.h>
 #include <baton/transport.h>
 
-/* An entry of a hash table. The field that is used depends on the table:
-   attempts counts the schedules created by a name, or the groups made by equal
-   calls (`names`); schedule is a committed schedule (`table`); kept lists the
-   hellos for a schedule that is not committed here (`early`); departed is a
-   destroyed schedule (`departed`); group is a subset (`channels`). */
+/* An entry of a hash table. Each table uses one field of the union:
+
+       table      field      meaning
+       names      attempts   schedules created by a name, or groups made by
+                             equal calls
+       table      schedule   a committed schedule
+       early      kept       a list of the hellos for a schedule that is not
+                             committed here
+       departed   departed   the record of a destroyed schedule
+       channels   group      a subset */
 typedef struct baton__place {
     uint64_t key; /* 0: the entry is free */
     union {
@@ -28,7 +34,9 @@ typedef struct baton__place {
 } baton__place_t;
 
 typedef struct baton__table {
-    baton__place_t *places; /* 2^k of them, at most half used; NULL at first */
+    /* `size` entries, a power of two, of which at most half are used; NULL if
+       `size` is 0. */
+    baton__place_t *places;
     uint32_t size;
     uint32_t count;
 } baton__table_t;
@@ -49,8 +57,9 @@ typedef struct baton__attribute {
     baton_attribute_destroy_fn destroy; /* or NULL */
 } baton__attribute_t;
 
-/* A message may be lent without being in memory. This many bytes of it are read
-   at a time; a group has space for one such part of each operand. */
+/* The data of a lent message may not be in this process's memory. Then this
+   many bytes are read at a time; a group has space for one such part of each
+   operand. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
 /* The fields that each step accesses come first. What progress keeps of a group
@@ -109,41 +118,44 @@ const char *baton__group_rank_text(const baton_group_t *group, int rank);
    debugger. */
 bool baton__group_is_stopped(const baton_group_t *group, int rank);
 
-/* False if the group is NULL or was destroyed, or this process is a forked
-   child; then it sets this thread's error. */
+/* Returns false, with this thread's error set, if the group is NULL or was
+   destroyed, or if this process is a forked child. */
 bool baton__is_group(const baton_group_t *group, const char *function);
 
 /* A schedule has at most 2^24 messages to one rank, because their numbers have
    this many bits of a tag. */
 enum { BATON__TAG_BITS = 24 };
 
-/* The identity of the `attempt`-th schedule of a name. */
+/* Returns the identity of the `attempt`-th schedule of a name. */
 uint64_t baton__identity(const char *name, uint32_t attempt);
 
 /* Returns the counter of the schedules that were created by this name so far.
-   Without a name, the counter of `key`, which is below 2^63. NULL if there is
-   no memory. */
+   If `name` is NULL, returns the counter of `key`, which must be below 2^63.
+   Returns NULL if there is no memory. */
 uint32_t *baton__group_counter(baton_group_t *group, const char *name,
                                uint64_t key);
 
-/* True if this rank has created a schedule of this identity, which may be
-   destroyed. */
+/* True if this rank has created a schedule of this identity, which may have
+   been destroyed since. */
 bool baton__group_has_made(const baton_group_t *group, uint64_t identity);
 
-/* reserve(): makes space for `more` entries; false if there is no memory.
-   enter(): adds a key that the table does not have; needs reserved space.
-   find(): NULL if the table does not have the key. */
+/* Makes space for `more` entries. Returns false if there is no memory. */
 bool baton__table_reserve(baton__table_t *table, uint32_t more);
+/* Adds a key that the table does not have. The table must have reserved
+   space. */
 baton__place_t *baton__table_enter(baton__table_t *table, uint64_t key);
+/* Removes a key that the table has. Entries may move. */
 void baton__table_remove(baton__table_t *table, uint64_t key);
+/* Returns the entry of a key; NULL if the table does not have the key. */
 baton__place_t *baton__table_find(const baton__table_t *table, uint64_t key);
 
 /* Returns the committed schedule of this identity, or NULL. */
 baton_schedule_t *baton__group_find(const baton_group_t *group,
                                     uint64_t identity);
 
-/* The next group in a walk over all groups of an engine, which begins with its
-   first root. Each root is followed by its subsets. */
+/* Returns the next group in a walk over all groups of an engine, or NULL. The
+   walk begins with the engine's first root, and each root is followed by its
+   subsets. */
 static inline baton_group_t *baton__group_next(const baton_group_t *group)
 {
     return group->subsets != NULL ? group->subsets
@@ -152,20 +164,21 @@ static inline baton_group_t *baton__group_next(const baton_group_t *group)
                                   : NULL;
 }
 
-/* The number of a rank's host; always 0 if nothing is known of hosts. */
+/* Returns the number of a rank's host; always 0 if nothing is known of
+   hosts. */
 int baton__group_host(const baton_group_t *group, int rank);
 
 /* True if the rank is on this host, or nothing is known of hosts. */
 bool baton__group_is_near(const baton_group_t *group, int rank);
 
-/* The reason if a peer is lost because it has itself lost this rank: the others
-   go on without this rank. */
+/* The detail of a peer's loss if the peer counts as lost because it has itself
+   lost this rank. The other ranks go on without this rank. */
 extern const char baton__disowned[];
 
-/* Numbers the hosts in the order of their first ranks. `host_of` has the lowest
-   rank on each rank's host, and gets the numbers. `transport` gets the number
-   of hosts and, if the ranks of each host are consecutive, the number of ranks
-   on each. */
+/* Numbers the hosts in the order of their first ranks. `host_of` has, by rank,
+   the lowest rank on the same host, which is replaced by the number of the
+   host. `transport` gets the number of hosts and, if the ranks of each host are
+   consecutive, the number of ranks on each host (see host_block). */
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
                                int size);
 

@@ -11,8 +11,8 @@ typedef struct subset {
     uint64_t channel;
     int size;
     int *root_ranks; /* by rank of the subset, the rank in the root */
-    int *hosts;      /* by rank of the subset, the number of its host there */
-    int *ranks;      /* by rank of the root, the rank in the subset; or -1 */
+    int *hosts; /* by rank of the subset, its host's number in the subset */
+    int *ranks; /* by rank of the root, the rank in the subset; or -1 */
 } subset_t;
 
 /* ---- channels ---------------------------------------------------------- */
@@ -63,8 +63,9 @@ void baton__subset_take(const void *endpoint, baton_message_t *message)
     message->peer = self->ranks[message->peer];
 }
 
-/* Undoes baton__subset_take, unless an earlier call has undone it: a lent
-   message comes back a second time, to be dropped. */
+/* Undoes baton__subset_take, unless an earlier call has done so: subset_lend
+   restores a message, which the engine passes to subset_drop or subset_accept
+   later. */
 static baton_message_t *restored(const subset_t *self, baton_message_t *message)
 {
     if (baton__subset_channel_of(&message->header) == 0) {

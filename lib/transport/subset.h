@@ -25,10 +25,10 @@ enum {
     BATON__CHANNEL_EPOCH_BITS = 20
 };
 
-/* Returns the channel of a group that is made of a group with the channel
-   `channel`. Among a thousand groups with the same root, two have the same
-   channel with a probability of 2 in a million; then the later group is not
-   created. */
+/* Returns the channel of a group that is made, with this key, of a group with
+   the channel `channel`. Among a thousand groups with the same root, two have
+   the same channel with a probability of 2 in a million; then the later group
+   is not created. */
 uint64_t baton__subset_channel(uint64_t channel, uint64_t key);
 
 /* Returns the channel in a message's header; 0 if the message is of a root. */
@@ -44,10 +44,11 @@ static inline uint64_t baton__subset_channel_of(const baton_header_t *header)
                     header->tag >> BATON__TAG_BITS;
     return high << BATON__CHANNEL_KIND_BITS | low;
 }
-/* Returns the header without the channel. */
+/* Returns a header without the channel in it. */
 baton_header_t baton__subset_header(const baton_header_t *header);
 
-/* Opens an endpoint for `size` ranks of a group. BATON_ERR_NO_MEMORY. */
+/* Opens an endpoint for a subset: `size` ranks of the group `of`. Returns
+   BATON_ERR_NO_MEMORY if there is no memory. */
 baton_status_t baton__subset_open(const baton_group_t *of, uint64_t channel,
                                   const int *ranks, int size,
                                   const baton_transport_t **transport_out,
