@@ -56,7 +56,7 @@ static uint32_t sort_buffers(const baton_schedule_t *schedule)
 static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
                         uint32_t count)
 {
-    uint32_t first = 0; /* of the present space */
+    uint32_t first = 0; /* the first range of the present space */
     uintptr_t end = 0;
     for (uint32_t i = 0; i < count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[ranges[i].buffer];
@@ -123,8 +123,9 @@ static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
     return now == before && (!now || a_now - b_now == a->base - b->base);
 }
 
-/* Counts the pairs of overlapping buffers of which one is written. False: a
-   pair did not overlap, or not in the same way, at commit. */
+/* Counts the pairs of overlapping buffers of which at least one is written.
+   Returns false if one of these pairs did not overlap in the same way at
+   commit. */
 static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
                            uint64_t *overlaps_out)
 {
@@ -149,7 +150,7 @@ static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
 
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    baton__free(schedule->ranges); /* left by a commit that failed */
+    baton__free(schedule->ranges); /* a commit that failed has left them */
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
     if (schedule->ranges == NULL) {
@@ -175,7 +176,8 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
         }
         status = alias_check_node(schedule, node);
     }
-    (void)count_overlaps(schedule, count, &schedule->overlaps); /* true */
+    /* This returns true, as it compares with the overlaps found just now. */
+    (void)count_overlaps(schedule, count, &schedule->overlaps);
     return status;
 }
 

@@ -1,11 +1,12 @@
-/* The calls by which a call node's function reads and sets parts of its
+/* The functions by which the function of a call node reads and changes its
    epoch. */
 #include "base/error.h"
 #include "sched/schedule.h"
 
 #include <stdarg.h>
 
-/* The call's schedule; NULL, with an error, if `call` is NULL. */
+/* Returns the call's schedule; NULL, with this thread's error set, if `call` is
+   NULL. */
 static const baton_schedule_t *call_schedule_of(const baton_call_t *call,
                                                 const char *function)
 {

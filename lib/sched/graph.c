@@ -211,7 +211,8 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Puts a view into a record. A wrong view is an error that sticks. */
+/* Makes a view the operand `which` of a node's record. Returns false if the
+   view is wrong, which is an error that sticks. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
                         baton_view_t view)
 {
@@ -332,8 +333,10 @@ baton_node_t baton_add_reduce_local(baton_schedule_t *schedule,
     if (!baton__graph_open(schedule, __func__)) {
         return no_node;
     }
-    /* Where plans are shared nothing is computed, and ranks that have the
-       operands on other sides share one, too. */
+    /* Ranks that share plans compute nothing, so here the order of the operands
+       does not matter. They are put in the order of buffers and offsets, so
+       that ranks whose reductions differ only in that order share a plan,
+       too. */
     bool turns = schedule->group->sharing != NULL && precedes(right, left);
     bool valid =
         set_reduction(schedule, &record, dtype, op) &&
@@ -353,8 +356,8 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     return valid ? graph_add(schedule, op) : no_node;
 }
 
-/* Adds a node that calls a user's function; a missing function is an error that
-   sticks. */
+/* Adds a node. `missing` names a function that the user should have given,
+   which is an error that sticks; NULL: none is missing. */
 static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                                  baton__op_t op, const char *missing)
 {

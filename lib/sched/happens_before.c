@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-/* Shorter paths are not worth a clock. */
+/* A shorter path is not worth a clock. */
 enum { LONG_CHAIN = 64 };
 
 static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
@@ -11,8 +11,8 @@ static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* The number of predecessors that must happen after u so that the node does,
-   too. */
+/* Returns how many of the node's predecessors must be a node u, or happen after
+   it, so that the node itself happens after u. */
 static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
@@ -50,11 +50,11 @@ static uint32_t make_chains(baton__happens_before_t *self)
 
 /* ---- clocks ----------------------------------------------------------- */
 
-/* Gives the longest chains clocks: from here on tail[] has each chain's
-   clock. */
+/* Gives clocks to the longest chains. From here on tail[] has, by chain, the
+   number of the chain's clock, or BATON__CLOCKS for a chain without one. */
 static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 {
-    uint32_t *length = self->reach; /* until the first walk */
+    uint32_t *length = self->reach; /* not in use until the first walk */
     uint32_t chosen[BATON__CLOCKS] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;
@@ -116,8 +116,8 @@ static void set_clocks(baton__happens_before_t *self)
 
 /* ---- answers ---------------------------------------------------------- */
 
-/* The general answer: goes from u forward in the order, up to v, and marks the
-   nodes that happen after u. */
+/* Gives the answer by a walk: goes from u forward in the order, up to v, and
+   marks the nodes that happen after u. */
 static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
@@ -137,8 +137,9 @@ static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
     return self->reach[v] == stamp;
 }
 
-/* True if an edge leads from u to v. Questions about one v come in a row, so
-   its predecessors are marked once. */
+/* True if an edge leads from u to v, and v needs all its predecessors.
+   Questions about one v come in a row, so the predecessors of v are marked
+   once. */
 static bool is_direct(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;

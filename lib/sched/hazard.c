@@ -23,12 +23,12 @@
 
 /* A node's access to a view. */
 typedef struct access {
-    uint32_t space; /* of its buffer; offsets are within it */
+    uint32_t space; /* the space of the view's buffer */
     uint32_t buffer;
-    uint32_t position; /* of its node in the order */
-    uint8_t operand;   /* of its node */
+    uint32_t position; /* the node's place in the order */
+    uint8_t operand;   /* the operand of the node that the view is */
     bool write;
-    size_t begin, end;
+    size_t begin, end; /* offsets in the space */
 } access_t;
 
 typedef struct reader {
@@ -38,7 +38,7 @@ typedef struct reader {
 
 typedef struct segment {
     uint32_t writer;
-    uint32_t readers; /* a list in the pool */
+    uint32_t readers; /* the head of a list in the pool */
 } segment_t;
 
 typedef struct checker {
@@ -48,9 +48,9 @@ typedef struct checker {
     access_t *accesses; /* by space, then in the order of the nodes; a node's
                            reads come before its write */
     size_t count;
-    size_t *cuts; /* of the present space, ascending */
+    size_t *cuts; /* offsets of the present space's segments, ascending */
     size_t cut_count;
-    segment_t *segments; /* between the cuts */
+    segment_t *segments; /* the segments between the cuts */
     reader_t *pool;
     uint32_t pool_used, pool_size;
     uint32_t *receives; /* by length: the receive that sets it */
@@ -134,7 +134,7 @@ static size_t cut_space(checker_t *c, size_t first)
     return end;
 }
 
-/* The index of a view's begin or end among the cuts. */
+/* Returns the index of a view's begin or end among the cuts. */
 static size_t find_cut(const checker_t *c, size_t byte)
 {
     const size_t *at =
@@ -214,7 +214,9 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     return BATON_OK;
 }
 
-/* A node reads scratch: checks whether it may read the message in place. */
+/* Called when a node reads scratch. If that makes a loan, notes the loan;
+   otherwise notes that the messages of the nodes that wrote these bytes can't
+   be lent. */
 static void hazard_note_read(const checker_t *c, const access_t *access,
                              size_t first, size_t last)
 {

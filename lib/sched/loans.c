@@ -15,7 +15,9 @@ bool baton__loans_begin(const baton_schedule_t *schedule, baton__order_t *order)
     if (order->loans == NULL) {
         return false;
     }
-    /* In reverse order, so that a node is visited before its predecessors. */
+    /* Marks all nodes from which a path leads to a function that may read
+       scratch. The nodes are visited in reverse order, so that each comes
+       before its predecessors. */
     for (uint32_t i = schedule->count; i-- > 0;) {
         uint32_t node = order->order[i];
         order->loans[node].reduce = BATON__NO_NODE;
@@ -40,8 +42,8 @@ static bool has_edge(const baton__order_t *order, uint32_t from, uint32_t to)
     return false;
 }
 
-/* `writer` was the last to write all of these bytes; so they are its whole view
-   if the sizes are equal. */
+/* The last node to write all bytes that `reader` reads was `writer`. So these
+   bytes are the whole view of `writer` if the sizes are equal. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand)
 {

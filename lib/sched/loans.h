@@ -7,11 +7,11 @@
    - the receive writes scratch, and an edge leads from it to the reduce;
    - the reduce reads the same bytes, of the same length, in one operand;
    - no other node reads any of these bytes before they are written again; and
-     no call or async node that may read scratch comes after the receive: the
-     builder can promise that it does not (baton_set_no_scratch).
+     no call or async node that may read scratch comes after the receive. By
+     baton_set_no_scratch the builder can promise that such a node reads none.
 
    The driver decides whether to lend a message when it takes the message: see
-   lend(), epoch_receive.c. */
+   epoch_receive_lend, progress/epoch_receive.c. */
 #pragma once
 
 #include "sched/schedule.h"
@@ -21,13 +21,14 @@
 bool baton__loans_begin(const baton_schedule_t *schedule,
                         baton__order_t *order);
 
-/* A node reads bytes that `writer` has written last. True if that makes a loan;
-   if not, the writer's message is not lent. */
+/* Called when `reader` reads, as this operand, bytes that `writer` has written
+   last. Returns true if that makes a loan of the two nodes; if not, the caller
+   sees to it that the message of `writer` is not lent. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand);
 
-/* Called after the walk: lists the loans of `nodes` nodes, and returns their
-   number; only counts if out is NULL. */
+/* Called after the walk. Lists the loans of a graph of `nodes` nodes, and
+   returns their number; only counts them if `out` is NULL. */
 uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,
                            baton__loan_t *out);
 

@@ -51,7 +51,7 @@ static bool create_events(baton_schedule_t *schedule)
 
 /* ---- the flag --------------------------------------------------------- */
 
-/* Returns the flag, which no further epoch will raise. */
+/* Gives the flag back to the device: no further epoch will raise it. */
 static void give_flag(baton_schedule_t *schedule)
 {
     const baton__offload_t *offload = schedule->offload;

@@ -24,7 +24,7 @@ typedef struct baton__queue {
     uint32_t first, last;
 } baton__queue_t;
 
-/* Epochs started on streams that may be in flight. */
+/* The most epochs in flight that were started on streams. */
 enum { BATON__STARTS = 8 };
 
 typedef struct baton__offload {
@@ -38,22 +38,24 @@ typedef struct baton__offload {
     uint32_t required; /* nodes in the queues that the epoch waits for */
     bool sealed;       /* all remaining nodes of the epoch are in the queues,
                           and a stream raises the flag after them */
-    bool waits;        /* the epoch has not begun: its stream has not got to the
-                          start */
+    /* The application has started the running epoch on a stream that has not
+       got to the start. A peer may have begun the epoch all the same. */
+    bool waits;
 
     /* By node; NULL in a schedule without nodes for the device. */
-    uint32_t *behind;     /* the next node in its queue */
+    uint32_t *behind;     /* the next node in the same queue */
     void **events;        /* NULL if the host executes the node */
     uint32_t *first_pred; /* where a node's predecessors begin in `preds` */
-    uint32_t *preds;      /* of all nodes, those on the device */
+    uint32_t *preds;      /* predecessors on the device */
 
-    /* Of each start, by its epoch: an event in the user's stream, and whether
-       the start is on a stream. The application writes `on` before it raises
-       `requested`. */
+    /* By the number of the epoch modulo BATON__STARTS: the event in the user's
+       stream that marks the start of the epoch. */
     void *starts[BATON__STARTS];
+    /* By the same index: the epoch was started on a stream. The application
+       writes this before it raises `requested`. */
     bool on[BATON__STARTS];
-    baton__flag_t *flag; /* reaches `base` + an epoch's number when it has
-                            ended */
+    /* The flag has at least the value `base` + n when epoch n has ended. */
+    baton__flag_t *flag;
     _Atomic uint64_t base;
     _Atomic bool awaited; /* a user's stream waits for the flag */
 } baton__offload_t;
@@ -63,22 +65,24 @@ static inline bool baton__op_offloaded(const baton__op_t *op)
     return (op->flags & BATON__ON_DEVICE) != 0;
 }
 
-/* The queue of a node for the device: BATON_DEVICE_IN, _OUT or _WORK. */
+/* Returns the queue of a node for the device: BATON_DEVICE_IN, _OUT or
+   _WORK. */
 int baton__offload_queue(const baton_schedule_t *schedule,
                          const baton__op_t *op);
 
-/* Decides the kind of memory of scratch and which nodes the device executes; an
-   error if the device can't execute one. Called for a valid graph, before
-   hazards are checked. */
+/* Decides the kind of memory of scratch and which nodes the device executes.
+   Returns an error if the device can't execute one of these. Called for a valid
+   graph, before hazards are checked. */
 baton_status_t baton__place(baton_schedule_t *schedule);
 
-/* BATON_ERR_INVALID: the memory bound to the buffer is not of the buffer's
-   kind. */
+/* Returns the error of the device's check function if the memory that is bound
+   to the buffer is not of the buffer's kind. */
 baton_status_t baton__check_bound(const baton_schedule_t *schedule,
                                   uint32_t buffer);
 
-/* Makes schedule->offload, in a group that has a device. No work of the
-   schedule may be in a stream when it is destroyed. */
+/* Makes schedule->offload, in a group that has a device. */
 baton_status_t baton__offload_create(baton_schedule_t *schedule,
                                      const baton__order_t *order);
+/* Frees schedule->offload, if there is one. No work of the schedule may be in a
+   stream. */
 void baton__offload_destroy(baton_schedule_t *schedule);

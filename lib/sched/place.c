@@ -12,7 +12,7 @@ static bool place_is_free(const baton__buffer_t *buffer)
     return buffer->scratch && !buffer->placed;
 }
 
-/* The representative of all buffers joined with this one. */
+/* Returns the representative of all buffers joined with this one. */
 static uint32_t place_find(baton_schedule_t *schedule, uint32_t buffer)
 {
     baton__buffer_t *buffers = schedule->buffers;
@@ -23,8 +23,8 @@ static uint32_t place_find(baton_schedule_t *schedule, uint32_t buffer)
     return buffer;
 }
 
-/* All scratch operands of a node get one kind of memory: device memory if
-   another operand is there. */
+/* Joins the scratch operands of a node, so that they get one kind of memory:
+   device memory if another operand is in device memory. */
 static void place_join(baton_schedule_t *schedule, const baton__op_t *op)
 {
     baton__buffer_t *buffers = schedule->buffers;
@@ -57,8 +57,8 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-/* Scratch that only messages use, to pass data on, is in device memory if a
-   bound buffer is, and no function on the host may read scratch. */
+/* Puts scratch that only messages use, to pass data on, into device memory if a
+   bound buffer is there, and no function on the host may read scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;
@@ -130,8 +130,8 @@ static const char *memory_name(baton_memory_t memory)
     return memory == BATON_MEMORY_DEVICE ? "device" : "host";
 }
 
-/* Checks a reduce on the device: all operands must be there, and the device
-   must support the reduction. */
+/* Checks a reduce on the device: all its operands must be in device memory, and
+   the device must support the reduction. */
 static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
                                          uint32_t node)
 {
@@ -165,7 +165,7 @@ static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* An operand of the node that is in device memory, or -1. */
+/* Returns an operand of the node that is in device memory, or -1. */
 static int device_operand(const baton_schedule_t *schedule,
                           const baton__op_t *op)
 {
@@ -197,7 +197,7 @@ static baton_status_t place_node(baton_schedule_t *schedule, uint32_t node)
 
 /* ---- bound memory ----------------------------------------------------- */
 
-/* The first node that uses the buffer, or BATON__NO_NODE. */
+/* Returns the first node that uses the buffer, or BATON__NO_NODE. */
 static uint32_t place_find_user(const baton_schedule_t *schedule,
                                 uint32_t buffer)
 {

@@ -1,9 +1,9 @@
-/* From graph to plan: successors in one array, lists of entry nodes, needs as
-   counts, tags, the table of receives, scratch memory.
+/* Makes the plan of a graph: the successors in one array, lists of entry nodes,
+   tags, the table of receives, and the memory of the run and of scratch.
 
    Tags are counted for each pair of ranks. Both ends count the same messages,
    so the k-th send matches the k-th receive, and no rank needs to know the tags
-   of others. */
+   of other ranks. */
 #include "base/alloc.h"
 #include "base/available.h"
 #include "base/error.h"
@@ -35,8 +35,8 @@ static void link_successors(baton_schedule_t *schedule,
         end += ops[i].first_successor;
         ops[i].first_successor = end;
     }
-    /* Filled from the end, so that each first_successor ends at the first
-       one. */
+    /* Each node's list is filled from its end, so that first_successor ends at
+       the first place of the list. */
     for (uint32_t to = count; to-- > 0;) {
         for (uint32_t e = order->first[to]; e < order->first[to + 1]; e++) {
             uint32_t from = order->preds[e];
@@ -54,8 +54,8 @@ static int compare_peers(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The ranks with which the schedule exchanges messages, ascending; NULL if
-   there is no memory. */
+/* Returns the ranks with which the schedule exchanges messages, ascending; NULL
+   if there is no memory. */
 static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
                             uint32_t *count_out)
 {
@@ -102,8 +102,8 @@ static bool is_awaited(const baton__op_t *op)
            (op->flags & BATON__OPTIONAL) == 0;
 }
 
-/* The list of the plan's entry nodes to which a node belongs: the address of
-   its length, or NULL. */
+/* Returns the address of the length of the list of entry nodes to which a node
+   belongs; NULL if it belongs to none. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
                          uint32_t edges)
 {
@@ -142,8 +142,8 @@ static void count_nodes(const baton_schedule_t *schedule,
 
 /* ---- memory ----------------------------------------------------------- */
 
-/* Takes `count` elements of `size` bytes from a piece of memory; only counts
-   them if memory is NULL. */
+/* Takes `count` elements of `size` bytes from a piece of memory, of which *used
+   bytes are taken already. Only counts the bytes if `memory` is NULL. */
 static void *carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -151,9 +151,10 @@ static void *carve(char *memory, size_t *used, size_t count, size_t size)
     return at;
 }
 
-/* Lays out what epochs write, and the peers, from `used` on, which is a
-   multiple of the largest element. The largest elements come first, so each
-   array is aligned. */
+/* Lays out the arrays that epochs write, and the peers, from the offset `used`
+   on, which is a multiple of the size of the largest element. Arrays of larger
+   elements come first, so each array is aligned. Returns the offset of the
+   end. */
 static size_t lay_out_run(baton_schedule_t *schedule, char *memory, size_t used)
 {
     baton__plan_t *plan = &schedule->plan;
@@ -221,8 +222,9 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
     return lay_out_run(schedule, memory, used);
 }
 
-/* Finds the used part of each scratch buffer. Between hosts messages are not
-   lent. */
+/* Finds the part of each scratch buffer that nodes use, and whether a node
+   stores data there. A receive whose message is lent does not, but between
+   hosts no message is lent. */
 static void find_used(baton_schedule_t *schedule)
 {
     bool one_host = schedule->group->transport->hosts <= 1;
@@ -249,9 +251,10 @@ static void find_used(baton_schedule_t *schedule)
     }
 }
 
-/* Peers read scratch most, so it is memory that they can read in place, if the
-   transport has such memory. Scratch only for lent messages is ordinary memory,
-   whose pages are taken only if a message must be stored after all. */
+/* Allocates a scratch buffer. Most of the memory that peers read is scratch, so
+   it is memory that they can read in place, if the transport has such memory.
+   Scratch that only lent messages use is ordinary memory, whose pages are taken
+   only if a message must be stored after all. */
 static void *allocate_buffer(const baton_group_t *group,
                              baton__buffer_t *buffer)
 {
@@ -441,11 +444,13 @@ void baton__schedule_fini(baton_schedule_t *schedule)
     schedule->destroyed = true;
 }
 
-/* Receives are posted, so that their senders copy the data, if this rank sends
-   about as much as it receives: otherwise many ranks would wait while one that
-   sends to all of them copies. Lent messages are read in parts instead. If none
-   is lent, a send without predecessors and successors may end late, when the
-   peer has read it. */
+/* Marks the receives that are posted, so that their senders copy the data, and
+   the sends that may end late, when the peer has read their data. Both are
+   marked only if this rank sends about as much as it receives: otherwise many
+   ranks would wait while one that sends to all of them copies. A receive whose
+   message can be lent is not posted, because a reduce reads the message in
+   parts. A send may end late if it has no predecessors and successors, and no
+   message is lent. */
 static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;
@@ -473,7 +478,9 @@ static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
-/* Copies are timed only if each rank has a processor; see copy.h. */
+/* Marks the copies that go through the cache or past it, whichever is faster
+   (copy.h). That is found out by timing them, so none is marked unless each
+   rank has a processor. */
 static void mark_shared(baton_schedule_t *schedule)
 {
     const baton_transport_t *transport = schedule->group->transport;
@@ -538,7 +545,8 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     return status;
 }
 
-/* The peers that a plan's first rank has, as this one has them: ascending. */
+/* Fills plan->peers, ascending, with this rank's peers. `peers` are those of
+   the rank that first had this plan. */
 static void flip_peers(baton__plan_t *plan, const uint32_t *peers)
 {
     for (uint32_t i = 0; i < plan->peer_count; i++) {

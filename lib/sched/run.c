@@ -1,5 +1,5 @@
-/* The step of an epoch's state; see run.h. Nothing here recurses, allocates or
-   asks the time. */
+/* The operations on an epoch's state; see run.h. Nothing here recurses,
+   allocates or asks the time. */
 #include "sched/run.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static const bool legal[BATON__RUN_STATE_COUNT][BATON__RUN_STATE_COUNT] = {
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase)
 {
     assert(legal[run->phase][phase]);
-    (void)legal; /* without assertions */
+    (void)legal; /* `legal` is unused without assertions */
     run->phase = phase;
 }
 
@@ -64,7 +64,7 @@ void baton__run_started(baton__run_t *run)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* The count that a node in this state is in, or NULL. */
+/* Returns the count that includes a node in this state, or NULL. */
 static uint32_t *sched_run_count_of(baton__run_t *run, uint32_t node,
                                     baton__node_state_t state)
 {
@@ -171,7 +171,8 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node)
 
 /* ---- messages --------------------------------------------------------- */
 
-/* The peer is as records name it. */
+/* Returns the place in the table `incoming` where the search for a receive
+   begins. `peer` is the number that the node's record has. */
 static uint32_t sched_run_place_of(const baton__plan_t *plan, int64_t peer,
                                    uint32_t tag, bool activates)
 {

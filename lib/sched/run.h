@@ -28,35 +28,40 @@
 typedef struct baton__loan {
     uint32_t receive;
     uint32_t reduce;
-    uint8_t operand; /* of the reduce */
+    uint8_t operand; /* the operand of the reduce that the data is */
 } baton__loan_t;
 
-/* The plan that commit created. Lists are node ids. What each message looks at
-   comes first, on one cache line. */
+/* The plan that commit created. Lists are node ids. The fields that each
+   message needs come first, on one cache line. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
-    uint32_t *successors;   /* all nodes' in one array */
-    uint32_t *incoming; /* receives by peer, tag and kind: a hash table of node
-                           ids + 1, a power of two long; 0 means empty */
+    uint32_t *successors;   /* the successors of all nodes, in one array */
+    /* A hash table of the receives, by peer, tag and kind. Its size is a power
+       of two; an entry is 1 + the id of a node, or 0. */
+    uint32_t *incoming;
     uint32_t incoming_mask;
-    /* Peers in the records are those of the first rank that had this plan: an
-       exclusive or with this makes them the present rank's; see share.h. */
+    /* The records name the peers of the rank that first had this plan. The
+       exclusive or of such a peer and `flip` is a peer of this rank; see
+       share.h. */
     uint32_t flip;
     uint32_t count, armed_count, on_start_count, loan_count;
-    const uint32_t *needs; /* edges that a node waits for */
-    void *memory;          /* of all arrays here, and of the run's */
-    bool shared;     /* only `peers` and the run's arrays are in `memory` */
-    bool kept;       /* the memory outlives the schedule, for other ranks */
-    uint32_t *roots; /* fire when an epoch begins */
+    const uint32_t *needs; /* by node: edges that the node waits for */
+    void *memory;          /* holds the arrays of the plan and the run */
+    /* The plan is that of another rank: only `peers` and the arrays of the run
+       are in `memory`. */
+    bool shared;
+    bool kept;       /* `memory` outlives the schedule, for other ranks */
+    uint32_t *roots; /* nodes that fire when an epoch begins */
     uint32_t *on_starts;
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks with which it exchanges messages, ascending */
-    /* Messages to and from each peer; not if `shared`. */
+    uint32_t *peers; /* ranks that this one has messages with, ascending */
+    /* By index in `peers`: messages to the peer, and messages from it. Not used
+       if `shared`. */
     uint32_t *peer_sends, *peer_receives;
     baton__loan_t *loans; /* in the order of the reduces */
-    size_t awaited_bytes; /* of messages that an epoch waits for */
+    size_t awaited_bytes; /* bytes of the messages that an epoch waits for */
     uint32_t root_count, activate_count, async_count, peer_count, receive_count;
     uint32_t slot_count, length_count;
     uint32_t required; /* nodes that an epoch waits for */
@@ -65,16 +70,16 @@ typedef struct baton__plan {
     int size;
 } baton__plan_t;
 
-/* The node that receives this message, or BATON__NO_NODE. */
+/* Returns the node that receives this message, or BATON__NO_NODE. */
 uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
                               bool activates);
 
-/* The message's place in the table if it does not collide with another, for
-   prefetches. */
+/* Returns the place in the table `incoming` of the node that receives this
+   message, unless it collides with another; for prefetches. */
 const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
                                   uint32_t tag, bool activates);
 
-/* Enters a receive, which has its tag, in the table. */
+/* Adds a receive, whose tag is set, to the table `incoming`. */
 void baton__plan_add_receiver(baton__plan_t *plan, uint32_t node);
 
 typedef enum baton__run_state {
@@ -88,9 +93,10 @@ typedef enum baton__run_state {
 
 /* The state of a node in the running epoch. */
 typedef enum baton__node_state {
-    BATON__NODE_IDLE,    /* has not fired, or does not wait for its message */
-    BATON__NODE_HELD,    /* a send to a peer that has not committed yet; or a
-                            message that failed: the peer may be lost */
+    BATON__NODE_IDLE, /* has not fired, or does not wait for its message */
+    /* A send to a peer that has not committed yet; or a send or receive whose
+       message has failed, while the peer may be lost. */
+    BATON__NODE_HELD,
     BATON__NODE_WAITING, /* a receive that has fired, without its message */
     BATON__NODE_MOVING,  /* a send or an accepted message in the transport */
     BATON__NODE_BEGUN,   /* an async node that has not completed */
@@ -103,33 +109,34 @@ typedef enum baton__node_state {
 
 typedef struct baton__run {
     const baton__plan_t *plan;
-    uint32_t *left;  /* edges for which each node still waits; wraps below 0 */
-    uint32_t *ready; /* head .. tail */
+    uint32_t *left;  /* by node: edges that it still waits for; wraps below 0 */
+    uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
-    size_t *lengths; /* of each length: its bytes in this epoch, or
+    size_t *lengths; /* by length: the bytes in this epoch, or
                         BATON__LENGTH_UNSET */
     baton__activation_t *activations;
     baton__async_t *asyncs;
-    baton_message_t **early; /* of each receive: a list of messages for later */
-    baton_message_t **lent;  /* of each loan: the message, until it is read */
+    baton_message_t **early; /* by receive: a list of messages for later */
+    baton_message_t **lent;  /* by loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
     uint32_t waited; /* nodes in motion, and required receives that wait */
-    uint32_t *waited_by_all;   /* the sum over all runs of an engine; or NULL */
+    uint32_t *waited_by_all; /* sum of `waited` of an engine's runs; or NULL */
     uint32_t optional_waiting; /* optional receives that wait */
     uint32_t unarmed; /* armed receives that got this epoch's message */
     uint32_t early_count;
     uint32_t lent_count;
-    uint64_t epoch;          /* the last one that began */
+    uint64_t epoch;          /* the last epoch that began */
     uint64_t progress_count; /* completions so far, for the watchdog */
     baton__run_state_t phase;
-    bool started; /* on_starts have fired in this epoch */
+    bool started; /* the on-start nodes have fired in this epoch */
 } baton__run_t;
 
 /* Begins the epoch after the last one. */
 void baton__run_begin(baton__run_t *run);
 
-/* This rank's application has started the running epoch. */
+/* Called when this rank's application has started the running epoch: fires the
+   on-start nodes, once. */
 void baton__run_started(baton__run_t *run);
 
 static inline bool baton__run_has_ready(const baton__run_t *run)
@@ -142,8 +149,9 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
     return run->ready[run->head++];
 }
 
-/* Sets a node's state, and counts what the epoch waits for. Not for
-   completion. */
+/* Changes a node's state, and updates the counts of nodes that the epoch waits
+   for. This neither satisfies successors nor counts as a completion: to
+   complete a node, call one of the functions below. */
 void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state);
 
@@ -151,27 +159,30 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
 void baton__run_complete(baton__run_t *run, uint32_t node);
 void baton__run_skip(baton__run_t *run, uint32_t node);
 
-/* queue is called when a node was put into a stream: the epoch waits for the
-   node, and its successors on the device are satisfied. complete_queued is
-   called when its work is done, and satisfies its other successors. */
+/* Called when a node was put into a stream. From now on the epoch waits for the
+   node, and the node's successors on the device are satisfied. */
 void baton__run_queue(baton__run_t *run, uint32_t node);
+/* Called when the work of a node that was put into a stream is done. Completes
+   the node, and satisfies its successors that are not on the device. */
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
 /* What to do with a message for a receive. */
 typedef enum baton__turn {
-    BATON__TURN_PAST,  /* drop it: its epoch has passed */
-    BATON__TURN_NOW,   /* take it: the receive waits for it */
-    BATON__TURN_LATER, /* keep it: its epoch begins, or its receive fires later
-                        */
+    BATON__TURN_PAST, /* drop it: its epoch has passed */
+    BATON__TURN_NOW,  /* take it: the receive waits for it */
+    /* Keep it: its epoch begins later, or its receive fires later. */
+    BATON__TURN_LATER,
 } baton__turn_t;
 baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
-/* Satisfies the edges of an armed receive, and stores its message. */
+/* Stores the message of an armed receive, and satisfies the receive's
+   successors. Activates of ranks that are nearer to the origin than this one
+   are not satisfied: an activation only goes away from its origin. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 
-/* The bytes of a node's operands in this epoch. */
+/* Returns the bytes of a node's operands in this epoch. */
 static inline size_t baton__run_bytes(const baton__run_t *run,
                                       const baton__op_t *op)
 {

@@ -1,6 +1,6 @@
 /* The schedule object, in the order of its life: a graph that adders grow, a
-   plan that commit makes, a run that the engine's driver steps. The rest of
-   what driving it needs is in the task that embeds it; see progress/task.h.
+   plan that commit makes, a run that the engine's driver steps. All else that
+   driving a schedule needs is in the task that embeds it; see progress/task.h.
 
    Ownership: the builder's thread owns the graph. The plan is read-only after
    the commit. The driver owns `run`. */
@@ -18,52 +18,57 @@ typedef struct baton__edge {
 
 typedef struct baton__buffer {
     size_t bytes;
-    char *memory; /* bound memory; not accessible without payload */
+    char *memory; /* bound memory; not accessed in a group without payload */
     baton_memory_t kind;
     bool placed; /* the builder has set `kind` */
     bool scratch;
     bool shared;  /* scratch that the transport has allocated */
-    bool input;   /* no node may write it */
-    bool written; /* a node writes it */
-    bool rebound; /* since baton__check_rebound last succeeded */
-    /* Buffers that overlapped at commit have one space; this buffer begins
-       `base` bytes into it. */
+    bool input;   /* no node may write the buffer */
+    bool written; /* a node writes the buffer */
+    bool rebound; /* rebound since baton__check_rebound last succeeded */
+    /* The memory of buffers that overlapped at commit is one space, whose
+       number is that of its first buffer. */
     uint32_t space;
+    /* The offset of this buffer in its space. */
     size_t base;
-    /* While commit places scratch: a buffer in the same kind of memory. */
+    /* While commit places scratch: another buffer that gets the same kind of
+       memory, or this one. */
     uint32_t joined;
     /* While commit places scratch: a reduce or copy uses the buffer. */
     bool computed;
-    /* While commit allocates scratch: the end of the last view of a node. */
+    /* While commit allocates scratch: the highest end of a node's view. */
     size_t used;
-    /* While commit allocates scratch: a node writes it, or sends from it. A
-       receive whose message is lent does not write. */
+    /* While commit allocates scratch: a node writes the buffer, or sends from
+       it. A receive whose message is lent does not write. */
     bool stored;
 } baton__buffer_t;
 
-/* A stored error message. */
+/* The size of a stored error message. */
 #define BATON__SENTENCE_BYTES 512
 
 /* The fields that each step uses come first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
-    char **addresses; /* of each buffer now; NULL before the commit */
-    baton__op_t *ops; /* the graph's; after the commit, the plan's */
+    char **addresses; /* by buffer, its address now; NULL before the commit */
+    baton__op_t *ops; /* the graph's records; after the commit, the plan's */
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     baton__plan_t plan;
 
-    const char *name; /* in memory after the struct, or elsewhere if simulated.
-                         In a group with a name, "group/schedule" */
-    char *terms;      /* see terms.c; NULL if there are none */
+    /* The schedule's name; in a group with a name, "group/schedule". It is in
+       memory after the struct, or elsewhere if simulated. */
+    const char *name;
+    char *terms; /* see terms.c; NULL if there are none */
     uint64_t terms_hash;
 
-    /* The rest of the graph. */
-    uint32_t *needs; /* as set by the builder; after the commit, numbers of
-                        edges */
-    uint32_t count;  /* nodes */
-    bool committed;  /* and not destroyed */
-    bool destroyed;  /* the owner may still have a handle */
+    /* The graph's other fields. */
+
+    /* By node: the need that the builder has set; after the commit, the number
+       of edges that the node waits for. */
+    uint32_t *needs;
+    uint32_t count; /* nodes */
+    bool committed; /* committed and not destroyed */
+    bool destroyed; /* destroyed; the owner may still have a handle */
     uint32_t capacity;
     baton__edge_t *edges; /* until the commit */
     uint32_t edge_count;
@@ -71,62 +76,67 @@ struct baton_schedule {
     baton__buffer_t *buffers;
     uint32_t buffer_count;
     uint32_t buffer_capacity;
-    uint32_t depth;              /* epochs that may be started and not ended */
+    uint32_t depth; /* the most epochs that are started and not ended */
     struct baton__range *ranges; /* see alias.c */
-    uint64_t overlaps;           /* pairs of buffers, at commit */
-    uint32_t slot_count;         /* of activations */
+    uint64_t overlaps;   /* see count_overlaps, alias.c; the count at commit */
+    uint32_t slot_count; /* slots of activations */
     uint32_t length_count;
-    size_t *length_limits;  /* of each length, after the commit */
+    size_t *length_limits;  /* by length, its most bytes; set by the commit */
     baton__op_t *built_ops; /* during a commit: the graph's ops */
     uint32_t *built_needs;
 
     /* Zeroed memory that the plan has for the struct that embeds this one:
-       annex_bytes, and annex_peer_bytes for each of plan.peers. Both are
-       multiples of 8, and set before the commit makes the plan. */
+       annex_bytes bytes, and annex_peer_bytes bytes for each of plan.peers.
+       Both numbers are multiples of 8, and set before the commit makes the
+       plan. */
     char *annex;
     size_t annex_bytes;
     size_t annex_peer_bytes;
 
-    /* The first error of an adder. After the commit `sentence` has the message
-       of a failed epoch. */
+    /* The first error of an adder: its status is `sticky`, and its message is
+       in `sentence`. After the commit `sentence` has the message of a failed
+       epoch. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
-    const char *misused; /* the name of an adder that was called after the
-                            commit */
+    /* The name of an adder that was called after the commit; NULL: none was. */
+    const char *misused;
 };
 
-/* A node's name, "recv#17", in one of a few buffers of this thread: valid for
-   the arguments of one message. */
+/* Returns a node's name, such as "recv#17". The text is in one of a few buffers
+   that this thread uses in turn, so it is valid only for the arguments of one
+   message. */
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
-/* A buffer's place, "64 bytes at 0x7ffd5c" or "64 bytes of scratch", in the
-   same buffers. */
+/* Returns a buffer's place, such as "64 bytes at 0x7ffd5c" or "64 bytes of
+   scratch". The text is valid as that of baton__node_name. */
 const char *baton__buffer_place(const baton_schedule_t *schedule,
                                 uint32_t buffer);
 
-/* False, with this thread's error, if the schedule is NULL or destroyed. */
+/* Returns false, with this thread's error set, if the schedule is NULL or
+   destroyed, or if this process is a forked child. */
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 
-/* True if nodes may be added: not after the first error, so that commit reports
-   this one; nor after the commit, which the next start reports. `adder` names
-   the calling function, or is NULL if the caller adds nothing. */
+/* True if nodes may be added: not after the first error, because commit is to
+   report that one; nor after the commit, in which case the next start reports
+   the call. `adder` names the calling function. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds to `text` the first terms that differ between this schedule and another
    rank's. `others` has that rank's terms from the `from`-th on, not counting
-   remarks; NULL if they are unknown. Remarks before the two terms are added if
-   they differ. */
+   remarks; NULL if they are unknown. If there are remarks before the two terms,
+   and the remarks differ, they are added, too. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
-/* The terms from the `from`-th on; with the remarks before it, if they and the
-   term fit into `room` bytes. */
+/* Returns the schedule's terms from the `from`-th on. They begin with the
+   remarks before that term if these and the term fit into `room` bytes. */
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
                               size_t room);
 
-/* Compares with another rank's terms, which may be cut at their end. Returns
-   the number of the term from which on the ranks must exchange more terms to
-   find the difference; 0: the difference is in these. */
+/* Compares the schedule's terms, from the `from`-th on, with another rank's.
+   is_cut: the other rank's terms are cut at their end. Returns the number of
+   the term from which on the ranks must exchange more terms to find the
+   difference; 0 if the difference is in `others`. */
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);
 
@@ -135,42 +145,46 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
-/* Of a receive: the reduce that may read its message in place (loans.h). Of a
+/* For a receive: the reduce that may read its message in place (loans.h). For a
    send: whether its data was reduced. */
 typedef struct baton__lending {
     bool spoiled; /* the message can't be lent */
     bool made;    /* data that is sent, or a part of it, was reduced before */
-    uint8_t operand; /* of the reduce */
-    uint32_t reduce; /* or BATON__NO_NODE */
+    uint8_t operand; /* the operand of `reduce` that the message is */
+    uint32_t reduce; /* BATON__NO_NODE: none */
 } baton__lending_t;
 
 /* A topological order of the nodes, and their predecessors, each edge once. */
 typedef struct baton__order {
     uint32_t *order;    /* nodes */
-    uint32_t *position; /* of each node in `order` */
-    uint32_t *first;    /* predecessors of node i: first[i] .. first[i + 1] */
+    uint32_t *position; /* by node: its index in `order` */
+    /* The predecessors of node i are preds[first[i]] to preds[first[i + 1] -
+       1]. */
+    uint32_t *first;
     uint32_t *preds;
     baton__lending_t *loans; /* by node; NULL if messages are not lent */
 } baton__order_t;
 
-/* Checks the graph. On success the caller frees `out`. Sets the error message.
- */
+/* Checks the graph, and sets the error message if it is not valid. On success
+   the caller frees `out`. */
 baton_status_t baton__validate(const baton_schedule_t *schedule,
                                baton__order_t *out);
 void baton__order_free(baton__order_t *order);
 
-/* Finds the bound buffers that share memory; called before hazards are checked.
-   An error if a node's operands overlap in part. */
+/* Finds the bound buffers that share memory. Called before hazards are checked.
+   Returns an error if a node's operands overlap in part. */
 baton_status_t baton__find_aliases(baton_schedule_t *schedule);
 
-/* BATON_ERR_INVALID: a buffer does not share memory with others as it did at
-   commit. check_rebound checks all rebound buffers. */
+/* Returns BATON_ERR_INVALID if the buffer does not share memory with other
+   buffers as it did at commit. */
 baton_status_t baton__check_alias(const baton_schedule_t *schedule,
                                   uint32_t buffer);
+/* Checks all rebound buffers by baton__check_alias and baton__check_bound. */
 baton_status_t baton__check_rebound(baton_schedule_t *schedule);
 
-/* Finds two unordered nodes that access the same bytes, one writing; or a node
-   that uses a length but does not happen after the receive that sets it. */
+/* Returns an error if two unordered nodes access the same bytes, at least one
+   of them writing; or if a node uses a length but does not happen after the
+   receive that sets it. Also finds order->loans. */
 baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
                                     baton__order_t *order);
 
@@ -178,20 +192,20 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
    epochs need. On an error the graph is as before. */
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order);
-/* Gives a graph that nothing has been checked of the plan of one like it, if
-   its ranks share plans and there is one. */
+/* Called before the graph is checked. If the group's ranks share plans, and one
+   of these is of a graph like this one, gives the schedule that plan. */
 baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out);
 void baton__plan_destroy(baton_schedule_t *schedule);
 /* Frees all memory of the schedule except for the struct, which then says that
    it was destroyed. */
 void baton__schedule_fini(baton_schedule_t *schedule);
 
-/* The peer of a message node. */
+/* Returns the peer of a message node. */
 static inline int baton__peer_of(const baton_schedule_t *schedule,
                                  const baton__op_t *op)
 {
     return (int)(op->peer ^ schedule->plan.flip);
 }
 
-/* The index of `peer` in plan.peers; peer_count if it is not there. */
+/* Returns the index of `peer` in plan.peers; peer_count if it is not there. */
 uint32_t baton__plan_peer(const baton__plan_t *plan, int peer);

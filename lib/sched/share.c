@@ -9,7 +9,8 @@ static bool are_equal(const void *a, const void *b, size_t bytes)
     return bytes == 0 || memcmp(a, b, bytes) == 0;
 }
 
-/* The last field of a record is compared apart. Of a message it is the peer. */
+/* Compares the records of the nodes. The last field of a record is compared
+   separately, because in the record of a message it is the peer. */
 static bool ops_fit(const baton__model_t *model,
                     const baton_schedule_t *schedule)
 {
@@ -23,7 +24,8 @@ static bool ops_fit(const baton__model_t *model,
     return fit;
 }
 
-/* True if commit can find nothing wrong with what the buffers are. */
+/* True if commit can find nothing wrong with the buffers: they have no memory,
+   nodes may write them, and they are in main memory. */
 static bool has_plain_buffers(const baton_schedule_t *schedule)
 {
     bool plain = true;

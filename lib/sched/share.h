@@ -1,14 +1,16 @@
-/* Plans that ranks of a simulator share. Without payload a plan says nothing of
-   a rank but its peers. Where those are another rank's, with an exclusive or of
-   both ranks, the two graphs are the same to all checks of commit, and so are
-   their plans but for what epochs write. So a commit compares its graph with
-   the first ones that became plans, and checks nothing if it is like one. */
+/* Plans that ranks of a simulator share. In a group without payload the peers
+   are all that a plan says of its rank. Take the graphs of two ranks a and b
+   that are equal but for the peers, where each peer p of one is p ^ a ^ b in
+   the other. All checks of commit have the same results for both graphs, and
+   their plans differ only in the peers and in the arrays that epochs write. So
+   a commit compares its graph with the first graphs that became plans, the
+   models, and checks nothing if the graph is like a model. */
 #pragma once
 
 #include "sched/schedule.h"
 
-/* The plan of a schedule that may be gone, whose memory stays; and the graph
-   that it was made of. */
+/* A plan, whose memory outlives its schedule, and the graph that it was made
+   of. */
 typedef struct baton__model {
     baton__plan_t plan;
     baton__op_t *ops;
@@ -24,13 +26,14 @@ typedef struct baton__sharing {
     uint32_t count;
 } baton__sharing_t;
 
-/* For when no schedules are left. */
+/* Frees the models. No schedule may be left that uses one. */
 void baton__sharing_fini(baton__sharing_t *sharing);
 
-/* The plan of a graph like this one, which nothing has been checked of; or
-   NULL. */
+/* Returns the plan of a model that this graph, which has not been checked, is
+   like; or NULL. */
 const baton__plan_t *baton__sharing_find(const baton_schedule_t *schedule);
 
-/* Makes a model of a schedule that was committed, if its ranks share plans and
-   there is room, and takes its graph. Else it returns false. */
+/* Makes a model of a schedule that is being committed, and takes its graph.
+   Returns false, and takes nothing, if it makes no model: for example, if the
+   ranks share no plans, or there are BATON__MODELS models already. */
 bool baton__sharing_keep(baton_schedule_t *schedule);

@@ -1,9 +1,10 @@
 /* Terms: properties that must be the same on all ranks of a schedule but show
    in no message. Builders state them one after another. All terms are hashed,
    except remarks, which begin with a parenthesis. The first TEXT_MOST bytes of
-   the text are stored, to name a difference. A peer's notice has a part of its
-   terms. Each term ends with ", ". Remarks come before the next term, and are
-   neither compared nor counted. Groups without payload compare no terms. */
+   the text are stored, to name a difference. A notice to a peer has only a part
+   of the terms. Each term ends with ", ". Remarks come before the next term,
+   and are neither compared nor counted. Groups without payload compare no
+   terms. */
 #include "sched/schedule.h"
 
 #include "base/random.h"

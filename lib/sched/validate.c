@@ -103,7 +103,7 @@ static baton_status_t validate_check_node(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* A predecessor that is not in the order, i.e. whose position is
+/* Returns a predecessor that is not in the order, i.e. whose position is
    BATON__NO_NODE. */
 static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
 {
@@ -114,7 +114,8 @@ static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
     return order->preds[i];
 }
 
-/* Follows unordered predecessors until a node comes again: a cycle. */
+/* Finds a cycle and reports it: follows unordered predecessors until it comes
+   to a node for the second time. */
 static baton_status_t report_cycle(const baton_schedule_t *schedule,
                                    const baton__order_t *order,
                                    uint32_t *visited)
@@ -148,8 +149,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
                         schedule->name, memory);
 }
 
-/* Kahn's algorithm. Lists of successors are made from the predecessors, so that
-   the graph's edges may keep their doubles. */
+/* Sorts the nodes by Kahn's algorithm. Makes the lists of successors from those
+   of the predecessors, because the graph's own edges may be doubled. */
 static baton_status_t sort_nodes(const baton_schedule_t *schedule,
                                  baton__order_t *out, uint32_t *work)
 {
