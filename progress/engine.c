@@ -36,7 +36,7 @@ enum {
     START_NODES = 64,      /* the most nodes that a start issues */
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
-    ALONE_NS = 1500,  /* a yield in which no other thread ran */
+    ALONE_NS = 1500,  /* the longest yield in which no other thread ran */
     START_POLLS = 32, /* polls of a start that a wait will follow */
     POLL_WAKES = 4,   /* longest poll of a start, in wake-up times */
     /* The largest exponent of the backoff in poll_soon(): one of 16 starts
@@ -53,24 +53,24 @@ enum {
     /* The longest sleep while armed. The only event known to need it is a
        message that MPI holds back while another thread is in MPI. */
     CHECK_US = 1000000,
-    /* The same while messages of peers are awaited: how often the watchdog
-       looks whether these peers are alive. */
+    /* The longest sleep while armed if messages of peers are awaited: how often
+       the watchdog looks whether these peers are alive. */
     ASK_US = 500000,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
     MEASURED = 5,     /* wake-ups that are measured */
-    WAKE_NS = 200000, /* the longest that is counted */
+    WAKE_NS = 200000, /* the longest time that is counted for a wake-up */
     /* A wait with a timeout of at least ASKS_MS asks its peers which ranks they
        wait for, to find the rank at the end of the chain: INQUIRE_MS before the
        timeout, but not before half of the time has passed. */
     ASKS_MS = 100,
     INQUIRE_MS = 1000,
-    /* After so long without progress this rank wakes even peers that are armed
-       for notices alone. */
+    /* After this long without progress this rank wakes even peers that are
+       armed for notices alone. */
     INSIST_US = 1000,
     /* The progress thread's timer for a running epoch that its caller does not
        wait for. This is the longest kernel tick: a timer that ends sooner takes
-       6 to 11 us to set, any other, up to 1 s, 1.4. */
+       6 to 11 us to set, and a longer one, up to 1 s, takes 1.4 us. */
     UNWAITED_US = 10000,
     PARK_NS = 10000000,   /* interval of a parked thread's checks */
     TURN_NS = 50000,      /* interval of calls of a turn function */
@@ -115,10 +115,10 @@ static void begin_to_heed(void)
 /* Takes the driver lock if it is free. Does not disarm the transports. */
 static bool progress_engine_lock(baton_engine_t *engine)
 {
-    /* Pairs with the store in unlock(): this driver sees all writes of the last
-       one. The load is sequentially consistent, too: a load of an old value
-       could miss an unlock whose driver missed this thread's mail (see
-       stop_driving). */
+    /* Pairs with the store in progress_engine_unlock: this driver sees all
+       writes of the last one. The load is sequentially consistent, too: a load
+       of an old value could miss an unlock whose driver missed this thread's
+       mail (see stop_driving). */
     if (atomic_load_explicit(&engine->driving, memory_order_seq_cst) ||
         atomic_exchange_explicit(&engine->driving, true,
                                  memory_order_seq_cst)) {
@@ -286,7 +286,7 @@ static long futex(baton_engine_t *engine, int how, uint32_t value,
 static void wake_followers(baton_engine_t *engine)
 {
     /* Pairs with the increment in park(): either the parking thread sees what
-       was published before this, or this load counts it. */
+       was published before this, or this load counts that thread. */
     if (atomic_load_explicit(&engine->followers, memory_order_seq_cst) > 0) {
         atomic_fetch_add_explicit(&engine->calls, 1, memory_order_seq_cst);
         (void)futex(engine, FUTEX_WAKE, INT_MAX, NULL);
@@ -335,10 +335,11 @@ static void on_recovered(baton_group_t *group)
     wake_waiters(group->engine);
 }
 
-/* Makes a step that computes and copies at most `bytes` bytes, and leaves calls
-   that may take long to the progress thread. Returns how many of the bytes are
-   left; 0 if the caller should make no other step, because none are left, a
-   call is left, or nothing moved. */
+/* Makes one step, which computes and copies at most `bytes` bytes. If there is
+   a progress thread, calls that may take long are left to it. Returns how many
+   of the bytes the step has not used. Returns 0 if the caller should make no
+   further step: the bytes are used up, a call was left to the progress thread,
+   or nothing moved. */
 static size_t step_leaving(baton_engine_t *engine, size_t bytes)
 {
     baton__stepper_t *stepper = &engine->stepper;
@@ -369,7 +370,7 @@ static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
     const baton__stepper_t *stepper = &engine->stepper;
     uint64_t until_ns = 0;
     size_t bytes = START_BYTES;
-    /* So that no thread wakes for them. */
+    /* Sends notices now, so that no thread need wake for them. */
     if (baton__stepper_has_notices(stepper)) {
         (void)baton__notice_send(&engine->stepper, false);
     }
@@ -384,7 +385,7 @@ static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
         }
         bytes = step_leaving(engine, bytes);
     }
-    /* No armed descriptor reports these. */
+    /* No armed descriptor reports when these can be advanced. */
     if (baton__stepper_has_notices(stepper) || stepper->polled > 0 ||
         stepper->recovering > 0 || uses_device(engine)) {
         return false; /* the progress thread arms the device */
@@ -432,10 +433,11 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         }
         progress_engine_unlock(engine);
         /* After the last step another thread may have mailed a schedule, or
-           have been woken, and failed to get the lock. The store in unlock()
-           and these loads pair with the push and the attempt to lock in
-           start(), and with the store to `woken` and the attempt to lock after
-           a wake-up: one of the two threads sees the other's store. */
+           have been woken, and failed to get the lock. The store in
+           progress_engine_unlock and these loads pair with the push and the
+           attempt to lock in progress_engine_start, and with the store to
+           `woken` and the attempt to lock after a wake-up: one of the two
+           threads sees the other's store. */
         if (!baton__step_has_mail(&engine->stepper) &&
             !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) {
             break;
@@ -508,8 +510,8 @@ static void call_turn(waiter_t *waiter)
     }
 }
 
-/* The time up to which the thread may sleep: a thread with a turn function
-   sleeps for TURN_NS at most. */
+/* Returns the time up to which the thread may sleep: `until_ns`, or sooner,
+   because a thread with a turn function sleeps for TURN_NS at most. */
 static uint64_t wake_up_by(const waiter_t *waiter, uint64_t until_ns)
 {
     uint64_t soon_ns =
@@ -761,8 +763,8 @@ static void leave_to_lead(const waiter_t *waiter)
     }
 }
 
-/* How many ms before its timeout a wait asks its peers what they wait for; 0:
-   it does not ask. */
+/* Returns how many ms before its timeout a wait asks its peers what they wait
+   for; 0: it does not ask. */
 static int inquire_ms(const baton_schedule_t *schedule, int timeout_ms)
 {
     return schedule == NULL || timeout_ms < ASKS_MS ? 0
@@ -790,7 +792,7 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
         if (may_lead(engine)) {
             lead(&waiter);
-            reigns++; /* its own */
+            reigns++; /* this thread's own */
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
@@ -893,7 +895,7 @@ static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 }
 
 /* Drives until the thread should sleep, or another thread has the lock.
-   `woken`: by a message, so more may come soon. */
+   `woken`: a message has woken the thread, so more messages may come soon. */
 static void drive_in_thread(baton_engine_t *engine, bool woken)
 {
     baton__stepper_t *stepper = &engine->stepper;
@@ -905,8 +907,8 @@ static void drive_in_thread(baton_engine_t *engine, bool woken)
         if (baton__step(stepper, BATON__STEP_BYTES)) {
             baton__idle_reset(&engine->idle);
         } else if (!baton__step_is_due(stepper)) {
-            /* It does not poll for armed receives alone, whose messages wake
-               it. */
+            /* The thread does not poll if nothing but armed receives waits,
+               because their messages wake it. */
             pause = baton__idle_next(&engine->idle,
                                      stepper->waited > 0 ? BATON__HURRY_EPOCH
                                                          : BATON__HURRY_NONE,
@@ -1065,11 +1067,12 @@ static uint64_t yield_in_start(baton_engine_t *engine)
 
    If ranks of one host share processors it yields between polls, since the
    other ranks need processors for their starts; threads that wake each other
-   one after another take far longer. On 2 processors 4 ranks took 55 us for 8
-   bytes that no thread waited for, and 8 ranks 120, whereas one thread that
-   wakes 3 and 7 others takes 35 and 95; with yields 10 and 25. A yield beside a
-   thread that computes takes a time slice. Wake-ups are quicker then, so after
-   a slow yield few starts poll for a while. */
+   one after another take far longer. On 2 processors an epoch of 8 bytes that
+   no thread waited for took 55 us with 4 ranks and 120 us with 8; one thread
+   that wakes 3 or 7 others takes 35 or 95 us. With yields such an epoch took 10
+   us with 4 ranks and 25 us with 8. A yield beside a thread that computes takes
+   a time slice. Wake-ups are quicker then, so after a slow yield few starts
+   poll for a while. */
 static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
                       baton__next_t next)
 {
@@ -1095,7 +1098,7 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
     uint64_t progress = schedule->run.progress_count;
     uint64_t until_ns = began_ns + wake_ns;
     uint32_t polls = 0;
-    /* Work for the progress thread. */
+    /* True if there is work that this start leaves to the progress thread. */
     bool left = is_long && is_copying(engine);
     bool slow = false;
     while (
@@ -1132,7 +1135,8 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
 }
 
 /* Steps, if this thread gets the lock; else mails the schedule to the thread
-   that drives. In a call node that is this thread itself. */
+   that drives. If a call node starts the schedule, that is this thread
+   itself. */
 static bool progress_engine_start(baton_schedule_t *schedule,
                                   baton__next_t next)
 {

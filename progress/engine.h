@@ -65,7 +65,7 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    bool unarmed; /* its last arm failed; guarded by the driver lock */
+    bool unarmed; /* the device's last arm failed; under the driver lock */
     bool threaded;
     pthread_t thread;
 
@@ -74,10 +74,10 @@ struct baton_engine {
     baton__watchdog_t watchdog;
     bool armed;
     uint32_t armed_us; /* the longest sleep while armed */
-    /* The engine that this thread was driving when it took this one's lock, or
-       NULL. */
+    /* The engine that the driver was driving when it took the lock of this
+       engine, or NULL. */
     const baton_engine_t *outer;
-    uint32_t nested; /* enters inside another */
+    uint32_t nested; /* calls of enter that are inside another one */
 
     bool gate_closed; /* only the leader accesses this */
     uint64_t insisted_ns;
@@ -95,7 +95,7 @@ struct baton_engine {
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
-    _Atomic uint64_t interrupted; /* the number of its last interrupt, or 0 */
+    _Atomic uint64_t interrupted; /* number of the last interrupt, or 0 */
     _Atomic bool tells;           /* ended_fd is armed */
     int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };
@@ -114,7 +114,7 @@ typedef struct baton__wait {
 /* The caller's probable behaviour after a start. */
 typedef enum baton__next {
     BATON__NEXT_UNKNOWN, /* the call is not baton_schedule_start */
-    BATON__NEXT_WORK,    /* it will probably not wait at once */
+    BATON__NEXT_WORK,    /* the caller will probably not wait at once */
     BATON__NEXT_WAIT
 } baton__next_t;
 
@@ -126,16 +126,19 @@ struct baton__driver {
        it. */
     bool (*is_inside)(const baton_engine_t *engine);
 
-    /* enter takes the driver lock, for calls that change state that steps use;
-       leave releases it. Pairs nest, and may be called from inside a step. */
+    /* enter takes the driver lock, for calls that change state that steps use.
+       try_enter takes the lock only if it is free, and returns whether it has
+       done so. leave releases the lock. Pairs of these calls nest, and may be
+       made from inside a step. */
     void (*enter)(baton_engine_t *engine);
     bool (*try_enter)(baton_engine_t *engine);
     void (*leave)(baton_engine_t *engine);
 
-    /* Steps the schedule, or mails it to the thread that drives: its
-       application has started an epoch, or its state was changed otherwise.
-       Returns true if this thread drove, and starts of this schedule with
-       NEXT_WORK yield as a wait does. */
+    /* Called when the schedule's application has started an epoch, or when the
+       schedule's state has changed otherwise. Steps the schedule if this thread
+       can drive, else mails it to the thread that drives. Returns true if this
+       thread drove, and if a start of this schedule with NEXT_WORK yields the
+       processor between polls, as a wait does. */
     bool (*start)(baton_schedule_t *schedule, baton__next_t next);
 
     /* Makes some progress. */
@@ -144,11 +147,11 @@ struct baton__driver {
     /* Makes progress until the condition is true. Otherwise returns
        BATON_ERR_TIMEOUT, BATON_ERR_INTERRUPTED, the reason why the condition
        can never become true, or the error that `turn` returned. The caller may
-       have entered, to begin the awaited operation under the same lock: wait
-       then leaves in its place. */
+       have entered, to begin the awaited operation under the same lock: then
+       wait releases the lock in the caller's place. */
     baton_status_t (*wait)(baton_engine_t *engine, const baton__wait_t *wait);
 
-    /* Optional: baton_group_recover was called. */
+    /* Optional: called when baton_group_recover has begun a recovery. */
     void (*recover)(baton_group_t *group);
 
     /* Optional: checks that there is memory to commit this schedule. */
@@ -167,11 +170,12 @@ extern const baton__driver_t baton__real_driver;
    just a delay. */
 extern bool baton__engine_rechecks;
 
-/* heeded returns the number up to which interrupts do not end this thread's
-   wait: the last one that it has returned for, or UINT64_MAX if the wait can't
-   be interrupted. heed marks all interrupts of the engine so far as heeded,
-   sets the error message and returns BATON_ERR_INTERRUPTED. */
+/* Returns the number up to which interrupts do not end this thread's wait: the
+   last interrupt for which this thread has returned, or UINT64_MAX if the wait
+   can't be interrupted. */
 uint64_t baton__engine_heeded(const baton__wait_t *wait);
+/* Marks all interrupts of the engine so far as heeded, sets the error message
+   and returns BATON_ERR_INTERRUPTED. */
 baton_status_t baton__engine_heed(const baton_engine_t *engine);
 
 static inline bool baton__engine_interrupts(const baton_engine_t *engine,
@@ -183,8 +187,8 @@ static inline bool baton__engine_interrupts(const baton_engine_t *engine,
                heeded;
 }
 
-/* Closes the engine's device. The progress thread has ended, and the engine has
-   no groups. */
+/* Closes the engine's device, if it has one. The progress thread must have
+   ended, and the engine must have no groups. */
 void baton__engine_close_device(baton_engine_t *engine);
 
 static inline bool baton__engine_is_inside(const baton_engine_t *engine)

@@ -1,7 +1,8 @@
 /* Where an engine's threads sleep; see event_loop.h. The set is an epoll
-   instance of Baton's own. The gate, another one, contains the set while it is
-   open, and libevent's loop watches the gate. So a thread that sleeps at the
-   set can close the gate without waking the thread in libevent's loop. */
+   instance of Baton's own. The gate, another epoll instance, contains the set
+   while the gate is open, and libevent's loop watches the gate. So a thread
+   that sleeps at the set can close the gate without waking the thread in
+   libevent's loop. */
 #include "progress/event_loop.h"
 
 #include "base/alloc.h"
@@ -26,18 +27,18 @@ enum { EVENTS = 16 /* taken at a time */ };
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    int count; /* of descriptors in the set */
+    int count; /* the object's descriptors in the set */
 };
 
 struct baton__event_loop {
     int kick_fd;
-    int set;  /* kick_fd, whose data is NULL, and watched descriptors */
-    int gate; /* contains the set while it is open */
+    int set;  /* contains kick_fd, with NULL as data, and watched descriptors */
+    int gate; /* contains the set while the gate is open */
     int timer_fd;
-    struct event_base *base; /* the progress thread's: the gate and the timer */
+    struct event_base *base; /* watches the gate and the timer */
     struct event *gate_event;
     struct event *timer;
-    baton__wakeup_t wakeup; /* what has ended the thread's wait */
+    baton__wakeup_t wakeup; /* the cause that has ended the thread's wait */
     uint64_t due_ns; /* when the timer ends or has ended; UINT64_MAX: never */
     _Atomic bool kicked;
     pthread_mutex_t lock; /* held while draining: no watch ends then */
@@ -49,8 +50,9 @@ static void drain_kick(baton__event_loop_t *loop)
 {
     uint64_t count;
     (void)!read(loop->kick_fd, &count, sizeof count);
-    /* After the read: a kick that comes now writes again. Pairs with the
-       exchange in baton__event_loop_kick. */
+    /* This store comes after the read, so that a kick that comes after the
+       store writes again. It pairs with the exchange in
+       baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }
 
@@ -208,8 +210,8 @@ static void program(baton__event_loop_t *loop, uint64_t due_ns)
     loop->due_ns = due_ns;
 }
 
-/* Leaves the timer as it is if that ends the wait about in time, which saves a
-   system call. */
+/* Leaves the timer as it is, which saves a system call, if the timer ends the
+   wait about in time. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us)
 {
     uint64_t now = baton__clock_ns();

@@ -1,9 +1,9 @@
 /* Where an engine's threads sleep. The descriptors that can wake them, one for
    kicks and those of transports and the device, are in one set. The progress
    thread sleeps in an event loop that watches a timer and a gate; the gate
-   contains the set while it is open. An application thread that waits sleeps at
-   the set itself, and closes the gate before, so that only one thread is woken.
-   No other file uses libevent. */
+   contains the set while it is open. An application thread that waits first
+   closes the gate, so that only one thread is woken, and then sleeps at the set
+   itself. No other file uses libevent. */
 #pragma once
 
 #include <baton/types.h>
@@ -11,9 +11,9 @@
 typedef struct baton__event_loop baton__event_loop_t;
 typedef struct baton__watch baton__watch_t; /* the descriptors of one object */
 
-/* An object with descriptors: an endpoint or a device. When a watch begins and
-   when it ends descriptor() is called with k = 0, 1, ... until it returns a
-   negative number. */
+/* An object with descriptors: an endpoint or a device. When a watch begins, and
+   when it ends, the function `descriptor` is called with k = 0, 1 and so on
+   until it returns a negative number. */
 typedef struct baton__watched {
     const char *name; /* outlives the watch */
     void *object;
@@ -45,20 +45,20 @@ baton__wakeup_t baton__event_loop_sleep(baton__event_loop_t *loop, uint32_t us);
    thread. */
 void baton__event_loop_gate(baton__event_loop_t *loop, bool open);
 
-/* Set when the progress thread's present or next wait ends: in `us`
-   microseconds, or up to a quarter sooner; BATON_SLEEP_FOREVER means never.
-   wait_sooner does nothing if the wait ends sooner anyway. The caller has the
+/* Has the progress thread's present or next wait end in `us` microseconds, or
+   up to a quarter sooner; BATON_SLEEP_FOREVER means never. The caller has the
    driver lock. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
+/* Does the same, unless the wait ends sooner anyway. */
 void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us);
 
-/* Ends the present or the next wait or sleep. Any thread, and signal handlers.
-   Kicks coalesce. */
+/* Ends the present or the next wait or sleep. Any thread may call this, and
+   signal handlers may. Kicks coalesce. */
 void baton__event_loop_kick(baton__event_loop_t *loop);
 
 /* Puts the object's descriptors into the set; while they are readable, threads
-   that wake up drain them. *out is NULL if the object has none. Any thread,
-   also while others sleep. */
+   that wake up drain them. *out is NULL if the object has none. Any thread may
+   call this, also while other threads sleep. */
 baton_status_t baton__event_loop_watch(baton__event_loop_t *loop,
                                        const baton__watched_t *watched,
                                        baton__watch_t **out);

@@ -6,24 +6,25 @@
 #include <sched.h>
 
 enum {
-    /* A longer yield was slow: it gave a time slice away. While long messages
-       are awaited a slow yield also exceeds the patience with them. */
+    /* A yield that takes longer is slow: it has given a time slice away. While
+       long messages are awaited, it is slow only if it also takes longer than
+       the patience with them. */
     SLOW_YIELD_NS = 2500000,
-    ALONE_YIELD_NS = 1500, /* a yield in which no other thread ran */
+    ALONE_YIELD_NS = 1500, /* the longest yield without another thread */
     SLOW_POLLS = 400,      /* the most polls that sleep after slow yields */
     /* While bytes are awaited each such poll counts as 1 + bytes /
        SLOW_POLL_BYTES. */
     SLOW_POLL_BYTES = 8192,
-    /* A waiting thread yields for so many times as long as others do. */
+    /* A thread that waits yields this many times as long as another driver. */
     WAIT_YIELDS = 5,
-    WAKES = 10, /* others may run for so many wake-ups */
+    WAKES = 10, /* other threads may run for as long as this many wake-ups */
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,
     MOST_WAKE_NS = 40000,
     BYTE_NS = 2,         /* patience with each byte of long messages */
     MOST_NS = 100000000, /* the longest patience: then the peer is late */
     SHORTEST_SLEEP_US = 20,
-    SLEEP_PARTS = 8 /* the time waited is so many sleeps */
+    SLEEP_PARTS = 8 /* a sleep is the time waited, divided by this */
 };
 
 void baton__idle_init(baton__idle_t *idle, bool alone)

@@ -10,18 +10,23 @@
    ranks' threads busy. The number of sleeps begins at one because a training
    loop comes to each wait from computing, and the first rank's yield lasts
    until the others have computed, too: with 400 sleeps at once 8 ranks on 2
-   processors took 100 us for each of the next 100 calls of 8 bytes, with one
-   18. After a yield in which another thread ran, or if there are more ranks
-   than processors, a driver does not poll without a pause: that would keep the
-   very rank that it awaits from running.
+   processors took 100 us for each of the next 100 calls of 8 bytes; with one
+   sleep they took 18 us. After a yield in which another thread ran, or if there
+   are more ranks than processors, a driver does not poll without a pause: that
+   would keep the very rank that it awaits from running.
 
    A rank that sleeps while others share its processors comes late by a wake-up,
    and then the ranks that wait for it sleep, too. So before it sleeps a wait
    lets other threads run for as long as ten wake-ups take; the time of a
-   wake-up is measured when the engine opens. With one wake-up (20 us) 8 ranks
-   on 2 processors took 190 to 250 us for 8 bytes, with 2.5 about 40, but 560 at
-   the 90th percentile, with 5 to 10 about 37, and 46; 16 ranks 390, 330, 150 to
-   250. With 10 or 20 a solo all-reduce of 32 ranks under skew costs as much
+   wake-up is measured when the engine opens. With a wake-up of 20 us, a call of
+   8 bytes took this many us on 2 processors:
+
+       wake-ups   8 ranks      90th percentile   16 ranks
+       1          190 to 250                     390
+       2.5        40           560               330
+       5 to 10    37           46                150 to 250
+
+   With 10 or 20 wake-ups a solo all-reduce of 32 ranks under skew costs as much
    processor time as with one.
 
    An application thread that waits for long vectors yields longer, however long
@@ -44,12 +49,14 @@
 typedef struct baton__idle {
     uint32_t spins;    /* most polls without a pause */
     uint64_t yield_ns; /* the longest time that a wait yields */
-    uint64_t share_ns; /* the part of it that others may run */
+    uint64_t share_ns; /* the part of yield_ns that other threads may run */
     uint64_t wake_ns;  /* the time of a wake-up; 0: not measured */
     uint32_t polls;    /* polls since something moved */
-    /* The time since something moved of yields in which others may have run. */
+    /* The time that yields in which other threads may have run have taken since
+       something moved. */
     uint64_t shared_ns;
-    /* How many polls sleep instead, because the last yield was slow. */
+    /* The number of polls that sleep instead of yielding, because the last
+       yield was slow. */
     uint32_t slow_polls;
     uint32_t slow_left; /* how many of slow_polls are left */
     bool scarce;        /* there are more ranks than processors */
@@ -93,15 +100,16 @@ typedef enum baton__hurry {
     BATON__HURRY_WAIT
 } baton__hurry_t;
 
-/* Returns what to do after a step that moved nothing. awaited_bytes: the bytes
-   of the messages that an application thread waits for if the epoch is long;
+/* Returns what to do after a step that moved nothing. `awaited_bytes` is the
+   number of bytes that an application thread waits for if its epoch is long,
    else 0. */
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
 
-/* idle_yield yields, and notes how long that took. idle_yielded only notes it,
-   for a caller that releases the driver lock while it yields. */
+/* Yields, and notes how long that took. */
 void baton__idle_yield(baton__idle_t *idle);
+/* Notes how long a yield took that the caller has made itself, because it
+   releases the driver lock meanwhile. */
 void baton__idle_yielded(baton__idle_t *idle);
 
 /* Returns how long to sleep while the awaited event can't wake the driver. */

@@ -16,8 +16,9 @@
 static_assert(BATON__MESSAGE_KIND_COUNT <= 1 << BATON__CHANNEL_SHIFT,
               "a message's kind lies below its channel");
 
-/* Nodes of one schedule that are issued before other schedules get their turn.
- */
+/* NODES_A_TURN is the number of nodes of one schedule that are issued before
+   other schedules get their turn; EVENTS_A_POLL is the number of events that a
+   poll takes at once. */
 enum { NODES_A_TURN = 1024, EVENTS_A_POLL = 64 };
 
 /* ---- mail ------------------------------------------------------------- */
@@ -113,9 +114,9 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* A rank is lost to all ranks. Reports that to ranks that would not notice it:
-   they have no messages with the lost rank, or have lost their own connection
-   to it. */
+/* Called when a rank is lost to all ranks. Reports the loss to ranks that would
+   not notice it: they have no messages with the lost rank, or have lost their
+   own connection to it. */
 static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
                          const char *detail)
 {
@@ -132,11 +133,11 @@ static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
     }
 }
 
-/* A peer reports that a rank is lost; the peer itself leaves the group, or
-   stays. The transport first delivers what the lost rank had sent, and then
-   reports the loss; a transport without `lose` can't, so the loss is handled at
-   once. If the lost rank is on this host and may live, the report is sent on to
-   it, so that it does not go on without the others. */
+/* Handles a peer's report that a rank is lost; the peer itself leaves the
+   group, or stays. The transport first delivers what the lost rank had sent,
+   and then reports the loss; a transport without `lose` can't, so the loss is
+   handled at once. If the lost rank is on this host and may live, the report is
+   sent on to it, so that it does not go on without the others. */
 static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       int lost)
 {
@@ -151,7 +152,7 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
         baton__group_is_near(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
-    if (transport->lose != NULL) { /* else its close waits for that rank */
+    if (transport->lose != NULL) { /* or else its close waits for the rank */
         transport->lose(group->endpoint, lost, status, why);
     } else {
         lose_for_all(group, lost, status, why);
@@ -290,14 +291,15 @@ void baton__step_adopt(baton_group_t *group)
         *link = kept->next;
         kept->next = NULL;
         int peer = baton__subset_rank(group->endpoint, kept->peer);
-        if (peer >= 0) { /* one that was left out may not know yet */
+        if (peer >= 0) { /* a rank that was left out may not know yet */
             heed(group, &kept->header, peer);
         }
         baton__group_drop_kept(&kept);
     }
 }
 
-/* A rank is lost. Takes the notices of this group that waited for that. */
+/* Called when a rank is lost. Takes the notices of this group that waited for
+   that. */
 static void heed_leaves(baton_group_t *group)
 {
     baton__kept_t *leaves = baton__member_of(group)->leaves;
@@ -346,7 +348,7 @@ static bool poll_groups(baton__stepper_t *stepper)
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = group->next) {
         /* This polls groups without schedules, too, since they must take the
-           notices of their peers, which can have only so many in flight. */
+           notices of their peers, which can have only a few in flight. */
         size_t count = group->root != NULL
                            ? 0
                            : group->transport->poll(group->endpoint, events,
@@ -477,7 +479,8 @@ static void progress_step_forget(baton__stepper_t *stepper,
         }
         each = next;
     }
-    /* Other threads may push meanwhile: take all, and put back the rest. */
+    /* Other threads may push meanwhile. So this takes all mail, and puts back
+       the other tasks. */
     baton__task_t *mail =
         atomic_exchange_explicit(&stepper->mail, NULL, memory_order_acquire);
     while (mail != NULL) {

@@ -1,5 +1,5 @@
-/* One iteration of progress, which a driver repeats, of an engine and of a
-   simulated engine.
+/* One iteration of progress, which the driver of an engine, simulated or not,
+   repeats.
 
        drain the mailbox -> turns: issue ready nodes -> poll -> notices
              ^                                           |
@@ -23,7 +23,7 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes,
 
 /* Puts a schedule in the mailbox, because it was started or cancelled, its
    limit was raised, or an async node has completed. Any thread. A schedule is
-   in it at most once, so it never fills. */
+   in the mailbox at most once, so the mailbox never fills. */
 void baton__step_mail(baton_schedule_t *schedule);
 
 static inline bool baton__step_has_mail(baton__stepper_t *stepper)
@@ -38,11 +38,12 @@ static inline bool baton__step_is_due(const baton__stepper_t *stepper)
     return stepper->runnable_head != NULL;
 }
 
-/* attach adds a schedule that was created. commit moves it to the schedules
-   that are stepped. detach removes it: nothing of it may be in motion, unless
-   it was abandoned. */
+/* Adds a schedule that was created. */
 void baton__step_attach(baton_schedule_t *schedule);
+/* Moves a schedule that was committed to those that are stepped. */
 void baton__step_commit(baton_schedule_t *schedule);
+/* Removes a schedule. Nothing of it may be in motion, unless it was
+   abandoned. */
 void baton__step_detach(baton_schedule_t *schedule);
 
 /* Prepares a new group that shares its root's endpoint: passes on to it which

@@ -1,5 +1,5 @@
-/* The stepper: what one driver steps. It has the tasks of some groups, and
-   lists of those that need something. */
+/* The stepper: the tasks of all groups that one driver steps, and lists of the
+   tasks that need something. */
 #pragma once
 
 #include "progress/task.h"
@@ -10,12 +10,12 @@ enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
     baton_group_t *groups;
-    baton__task_t *runnable_head; /* get a turn in the next step */
+    baton__task_t *runnable_head; /* tasks that get a turn in the next step */
     baton__task_t *runnable_tail;
-    baton__task_t *tasks;       /* of the committed schedules */
-    baton__task_t *uncommitted; /* of the other schedules */
+    baton__task_t *tasks;       /* tasks of committed schedules */
+    baton__task_t *uncommitted; /* tasks of other schedules */
     baton__queue_list_t queues; /* peers' queues with notices to send */
-    baton_schedule_t *issuing;  /* whose nodes are being issued, or NULL */
+    baton_schedule_t *issuing;  /* its nodes are being issued now; or NULL */
     baton_schedule_t *offloads; /* schedules with events to query */
     uint32_t waited;   /* nodes that running epochs wait for: in motion, or
                           receives without their message */
@@ -28,7 +28,7 @@ typedef struct baton__stepper {
     uint32_t agreeing;    /* schedules that recover by a baton_recover_fn */
     uint32_t activatable; /* committed schedules with armed receives */
     size_t bytes_left;    /* bytes that this step may still process */
-    size_t slice_bytes;   /* the most of one node that is done at once */
+    size_t slice_bytes;   /* the most bytes of a node that are done at once */
     /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
     /* A recovery or shrink must be advanced again without any event: a peer had

@@ -64,8 +64,10 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     }
 }
 
-/* Describes the awaited nodes; armed: the armed receives, as the epoch waits
-   for an activation. Returns their number. */
+/* Describes the nodes that the epoch waits for; if `armed`, the epoch waits for
+   an activation, and its armed receives are described instead. Returns the
+   number of such nodes, including those that are not named because they are too
+   many. */
 static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
                                baton__text_t *text)
 {
@@ -101,7 +103,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
     const baton__task_t *task = baton__task_of(schedule);
     uint64_t since = task->seen_at_ns;
-    /* An idle schedule's run.epoch is the last one. */
+    /* In an idle schedule run.epoch is the last epoch. */
     uint64_t epoch =
         schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
@@ -138,7 +140,7 @@ static void watchdog_report(const baton__task_t *task)
                "%s", memory);
 }
 
-/* ---- whether those that are awaited live -------------------------------- */
+/* ---- whether awaited ranks live ----------------------------------------- */
 
 static void watchdog_ask(const baton_group_t *group, int peer)
 {
