@@ -130,8 +130,8 @@ const char *baton_schedule_name(const baton_schedule_t *schedule)
 /* ---- commit ----------------------------------------------------------- */
 
 /* Reserves capacity in the transport for the messages with each peer, up to the
-   first peer for which there is none; with sign -1 releases it. Returns for how
-   many peers it did. */
+   first peer for which that fails; with sign -1 releases the capacity. Returns
+   the number of peers for which it has done so. */
 static uint32_t commit_reserve(baton_schedule_t *schedule, uint32_t peers,
                                int sign, baton_status_t *status)
 {
@@ -218,12 +218,12 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
     schedule->built_needs = NULL;
 }
 
-/* Stored outcomes of failed epochs, for late waits; more if the depth is
-   larger. */
+/* The number of failed epochs whose outcomes are stored, for late waits. A
+   schedule with a larger depth stores as many as its depth. */
 enum { FAILURES = 8 };
 
-/* Lays out the arrays of the task. With a NULL annex it only counts their bytes
-   there. */
+/* Lays out the arrays of the task in the schedule's annex. If the annex is
+   NULL, only counts the bytes of these arrays. */
 static void lay_out_annex(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
@@ -343,7 +343,8 @@ static bool is_idle(const void *arg)
 
 static bool is_waited_for(const baton__task_t *task)
 {
-    /* Pairs with the decrements in baton_schedule_wait and _async_complete. */
+    /* Pairs with the decrements in wait_for and baton_async_complete,
+       epochs.c. */
     return atomic_load_explicit(&task->waiters, memory_order_acquire) > 0;
 }
 
@@ -381,7 +382,7 @@ static void abandon(baton__task_t *task)
 
 /* How a committed schedule has left the driver. */
 typedef enum detached {
-    DETACHED,          /* the caller frees it */
+    DETACHED,          /* the caller frees the schedule */
     DETACHED_LEAVING,  /* freed after its notices are sent */
     DETACHED_ABANDONED /* freed when the parts in motion end */
 } detached_t;
@@ -394,7 +395,8 @@ static detached_t detach(baton__task_t *task)
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
     uint64_t deadline_ns = baton__clock_ns() + (uint64_t)patience_ms * 1000000u;
     if (engine->driver->forget == NULL) {
-        /* The rest of the time is for parts that end after the cancel. */
+        /* The remaining eighth of the time is for the parts that end only after
+           the epoch has been failed. */
         int64_t wait_ms = patience_ms - patience_ms / 8;
         (void)engine->driver->wait(
             engine,

@@ -18,7 +18,7 @@ static void devices_drain(void *object)
 {
     const baton__device_t *device = object;
     uint64_t wake_ups;
-    /* It fails if there is nothing to read. */
+    /* read fails if there is nothing to read. */
     (void)!read(device->port.descriptor, &wake_ups, sizeof wake_ups);
 }
 

@@ -23,10 +23,11 @@ void baton__epoch_deliver(baton_group_t *group, baton_message_t *message);
    or fails the epoch if the transfer has failed. */
 void baton__epoch_complete_transfer(const baton_event_t *event);
 
-/* collect_asyncs completes the async nodes for which another thread has called
-   baton_async_complete. poll_asyncs calls the poll functions of begun async
-   nodes; true if one has completed. */
+/* Completes the async nodes for which another thread has called
+   baton_async_complete. */
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule);
+/* Calls the poll functions of begun async nodes. True if a node has
+   completed. */
 bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
 
 /* Called when a peer has committed the schedule: issues the sends to it that
@@ -51,22 +52,23 @@ void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail);
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
-/* The same for a cause on this rank; the message is this thread's error
-   message. */
+/* Calls baton__epoch_fail for a cause on this rank; the message is this
+   thread's error message. */
 void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status);
 
 /* Fails the running epoch if the application has cancelled it. Returns true
    then. */
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule);
 
-/* A peer reports that it has failed, or takes no part any more, from `epoch`
-   on. Fails this rank's schedule as soon as it gets to that epoch. */
+/* Called when a peer has reported that its schedule has failed from `epoch` on,
+   or that it takes no part any more. Fails this rank's schedule as soon as it
+   gets to that epoch. */
 void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message);
 
-/* The same for a schedule that recovers: the failure takes effect after the
-   recovery. */
+/* Called instead of baton__epoch_fail_from for a schedule that recovers: the
+   failure takes effect after the recovery. */
 void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const baton__failure_t *failure,
                                  const char *message);
@@ -80,8 +82,9 @@ void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed);
    that has ended or was started, since that will not begin. */
 uint64_t baton__epoch_last_ended(const baton__task_t *task);
 
-/* The schedule is destroyed while parts of it are in motion. Waiting threads
-   return its failure; the schedule is freed when these parts have ended. */
+/* Called when a schedule is destroyed while parts of it are in motion. Waiting
+   threads return its failure; the schedule is freed when these parts have
+   ended. */
 void baton__epoch_abandon(baton_schedule_t *schedule);
 
 /* Returns how the schedule failed, and copies the message that says so. Any
@@ -91,9 +94,11 @@ baton__failure_t baton__epoch_failure(const baton__task_t *task,
 
 /* Forgets the failure of a schedule that is recovered, and increments its
    generation. A thread that still waits for an earlier epoch finds that the
-   generation has changed, and gets the outcome from past_outcome, which any
-   thread may call. */
+   generation has changed, and gets the outcome from
+   baton__epoch_past_outcome. */
 void baton__epoch_forget_failure(baton__task_t *task);
+/* Returns the outcome of an epoch that was started before the last recovery.
+   Any thread. */
 baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
                                          uint64_t epoch);
 

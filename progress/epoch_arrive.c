@@ -165,7 +165,7 @@ void baton__epoch_complete_transfer(const baton_event_t *event)
     baton__stepper_add_runnable(schedule);
 }
 
-/* An async node has completed, with success or not. */
+/* Called when an async node has completed, with success or not. */
 static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 {
     const baton__op_t *op = &schedule->ops[node];

@@ -40,13 +40,13 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
     if (message->bytes != sizeof activation) {
-        /* Not sent by Baton. */
+        /* Baton does not send such a message. */
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
         release_if_activated(baton__task_of(schedule));
-    } /* else the sender has withdrawn it */
+    } /* else the sender has withdrawn the message */
 }
 
 /* Delivers activations that came early, for the epoch that has just begun. */
@@ -96,7 +96,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         bool internal = requested > run->epoch;
         bool external =
             !internal && is_activated(run) &&
-            /* After the call to recover peers begin no epochs here. */
+            /* Once baton_group_recover was called, peers begin no epochs. */
             baton__member_of(schedule->group)->recovery !=
                 BATON__RECOVERY_STOPPING &&
             run->epoch <

@@ -427,7 +427,7 @@ void baton__epoch_forget_failure(baton__task_t *task)
     uint64_t requested = baton__task_requested(task);
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_relaxed);
     if (failed != 0 && failed == retired) {
-        retired--; /* it did not stay failed: it retired */
+        retired--; /* the epoch did not stay failed: it retired */
     }
     (void)pthread_mutex_lock(&failure_lock);
     task->last_retired = retired;
@@ -442,8 +442,8 @@ void baton__epoch_forget_failure(baton__task_t *task)
     task->failure = (baton__failure_t){0};
     task->schedule.sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
-    /* The generation changes before the epochs' numbers do; see outcome_of(),
-       epochs.c. */
+    /* The generation changes before the epochs' numbers do; see
+       epochs_outcome_of, epochs.c. */
     atomic_fetch_add_explicit(&task->generation, 1, memory_order_seq_cst);
 }
 

@@ -98,9 +98,9 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     return run->phase == BATON__RUN_RUNNING;
 }
 
-/* Returns where a part of a lent operand that is not in memory is read to. This
-   is the target, if the reduction does not need what is there: then only the
-   target is written. Otherwise it is the group's memory for parts. */
+/* Returns where a part of a lent operand that is not in memory is read to. That
+   is the target itself if the reduction does not need the target's old content;
+   otherwise it is the group's memory for parts. */
 static char *room_of(const baton_group_t *group, const baton__op_t *op,
                      const baton__context_t *borrowing, int operand,
                      size_t begin)
@@ -358,8 +358,8 @@ void baton__epoch_introduce(baton_schedule_t *schedule, int peer)
 
 /* ---- a turn, and the end ------------------------------------------------- */
 
-/* Returns a node that has skipped, for an error message, or BATON__NO_NODE: an
-   epoch that can't end may lack the branch after it. */
+/* Returns a node that has skipped, for an error message, or BATON__NO_NODE. An
+   epoch that can't end may lack the branch after that node. */
 static uint32_t find_skip(const baton_schedule_t *schedule)
 {
     for (uint32_t node = 0; node < schedule->count; node++) {

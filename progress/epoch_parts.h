@@ -22,20 +22,21 @@ bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
 
 /* ---- begin ------------------------------------------------------------ */
 
-/* An armed receive takes its activation. */
+/* Has an armed receive take its activation, or drops the message if it is not
+   one that Baton sends. */
 void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
                            baton_message_t *message);
 
 /* ---- receive ---------------------------------------------------------- */
 
-/* fire_receive fires a receive, which takes a message that came early or waits
-   for one. take_message passes a message to a waiting receive. */
+/* Fires a receive, which takes a message that came early or waits for one. */
 bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node);
+/* Passes a message to a waiting receive. */
 bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
                                baton_message_t *message);
 
 /* Holds back a send until its peer has committed the schedule. If the peer is
-   lost fails the epoch, unless the send is optional. */
+   lost, fails the epoch, unless the send is optional. */
 bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node);
 
 /* True if a waiting receive that is not optional has a message of a later
@@ -46,7 +47,7 @@ void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node);
 
 /* Fails the epoch at a node whose message has failed; `why`, which may be NULL,
    is the transport's detail. After BATON_ERR_TRANSPORT the peer may be lost.
-   Then the node is held until the transport reports that, so that the error
+   Then the node is held until the transport reports the loss, so that the error
    names the peer, or until a poll brings no event. */
 void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why);
@@ -60,21 +61,22 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
                           baton_status_t status);
 
-/* has_memory: true if memory is bound to all operands of the node. is_whole:
-   true if `bytes` is a whole number of elements. can_compute: true if both
-   hold. */
+/* True if memory is bound to all operands of the node, of which it uses `bytes`
+   bytes; else fails the epoch. */
 bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
+/* True if `bytes` is a whole number of elements; else fails the epoch. */
 bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
                            size_t bytes, size_t element);
+/* True if both of the above hold; else fails the epoch. */
 bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
                               size_t bytes);
 
 /* Returns the bytes of an element of a reduction; 1 for any other node. */
 size_t baton__epoch_element_of(const baton__op_t *op);
 
-/* Between epochs: fails the next one if a failure that a peer has reported
-   affects it. */
+/* Called between epochs. Fails the next epoch if a failure that a peer has
+   reported affects it. */
 void baton__epoch_fail_if_due(baton_schedule_t *schedule);
 
 /* Called when a node of a failed epoch is no longer in motion. Returns true if
@@ -88,26 +90,29 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
 
 /* ---- state ------------------------------------------------------------ */
 
-/* Messages that came before their receive fired are kept in order of epochs.
-   find_early removes and returns the one of the running epoch, or NULL.
-   keep_early adds one. drop_up_to drops those of epochs up to this one. */
+/* Messages that came before their receive fired are kept by receive, in the
+   order of their epochs. */
+/* Removes and returns the kept message of the running epoch, or NULL. */
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
+/* Keeps a message. */
 void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
+/* Drops the kept messages of all epochs up to this one. */
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
 
-/* Receives a lent message into the receive's target, because it can't be read
-   in place any more. Until the data are there, turn.unlent names the receive,
-   which then completes a second time, and no node is issued. */
+/* Receives the message of a loan into the target of the loan's receive, because
+   the message can no longer be read in place. If that takes until a later
+   event, the receive, which had completed, is in motion again: until it has
+   completed a second time, task.unlent names it, and no node is issued. */
 baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
                                          uint32_t loan);
 
-/* first_loan returns the index of the plan's first loan to a reduce, or where
-   it would be. return_loans gives back the messages lent to one reduce, after
-   it has read them. return_all_loans gives back all lent messages, when the
-   epoch fails. */
+/* Returns the index of the plan's first loan to a reduce or, if it has none,
+   where its loans would be. */
 uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce);
+/* Gives back the messages that were lent to a reduce, which has read them. */
 void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce);
+/* Gives back all lent messages, because the epoch has failed. */
 void baton__epoch_return_all_loans(baton_schedule_t *schedule);
 
 /* True if baton_async_complete has not been called for an async node that was

@@ -38,11 +38,11 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
 enum { LEND_BYTES = 1024 };
 
 /* Lends a receive's message to the reduce that follows, which then reads the
-   data in place. It is lent only if that reduce waits for nothing else: the
-   send may not end before the message is dropped, and the sender might have to
-   end it before it does what the reduce still waits for. Returns BATON_DONE if
-   the receive is complete, BATON_AGAIN if the message is to be accepted
-   instead, or an error. */
+   data in place. The message is lent only if that reduce waits for nothing
+   else: the send may not end before the message is dropped, and until it has
+   ended the sender may be unable to do what the reduce still waits for. Returns
+   BATON_DONE if the receive is complete, BATON_AGAIN if the message is to be
+   accepted instead, or an error. */
 static baton_status_t epoch_receive_lend(baton_schedule_t *schedule,
                                          uint32_t node,
                                          baton_message_t *message)
@@ -84,7 +84,7 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        task->slice_done = 0; /* what was reduced is overwritten */
+        task->slice_done = 0; /* the message overwrites what was reduced */
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,
@@ -133,7 +133,7 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
         baton__task_of(schedule)->moving++;
         break;
     case BATON_ERR_CANCELLED:
-        break; /* the sender's epoch has failed, and it will tell us */
+        break; /* the sender's epoch has failed; it will tell this rank */
     default:
         baton__epoch_fail_message(schedule, node, status, NULL);
     }
@@ -286,7 +286,7 @@ bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node)
         return true;
     }
     if ((op->flags & BATON__OPTIONAL) != 0) {
-        return true; /* as if it had not fired */
+        return true; /* as if the send had not fired */
     }
     baton__epoch_fail_lost(schedule, node);
     return false;

@@ -14,7 +14,7 @@ enum {
         2000000 /* how long a wait that timed out tries to get the lock */
 };
 
-/* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
+/* Both loads pair with the stores in baton__epoch_publish(), epoch_fail.c. */
 bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
 {
     if (baton__task_retired(task) >= epoch) {
@@ -137,7 +137,8 @@ static baton_status_t check_rebound(baton_schedule_t *schedule)
                : baton__error(status, "start of %s", baton_error_message());
 }
 
-/* `ahead`: how many epochs may be in flight before this one. */
+/* Checks that an epoch may be started. `ahead` is the number of epochs that may
+   be in flight before it. */
 static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
                                   uint64_t ahead)
 {
@@ -212,11 +213,13 @@ static void request(baton__task_t *task, uint64_t epoch)
     }
 }
 
-/* True if an epoch before this one has not ended. When it ends the driver looks
-   for the request of this one, so it need not be notified. */
+/* True if an epoch before this one has not ended. When that epoch ends, the
+   driver looks for the request of this one, so the driver need not be
+   notified. */
 static bool follows_another(const baton__task_t *task, uint64_t epoch)
 {
-    /* Both pair with the stores in baton__epoch_publish(), epoch_fail.c. */
+    /* Both loads pair with the stores in baton__epoch_publish(),
+       epoch_fail.c. */
     return task->schedule.depth > 1 &&
            atomic_load_explicit(&task->failed, memory_order_seq_cst) == 0 &&
            baton__task_retired(task) + 1 < epoch;
@@ -240,7 +243,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     request(task, epoch);
     if (follows_another(task, epoch) ||
         baton_schedule_epoch(schedule) >= epoch) {
-        /* In the second case peers have begun it, and it has retired. */
+        /* In the second case peers have begun the epoch, and it has retired. */
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint. */
@@ -313,7 +316,7 @@ static baton_status_t check_started(const awaited_t *awaited)
         return BATON_OK;
     }
     baton_status_t status = check_start(awaited->task, 1, 0);
-    return status != BATON_OK /* says why a start was refused */
+    return status != BATON_OK /* it says why a start was refused */
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "

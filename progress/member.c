@@ -1,4 +1,4 @@
-/* What a rank keeps of a group; see member.h. */
+/* The state that a rank keeps for a group; see member.h. */
 #include "progress/member.h"
 
 #include "base/alloc.h"

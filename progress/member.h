@@ -1,8 +1,8 @@
 /* A member: this rank in a group. The group itself says who its ranks are and
-   how messages get to them. A member also has what the driver keeps of it:
-   which ranks are lost, recoveries and shrinks, and notices. An application's
-   handle is the group, which the member embeds, so that a pointer to one leads
-   to the other without a load.
+   how messages get to them. A member also has the state that the driver keeps
+   for the group: which ranks are lost, recoveries and shrinks, and notices. An
+   application's handle is the group, which the member embeds, so that a pointer
+   to one leads to the other without a load.
 
    The engine's driver lock protects all fields, unless their comment says
    otherwise. */
@@ -18,8 +18,8 @@
    highest number that any of them has; see recovery.c. */
 typedef struct baton__agreement {
     uint32_t sent; /* ranks that this one has sent to so far */
-    /* bits: neighbours in the tree of recovery.c that this one has received
-       from. */
+    /* Bits: the neighbours in the tree of recovery.c from which this rank has
+       received. */
     uint32_t seen;
     uint64_t highest; /* highest number so far, this rank's included */
 } baton__agreement_t;
@@ -49,7 +49,7 @@ BATON__LIST(baton__kept_list, baton__kept_t)
    introduced themselves. */
 typedef struct baton__peer_notice {
     struct baton__peer_notice *next;
-    struct baton__task *task; /* of the schedule */
+    struct baton__task *task; /* the schedule's task */
     /* Bits BATON__TELL_*, see progress/stepper.h; 0: nothing is due. */
     uint8_t what;
     uint8_t acquaintance; /* baton__acquaintance_t */
@@ -59,7 +59,7 @@ BATON__LIST(baton__due_list, baton__peer_notice_t)
 
 /* The notices that are due to one rank. Replies and inquiries go first. */
 typedef struct baton__peer_queue {
-    /* In the stepper's list of non-empty queues. */
+    /* The next queue in the stepper's list of non-empty queues. */
     struct baton__peer_queue *next;
     struct baton__member *member;
     baton__kept_list_t answers;
@@ -112,8 +112,8 @@ enum { BATON__MEMBER_MAGIC = 0x626d656d };
 
 /* The fields that steps access come first, beside those of the group. */
 typedef struct baton__member {
-    /* By rank. A simulator's group has a single one, because its transport
-       always has space. */
+    /* The queues of notices, by rank. A simulator's group has a single queue,
+       because its transport always has space. */
     baton__peer_queue_t *queues;
     uint32_t answer_count; /* notices in `answers` of all queues */
     uint32_t due_count;    /* notices in `due` of all queues */
@@ -140,13 +140,14 @@ typedef struct baton__member {
     uint32_t lost_capacity; /* allocated entries in `lost` */
     /* The peer that was lost first, which errors name. Before this rank loses
        one, it is a rank whose loss a peer has reported. Without a detail there
-       is none. */
+       is no such peer. */
     baton__loss_t first;
     /* Agreements of the recoveries, indexed by the lowest bit of the new
        incarnation, because peers may be one recovery ahead. */
     baton__agreement_t agreements[2];
     baton__agreement_t farewell;
-    /* Agreements that are not over: the group's, and those of its schedules. */
+    /* The number of agreements that are not over: the group's, and those of its
+       schedules. */
     _Atomic uint32_t recovery_left;
     uint32_t unrecovered; /* number of schedules that can't be recovered */
     /* Recovery messages for schedules that are unknown here, until this rank
@@ -161,13 +162,14 @@ typedef struct baton__member {
     baton__table_t early;
     /* Destroyed schedules that peers may still ask about. */
     baton__table_t departed;
-    /* In roots: messages for subsets that are not created here yet. */
+    /* In a root: headers of messages for subsets that are not created here
+       yet. */
     baton__kept_t *strays;
     /* The last inquiry about a schedule that is not here: its header names the
        schedule and the epoch. */
     baton_header_t asked;
     int asked_by; /* the rank that first asked about the epoch of `asked` */
-    /* 1 + the peer that the group waited for when the watchdog last looked */
+    /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
     struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
     /* This rank in the group whose survivors form this one; or NULL. */
@@ -197,37 +199,37 @@ static inline baton__member_t *baton__member_at(const baton_group_t *group)
              default: (const baton__member_t *)baton__member_at(g))
 /* clang-format on */
 
-/* The queue of notices for a rank. */
+/* Returns the queue of notices for a rank. */
 static inline baton__peer_queue_t *
 baton__group_queue(const baton_group_t *group, int rank)
 {
     return &baton__member_of(group)->queues[group->borrowed ? 0 : rank];
 }
 
-/* departed(): the record of a schedule that was destroyed here in this
-   incarnation, for peers that still ask about it; or NULL. */
+/* Returns the record of a schedule that was destroyed here in this incarnation,
+   for peers that still ask about it; or NULL. */
 const baton__departed_t *baton__group_departed(const baton_group_t *group,
                                                uint64_t identity,
                                                uint16_t incarnation);
 
-/* told(): notes that a peer was told of that schedule's end. After the last
-   peer, it frees the record. */
+/* Notes that a peer was told of the end of a destroyed schedule. Frees the
+   schedule's record after the last peer. */
 void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
 
 /* Frees the records of destroyed schedules, except for those of incarnation
    `but`; -1: all of them. */
 void baton__member_forget_departed(baton__member_t *member, int but);
 
-/* take(): memory for a reply, an inquiry or an early hello. It is only
-   allocated if no free record is left; NULL if there is no memory. give():
-   makes the record free. */
+/* Returns memory for a reply, an inquiry or an early hello: a free record or,
+   if none is left, a new one. NULL if there is no memory. */
 baton__kept_t *baton__member_take_kept(baton__member_t *member);
+/* Makes a record free. */
 void baton__member_give_kept(baton__member_t *member, baton__kept_t *kept);
 
-/* keep(): adds a header to a list; false: there is no memory. drop(): frees the
-   list. */
+/* Adds a header to a list. Returns false if there is no memory. */
 bool baton__group_keep(baton__kept_t **list, uint64_t channel,
                        const baton_header_t *header, int peer);
+/* Frees a list of headers. */
 void baton__group_drop_kept(baton__kept_t **list);
 
 /* Changes the state of the recovery. Nothing else does. */
@@ -252,8 +254,8 @@ void baton__group_note_end(baton_group_t *group, int peer);
 /* Returns why a peer is lost, or NULL if it is not. */
 const char *baton__group_loss(const baton_group_t *group, int peer);
 
-/* 1 + the peer that was lost first, which is reported to others; 0 if there is
-   none, or if that peer has itself lost this rank. */
+/* Returns 1 + the peer that was lost first, for a report to other ranks; 0 if
+   there is none, or if that peer has itself lost this rank. */
 uint64_t baton__group_first_lost(const baton_group_t *group);
 
 /* True if a rank of the group is known to have ended, in the group or in its

@@ -64,8 +64,8 @@ static bool overlaps(const baton__memory_t *block, const char *memory,
            begin < memory + bytes;
 }
 
-/* Whether a buffer is in the block: in the epoch that runs, or in one that was
-   started and has its own binding. */
+/* True if a buffer is bound to memory in the block: for the epoch that runs, or
+   for one that was started and has its own binding. */
 static bool is_bound_to(const baton__task_t *task, uint32_t buffer,
                         const baton__memory_t *block)
 {

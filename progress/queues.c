@@ -1,10 +1,10 @@
 /* How an epoch's nodes run on the device; see queues.h.
 
    An epoch that was started on a user's stream is held until that stream's
-   event is done: none of its nodes are put into the device's streams before.
-   All schedules share these streams, so nodes of other schedules, put there
-   after a waiting one, would wait, too, although the user's stream may itself
-   be waiting for just these nodes. */
+   event is done: until then none of the epoch's nodes are put into the device's
+   streams. All schedules share these streams, so nodes of other schedules, put
+   there after a waiting one, would wait, too, although the user's stream may
+   itself be waiting for just these nodes. */
 #include "progress/queues.h"
 
 #include "base/error.h"
@@ -151,7 +151,7 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
     baton__queue_t *queue =
         &offload->queues[baton__offload_queue(schedule, op)];
     baton_status_t status = queues_put(context, schedule, queue, node, bytes);
-    if (queue->last == node) { /* also after some of the errors */
+    if (queue->last == node) { /* also if only the record has failed */
         baton__queues_list(schedule);
         baton__run_queue(&schedule->run, node);
     }

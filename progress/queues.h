@@ -19,11 +19,11 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
    driver raises the flag when it retires the epoch. */
 void baton__queues_end_turn(baton_schedule_t *schedule);
 
-/* queues_waits returns true if the application has started this epoch on a
-   stream, and that stream has not got to the start. queues_begin then waits for
-   the stream; `external` means that a peer has already begun the epoch, which
-   is not held then. */
+/* True if the application has started this epoch on a stream, and that stream
+   has not got to the start. */
 bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
+/* Begins to wait for the stream on which the epoch was started. `external`: a
+   peer has already begun the epoch, so the epoch is not held. */
 void baton__queues_begin(baton_schedule_t *schedule, bool external);
 
 /* Called when the epoch has failed or retired: its start is no longer waited
@@ -34,7 +34,7 @@ void baton__queues_stop(baton_schedule_t *schedule);
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 
 /* Queries the device. Completes nodes whose work is done, and fires the starts
-   that a user's stream has got to. True if there was any. */
+   that a user's stream has got to. True if there was any such node or start. */
 bool baton__queues_poll(baton__stepper_t *stepper);
 
 /* Stops querying the device about one schedule of the group, which is
@@ -48,10 +48,11 @@ void baton__queues_forget(const baton_group_t *group,
    query. */
 void baton__queues_list(baton_schedule_t *schedule);
 
-/* stream_of returns the queue's stream. record records the event of the queue's
-   last node in that stream, after all operations that are in it now. */
+/* Returns the queue's stream. */
 baton_stream_t baton__queues_stream_of(const baton__offload_t *offload,
                                        const baton__queue_t *queue);
+/* Records the event of the queue's last node in the queue's stream, after all
+   operations that are in the stream now. */
 baton_status_t baton__queues_record(const baton__offload_t *offload,
                                     const baton__queue_t *queue);
 

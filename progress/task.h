@@ -2,8 +2,9 @@
    schedule, which the task embeds, so that a pointer to one leads to the other
    without a load.
 
-   Ownership: the driver owns a task, and holds its lock to access it, except
-   for atomic fields and those whose comment names another owner.
+   Ownership: the driver owns a task. Its fields are accessed with the driver
+   lock held, except for atomic fields and those whose comment names another
+   owner.
 
    Layout: a task begins at a cache line. The fields that each step uses fill
    this first line; the schedule's own such fields begin the next one. The
@@ -19,8 +20,8 @@
 typedef struct baton__failure {
     baton_status_t status; /* BATON_OK: none */
     int rank;
-    uint64_t epoch; /* the epoch that failed there */
-    bool final;     /* it can't be recovered */
+    uint64_t epoch; /* the epoch that failed on that rank */
+    bool final;     /* the schedule can't be recovered */
     bool recovers;  /* the only cause is that `rank` recovers the group */
 } baton__failure_t;
 
@@ -35,7 +36,7 @@ typedef struct baton__later_failure {
 /* The state of the introduction of a schedule to a peer. */
 typedef enum baton__acquaintance {
     BATON__UNMET,   /* neither rank has sent a hello */
-    BATON__GREETED, /* this rank has sent a hello, or is about to */
+    BATON__GREETED, /* this rank has sent a hello or welcome, or is about to */
     BATON__MET      /* the peer has committed, or has left */
 } baton__acquaintance_t;
 
@@ -52,19 +53,20 @@ enum { BATON__TASK_MAGIC = 0x6b736174 };
 
 typedef struct baton__task {
     struct baton__task *next_runnable;
-    size_t slice_done; /* bytes done of a node that runs in parts */
+    size_t slice_done; /* bytes done of the node that runs in parts */
     uint64_t identity; /* name and attempt; see baton__identity */
-    /* Sends and activates that were issued. Any thread reads them. */
+    /* The number of sends and activates that were issued, and the bytes of the
+       sends. Any thread reads the two. */
     _Atomic uint64_t sent_messages;
     _Atomic uint64_t sent_bytes;
     uint32_t moving; /* nodes in the transport */
     uint32_t begun;  /* async nodes that have not completed */
     uint32_t queued; /* nodes in streams of the device */
-    /* 1 + a completed receive whose lent message must be received after all,
-       for which the next node waits; 0: none. */
+    /* 1 + a receive that had completed, and whose lent message is being
+       received after all: until that is done no node is issued. 0: none. */
     uint32_t unlent;
     bool runnable;
-    bool held;         /* its epoch waits until a stream gets to the start */
+    bool held;         /* the epoch waits until a stream gets to its start */
     bool abandoned;    /* destroyed, and freed when no node is in motion */
     _Atomic bool busy; /* an epoch runs or drains; any thread reads it */
     uint32_t magic;    /* BATON__TASK_MAGIC; see baton__task_of */
@@ -73,18 +75,24 @@ typedef struct baton__task {
 
     /* ---- application and driver ---- */
 
-    _Atomic uint64_t requested; /* starts so far; the application writes */
-    _Atomic uint64_t retired;   /* epochs so far; the driver writes */
-    _Atomic uint64_t failed;    /* first epoch that won't be completed, or 0 */
-    _Atomic uint64_t limit;     /* highest epoch that may begin by itself */
-    _Atomic uint64_t cancel;    /* epoch to cancel, or 0 */
+    /* Starts since the last recovery; the application counts them. */
+    _Atomic uint64_t requested;
+    /* Epochs that have retired since the last recovery; the driver counts
+       them. */
+    _Atomic uint64_t retired;
+    /* In a schedule that stays failed: the first epoch that won't be completed.
+       In any other: the last epoch that has failed. 0: none. */
+    _Atomic uint64_t failed;
+    _Atomic uint64_t limit;  /* the highest epoch that a peer may begin */
+    _Atomic uint64_t cancel; /* epoch to cancel, or 0 */
     struct baton__task *next_mail;
-    _Atomic uint64_t started_ns; /* the last start; 0: its epoch ended at once,
-                                    or was waited for */
-    _Atomic bool mailed;         /* is in the mailbox */
-    _Atomic bool waits_soon;     /* a hint: the last wait soon followed */
-    /* A buffer was rebound after the last start. The driver's lock guards the
-       buffers, if there are no `bindings`. */
+    /* The time of the last start; 0: its epoch has ended in the start, or a
+       wait has followed. */
+    _Atomic uint64_t started_ns;
+    _Atomic bool mailed;     /* the task is in the mailbox */
+    _Atomic bool waits_soon; /* a hint: waits follow their starts soon */
+    /* A buffer was rebound, and has not been checked since. The driver lock
+       guards the buffers if there are no `bindings`. */
     _Atomic bool rebound;
     _Atomic uint32_t waiters;    /* threads in wait, or completing a node */
     _Atomic uint32_t generation; /* recoveries so far */
@@ -98,7 +106,7 @@ typedef struct baton__task {
     /* The last epoch that retired before the last recovery. The failure lock
        guards this and last_status. */
     uint64_t last_retired;
-    baton_status_t last_status; /* of the epochs after that one */
+    baton_status_t last_status; /* the status of the epochs after that one */
 
     /* ---- the driver, once an epoch ---- */
 
@@ -115,12 +123,13 @@ typedef struct baton__task {
 
     /* ---- the driver, less often ---- */
 
-    /* Links of the list of all committed tasks, or of the others. */
+    /* Links of the list of all tasks that are committed, or of all that are
+       not. */
     struct baton__task *next;
     struct baton__task *previous;
-    baton__peer_notice_t *due; /* notices to each of plan.peers */
+    baton__peer_notice_t *due; /* by index in plan.peers: notices to the peer */
     uint32_t due_count;        /* peers with a notice to send */
-    uint32_t attempt;          /* of the name */
+    uint32_t attempt;          /* counts schedules of this name; see group.h */
     bool leaving;  /* destroyed, and freed when its notices are sent */
     bool in_order; /* see baton_schedule_in_order */
     bool verifies; /* it belongs to the verifier */
@@ -128,13 +137,14 @@ typedef struct baton__task {
        baton__epoch_fail_message. */
     uint32_t doubted;
     const char *doubted_detail; /* the detail of that failure, or NULL */
-    /* The last failed epochs: epoch << 8 | -status, by epoch modulo the count.
-       Any thread reads them. */
+    /* The last failed epochs: epoch << 8 | -status, by epoch modulo
+       failure_count. Any thread reads them. */
     _Atomic uint64_t *failures;
     uint32_t failure_count;
-    baton__failure_t failure; /* the failure lock guards it */
+    baton__failure_t failure; /* guarded by the failure lock */
     baton__later_failure_t after_recovery;
-    /* The ranks' agreement on on_recover's epoch; two, like the group's. */
+    /* The agreements on the epoch that on_recover gets; their index is that of
+       the agreements in baton__member_t. */
     baton__agreement_t agreements[2];
     baton_recover_fn on_recover; /* called in a recovery; or NULL */
     void *on_recover_arg;
@@ -144,14 +154,14 @@ typedef struct baton__task {
 
     /* ---- the watchdog ---- */
 
-    uint64_t seen_progress;  /* progress_count when it last changed */
-    uint64_t seen_at_ns;     /* the time of that */
+    uint64_t seen_progress;  /* baton__progress_of when it last changed */
+    uint64_t seen_at_ns;     /* when the watchdog saw that change */
     uint8_t inquiries;       /* rounds of inquiries about this stall */
     bool stall_logged;       /* the stall has been logged */
-    int asked_by;            /* the first rank that asked */
+    int asked_by;            /* the first rank that asked about this stall */
     uint64_t asked_epoch;    /* the last epoch about which a peer asked */
-    uint64_t asked_progress; /* of this rank at the first such question */
-    struct baton__inquiry *inquiry; /* the last one, or NULL */
+    uint64_t asked_progress; /* this rank's progress at the first question */
+    struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
 

@@ -1,5 +1,5 @@
-/* What BATON_VERIFY=1 adds to a commit. lib/sim implements this table, and
-   passes it to the engines that it opens (verify.c). */
+/* The functions that BATON_VERIFY=1 adds to a commit. lib/sim implements this
+   table, and passes it to the engines that it opens (verify.c). */
 #pragma once
 
 #include <baton/baton.h>
@@ -7,7 +7,8 @@
 typedef struct baton__verifier baton__verifier_t; /* of one group */
 
 typedef struct baton__verification {
-    /* create makes a group's verifier, and destroy frees it. Both are local. */
+    /* create makes a group's verifier, and destroy frees it. Neither waits
+       for another rank. */
     baton_status_t (*create)(baton_group_t *group, baton__verifier_t **out);
     void (*destroy)(baton__verifier_t *verifier);
 
