@@ -23,7 +23,7 @@ enum { KEPT = 32 };
 typedef struct watched_group {
     baton__member_t member;
     baton__watch_t *watch;
-    baton_transport_t given; /* a copy of the caller's */
+    baton_transport_t given; /* a copy of the caller's table */
     /* The transport in use: the given one, or one around it that can also carry
        messages of device memory. */
     baton_transport_t transport;
@@ -256,8 +256,8 @@ baton_status_t baton_group_create(baton_engine_t *engine,
 }
 
 /* Makes a group of `size` ranks of another, among them this rank. Its channel
-   follows from the key. Local: no messages are exchanged. On success the group
-   owns the array. */
+   follows from the key, so no messages are exchanged. On success the group owns
+   the array `ranks`. */
 static baton_status_t create_subset(baton_group_t *of, uint64_t key,
                                     bool survive, int *ranks, int size,
                                     baton_group_t **out)
@@ -301,8 +301,8 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
     return BATON_OK;
 }
 
-/* Copies the list. An error unless these are different ranks of the parent,
-   this one among them. */
+/* Copies a list of ranks. Returns an error unless these are different ranks of
+   the parent, and this rank is among them. */
 static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
                                  int size, int **out)
 {
@@ -462,8 +462,8 @@ static bool is_recovered(const void *arg)
                                 memory_order_seq_cst) == 0;
 }
 
-/* Begins to part from the peers, which the group's last steps complete; see
-   recovery.h. The caller has the driver lock. */
+/* Begins to part from the peers. Later steps complete that; see recovery.h. The
+   caller has the driver lock. */
 static void begin_to_part(baton_group_t *group)
 {
     baton__notice_retract(group, 0);

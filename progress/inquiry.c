@@ -7,22 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The number of lowest ranks that all ask, to learn which rank reports. */
+/* REPORTERS is the number of ranks, the lowest ones, that every rank asks to
+   learn which rank reports. */
 enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 
 typedef struct asked {
     int rank;
-    bool sent; /* it was asked in this round, or is this rank */
-    bool told; /* it is in the text that is being composed */
-    /* A rank that was asked waits for it. Otherwise it is asked only to learn
-       which rank reports. */
+    bool sent; /* the rank was asked in this round, or is this rank itself */
+    bool told; /* the rank is in the text that is being composed */
+    /* A rank that was asked waits for this rank. Otherwise this rank is asked
+       only to learn which rank reports. */
     bool awaited;
-    uint64_t before; /* progress in its first answer; 0: unknown */
+    uint64_t before; /* progress in the rank's first answer; 0: unknown */
     baton__rank_state_t state;
 } asked_t;
 
 typedef struct baton__inquiry {
-    uint64_t progress; /* of the schedule, when the inquiry began */
+    uint64_t progress; /* the schedule's progress when the inquiry began */
     bool moves;        /* a rank has made progress between its answers */
     uint32_t count;
     asked_t ranks[ASKED_ROOM + 1]; /* ascending */
@@ -141,7 +142,7 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     asked_t *at = inquiry_find(inquiry, rank);
     size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
     if (behind > 0 && at->rank == rank) {
-        at->sent &= at->awaited || !awaited; /* now its `awaits` count */
+        at->sent &= at->awaited || !awaited; /* its `awaits` count now */
         at->awaited |= awaited;
         return;
     }
@@ -233,8 +234,8 @@ static bool says_the_same(const asked_t *a, const asked_t *b)
 }
 
 /* Appends "rank 3 has" or "ranks 0, 1, 2 have": the ranks from `first` on that
-   say the same, which are then marked as told. The places of a few ranks are
-   added, as they help to find them. */
+   say the same as `first`. Marks them as told. If they are few, adds their
+   hosts and processes, which help to find them. */
 static void describe_ranks(const baton_group_t *group,
                            baton__inquiry_t *inquiry, asked_t *first,
                            baton__text_t *text)

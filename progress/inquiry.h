@@ -1,5 +1,5 @@
 /* Finds the rank that an epoch waits for, at the end of a chain: many ranks may
-   each wait for a neighbour, and one of them for its application.
+   each wait for a neighbour, and the last of them waits for its application.
 
    A rank whose epoch stalls asks each rank that it waits for what that one
    waits for, and then those ranks in turn. Each rank answers for itself, at
@@ -24,12 +24,12 @@ enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 /* An answer. The text is empty if the rank waits only for other ranks; else the
    rank is the end of a chain, and the text follows "rank 3 has". */
 typedef struct baton__rank_state {
-    uint64_t epoch;    /* that runs there, or is the next one */
-    uint64_t progress; /* 1 + baton__progress_of there */
-    uint64_t ordered;  /* the in_order schedule that runs there; 0: none */
+    uint64_t epoch;    /* the epoch that runs on the rank, or the next one */
+    uint64_t progress; /* 1 + baton__progress_of on the rank */
+    uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
     uint64_t ordered_epoch;
-    uint32_t first;       /* the receiver asked first, so it reports */
-    uint32_t await_count; /* ranks in `awaits`, the first that it waits for */
+    uint32_t first;       /* 1: the receiver asked first, so it reports */
+    uint32_t await_count; /* ranks in `awaits`: the first that it waits for */
     int32_t awaits[BATON__AWAITS_MOST];
     char text[128];
 } baton__rank_state_t;
@@ -42,7 +42,7 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
 
 /* Begins an inquiry about the running epoch; or the second round of the last
    inquiry, if that was about the same stall. `first`: no other rank had asked
-   this one about it. Without memory nothing is asked. */
+   this one about that stall. Without memory nothing is asked. */
 void baton__inquiry_begin(baton__task_t *task, bool first);
 /* Returns a rank that is to be asked now, or -1. */
 int baton__inquiry_next(const baton__task_t *task);

@@ -40,8 +40,8 @@ static_assert(sizeof(hello_t) <= BATON_NOTICE_BYTES, "a hello is a notice");
 
 enum { SENTENCE_BYTES = BATON__CAUSE_BYTES, ALL_PEERS = -1, ALL_SCHEDULES = 0 };
 
-/* Value of failure_t.final: the schedule no longer exists on the sender, so it
-   takes no part in a recovery. */
+/* Value of failure_t.final: the schedule no longer exists on the sender, so the
+   sender takes no part in the schedule's recovery. */
 enum { GONE = 2 };
 
 typedef struct failure {
@@ -49,7 +49,7 @@ typedef struct failure {
     int32_t rank;
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
-    uint32_t final; /* it can't be recovered; or GONE */
+    uint32_t final; /* 1: the schedule can't be recovered; or GONE */
     uint32_t lost;  /* as in summary_t */
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
@@ -193,8 +193,8 @@ static void add_ended(baton__text_t *text, const char *how,
     add_loss(text, group);
 }
 
-/* The status that reports a destroyed schedule: the loss of a rank, if there
-   was one, is the cause. */
+/* Returns the status that reports a destroyed schedule: if there was a loss of
+   a rank, that is the cause. */
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {
@@ -438,8 +438,8 @@ static void take_answer(baton__peer_queue_t *queue)
                             baton__kept_list_take(&queue->answers));
 }
 
-/* Removes the queue's first entry. Frees a destroyed schedule with its last
-   one. */
+/* Removes the queue's first entry. If that was the last entry about a destroyed
+   schedule, frees the schedule. */
 static void take_due(baton__peer_queue_t *queue)
 {
     baton__peer_notice_t *due = baton__due_list_take(&queue->due);
@@ -647,7 +647,8 @@ static void notice_remember(baton_group_t *group, const baton_header_t *header,
 }
 
 /* Forgets the remembered HELLOs of a schedule, from one peer or from ALL_PEERS.
-   answers: tells these peers that this rank will never commit the schedule. */
+   If `answers`, tells these peers that this rank will never commit the
+   schedule. */
 static void notice_forget(baton_group_t *group, uint64_t identity, int peer,
                           bool answers)
 {
@@ -687,8 +688,7 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity)
     }
 }
 
-/* Queues inquiries to the ranks that the inquiry has found and not yet asked.
- */
+/* Queues inquiries to ranks that the inquiry has found and not asked yet. */
 static void ask_next(const baton__task_t *task)
 {
     int rank;
@@ -811,8 +811,10 @@ static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
            (acquaintance == BATON__UNMET && has_failed);
 }
 
-/* A schedule of which no peer may still ask needs no record. Without memory for
-   a record, peers are told that this rank has no part in any epoch. */
+/* Keeps a record of a failed schedule that is destroyed, for peers that may
+   still send a HELLO for it. Without such peers there is no record. If there is
+   no memory for one, the peers will be told that this rank takes part in no
+   epoch. */
 void baton__notice_depart(const baton__task_t *task, bool has_failed)
 {
     baton_group_t *group = task->schedule.group;
@@ -849,10 +851,10 @@ void baton__notice_depart(const baton__task_t *task, bool has_failed)
 
 /* ---- receiving -------------------------------------------------------- */
 
-/* Notes a loss that a peer's notice mentions; lost: 1 + the rank. This rank
-   will notice the loss, too, but failures until then, here and at its own
-   peers, should name this cause. Reports from a rank that is itself lost are
-   ignored. */
+/* Notes a loss that a peer's notice mentions; `lost` is 1 + the lost rank. This
+   rank will notice the loss itself, but failures before that, here and on its
+   own peers, should name this cause. Reports from a rank that is itself lost
+   are ignored. */
 static void hear(baton_group_t *group, int peer, uint32_t lost)
 {
     baton__member_t *member = baton__member_of(group);
@@ -965,9 +967,10 @@ static bool compare_next(const baton_schedule_t *schedule,
     return header.tag > 0;
 }
 
-/* The peer has joined a recovery that was not called on this rank yet, so it
-   takes no part in the present epochs any more. A peer that knew the schedule
-   before has also sent a FAILURE; from another, this HELLO is the only sign. */
+/* Called when a peer's HELLO shows that the peer has joined a recovery that was
+   not called on this rank yet. Fails the schedule, because the peer takes no
+   part in the present epochs any more. A peer that knew the schedule before has
+   also sent a FAILURE; of any other peer the HELLO is the only sign. */
 static void fail_behind(baton_schedule_t *schedule, int peer)
 {
     const baton_group_t *group = schedule->group;
@@ -1005,7 +1008,7 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
-    } else if (schedule == NULL) { /* told when it was destroyed */
+    } else if (schedule == NULL) { /* destroyed; the peer was told then */
         baton__group_told(group, header.schedule, peer);
     }
     baton__notice_take(group, message, &hello, sizeof hello);
@@ -1033,8 +1036,8 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
         fail_disagreement(schedule, peer, &ours, &hello, header.tag);
     }
     if (index == schedule->plan.peer_count) {
-        /* The sender is not a peer of this schedule, so no epoch of it can end
-           there. */
+        /* The sender is not a peer of this schedule, so no epoch of the
+           schedule can end on the sender. */
         baton__notice_answer(group, &header, 1, peer);
         return;
     }
@@ -1063,7 +1066,8 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
     hear(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
-        notice_forget(group, header.schedule, peer, false); /* it ended there */
+        /* The schedule has ended on the peer. */
+        notice_forget(group, header.schedule, peer, false);
     }
     if (schedule == NULL || header.incarnation != group->incarnation) {
         return;
@@ -1079,14 +1083,16 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
     baton__text_add(&text, "%s", received.sentence);
-    /* The peer has recovered, and destroyed the schedule since. */
+    /* A peer that still has the schedule has recovered already, and the
+       schedule has failed there since. If the failure is final, the peer has
+       destroyed the schedule since. */
     const bool recovered =
         received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
     (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(
         schedule, header.epoch > 0 ? header.epoch : 1, &failure, memory);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
-        /* Sends of earlier epochs were held. */
+        /* Sends of epochs before the failure may be held. */
         introduce(baton__task_of(schedule), index);
     }
 }

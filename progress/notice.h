@@ -31,36 +31,36 @@
 
 #include "progress/stepper.h"
 
-/* After the commit: sends HELLO to peers that have sent theirs, and to all
-   peers if the schedule has on_failure. */
+/* Called after the commit. Sends HELLO to peers that have sent theirs, and to
+   all peers if the schedule has on_failure. */
 void baton__notice_hello(baton_schedule_t *schedule);
 
-/* Before the schedule is destroyed: fails the running epoch, or else the next
-   one, which notifies the peers. A schedule that has failed sends nothing, as
-   its peers have been notified. */
+/* Called before the schedule is destroyed. Fails the running epoch, or else the
+   next one, which notifies the peers. A schedule that has failed sends nothing,
+   as its peers have been notified. */
 void baton__notice_destroy(baton_schedule_t *schedule);
 
-/* The group is being recovered here: fails the running epoch, or else the next
-   one, which notifies the peers. */
+/* Called when this rank begins to recover the group. Fails the running epoch,
+   or else the next one, which notifies the peers. */
 void baton__notice_recover(baton_schedule_t *schedule);
 
-/* The group is being shrunk here after a loss: fails all epochs that this rank
-   has not started, so that peers do not wait for them. */
+/* Called when this rank shrinks the group after a loss. Fails all epochs that
+   this rank has not started, so that peers do not wait for them. */
 void baton__notice_shrink(baton_group_t *group, int lost);
 
-/* The schedule is being destroyed: records the cause of its failure, and the
-   first epoch without this rank, for peers that have not committed theirs yet.
-   has_failed: it had failed before it was destroyed. */
+/* Called when the schedule is destroyed. Records the cause of its failure, and
+   the first epoch without this rank, for peers that have not committed theirs
+   yet. `has_failed`: the schedule had failed before it was destroyed. */
 void baton__notice_depart(const baton__task_t *task, bool has_failed);
 
 /* Tells peers that have committed a schedule that this rank will never commit
-   it, because the uncommitted schedule is destroyed here. Identity 0: all
-   schedules that are not committed here, because the group is destroyed or
-   shrunk. */
+   it, because the uncommitted schedule is destroyed here. With identity 0,
+   tells them this of all schedules that are not committed here, because the
+   group is destroyed or shrunk. */
 void baton__notice_retract(baton_group_t *group, uint64_t identity);
 
-/* Sends queued notices. all: tries every queue; otherwise only queues whose
-   rank had room in the last try. True if a notice was sent. */
+/* Sends queued notices. If `all`, tries every queue; otherwise tries only the
+   queues whose rank had room at the last try. True if a notice was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 void baton__notice_receive(baton_group_t *group, baton_message_t *message);
@@ -94,7 +94,8 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
    reported. */
 void baton__notice_lost(baton_group_t *group, int lost);
 
-/* Asks the ranks that the running epoch waits for what they wait for. */
+/* Begins an inquiry: asks the ranks that the running epoch waits for what they
+   wait for. */
 void baton__notice_inquire(baton__task_t *task);
 
 /* Returns a peer for which notices are queued that must be sent before this

@@ -175,7 +175,7 @@ static bool recovery_advance(baton__task_t *task)
         return moved;
     }
     if (!task->on_recover(task->on_recover_arg, agreement->highest)) {
-        /* Nothing wakes this rank to call it again. */
+        /* Nothing wakes this rank to call on_recover again. */
         group->stepper->untold = true;
         return moved;
     }
@@ -205,7 +205,7 @@ void baton__recovery_begin(baton_group_t *group)
         baton__epoch_begin_if_due(s); /* if it was started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
-            /* Peers may be in an epoch of it, and must join, too. */
+            /* Peers may be in an epoch of this schedule, and must join, too. */
             baton__notice_recover(s);
         }
     }
@@ -284,9 +284,9 @@ static void recovery_give_up(baton_group_t *group)
     }
 }
 
-/* Makes contact with this rank's parent and children, so that they can wake it.
-   If there is no memory for that, this rank still looks now and then, and
-   notices a farewell late. */
+/* Makes contact with this rank's parent and children, so that they can wake
+   this rank. If there is no memory for that, this rank still looks now and
+   then, and so notices a farewell late. */
 static void contact(const baton_group_t *group)
 {
     int parent = (group->rank - 1) / CHILDREN;
@@ -309,9 +309,9 @@ void baton__recovery_part(baton_group_t *group)
     begin_part(group);
 }
 
-/* Reports that this rank leaves alone, and which rank it has lost first, to all
-   living ranks, as they may wait for this one. Ranks without room are not told.
- */
+/* Reports to all living ranks, which may wait for this one, that this rank
+   leaves alone, and which rank it has lost first. Ranks without room for the
+   notice are not told. */
 static void tell_left(const baton_group_t *group)
 {
     const uint64_t lost = baton__group_first_lost(group);
@@ -328,9 +328,9 @@ static void tell_left(const baton_group_t *group)
     }
 }
 
-/* Says farewell after its notices are sent, and answers until all ranks have
-   done so. After a loss this rank leaves alone, since a lost rank never says
-   farewell. */
+/* Says farewell once this rank's notices are sent, and answers until all ranks
+   have said farewell. After a loss this rank leaves alone, since a lost rank
+   never does. */
 static bool advance_farewell(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -351,8 +351,8 @@ static bool advance_farewell(baton_group_t *group)
     return moved;
 }
 
-/* Makes a destroyed group dormant after it has told its peers all that it can
-   for now. A message or a loss rouses it. */
+/* Makes a destroyed group dormant once it has told its peers all that it can
+   for now. A message or a loss rouses the group. */
 static void rest(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

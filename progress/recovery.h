@@ -14,12 +14,13 @@
 
 #include "progress/stepper.h"
 
-/* Begins a recovery on this rank: fails what runs. No other recovery of the
-   group may be in progress. */
+/* Begins a recovery on this rank: fails each schedule's running epoch, or else
+   its next one. No other recovery of the group may be in progress. */
 void baton__recovery_begin(baton_group_t *group);
 
-/* A rank of the group is lost: fails epochs that wait for it, and ends
-   recoveries, which it won't join; also in groups that share the endpoint. */
+/* Called when a rank of the group is lost. Fails epochs that wait for that
+   rank, and ends recoveries, which it won't join. If the group is a root, does
+   the same in its subsets. */
 void baton__recovery_lose(baton_group_t *group, int peer, const char *detail);
 
 /* Advances groups that recover or are PARTING, and schedules that recover; true
@@ -37,7 +38,7 @@ bool baton__recovery_asks(const baton__stepper_t *stepper);
    waits for other ranks. */
 void baton__recovery_part(baton_group_t *group);
 
-/* Ends a dormant group's wait: it may have something to do. */
+/* Ends the wait of a dormant group, which may have something to do. */
 void baton__recovery_rouse(baton_group_t *group);
 
 /* Handles a message of a recovery, or a farewell. */

@@ -16,40 +16,43 @@ enum {
     MOST_RANKS = 8 * VIEW_BYTES,
     ENDS_FROM = MOST_RANKS / 2 /* see view_t */
 };
-/* How long a rank waits for the report that a lost process has ended, by its
-   host or its connection; a quarter of BATON_PEER_TIMEOUT_MS if that is less.
- */
+/* How long a rank waits for a report, by the process's host or by the end of a
+   connection, that a lost process has ended; a quarter of BATON_PEER_TIMEOUT_MS
+   if that is less. */
 static const uint64_t END_NS = 1000000000;
 static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
 enum {
-    ASKS = 1,  /* the sender's first view; it dropped all earlier ones */
+    ASKS = 1,  /* the sender's first view; it has dropped all received ones */
     AGREED = 2 /* an answer: the view to take over */
 };
 
 typedef struct view {
     /* Bit r: rank r is lost. In groups of at most ENDS_FROM ranks, bit
-       ENDS_FROM + r: it is known to have ended. */
+       ENDS_FROM + r: rank r is known to have ended. */
     unsigned char bits[VIEW_BYTES];
 } view_t;
 
 /* The exchange of views with one rank. */
 typedef struct exchange {
-    /* told: 1 + the number of bits in the view last sent to the rank; heard: in
-       the view last received from it; 0: none. Each of these views is a part of
+    /* told: 1 + the number of bits in the view that was last sent to the rank;
+       0: none was. heard: 1 + the number of bits in the view that was last
+       received from the rank; 0: none was. Each of these views is a part of
        this rank's view, so equal numbers mean equal views. */
     uint32_t told, heard;
     bool asked; /* ASKS was sent */
-    bool owed;  /* it is to get the agreed view */
+    bool owed;  /* the rank is to get the agreed view */
 } exchange_t;
 
 struct baton__shrink {
     _Atomic int state;      /* baton__shrinking_t */
-    uint64_t number;        /* of the present shrink, or the last */
-    uint64_t agreed_number; /* the shrink that `agreed` is of */
+    uint64_t number;        /* the number of the present or the last shrink */
+    uint64_t agreed_number; /* the number of the shrink that set `agreed` */
     uint32_t known;         /* number of bits in `view` */
-    uint64_t parts_ns;      /* when it parts with `view`; 0: not set */
+    /* From this time on the rank agrees on `view` even if that is a partition;
+       0: not set. */
+    uint64_t parts_ns;
     view_t view, agreed;
     exchange_t exchanges[];
 };
@@ -77,8 +80,9 @@ static uint32_t progress_shrink_count_bits(const view_t *view)
 }
 
 /* True if the ranks that live in a view go on; see shrink.h. Two sides can't
-   both go on: the other side's ranks are out of reach here, and would be more.
- */
+   both go on: each counts the other's ranks as lost ones that may live, so each
+   would need more ranks than the other; and only one side has the lowest
+   rank. */
 static bool is_majority(const baton_group_t *group, const view_t *view)
 {
     int lead = 0; /* living ranks less lost ones that may live */
@@ -92,7 +96,8 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* The value of exchange_t.told and heard for this rank's present view. */
+/* Returns the value of exchange_t.told and heard for this rank's present
+   view. */
 static uint32_t version_of(const shrink_t *shrink)
 {
     return shrink->known + 1;
@@ -100,14 +105,15 @@ static uint32_t version_of(const shrink_t *shrink)
 
 /* True if a lost rank can't go on with others, and so counts as ended. A
    partition never divides a host, so this is true of a lost rank of this host,
-   even if that is only stopped; unless it has lost this rank. */
+   even if that is only stopped, unless it has itself lost this rank. */
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||
            (baton__group_is_near(group, rank) && loss != baton__disowned);
 }
 
-/* Adds the losses that the transport, or a LEFT, has reported. */
+/* Adds to the view the losses that the transport, or a LEFT notice, has
+   reported. */
 static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
 {
     for (int rank = 0; rank < group->size; rank++) {
@@ -314,8 +320,8 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
     stop_asking(group, progress_shrink_outcome_of(group, view));
 }
 
-/* MPI may report a death before there is proof that the process has ended: true
-   while a rank that would part waits for such proof. */
+/* True while a rank that would part waits for proof that lost processes have
+   ended: MPI may report a death before there is such proof. */
 static bool may_prove_ends(const baton_group_t *group)
 {
     shrink_t *shrink = baton__member_of(group)->shrink;
@@ -343,7 +349,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     view_t view;
     baton__notice_take(group, message, &view, sizeof view);
     if (shrink == NULL) {
-        return; /* this rank asks when it begins */
+        return; /* this rank asks for views when it begins */
     }
     exchange_t *exchange = &shrink->exchanges[peer];
     if (header.epoch == shrink->agreed_number) {
@@ -379,8 +385,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
 
 /* ---- sending ----------------------------------------------------------- */
 
-/* Returns false if the peer has no room. Another error means that it is lost.
- */
+/* Sends a view. Returns false if the peer has no room. Another error means that
+   the peer is lost. */
 static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                       uint32_t tag, const view_t *view)
 {

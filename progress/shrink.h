@@ -43,25 +43,28 @@ typedef enum baton__shrinking {
 /* Returns the state of the shrink. Any thread. */
 baton__shrinking_t baton__shrink_state(const baton_group_t *group);
 
-/* Begins a shrink if the state is NONE. BATON_ERR_LIMIT, _NO_MEMORY. */
+/* Begins a shrink if the state is NONE. Returns BATON_ERR_LIMIT for a group
+   that is too large to shrink; else the errors are those of the transport's
+   reserve, and BATON_ERR_NO_MEMORY. */
 baton_status_t baton__shrink_begin(baton_group_t *group);
 
-/* Returns the number, from 1, of the shrink in progress, or else of the next.
- */
+/* Returns the number of the shrink in progress, or else of the next one. The
+   first one has the number 1. */
 uint64_t baton__shrink_number(const baton_group_t *group);
 
 /* Writes the ranks that live by the agreed view, in order, and returns their
    number. */
 int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 
-/* By the agreed view: returns the first lost rank that may live, and the number
-   of such ranks. */
+/* Returns the first rank that is lost in the agreed view but may live, and
+   stores the number of such ranks. */
 int baton__shrink_parted(const baton_group_t *group, int *count_out);
-/* The survivors' group was made: another shrink may begin. */
+/* Called when the survivors' group was made. From now on another shrink may
+   begin. */
 void baton__shrink_end(baton_group_t *group);
 
 /* Returns the first rank from `from` on with which this one has not exchanged
-   equal views; -1: none. It has not come, or waits for another. */
+   equal views; -1: none. That rank has not come, or waits for another one. */
 int baton__shrink_awaits(const baton_group_t *group, int from);
 
 /* Sends views that are due, and agrees if it can; true if anything happened. */
@@ -69,5 +72,6 @@ bool baton__shrink_advance(baton__stepper_t *stepper);
 
 void baton__shrink_receive(baton_group_t *group, baton_message_t *message);
 
-/* The group is being destroyed: this rank answers no views any more. */
+/* Called when the group is destroyed. From now on this rank answers no
+   views. */
 void baton__shrink_give_up(baton_group_t *group);
