@@ -308,7 +308,8 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
 
 baton_status_t baton_schedule_commit(baton_schedule_t *schedule)
 {
-    /* A simulator's groups have no verifier: it compares all ranks itself. */
+    /* A simulator's groups have no verifier: the simulator compares all ranks
+       itself. */
     return baton__is_schedule(schedule, __func__)
                ? commit_schedule(schedule,
                                  baton__member_of(schedule->group)->verifier !=

@@ -45,9 +45,9 @@ enum {
     /* How long work left by a caller that will soon return waits before the
        progress thread takes it. A timer's interrupt takes some 30 us of a
        virtual machine's processor, in the middle of a copy, and setting a timer
-       takes 2 us: with 400 us all-reduces of 256 KiB to 4 MiB took 5 to 20 %
-       longer. So the delay is long enough that the timer is put off before it
-       ends, and seldom set. */
+       takes 2 us: with a delay of 400 us, all-reduces of 256 KiB to 4 MiB took
+       5 to 20 % longer. So the delay is long enough that the timer is put off
+       before it ends, and seldom set. */
     LEFT_US = 2000,
     TEST_STEPS = 16,
     /* The longest sleep while armed. The only event known to need it is a
@@ -232,15 +232,15 @@ static bool try_drive(baton_engine_t *engine)
     return true;
 }
 
-/* The longest sleep that lets the watchdog look in time, even at an epoch that
-   begins during the sleep. */
+/* Returns the longest sleep that lets the watchdog look in time, even at an
+   epoch that begins during the sleep. */
 static uint32_t watch_us(const baton_engine_t *engine)
 {
     uint64_t us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
     return us < BATON_SLEEP_FOREVER ? (uint32_t)us : BATON_SLEEP_FOREVER;
 }
 
-/* How long a thread may sleep after arming. */
+/* Returns how long a thread may sleep after arming. */
 static uint32_t sleep_us(const baton_engine_t *engine)
 {
     const baton__stepper_t *stepper = &engine->stepper;
@@ -1135,8 +1135,8 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
 }
 
 /* Steps, if this thread gets the lock; else mails the schedule to the thread
-   that drives. If a call node starts the schedule, that is this thread
-   itself. */
+   that drives. If a call node starts the schedule, the thread that drives is
+   this one. */
 static bool progress_engine_start(baton_schedule_t *schedule,
                                   baton__next_t next)
 {

@@ -65,7 +65,8 @@ struct baton_engine {
     baton__event_loop_t *event_loop;
     baton__device_t *device; /* NULL if none is attached */
     baton__watch_t *device_watch;
-    bool unarmed; /* the device's last arm failed; under the driver lock */
+    /* The device's last arm failed. Guarded by the driver lock. */
+    bool unarmed;
     bool threaded;
     pthread_t thread;
 

@@ -12,8 +12,8 @@
    started since. */
 void baton__epoch_begin_if_due(baton_schedule_t *schedule);
 
-/* A turn: issues up to `nodes` ready nodes, and retires the epoch if it is
-   complete. */
+/* Makes a turn: issues up to `nodes` ready nodes, and retires the epoch if it
+   is complete. */
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes);
 
 /* Takes, keeps or drops a message that has arrived for a schedule. */

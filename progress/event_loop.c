@@ -22,7 +22,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { EVENTS = 16 /* taken at a time */ };
+enum { EVENTS = 16 /* events taken at a time */ };
 
 struct baton__watch {
     baton__event_loop_t *loop;
@@ -50,8 +50,8 @@ static void drain_kick(baton__event_loop_t *loop)
 {
     uint64_t count;
     (void)!read(loop->kick_fd, &count, sizeof count);
-    /* This store comes after the read, so that a kick that comes after the
-       store writes again. It pairs with the exchange in
+    /* This store comes after the read, so that the read can't drain the write
+       of a kick that comes after the store. It pairs with the exchange in
        baton__event_loop_kick. */
     atomic_store_explicit(&loop->kicked, false, memory_order_seq_cst);
 }

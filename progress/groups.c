@@ -473,7 +473,7 @@ static void begin_to_part(baton_group_t *group)
 
 /* Parts from the peers once a destroyed group has no survivors' groups any
    more. Until these have parted, a group that was shrunk goes on answering its
-   peers, which may not have made theirs yet. */
+   peers, which may not have made their group of survivors yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && baton__member_of(group)->children == 0 &&

@@ -12,8 +12,8 @@ enum {
     SLOW_YIELD_NS = 2500000,
     ALONE_YIELD_NS = 1500, /* the longest yield without another thread */
     SLOW_POLLS = 400,      /* the most polls that sleep after slow yields */
-    /* While bytes are awaited each such poll counts as 1 + bytes /
-       SLOW_POLL_BYTES. */
+    /* While bytes are awaited, a poll that sleeps after slow yields counts as 1
+       + bytes / SLOW_POLL_BYTES such polls. */
     SLOW_POLL_BYTES = 8192,
     /* A thread that waits yields this many times as long as another driver. */
     WAIT_YIELDS = 5,

@@ -92,8 +92,8 @@ static inline void baton__idle_reset(baton__idle_t *idle)
     idle->since_ns = 0;
 }
 
-/* Whether messages are awaited: not at all, by an epoch, or by an application
-   thread that waits for its epoch. */
+/* Tells whether messages are awaited: not at all, by an epoch, or by an
+   application thread that waits for its epoch. */
 typedef enum baton__hurry {
     BATON__HURRY_NONE,
     BATON__HURRY_EPOCH,

@@ -179,7 +179,7 @@ static void add_loss(baton__text_t *text, const baton_group_t *group)
         baton__text_add(text, "; %s is gone: %s",
                         baton__group_rank_text(group, member->first.peer),
                         member->first.detail);
-    } else if (member->shrunk > 0) { /* other ranks reported it */
+    } else if (member->shrunk > 0) { /* other ranks reported the loss */
         baton__text_add(text, "; %s is gone",
                         baton__group_rank_text(group, member->shrunk - 1));
     }
@@ -326,7 +326,8 @@ static baton_status_t send_answer(baton_group_t *group,
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
-        return BATON_ERR_TRANSPORT; /* it may have left, and never have room */
+        /* The peer may have left, and never have room. */
+        return BATON_ERR_TRANSPORT;
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
         header.kind == BATON__MESSAGE_LEFT) {

@@ -77,8 +77,9 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
 void baton__notice_take(const baton_group_t *group, baton_message_t *message,
                         void *content, size_t bytes);
 
-/* Tells the peer that has sent a header that from `epoch` on its schedule fails
-   here, or was destroyed. Without memory the peer is not told. */
+/* Tells the peer that has sent this header that from `epoch` on the header's
+   schedule fails here, or was destroyed. Without memory the peer is not
+   told. */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
 

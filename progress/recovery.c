@@ -10,11 +10,11 @@
 /* ---- agreements -------------------------------------------------------- */
 
 /* Ranks agree along a tree. A rank tells its parent after all its children have
-   told it. Rank 0 then knows that all have come and tells its children, who
+   told it. Rank 0 then knows that all have come and tells its children, which
    tell theirs. So in small groups each rank waits once: 32 ranks on 2
    processors leave in 1.4 ms; in rounds in which each rank hears from one other
-   they took 2.8 ms. `seen` has a bit for each child, and bit CHILDREN for the
-   parent. */
+   rank they took 2.8 ms. `seen` has a bit for each child, and bit CHILDREN for
+   the parent. */
 enum { CHILDREN = 31 };
 
 /* Returns the rank that is to be heard next, and in *to_out the rank that may

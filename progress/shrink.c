@@ -24,7 +24,7 @@ static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
 enum {
-    ASKS = 1,  /* the sender's first view; it has dropped all received ones */
+    ASKS = 1,  /* first view of a sender that dropped all earlier ones */
     AGREED = 2 /* an answer: the view to take over */
 };
 
@@ -202,8 +202,8 @@ static baton_status_t progress_shrink_make(baton_group_t *group)
     return BATON_OK;
 }
 
-/* Makes contact with all living ranks, so that the death of any is noticed,
-   even if this rank had no messages with it. */
+/* Makes contact with all living ranks, so that the death of any of them is
+   noticed, even if this rank had no messages with that rank. */
 static baton_status_t contact_all(const baton_group_t *group)
 {
     baton_status_t status = BATON_OK;

@@ -49,8 +49,8 @@ typedef struct baton__stepper {
     /* Optional: called when a recovery, a farewell or a shrink is over, to wake
        waiting threads. */
     void (*on_recovered)(baton_group_t *group);
-    /* Optional: the time, by which long calls are told from quick ones. Without
-       it calls are not timed. */
+    /* Optional: returns the time, by which long calls are told from quick ones.
+       Without this function calls are not timed. */
     uint64_t (*clock_ns)(void);
 } baton__stepper_t;
 

@@ -12,7 +12,8 @@ void baton__task_free(baton__task_t *task)
     baton__schedule_fini(&task->schedule);
     baton__free(task->inquiry);
     int orphan = BATON__ORPHAN_MOVES;
-    /* Pairs with the load in baton_schedule_destroy, which frees the rest. */
+    /* Pairs with the exchange in destroy_orphan, commit.c, which frees the
+       struct. */
     if (!atomic_compare_exchange_strong_explicit(
             &task->orphan, &orphan, BATON__ORPHAN_ENDED, memory_order_release,
             memory_order_relaxed)) {

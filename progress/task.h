@@ -99,8 +99,8 @@ typedef struct baton__task {
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
     /* The status of a failed epoch that was started before the last recovery,
-       if no call has returned it; else BATON_OK. Until the next start wait
-       returns it. */
+       if no call has returned it; else BATON_OK. Until the next start, wait
+       returns this status. */
     _Atomic int unreported;
     _Atomic int orphan; /* baton__orphan_t */
     /* The last epoch that retired before the last recovery. The failure lock

@@ -172,8 +172,9 @@ static void ask_peers(const baton_schedule_t *schedule)
 }
 
 /* Checks the ranks for which groups wait in a recovery, a shrink or a farewell.
-   The death of a rank of this host is noticed at once, and all its ranks may
-   wait for the same one; so it is only checked from the second look on. */
+   The death of a rank of this host is noticed at once, and all ranks of the
+   host may wait for the same rank; so such a rank is only checked from the
+   second look on. */
 static void ask_members(const baton__stepper_t *stepper)
 {
     for (baton_group_t *g = stepper->groups; g != NULL;

@@ -26,7 +26,7 @@ typedef struct access {
     uint32_t space; /* the space of the view's buffer */
     uint32_t buffer;
     uint32_t position; /* the node's place in the order */
-    uint8_t operand;   /* the operand of the node that the view is */
+    uint8_t operand;   /* the view's index among the node's operands */
     bool write;
     size_t begin, end; /* offsets in the space */
 } access_t;
@@ -45,10 +45,11 @@ typedef struct checker {
     const baton_schedule_t *schedule;
     baton__order_t *order;
     baton__happens_before_t before;
-    access_t *accesses; /* by space, then in the order of the nodes; a node's
-                           reads come before its write */
+    /* Sorted by space, then in the order of the nodes; a node's reads come
+       before its write. */
+    access_t *accesses;
     size_t count;
-    size_t *cuts; /* offsets of the present space's segments, ascending */
+    size_t *cuts; /* where segments of the present space begin or end, sorted */
     size_t cut_count;
     segment_t *segments; /* the segments between the cuts */
     reader_t *pool;

@@ -252,9 +252,9 @@ static void find_used(baton_schedule_t *schedule)
 }
 
 /* Allocates a scratch buffer. Most of the memory that peers read is scratch, so
-   it is memory that they can read in place, if the transport has such memory.
-   Scratch that only lent messages use is ordinary memory, whose pages are taken
-   only if a message must be stored after all. */
+   the buffer is memory that peers can read in place, if the transport has such
+   memory. Scratch that only lent messages use is ordinary memory, whose pages
+   are taken only if a message must be stored after all. */
 static void *allocate_buffer(const baton_group_t *group,
                              baton__buffer_t *buffer)
 {

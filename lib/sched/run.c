@@ -239,7 +239,8 @@ baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
                                                 : BATON__TURN_PAST;
 }
 
-/* The distance from `origin` up to `rank`, modulo the number of ranks. */
+/* Returns the distance from `origin` up to `rank`, modulo the number of
+   ranks. */
 static int64_t distance(int64_t origin, int64_t rank, int size)
 {
     return (rank - origin + size) % size;

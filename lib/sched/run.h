@@ -28,7 +28,7 @@
 typedef struct baton__loan {
     uint32_t receive;
     uint32_t reduce;
-    uint8_t operand; /* the operand of the reduce that the data is */
+    uint8_t operand; /* the data's index among the operands of the reduce */
 } baton__loan_t;
 
 /* The plan that commit created. Lists are node ids. The fields that each
@@ -109,7 +109,7 @@ typedef enum baton__node_state {
 
 typedef struct baton__run {
     const baton__plan_t *plan;
-    uint32_t *left;  /* by node: edges that it still waits for; wraps below 0 */
+    uint32_t *left;  /* by node: edges that are still needed; wraps below 0 */
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
     size_t *lengths; /* by length: the bytes in this epoch, or
@@ -155,8 +155,9 @@ static inline uint32_t baton__run_pop(baton__run_t *run)
 void baton__run_enter(baton__run_t *run, uint32_t node,
                       baton__node_state_t state);
 
-/* Completes a node: complete satisfies its successors, skip does not. */
+/* Completes a node, and satisfies the node's successors. */
 void baton__run_complete(baton__run_t *run, uint32_t node);
+/* Completes a node without satisfying the node's successors. */
 void baton__run_skip(baton__run_t *run, uint32_t node);
 
 /* Called when a node was put into a stream. From now on the epoch waits for the
@@ -166,7 +167,7 @@ void baton__run_queue(baton__run_t *run, uint32_t node);
    the node, and satisfies its successors that are not on the device. */
 void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
-/* What to do with a message for a receive. */
+/* Tells what to do with a message for a receive. */
 typedef enum baton__turn {
     BATON__TURN_PAST, /* drop it: its epoch has passed */
     BATON__TURN_NOW,  /* take it: the receive waits for it */

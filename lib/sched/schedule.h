@@ -150,7 +150,7 @@ bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
 typedef struct baton__lending {
     bool spoiled; /* the message can't be lent */
     bool made;    /* data that is sent, or a part of it, was reduced before */
-    uint8_t operand; /* the operand of `reduce` that the message is */
+    uint8_t operand; /* the message's index among the operands of `reduce` */
     uint32_t reduce; /* BATON__NO_NODE: none */
 } baton__lending_t;
 

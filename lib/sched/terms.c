@@ -49,7 +49,8 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
-/* The length of a term with its ", "; 0: there is no term, or it is cut. */
+/* Returns the length of a term with its ", "; 0: there is no term, or its end
+   is cut off. */
 static size_t term_length(const char *terms)
 {
     const char *end = strstr(terms, ", ");

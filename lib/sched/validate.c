@@ -157,11 +157,11 @@ static baton_status_t sort_nodes(const baton_schedule_t *schedule,
     uint32_t count = schedule->count;
     uint32_t edges = out->first[count];
     uint32_t *missing = work;
-    uint32_t *head = work + count;     /* of each node: the first edge of its
-                                          list */
-    uint32_t *next = work + 2 * count; /* of each edge: the next one in the
-                                          list */
-    uint32_t *target = next + edges;   /* of each edge: its end */
+    /* By node: the first edge of the node's list. By edge: the next edge in the
+       list, and the node to which the edge leads. */
+    uint32_t *head = work + count;
+    uint32_t *next = work + 2 * count;
+    uint32_t *target = next + edges;
     memset(head, 0xff, count * sizeof *head);
     uint32_t tail = 0;
     for (uint32_t to = count; to-- > 0;) {
