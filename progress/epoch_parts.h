@@ -61,8 +61,9 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
                           baton_status_t status);
 
-/* True if memory is bound to all operands of the node, of which it uses `bytes`
-   bytes; else fails the epoch. */
+/* True if memory is bound to all operands of the node, or need not be, because
+   `bytes`, the bytes that the node uses of each, is 0, or the group is one
+   without payload. Else fails the epoch. */
 bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
 /* True if `bytes` is a whole number of elements; else fails the epoch. */
