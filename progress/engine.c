@@ -490,7 +490,7 @@ typedef struct waiter {
     /* The schedule's progress_count when this wait for a long epoch last had to
        sleep. */
     uint64_t slept_at;
-    baton_status_t turned; /* what the turn function returned */
+    baton_status_t turned; /* the status that the turn function returned */
 } waiter_t;
 
 /* True if the wait is over, also because of an interrupt or an error of its

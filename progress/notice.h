@@ -1,4 +1,5 @@
-/* Notices: what ranks send each other about a schedule besides its messages.
+/* Notices: the messages about a schedule that ranks send each other, besides
+   the schedule's own messages.
 
    - HELLO announces a committed schedule to a peer: its terms, and the numbers
      and sizes of their messages. It is sent when the first epoch begins or, if

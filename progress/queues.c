@@ -206,9 +206,9 @@ static bool is_all_queued(const baton_schedule_t *schedule)
 }
 
 /* Has the stream of `joint`, the last queue that has nodes, follow the other
-   streams and then raise the flag. The event of its last node is recorded again
-   after that, so that the flag has been raised when the epoch is seen to have
-   ended. */
+   streams and then raise the flag. The event of the last node in `joint` is
+   recorded again after that, so that the flag has been raised when the epoch is
+   seen to have ended. */
 static baton_status_t seal(baton_schedule_t *schedule,
                            const baton__queue_t *joint)
 {

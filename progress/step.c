@@ -39,7 +39,7 @@ void baton__step_mail(baton_schedule_t *schedule)
                                                     memory_order_relaxed));
 }
 
-/* Handles what other threads have requested of a schedule. */
+/* Handles the requests of other threads for a schedule. */
 static void attend(baton_schedule_t *schedule)
 {
     bool abandoned = baton__task_of(schedule)->abandoned;

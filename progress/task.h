@@ -1,6 +1,6 @@
-/* A task: a schedule, and what driving it needs. An application's handle is the
-   schedule, which the task embeds, so that a pointer to one leads to the other
-   without a load.
+/* A task: a schedule, and the state that driving it needs. An application's
+   handle is the schedule, which the task embeds, so that a pointer to one leads
+   to the other without a load.
 
    Ownership: the driver owns a task. Its fields are accessed with the driver
    lock held, except for atomic fields and those whose comment names another

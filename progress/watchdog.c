@@ -86,7 +86,8 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
     return count;
 }
 
-/* Describes what has to end before the failure is published. */
+/* Describes the messages and nodes that must end before the failure is
+   published. */
 static void describe_draining(const baton__task_t *task, baton__text_t *text)
 {
     baton__text_add(text,
