@@ -34,8 +34,9 @@ static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
     return baton__rule_of(baton__choice_at(&self->modes, epoch), size_of(self));
 }
 
-/* BATON_OK if this rank activates the epoch. It does not if a peer has, as that
-   peer's messages are on their way to all ranks. */
+/* BATON_OK if this rank activates the epoch. It does not if a peer has
+   activated the epoch already, since that peer's messages are on their way to
+   all ranks. */
 static baton_status_t may_initiate(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
@@ -50,10 +51,10 @@ static baton_status_t may_initiate(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* True if a rank's start begins the epoch there, even before the activation.
-   Not so if some of the ranks may activate it: with several trees of messages
-   no rank may end the epoch before all ranks were activated. If all ranks may,
-   a rank that has started is activated. */
+/* True if a rank's start begins the epoch there, even before the activation. It
+   does not if some of the ranks, but not all, may activate the epoch: with
+   several trees of messages no rank may end the epoch before all ranks were
+   activated. If all ranks may, a rank that has started is activated. */
 static bool begins_at_start(baton__rule_t rule, int size)
 {
     return rule.needed > 1 || rule.counting == 1 ||

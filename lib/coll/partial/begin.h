@@ -23,12 +23,12 @@ static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
 
 enum { BATON__ACTIVATION_STEPS = 64 };
 
-/* As baton_add_activation. group 0: along the union of binomial trees.
-   Otherwise along trees of two levels: the initiator sends to each group-th
-   rank from itself on, and these ranks send to the group - 1 ranks that follow
-   them; if `group` is P or more, the initiator sends to all ranks. There are
-   group - 1 + (P - 1) / group distances, which must be at most
-   BATON__ACTIVATION_STEPS. */
+/* Does what baton_add_activation does, along trees that `group` chooses. 0: the
+   union of binomial trees. Otherwise there are trees of two levels: the
+   initiator sends to each group-th rank from itself on, and these ranks send to
+   the group - 1 ranks that follow them; if `group` is P or more, the initiator
+   sends to all ranks. There are group - 1 + (P - 1) / group distances, which
+   must be at most BATON__ACTIVATION_STEPS. */
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
                                    baton_node_t initiate, int group);
 
@@ -47,13 +47,14 @@ typedef struct baton__begin {
 
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
 
-/* Returns NULL without memory. Lifetimes: the schedule ends before the quorum,
-   the quorum before `begin`. begin->reached is the node after which arrivals
-   are not reported any more. */
+/* Returns NULL if there is no memory. Lifetimes: the schedule ends before the
+   quorum, the quorum before `begin`. begin->reached is the node after which
+   arrivals are not reported any more. */
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);
 void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
 
-/* After a recovery: epochs begin with number 1 again. NULL is allowed. */
+/* Called after a recovery, because epochs begin with number 1 again. `quorum`
+   may be NULL. */
 void baton__quorum_recover(baton__quorum_t *quorum);
 
 /* Adds the counting tree after `arrived`, an on_start. Returns an optional nop
@@ -65,8 +66,8 @@ baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
 
 /* ---- begin.c ----------------------------------------------------------- */
 
-/* Allocates what the mode needs. The fields down to `modes` are set.
-   BATON_ERR_NO_MEMORY. */
+/* Allocates a quorum if the mode needs one. The caller has set the fields down
+   to `modes`. Returns BATON_ERR_NO_MEMORY if it fails. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 
 /* Called before the commit: makes the schedule fail if any rank is lost, even a
@@ -77,6 +78,7 @@ void baton__begin_fail_if_lost(baton_schedule_t *schedule);
 /* Called after the schedule was destroyed. */
 void baton__begin_fini(baton__begin_t *self);
 
-/* Adds the nodes that begin an epoch, and returns the node after which it
-   works. The last node of the epoch must also come after self->activated. */
+/* Adds the nodes that begin an epoch, and returns the node after which the
+   epoch's work begins. The last node of the epoch must also come after
+   self->activated. */
 baton_node_t baton__begin_add(baton__begin_t *self);

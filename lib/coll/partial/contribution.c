@@ -35,7 +35,8 @@ static void exchange_memory(char **left, char **right)
     *right = other;
 }
 
-/* Allocates `slots` slots. On the host the caller checks self->memory. */
+/* Allocates `slots` slots. In main memory this returns BATON_OK even if there
+   is no memory: the caller checks self->memory. */
 static baton_status_t contribution_allocate(baton__contribution_t *self,
                                             size_t slots)
 {
@@ -219,9 +220,10 @@ static void add_to_pending(baton__contribution_t *self,
     forget_loan(self, &self->pending);
 }
 
-/* A later epoch takes the pending contribution, so its lent parts are copied.
-   The epochs up to the step's have ended here, and no longer need what they
-   have taken; unless one has failed: recover may give that back. */
+/* Copies the lent parts of the pending contribution, because a later epoch
+   takes it. All epochs up to that of the step have ended on this rank, so they
+   no longer need the contributions that they have taken. If one has failed, its
+   contribution is copied, too, because recover may make it pending again. */
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
 {
     if (!atomic_load_explicit(&self->lends, memory_order_relaxed)) {
@@ -244,7 +246,8 @@ void baton__contribution_end_staged_loan(baton__contribution_t *self)
     contribution_return_loan(self, &self->staged);
 }
 
-/* Lends all parts. Nothing is pending. */
+/* Makes `data` the pending contribution, with all parts lent. Called while
+   nothing is pending. */
 static void contribution_lend(baton__contribution_t *self, const char *data)
 {
     for (size_t i = 0; i < self->parts; i++) {
@@ -436,8 +439,8 @@ static void contribution_give_back(baton__contribution_t *self)
                           memory_order_release);
 }
 
-/* Counts the pending contribution, which is older than step `next`, as that
-   step's. */
+/* Counts the pending contribution, which is older than step `next`, as a
+   contribution to that step. */
 static void contribution_renumber(baton__contribution_t *self, uint64_t next)
 {
     self->newest_taken = 0;

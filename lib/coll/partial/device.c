@@ -128,8 +128,8 @@ static void end_move(void *arg, const void *request)
     }
 }
 
-/* If the request's epoch has ended and the addition has not, the device has
-   failed. */
+/* If the epoch of a request has ended without end_move, the device has failed.
+   Then this ends the request's use of the pending contribution. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;

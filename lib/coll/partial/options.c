@@ -1,4 +1,5 @@
-/* Options: defaults, checks, and the choice of the inner collective. */
+/* The options of a partial collective: defaults, checks, and the choice of the
+   inner collective. */
 #include "base/options.h"
 #include "base/error.h"
 #include "coll/dense/allreduce.h"
@@ -61,7 +62,7 @@ static bool check_elements(const baton_partial_options_t *o,
                   o->op->name != NULL ? o->op->name : "?");
 }
 
-/* Refuses what a partial that survives losses does not support. */
+/* Refuses options that are not supported if the partial survives losses. */
 static bool check_on_loss(const baton_partial_options_t *o,
                           const baton_group_t *group, baton__wrong_t *wrong)
 {
@@ -137,9 +138,9 @@ static uint64_t expected_active(const baton_partial_options_t *options,
     return ranks;
 }
 
-/* True if all ranks send their vectors, of so many bytes, to rank 0. Then one
-   processor reduces all of them; with a processor for each rank this is only
-   good for epochs in which one rank is active. */
+/* True if all ranks send their vectors, of `bytes` bytes each, to rank 0. Then
+   one processor reduces all vectors. If each rank has a processor of its own,
+   that is only good for epochs in which one rank is active. */
 static bool takes_flat_tree(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule, size_t bytes)
 {

@@ -45,7 +45,7 @@ static baton_status_t partial_partial_take(void *arg, baton_call_t *call,
                                            baton_async_t async)
 {
     baton_partial_t *partial = arg;
-    (void)async; /* only poll completes it */
+    (void)async; /* not needed: poll_take reports when the take is done */
     partial->epoch = baton__epoch_of(&partial->begin.modes, call);
     return try_take(partial) ? BATON_DONE : BATON_OK;
 }
@@ -84,8 +84,8 @@ static baton_status_t bind_vectors(baton_partial_t *partial)
 {
     const baton__contribution_t *c = &partial->contribution;
     baton_schedule_t *s = partial->schedule;
-    /* First unbinds the last target: since then the application may have lent
-       that result as a source. */
+    /* The last target is unbound first, because the application may meanwhile
+       have lent that result as a source. */
     baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
     for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
          i++) {
@@ -107,7 +107,7 @@ static baton_status_t partial_partial_prepare(void *arg, baton_call_t *call)
     const baton__contribution_t *c = &partial->contribution;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
-        (void)try_take(partial); /* it has nothing to wait for */
+        (void)try_take(partial); /* this take never has to wait */
     }
     baton_status_t status = set_lengths(partial, call);
     if (status != BATON_OK || !partial->payload) {
@@ -280,7 +280,8 @@ static uint32_t bound_of(const baton_partial_options_t *options)
                : options->max_staleness;
 }
 
-/* Without payload vectors are empty; contributions are counted all the same. */
+/* In a group without payload, vectors are empty; contributions are counted all
+   the same. */
 static baton_status_t init_contribution(baton_partial_t *partial,
                                         baton_engine_t *engine, int size)
 {
@@ -443,7 +444,7 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         partial->schedule = NULL;
         status = baton__partial_device_destroy(partial->device);
     }
-    if (status == BATON_OK) { /* else its vectors are still in use */
+    if (status == BATON_OK) { /* else the partial's vectors are still in use */
         baton__contribution_fini(&partial->contribution);
         baton__partial_set_fini(&partial->set);
         baton__begin_fini(&partial->begin);

@@ -14,7 +14,7 @@ typedef struct baton__survival baton__survival_t;
 /* A piece of the vector has an all-reduce of its own: a long tensor, which may
    be lent, or the short tensors between two long ones. */
 typedef struct baton__piece {
-    size_t tensor; /* the first one */
+    size_t tensor; /* the piece's first tensor */
     size_t bytes;
     baton_buffer_t source; /* bound to what the epoch has taken */
     struct baton_given given;
@@ -28,7 +28,8 @@ typedef struct baton__partial_set {
     size_t piece_count;
     pthread_mutex_t lock;
     bool *given; /* by tensor: `staged` has a contribution */
-    bool any;    /* `staged` has any */
+    /* `staged` has a contribution to at least one tensor. */
+    bool any;
 } baton__partial_set_t;
 
 struct baton_partial {
@@ -36,15 +37,16 @@ struct baton_partial {
     char *name;
     baton_partial_options_t options; /* resolved */
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
-    baton_buffer_t target;  /* bound to the slot that the epoch works on */
-    bool payload;           /* vectors have memory */
-    bool rides;             /* the count of active ranks is the last element */
-    double count_factor;    /* the count is this times that element */
-    uint32_t active_count;  /* else the count is here */
-    size_t vector_bytes;    /* of `target` */
-    uint64_t epoch;         /* the last that takes, or has taken */
-    bool active;            /* that epoch has taken a contribution */
-    _Atomic uint64_t steps; /* starts so far */
+    baton_buffer_t target; /* bound to the slot that the epoch works on */
+    bool payload;          /* vectors have memory */
+    bool rides;            /* the count of active ranks is the last element */
+    double count_factor;   /* if `rides`: the count is this times the element */
+    uint32_t active_count; /* unless `rides`: the count of active ranks */
+    size_t vector_bytes;   /* of `target` */
+    /* The last epoch that has begun to take a contribution. */
+    uint64_t epoch;
+    bool active;                 /* `epoch` has taken a contribution */
+    _Atomic uint64_t steps;      /* starts so far */
     _Atomic uint64_t generation; /* recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
@@ -76,21 +78,21 @@ void baton__partial_agree(const baton_partial_t *partial,
 bool baton__partial_resolve_tensors(baton_partial_options_t *options,
                                     baton__wrong_t *wrong);
 
-/* BATON_ERR_NO_MEMORY. */
+/* Returns BATON_ERR_NO_MEMORY if it fails. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
-/* Also if init has failed, or was not called. */
+/* May also be called if init has failed, or was not called. */
 void baton__partial_set_fini(baton__partial_set_t *self);
 
-/* A step is about to be started: makes the contributions to its tensors
-   pending, as one contribution. */
+/* Called before a step is started. Makes the contributions to the step's
+   tensors pending, as one contribution. */
 void baton__partial_set_close(baton_partial_t *partial);
 
-/* Copies the pending contribution, and adds the contributions to the next step.
-   Returns whether there are any. */
+/* Copies the pending contribution to `data`, and adds the contributions to
+   tensors of the next step. Returns true if there are any contributions. */
 bool baton__partial_set_pending(baton_partial_t *partial, void *data);
 
-/* In a recovery: copies vectors that were lent for the next step. */
+/* Called in a recovery. Copies tensors that were lent for the next step. */
 void baton__partial_set_end_loan(baton_partial_t *partial);
 
 /* Returns options->inner; or, if that is NULL, the all-reduce that suits the
@@ -117,19 +119,20 @@ uint64_t baton__partial_steps(const baton_partial_t *partial);
 /* Counts a step if `status`, that of its start, is BATON_OK. */
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
 
-/* BATON_ERR_STATE: there is no step whose result may be waited for. If no step
-   was started and the schedule has failed, the error of that failure. */
+/* Returns BATON_ERR_STATE if there is no step whose result may be waited for.
+   If that is so because no step was started, and the schedule has failed,
+   returns the error of that failure. */
 baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 
-/* Peers may begin more epochs here: *count, which is partial->arrived or
-   partial->seen, grows to `step`. 0: it is 0 again, and the other one is 0
-   already. Any thread. */
+/* Raises *count, which is partial->arrived or partial->seen, to `step`, so that
+   peers may begin more epochs on this rank. If `step` is 0, resets *count to 0;
+   the other of the two is 0 already. Any thread may call this. */
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
-/* begin: from now on the schedule gets limits. False: no longer, as it is about
-   to be destroyed or replaced, and on a device requests in streams may still
-   end after that, and ask for a limit. */
+/* Begins or ends the time in which the schedule gets limits. It ends when the
+   schedule is about to be destroyed or replaced, because requests in a device's
+   streams may still end after that, and ask for a limit. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
@@ -139,9 +142,10 @@ typedef struct baton__epoch {
     /* The call after the node that takes, which has set partial->epoch and
        partial->active. If there is no such node, this call takes. */
     baton_call_fn prepare;
-    /* Adds the nodes that work, which run after that call. */
+    /* Adds the nodes that do the work of the epoch. They run after
+       `prepare`. */
     void (*add)(baton_partial_t *partial);
-    baton_call_fn publish; /* the call after those nodes */
+    baton_call_fn publish; /* the call after the nodes that do the work */
 } baton__epoch_t;
 
 /* Adds an epoch's nodes to partial->schedule, for the mode in its options. The
@@ -155,40 +159,43 @@ baton_status_t baton__partial_start_step(baton_partial_t *partial);
 /* ---- survive.c: ranks are lost ------------------------------------------ */
 
 /* A kind of partial that goes on after a loss. Its functions are called while
-   nothing of the schedules is in progress. */
+   no epoch of the partial's schedules is in progress. */
 typedef struct baton__survivor {
-    /* Builds and commits partial->schedule, which exists; and sets
-       vector_bytes, to the same number each time. */
+    /* Builds and commits partial->schedule, which was created before. After
+       that partial->vector_bytes is set, to the same number each time. */
     baton_status_t (*commit)(baton_partial_t *partial);
-    /* Adds to a schedule's terms what must be the same on all ranks. NULL: that
-       was compared before. */
+    /* Adds to a schedule's terms the options that must be the same on all
+       ranks. NULL: the ranks have compared them before. */
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
     /* Returns memory of vector_bytes bytes with the newest result; or with
        zeros, if `has` is false. */
     char *(*give)(baton_partial_t *partial, bool has);
-    /* The memory of give now has the result of `epoch`, which this rank has
-       begun and not completed: completes it. (A rank that has imported a state
-       of fewer steps has not begun it.) */
+    /* Completes `epoch`, which this rank has begun and not completed. The
+       memory that `give` has returned contains the result of the epoch now. (A
+       rank that has imported a state of fewer steps has not begun the
+       epoch.) */
     void (*get)(baton_partial_t *partial, uint64_t epoch, uint32_t active);
 } baton__survivor_t;
 
-/* Creates partial->survival, even if it fails, and the schedule, in a group of
-   its own. */
+/* Creates partial->survival, and the schedule in a group of its own. If this
+   fails, partial->survival may exist, and must be destroyed. */
 baton_status_t baton__survival_create(baton_partial_t *partial,
                                       baton_group_t *group,
                                       const baton__survivor_t *kind);
-/* Destroys both. */
+/* Destroys partial->survival and the schedule. */
 baton_status_t baton__survival_destroy(baton_partial_t *partial);
 
-/* As baton_partial_start; and as baton_partial_wait or, if done_out is not
-   NULL, baton_partial_test. */
+/* baton__survival_start does what baton_partial_start does. The other function
+   does what baton_partial_wait does or, if done_out is not NULL, what
+   baton_partial_test does. */
 baton_status_t baton__survival_start(baton_partial_t *partial);
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out);
 
-/* Between enter and leave the partial does not go on after a loss.
-   BATON_ERR_BUSY: it is just going on. If it has ended, the error with which it
-   has. NULL is allowed. */
+/* Between enter and leave the partial does not go on after a loss. enter
+   returns BATON_ERR_BUSY if the partial is going on at the moment. If the
+   partial has ended, enter returns the error that ended it. `partial` may be
+   NULL. */
 baton_status_t baton__survival_enter(baton_partial_t *partial,
                                      const char *doing);
 void baton__survival_leave(baton_partial_t *partial);
@@ -199,8 +206,9 @@ void baton__survival_leave(baton_partial_t *partial);
 typedef struct baton__mover {
     baton_partial_t *partial;
     baton__requests_t requests;
-    /* Of the request that is served; used by the driver: target = left (op)
-       right. left NULL: copies `right`. right NULL: does nothing. */
+    /* The driver sets these for the request that is served: target = left (op)
+       right. If `left` is NULL, `right` is copied. If `right` is NULL, nothing
+       is done. */
     void *target, *left, *right;
 } baton__mover_t;
 
@@ -214,12 +222,13 @@ typedef struct baton__partial_device {
     bool any; /* something was pending at the last copy */
 } baton__partial_device_t;
 
-/* Creates partial->device, even if it fails, and fills the contribution's
-   `nothing`. The contribution exists. */
+/* Creates partial->device, and fills `nothing` of the contribution, which
+   exists by then. If this fails, partial->device may exist, and must be
+   destroyed. */
 baton_status_t baton__partial_device_create(baton_partial_t *partial,
                                             baton_group_t *group);
-/* After the collective's schedule was destroyed. NULL is allowed.
-   BATON_ERR_TIMEOUT: slots are still in use. */
+/* Called after the collective's schedule was destroyed. `self` may be NULL.
+   Returns BATON_ERR_TIMEOUT if slots are still in use. */
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
 /* False while the device adds to the pending contribution, or copies it. Called

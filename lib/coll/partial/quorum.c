@@ -11,9 +11,9 @@
            1 2          4 5          7 8    a member's arrival, to its leader
 
    An arrival costs at most two messages, one after the other, and a third if
-   the root answers. So an epoch counts with fewer than 2 P messages (3 P). A
-   rank has at most 2 (fan - 1) neighbours in each direction, whichever rank is
-   the root.
+   the root answers. So an epoch counts with fewer than 2 P messages, or 3 P if
+   the root answers. A rank has at most 2 (fan - 1) neighbours in each
+   direction, whichever rank is the root.
 
        on_start --> arrive --> own -------+
                       |                   v
@@ -75,7 +75,7 @@ typedef struct message {
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number;     /* k, from 1 */
-    uint32_t arrivals;   /* that it reports, once it is decided */
+    uint32_t arrivals;   /* their number in the report, once it is decided */
     message_t *messages; /* [groups] */
 } report_t;
 
@@ -84,20 +84,21 @@ struct baton__quorum {
     int rank, size;
     int fan;
     int groups;
-    gate_t *members;     /* [fan], by the offset in the group */
-    gate_t *leaders;     /* [groups], by group; the first is not used */
-    report_t *reports;   /* [fan] */
-    message_t *messages; /* [fan][groups], the reports' */
+    gate_t *members;   /* [fan], by the offset in the group */
+    gate_t *leaders;   /* [groups], by group; the first is not used */
+    report_t *reports; /* [fan] */
+    /* [fan][groups]; each report points to its part of this array. */
+    message_t *messages;
     /* State of the running epoch, used by the driver. */
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
     uint32_t unreported; /* arrivals that this leader never reports */
-    uint32_t arrivals;   /* in this rank's group */
-    uint32_t reported;   /* of these, in reports so far */
-    uint32_t decided;    /* reports whose content is decided */
+    uint32_t arrivals;   /* so far, in the group of this rank */
+    uint32_t reported;   /* arrivals in the reports decided so far */
+    uint32_t decided;    /* number of reports whose content is decided */
     uint32_t tallied;    /* arrivals that the root knows of */
-    uint32_t awaited;    /* so many of these reach the quorum */
+    uint32_t awaited;    /* value of `tallied` that reaches the quorum */
 };
 
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
@@ -319,8 +320,9 @@ static baton_node_t add_call(const tree_t *tree, baton_call_fn fn, void *arg,
     return call;
 }
 
-/* Adds the nodes by which members' arrivals reach their leader. That is this
-   rank, or one of the fan - 1 ranks before it, as the epoch's root decides. */
+/* Adds the nodes by which members' arrivals reach their leader. The leader is
+   this rank, or one of the fan - 1 ranks before it; that depends on the epoch's
+   root. */
 static void add_group(const tree_t *tree, baton_node_t arrived,
                       baton_node_t *counts)
 {

@@ -21,7 +21,7 @@ typedef struct baton__choice {
 /* The modes of all epochs. */
 typedef struct baton__modes {
     baton__choice_t choice;
-    uint32_t sync_every; /* every n-th epoch is FULL; 0: none */
+    uint32_t sync_every; /* every sync_every-th epoch is FULL; 0: none */
     uint64_t seed;
     /* Epochs before the schedule's first. Negative, as a signed number, after
        the import of a state of fewer steps. */
@@ -41,8 +41,9 @@ typedef struct baton__rule {
     uint32_t needed;   /* arrivals of these that begin the epoch */
 } baton__rule_t;
 
-/* BATON_ERR_INVALID names the mode, the value and its range; `name` is the
-   partial's. */
+/* Returns BATON_ERR_INVALID if the mode or its number of ranks is wrong, with a
+   message that names the mode, the value and its range. `name` is the partial's
+   name. */
 baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                                  int size);
 

@@ -13,9 +13,10 @@
    earlier: an epoch takes a step after it was started, when all of its tensors
    are there.
 
-   Two locks, in this order: the set's, by which contributors take turns, and
-   contribute_lock, which an epoch must get to take anything. Start holds
-   contribute_lock for an exchange only, unless the rank is late. */
+   There are two locks, which are taken in this order: the set's, by which
+   contributors take turns, and contribute_lock, which an epoch must get to take
+   anything. Start holds contribute_lock for an exchange only, unless the rank
+   is late. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -69,7 +70,8 @@ bool baton__partial_resolve_tensors(baton_partial_options_t *options,
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Elements of a tensor; without tensors, of the one vector. */
+/* Returns the number of elements of a tensor or, if there are no tensors, of
+   the vector. */
 static size_t set_count_in(const baton_partial_options_t *options,
                            size_t tensor)
 {
@@ -125,7 +127,8 @@ void baton__partial_set_fini(baton__partial_set_t *self)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Elements of a tensor; without payload vectors are empty. */
+/* Returns the number of elements of a tensor. In a group without payload that
+   is 0, since vectors are empty. */
 static size_t set_count_of(const baton_partial_t *partial, size_t tensor)
 {
     const baton__partial_set_t *set = &partial->set;

@@ -23,10 +23,10 @@
    have begun. Contributions to a later epoch become pending again.
 
    If another rank is lost meanwhile, all begin again. Until a rank knows the
-   last epoch, it has given nothing up: it still has the steps' schedule that
-   failed, since a partial sparse all-reduce (coll/sparse/backends/partial.c)
-   completes the epoch from what that schedule has selected. Only then is the
-   steps' schedule built anew; its epochs follow modes.base.
+   last epoch, it keeps the steps' schedule that failed, because a partial
+   sparse all-reduce (coll/sparse/backends/partial.c) completes that epoch from
+   the entries that this schedule has selected. After that the steps' schedule
+   is built anew; its epochs follow modes.base.
 
    If one rank's options say that a loss fails the partial, and another's that
    it goes on, their schedules are in different groups. To compare such options,
@@ -73,16 +73,16 @@ struct baton__survival {
 
     baton_schedule_t *terms; /* in the application's group; or NULL */
 
-    /* Of the second schedule. */
+    /* The second schedule, and its state. */
     baton_schedule_t *hand_over; /* NULL: not built yet */
     /* Schedules whose destroy has timed out, since a peer may still use their
-       vectors. There is room for all of them. */
+       vectors. The array has room for the schedules of all groups. */
     baton_schedule_t **in_motion;
     int in_motion_count;
     baton_buffer_t result; /* the result that is handed over */
     struct baton_given given;
     /* ends[0]: the newest epoch of any rank, with its number of active ranks.
-       ends[1]: ~ the oldest of all ranks' newest epochs. */
+       ends[1]: the complement (~) of the oldest of all ranks' newest epochs. */
     uint64_t ends[2];
 
     pthread_t thread;
@@ -94,7 +94,9 @@ struct baton__survival {
                        motion */
     uint32_t users; /* calls that use the schedules */
     baton_status_t status;
-    char why[WHY_BYTES]; /* the last error: why it is GONE, or of a time-out */
+    /* The message of the last error: the one for which the partial is GONE, or
+       a time-out. */
+    char why[WHY_BYTES];
 };
 
 typedef baton__survival_t survival_t;
@@ -227,7 +229,8 @@ static void await_users(survival_t *self)
     survive_unlock(self);
 }
 
-/* Waits for a change until `until_ns`, with the lock. False: it is late. */
+/* Waits until another thread signals a change. Returns false if none does until
+   `until_ns`. The lock is held. */
 static bool await_change(survival_t *self, uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / 1000000000),
@@ -256,7 +259,8 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
     if (self->partial->schedule == NULL) {
         return BATON_OK;
     }
-    if (!self->threaded) { /* makes progress, and may be interrupted */
+    /* this wait makes progress, and may be interrupted */
+    if (!self->threaded) {
         status = baton_engine_wait(self->engine, steps_have_ended, self,
                                    baton__left_ms(until_ns));
     }
@@ -370,7 +374,8 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
-/* All ranks are its peers, so that any two ranks whose terms differ meet. */
+/* Builds the schedule that states the terms. All ranks are peers in it, so that
+   any two ranks whose terms differ meet. */
 static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);
@@ -475,7 +480,7 @@ static baton_status_t leave_all(survival_t *self)
 
 /* ---- from one group to the next ---------------------------------------- */
 
-/* The survivors have agreed: changes to their group. */
+/* Called when the survivors have agreed. Changes to their group. */
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
     forget_terms(self);
@@ -507,15 +512,17 @@ static baton_status_t survive_hand_over(survival_t *self, int timeout_ms)
                               : status;
 }
 
-/* All survivors know the last epoch, and this rank gets its result. Then a step
-   that was started meanwhile begins; the application can't start another one
-   before. */
+/* Called when all survivors know the last epoch. If this rank has not completed
+   that epoch, its result completes it. Then the steps' schedule is built anew,
+   and a step that was started meanwhile begins. Until then the application
+   can't start another step. */
 static baton_status_t survive_go_on(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    bool destroys = partial->schedule == NULL; /* and needs no result */
+    /* This rank destroys the partial, and needs no result. */
+    bool destroys = partial->schedule == NULL;
     if (baton__contribution_newest(c, NULL) < last && !destroys) {
         self->kind->get(partial, last,
                         (uint32_t)(self->ends[0] - (last << ACTIVE_BITS)));
@@ -545,8 +552,8 @@ static baton_status_t survive_go_on(survival_t *self)
     return BATON_OK;
 }
 
-/* Goes on until the partial runs again. BATON_ERR_TIMEOUT: must be called
-   again. */
+/* Works until the partial runs again. If it returns BATON_ERR_TIMEOUT, it must
+   be called again. */
 static baton_status_t survive_advance(survival_t *self, int timeout_ms)
 {
     uint64_t until = baton__deadline(timeout_ms);
@@ -569,7 +576,7 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
                 status = adopt(self, survivors);
             }
             break;
-        case RESTARTS: /* only within go_on() */
+        case RESTARTS: /* only within survive_go_on */
         case HANDS_OVER:
             status = survive_hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
@@ -580,7 +587,7 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
             status = baton_schedule_failure(self->terms, &failure);
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
-                         : BATON_ERR_TIMEOUT; /* not readable yet: again */
+                         : BATON_ERR_TIMEOUT; /* not readable yet: try again */
             break;
         case GONE:
             return baton__error(self->status, "%s", self->why);
