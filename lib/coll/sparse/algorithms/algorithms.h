@@ -14,7 +14,8 @@ void baton__gtopk_build(baton_sparse_t *sparse);
 void baton__oktopk_build(baton_sparse_t *sparse);
 
 typedef struct baton__sparse_place {
-    /* processors: of a host; 0: one for each rank. */
+    /* `processors` is the number of processors of a host; 0: there is one for
+       each rank. */
     int ranks, hosts, processors;
     bool measured; /* the options have no link costs */
 } baton__sparse_place_t;

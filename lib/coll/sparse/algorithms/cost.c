@@ -25,7 +25,8 @@
 #include <baton/tuning.h>
 #include <math.h>
 
-/* A case, and values derived from it. */
+/* The options and the ranks for which costs are computed, and values derived
+   from these. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
     double ranks, rounds; /* P, ceil(log2 P) */
@@ -134,8 +135,8 @@ static void cost_redsync(const cost_case_t *of, baton_sparse_cost_t *out)
     set_rounds(of, of->rounds, (of->ranks - 1) * bytes, out);
 }
 
-/* Direct sends, all-gather of the sums' lengths, all-gather of the sums, as
-   entries or dense. */
+/* A step has direct sends, an all-gather of the sums' lengths, and an
+   all-gather of the sums, as entries or dense. */
 static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
@@ -160,7 +161,8 @@ static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
         of->entry * of->beta_us;
 }
 
-/* Up and down a tree: rank 0 receives in all rounds, and then sends in all. */
+/* Messages go up and down a tree: rank 0 receives in all rounds, and then sends
+   in all rounds. */
 static void cost_gtopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double bytes = of->k * of->entry;
@@ -199,10 +201,10 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
 /* ---- work -------------------------------------------------------------- */
 
 /* Processor times in ns of f32 in vectors that caches do not hold, on an Intel
-   Xeon with AVX-512 (docs/sparse.md). byte: of a vector, in the pass that
-   accumulates and selects. entry, other and round: for each of k entries, once,
-   for each other rank, and for each round of messages. block: for each block
-   that is selected from. */
+   Xeon with AVX-512 (docs/sparse.md). `byte` is the time for a byte of a
+   vector, in the pass that accumulates and selects. Each of k entries takes
+   `entry` once, `other` for each other rank, and `round` for each round of
+   messages. `block` is the time for each block that is selected from. */
 static const struct {
     double byte, entry, other, round, block;
 } works[BATON_SPARSE_COUNT] = {
@@ -232,14 +234,15 @@ static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
            1e3;
 }
 
-/* The ranks of a host that share a processor. */
+/* Returns how many ranks of a host share a processor. */
 static double share_of(const baton__sparse_place_t *place)
 {
     double each = ceil((double)place->ranks / place->hosts);
     return place->processors > 0 ? fmax(each / place->processors, 1) : 1;
 }
 
-/* The ranks whose messages a port sends or, on one host, a processor. */
+/* Returns the number of ranks whose messages a port sends or, on one host, a
+   processor copies. */
 static double sharers_of(const baton__sparse_place_t *place)
 {
     double ranks = place->ranks, each = ceil(ranks / place->hosts);
@@ -247,8 +250,9 @@ static double sharers_of(const baton__sparse_place_t *place)
                             : share_of(place);
 }
 
-/* The time of the all-reduce that ranks on shared hosts use; 0: there is none.
-   Its estimate assumes a port for each rank, but a host has only one. */
+/* Returns the time of the all-reduce that ranks on shared hosts use; 0: there
+   is none. Its estimate assumes a port for each rank, but a host has only
+   one. */
 static double shared_dense_us(const cost_case_t *of, double sharers)
 {
     const double bytes = of->n * of->element, hosts = of->place->hosts;
@@ -266,8 +270,8 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
                : 0;
 }
 
-/* The value that is minimised: the formula alone if the costs of links are the
-   caller's. */
+/* Returns the value that the choice minimises. If the costs of links are the
+   caller's, it is that of the closed form alone. */
 static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
     const baton__sparse_place_t *place = of->place;

@@ -46,7 +46,7 @@ struct gtopk {
     char *kept; /* the new residual's entries at the result's indices */
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
-    baton__message_t up;     /* to the parent; at rank 0 the result */
+    baton__message_t up;     /* sent to the parent; at rank 0 the result */
     baton__message_t result; /* the result, from the parent */
     int sends;               /* sends of the result */
 };
@@ -182,8 +182,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
     return last;
 }
 
-/* Adds sends of the result, in the memory of a message, to the children, the
-   highest first. */
+/* Adds sends of the result, which is in the memory of the message `from`, to
+   the children, the highest first. */
 static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
                       baton_node_t ready)
 {

@@ -18,7 +18,8 @@ typedef struct baton__regions {
     size_t count;
     char *own;                       /* the entries of the selection */
     baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
-    baton_entries_t *lists;          /* in this rank's region, one per rank */
+    /* Entries in this rank's region, a list for each rank. */
+    baton_entries_t *lists;
 } baton__regions_t;
 
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
@@ -38,8 +39,8 @@ baton__regions_block(const baton__regions_t *regions, int owner)
                             (size_t)(bounds[owner + 1] - bounds[owner])};
 }
 
-/* This rank's entries in a region. Without payload data is NULL, and there are
-   as many as full blocks have. */
+/* Returns this rank's entries in a region. In a group without payload data is
+   NULL, and there are as many entries as full blocks have. */
 baton_entries_t baton__regions_entries(const baton__regions_t *regions,
                                        int owner);
 

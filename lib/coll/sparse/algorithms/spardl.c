@@ -112,8 +112,8 @@ static size_t select_dense(spardl_block_t *self, size_t k, char *out)
     return count;
 }
 
-/* Selects from the candidates and the received entries. SIZE_MAX: they may lack
-   some of the largest elements. */
+/* Selects from the candidates and the received entries. Returns SIZE_MAX if
+   these may lack some of the largest elements. */
 static size_t select_sparse(spardl_block_t *self,
                             const baton_candidates_t *candidates, size_t k,
                             char *out)
@@ -134,7 +134,8 @@ static size_t select_sparse(spardl_block_t *self,
                                  out, spardl->scratch);
 }
 
-/* Selects from a block. If no step comes before, this accumulates it, too. */
+/* Selects from a block. If no step comes before, this accumulates the block,
+   too. */
 static size_t spardl_take(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -183,8 +184,8 @@ static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Writes the list's entries at the result's indices of a block to `work`, or
-   zeros there. */
+/* Writes the entries of a list that are at the result's indices of a block to
+   `work`; or, with `zeros`, zeros in their place. */
 static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
                         const uint32_t *indices, size_t count, bool zeros)
 {

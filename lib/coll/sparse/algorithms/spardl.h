@@ -11,7 +11,7 @@ typedef struct spardl spardl_t;
 
 /* A list of entries in memory of the algorithm's own. */
 typedef struct spardl_list {
-    char *data; /* NULL without payload */
+    char *data; /* NULL in a group without payload */
     size_t count;
 } spardl_list_t;
 
@@ -20,10 +20,11 @@ typedef struct spardl_block {
     spardl_t *spardl;
     int block;
     int step;  /* the step whose bag includes it; -1: this rank's own block */
-    int place; /* in that bag */
+    int place; /* the block's place in that bag */
     /* Threshold that the search for candidates tries first. */
     baton_magnitude_t guess;
-    /* Steps that may bring entries for it before it is selected from. */
+    /* The number of steps that may bring entries of the block before it is
+       selected from. */
     int steps;
     /* The next three are used only if `steps` is above 0. */
     baton_node_t accumulated;
@@ -38,10 +39,10 @@ typedef struct spardl_block {
 typedef struct spardl_step {
     spardl_t *spardl;
     int gap;
-    int blocks; /* in the bag that is sent, and in the received one */
+    int blocks; /* in the bag that is sent, and in the received bag */
     baton_node_t arrive;
     baton__message_t send, recv;
-    baton_entries_t *lists; /* received, by the block's distance */
+    baton_entries_t *lists; /* received lists, by the distance of the block */
     /* On a device: the selections for the bag, and the received entries. */
     baton__mirror_t selected, received;
     baton__change_t change;
@@ -74,7 +75,7 @@ struct spardl {
     spardl_list_t own;      /* this rank's selection from its own block */
     spardl_list_t sum;      /* the teams' sum of `own`; unused with one team */
     spardl_list_t other;    /* memory for the next sum */
-    /* Entries of a list at the result's indices; of one block. */
+    /* The entries of a list of one block that are at the result's indices. */
     char *common;
     int exchange_count;
     spardl_exchange_t *exchanges; /* R-SAG */
@@ -112,7 +113,7 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
 /* Adds this rank's shares of the entries that the exchange has dropped to
-   `work`, at these indices: the result's in its own block. */
+   `work`. `indices` are those of the result in this rank's own block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 

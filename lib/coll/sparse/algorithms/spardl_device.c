@@ -20,8 +20,9 @@
                        |
                        +--> add what R-SAG has dropped, keep (device_work.h)
 
-   A device call copies the entries that it selects to main memory, and the
-   entries that it adds to the device, in the same stream.
+   A device call that selects entries then copies them to main memory, and a
+   device call that adds entries first copies them to the device, in the same
+   stream.
 
    A bag's selections lie one after the other in device memory, each as long as
    its quota, and are copied together. */

@@ -127,8 +127,8 @@ static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
                            : count * sparse->entry_bytes;
 }
 
-/* Writes the mean as an element. It is that of the magnitudes, since all values
-   have one sign. */
+/* Writes the mean of the values as an element. Its magnitude is the mean of the
+   magnitudes, since all values have one sign. */
 static void mean_of(const baton_sparse_t *sparse, const void *values,
                     size_t count, void *mean)
 {
@@ -208,7 +208,8 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 
 /* ---- this rank's part, on a device ------------------------------------- */
 
-/* TRIMMED selects as EXACT here, since it selects the same elements. */
+/* On a device TRIMMED selects as EXACT does, since both select the same
+   elements. */
 static baton_status_t begin_on_device(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;

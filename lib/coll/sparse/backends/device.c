@@ -31,7 +31,7 @@ enum { IN_FLIGHT = BATON__REQUESTS };
 /* The input of a step. */
 typedef struct feed {
     const void *gradient; /* NULL: a flush */
-    uint64_t results;     /* requests for copies that came before */
+    uint64_t results;     /* number of requests for copies before this step */
     /* The epoch of the other schedule after which this step comes, or 0. */
     uint64_t behind;
 } feed_t;
@@ -61,13 +61,15 @@ typedef struct vector_request {
 } vector_request_t;
 
 typedef struct backend {
-    baton__sparse_device_t device; /* first: sparse->device is this */
+    /* This field is first, since sparse->device points to it. */
+    baton__sparse_device_t device;
     /* Pinned memory of n elements, in which dense steps work. */
     char *staged;
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* The last step that has begun, until it is completed; under the lock. */
+    /* The last step that has begun, until it is completed. The lock guards
+       it. */
     const side_t *begun; /* or NULL */
     uint64_t begun_epoch;
     uint64_t awaited_results; /* copies that `ready` waits for */
@@ -148,7 +150,8 @@ static baton_status_t poll_ready(void *arg)
 static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 {
     const side_t *side = arg;
-    (void)async; /* only poll completes it */
+    /* `async` is not needed: poll_ready reports when the results are copied. */
+    (void)async;
     sparse_device_backend_of(side->sparse)->awaited_results =
         side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
     return poll_ready(arg) == BATON_OK ? BATON_DONE : BATON_OK;
@@ -158,7 +161,7 @@ static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
 /* Fails this step if the step of the other schedule before it has failed. The
    stream has waited for that step, so a step that has not retired has failed.
-   The application may not have been told. */
+   The application may not know of the failure yet. */
 static baton_status_t check_before(const side_t *side, baton_call_t *call,
                                    const feed_t *feed)
 {
@@ -166,7 +169,7 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If there was none, the other schedule may be destroyed. */
+    /* If no step came before, the other schedule may be destroyed. */
     if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
         return BATON_OK;
     }
@@ -366,7 +369,7 @@ static void add_side(baton_sparse_t *sparse, bool dense,
     baton_schedule_on_recover(s, sparse_device_recover, side);
 }
 
-/* Why gradients may not be in device memory; NULL: they may. */
+/* Returns why gradients may not be in device memory, or NULL if they may. */
 static const char *refusal(const baton_sparse_t *sparse,
                            baton__sparse_device_t *device)
 {
@@ -546,7 +549,7 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
     backend_t *self = sparse_device_backend_of(sparse);
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
-        complete_begun(sparse);                 /* an earlier one, if any */
+        complete_begun(sparse);                 /* an earlier step, if any */
         self->reported = self->results.started; /* copies that failed with it */
     } else if (self->begun != NULL) {
         self->begun = NULL;
@@ -562,7 +565,7 @@ static baton_status_t check_result(baton_sparse_t *sparse)
     baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
     bool done;
-    (void)!baton_schedule_test(schedule, &done); /* may let it end */
+    (void)!baton_schedule_test(schedule, &done); /* may let the copy end */
     if (baton_schedule_failure(schedule, &failure) != BATON_OK ||
         failure.epoch <= self->reported) {
         return BATON_OK;

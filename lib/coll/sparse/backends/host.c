@@ -140,7 +140,7 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
     }
     if (status != BATON_OK) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* also behind a recovery */
+        sparse->phase = BATON__SPARSE_NO_RESULT; /* also after a recovery */
         return status;
     }
     sparse->recovered = false;
@@ -261,11 +261,11 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
     return true;
 }
 
-/* The callback of both schedules' recoveries, while the application is in
+/* The callback of both schedules, called while the application is in
    baton_group_recover. All ranks are given the same epochs, so they agree on
-   the steps that are complete. It returns false until both schedules have been
-   reported and the last step is mended. So neither schedule is reset before,
-   and no rank begins an epoch alone. */
+   the steps that are complete. The callback returns false until both schedules
+   have been reported and the last step is mended. So neither schedule is reset
+   before that, and no rank begins an epoch alone. */
 static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
                                 uint64_t epoch)
 {

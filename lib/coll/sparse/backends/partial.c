@@ -4,10 +4,10 @@
        begin --> take --> prepare --> [ the algorithm's nodes ] --> publish
 
    The contribution (coll/partial/contribution.h) keeps the pending gradients,
-   what an epoch has taken of them, and the results. An epoch computes in
-   `work`, which begins as the residual plus what was taken. publish makes it
-   the residual. If the epoch fails after that, recover swaps the two back; what
-   the epoch had taken is pending again.
+   those that an epoch has taken, and the results. An epoch computes in `work`,
+   which begins as the residual plus the gradients that it has taken. publish
+   makes `work` the residual. If the epoch fails after that, recover swaps the
+   two vectors back, and the gradients are pending again.
 
    If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
    `work` is what the residual gains, and publish adds the two.
@@ -16,8 +16,8 @@
    the residual, for which no epoch may be working. The driver only tries the
    lock, in take, which is polled until the application has released it.
 
-   With on_loss the epochs run in the groups of coll/partial/survive.c, which is
-   given `epochs` in connect, after options were compared. The result that it
+   With on_loss the epochs run in the groups of coll/partial/survive.c. connect
+   passes `epochs` to it, after options were compared. The result that survive.c
    hands over is packed: count, indices, values. */
 #include "coll/sparse/backends/backends.h"
 
@@ -30,12 +30,13 @@
 #include <string.h>
 
 typedef struct sparse_partial {
-    /* First, since of_epochs casts its address. Its numbers of steps and epochs
-       continue after a recovery or a shrink. */
+    /* This field is first, since of_epochs casts its address. Its numbers of
+       steps and epochs continue after a recovery or a shrink. */
     baton_partial_t epochs;
     baton_sparse_t *sparse;
-    char *velocity; /* u of momentum, for starts alone; or NULL */
-    char *parts;    /* memory for parts of a gradient, or NULL */
+    /* The velocity (u of momentum), which only starts use; or NULL. */
+    char *velocity;
+    char *parts; /* memory for parts of a gradient, or NULL */
     /* Part of an exported state: the first and the last step whose gradients
        are pending. */
     uint64_t pending_steps[2];
@@ -170,8 +171,8 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
 }
 
 /* Called while the application is in baton_group_recover. Later waits return
-   the results that it has missed. Gradients that an epoch has taken are pending
-   again, unless some rank has completed the epoch. */
+   the results that the application has missed. Gradients that an epoch has
+   taken are pending again, unless some rank has completed the epoch. */
 static bool sparse_partial_recover(void *arg, uint64_t epoch)
 {
     sparse_partial_t *self = arg;
@@ -190,7 +191,8 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     return baton__sparse_recover(sparse, false, epoch);
 }
 
-/* The schedule has failed, so no epoch begins or ends meanwhile. */
+/* Called after the schedule has failed, so no epoch begins or ends
+   meanwhile. */
 static bool sparse_partial_survive(baton_sparse_t *sparse)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
@@ -352,7 +354,7 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &epochs->contribution;
     bool begun = c->taken_for == epoch; /* and no state imported since */
-    const uint32_t slot = c->result;    /* begun by give */
+    const uint32_t slot = c->result;    /* the slot that give has begun */
     baton__sparse_room_t *to = &sparse->rooms[slot];
     uint64_t count;
     (void)active;
@@ -399,8 +401,9 @@ bool baton_sparse_lives(baton_sparse_t *sparse, int rank)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* The application has seen the results up to this step's, or will not ask for
-   them: their slots may be reused, so one more epoch may run. */
+/* Called when the application has seen the results up to that of `step`, or
+   will not ask for them. If these epochs have ended, their slots may be reused,
+   so further epochs may run. */
 static void see(sparse_partial_t *self, uint64_t step)
 {
     if (baton__contribution_newest(&self->epochs.contribution, NULL) >= step) {
@@ -594,7 +597,7 @@ static void sparse_partial_load(baton_sparse_t *sparse, uint64_t steps,
 }
 
 const baton__sparse_backend_t baton__sparse_partial = {
-    .accumulates = false, /* start clips */
+    .accumulates = false, /* start clips the gradient */
     .build = sparse_partial_build,
     .connect = connect_epochs,
     .close = close_epochs,

@@ -48,8 +48,9 @@ void baton__sparse_begin(baton_sparse_t *sparse)
             : 1;
 }
 
-/* How to compute these elements of `work`; the selection does it in its pass.
-   If `right` is NULL, they are computed already. */
+/* Returns how to compute these elements of `work`; a selection does that in its
+   pass. If `right` of the returned struct is NULL, they are computed
+   already. */
 static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
                                          size_t count, baton_side_t side)
 {

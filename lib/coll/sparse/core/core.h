@@ -42,7 +42,8 @@ typedef struct baton__sparse_room {
     uint32_t *indices;
     char *values;
     size_t count;
-    /* Partial steps: of the step that wrote the result. */
+    /* Only with options.partial: the statistics of the step that wrote the
+       result. */
     baton_sparse_stats_t stats;
 } baton__sparse_room_t;
 
@@ -65,7 +66,7 @@ typedef struct baton__learned {
 
 /* State of the step that was started last. */
 typedef enum baton__sparse_phase {
-    /* None was started, it failed, or its result is stale. */
+    /* No step was started, the step has failed, or its result is stale. */
     BATON__SPARSE_NO_RESULT,
     BATON__SPARSE_RUNNING, /* until a wait or test observes its end */
     BATON__SPARSE_RESULT,  /* the result is in `last` */
@@ -82,33 +83,35 @@ typedef enum baton__sparse_move {
 struct baton_sparse {
     baton_group_t *group;
     char *name;
-    /* The user's, with defaults filled in; compared. */
+    /* The user's options, with defaults filled in. The ranks compare these. */
     baton_sparse_options_t asked;
     /* `asked`, with AUTO replaced by a choice. */
     baton_sparse_options_t options;
     int rank, size;
     int most_ranks; /* size of the group at creation */
-    int teams;      /* options.teams at creation */
+    int teams;      /* options.teams at creation, without AUTO */
     bool payload;
     bool out_of_memory; /* an allocation has failed */
     bool lasting;       /* allocations made now outlive the schedules */
-    bool is_dense;      /* of the step that was started last */
+    bool is_dense;      /* the step that was started last is dense */
     size_t element_bytes, entry_bytes;
 
     baton_schedule_t *comparison;
-    /* Adds the terms of the set of tensors to a rebuilt schedule; or NULL. */
+    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
+       sparse all-reduce belongs to no set. */
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
     baton__wrong_t wrong; /* error of this rank's options or of building */
     bool connected;
 
     const baton__sparse_algorithm_t *algorithm; /* NULL: dense steps only */
-    baton_schedule_t *schedule;                 /* of sparse steps */
+    /* The schedule of sparse steps. */
+    baton_schedule_t *schedule;
     baton_schedule_t *dense;
-    /* dense_buffer is bound to `work`; dense_source, on the host only, to the
-       operand. */
+    /* dense_buffer is bound to `work`. dense_source, which only the host
+       backend uses, is bound to the operand. */
     baton_buffer_t dense_buffer, dense_source;
-    baton_end_fn on_end; /* the user's, or NULL */
+    baton_end_fn on_end; /* the user's callback, or NULL */
     void *on_end_arg;
     uint64_t ended;           /* calls of on_end so far */
     baton_schedule_t *latest; /* schedule of the last started step, or NULL */
@@ -118,29 +121,34 @@ struct baton_sparse {
     baton_partial_t *epochs;        /* of the partial backend */
     baton__sparse_device_t *device; /* of the device backend */
 
-    /* n elements each; NULL without payload. With the device backend, residual
-       and velocity are in `device`, and `work` is the buffer of dense steps. */
+    /* n elements each; NULL in a group without payload. With the device
+       backend, residual and velocity are in `device`, and `work` is the buffer
+       of dense steps. */
     char *residual, *work;
-    /* Operand of a dense step that can't use the gradient or the residual where
-       it is. With in_place instead two vectors for results of dense steps. May
-       be NULL. */
+    /* A vector for the operand of a dense step that can use neither the
+       gradient nor the residual where it is. With in_place these are two
+       vectors instead, for results of dense steps. NULL if not needed so
+       far. */
     char *spare;
-    /* u of momentum, before and after the running step; or NULL. */
+    /* The velocity (u of momentum) before and after the running step; or
+       NULL. */
     char *velocity, *new_velocity;
     const char *gradient; /* of the running step, or NULL */
     /* Ranges of the next gradient that were contributed. */
     baton__range_t *parts;
     size_t part_count, part_room;
-    bool summed; /* `work` already includes the gradient: it came in parts */
+    bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
     double given_factor;
-    /* The factor that scales it: given_factor times clipping's. */
+    /* The factor that scales the gradient: given_factor times that of
+       clipping. */
     double clip_factor;
     size_t k;
     /* The threshold that the next selection tries first. */
     baton_magnitude_t guess;
     baton__learned_t learned, next;
-    /* Further words of state, exported and imported; NULL: none. */
+    /* State of the algorithm beyond `learned`, exported and imported; NULL:
+       none. */
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps;                   /* completed steps */
@@ -149,18 +157,21 @@ struct baton_sparse {
     /* Host backend: the step that was started and not completed, or 0. */
     uint64_t open;
     bool recovered; /* the group was recovered after the last start */
-    bool absent;    /* partial: the running epoch takes no gradient here */
+    /* With options.partial: the running epoch takes no gradient of this
+       rank. */
+    bool absent;
     bool settled;   /* `settle` is done for the running step */
     uint8_t merged; /* R-SAG: additions made in the running step */
     /* The residual is zero: its memory has the last dense result. */
     bool no_residual;
     bool sums_spare; /* the running dense step sums `spare` */
-    bool lacks;      /* in a recovery: no result of the last step here */
+    bool lacks;      /* in a recovery: this rank lacks the last step's result */
     /* In a recovery: each step is completed on all ranks or none. */
     bool mended;
-    /* In a recovery: the schedules that have been reported so far, as bits. */
+    /* In a recovery: bits for the schedules whose callback has been called so
+       far. */
     uint8_t told;
-    uint8_t *news;    /* what ranks tell each other in a recovery; see step.c */
+    uint8_t *news;    /* bytes that ranks exchange in a recovery; see step.c */
     uint64_t lacked;  /* the last step whose result was handed to this rank */
     uint64_t made_up; /* the last step for which make_up has run */
     baton_schedule_t *handover;
@@ -169,7 +180,8 @@ struct baton_sparse {
     baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
 
     baton_sparse_result_t last; /* in phase RESULT */
-    /* Partial: results that wait still returns after a recovery. */
+    /* With options.partial: the number of results that waits still return after
+       a recovery. */
     uint64_t missed;
     /* The room that the running step writes. */
     size_t result_count, result_capacity;
@@ -196,15 +208,15 @@ struct baton_sparse {
     const uint32_t *masked;
     size_t masked_count;
 
-    /* Of the last step, and of the running one. */
+    /* The statistics of the last step, and of the running step. */
     baton_sparse_stats_t stats, counting;
-    uint32_t rounds; /* of messages, in a sparse step */
+    uint32_t rounds; /* rounds of messages in a sparse step */
     baton__sparse_memory_t *memory;
 };
 
 /* ---- backends ---------------------------------------------------------- */
 
-/* Functions from `close` on may be NULL: there is nothing to do. */
+/* Functions from `close` on may be NULL; then there is nothing to do. */
 struct baton__sparse_backend {
     /* True: baton__sparse_begin clips the gradient. False: the backend has
        clipped it before the step, or clips it on the device. */
@@ -243,28 +255,29 @@ struct baton__sparse_backend {
     /* Runs last, even if build has failed or was not called. */
     void (*free)(baton_sparse_t *sparse);
     /* In a shrink: completes the last step on all ranks of `survivors`, or on
-       none. False while baton__sparse_hand_over returns false. NULL: shrink is
+       none. Returns false while baton__sparse_hand_over does. NULL: shrink is
        not supported. */
     bool (*survive)(baton_sparse_t *sparse);
     /* Returns the error of a result that should have been copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
-    /* Between hold and release no epoch begins to work. BATON_ERR_BUSY: an
-       epoch is working or, if `even`, an epoch has ended whose step this rank
-       has not started. */
+    /* Between hold and release no epoch begins to work. hold returns
+       BATON_ERR_BUSY if an epoch is working or, if `even`, if an epoch has
+       ended whose step this rank has not started. */
     baton_status_t (*hold)(baton_sparse_t *sparse, const char *doing,
                            bool even);
     void (*release)(baton_sparse_t *sparse);
     /* Copies the pending gradients, and the residual without them. */
     void (*save)(baton_sparse_t *sparse, char *residual, char *pending);
-    /* Replaces the pending gradients, and continues after step `steps`. Not
-       between hold and release. */
+    /* Replaces the pending gradients, and continues after step `steps`. Must
+       not be called between hold and release. */
     void (*load)(baton_sparse_t *sparse, uint64_t steps, const char *pending);
 };
 
 /* ---- algorithms -------------------------------------------------------- */
 
-/* Adds nodes to sparse->schedule, for gradients in main memory or on a device.
-   NULL: not supported. */
+/* Functions that add an algorithm's nodes to sparse->schedule: `build` for
+   gradients in main memory, build_on_device for gradients on a device. NULL:
+   the algorithm does not support that. */
 struct baton__sparse_algorithm {
     void (*build)(baton_sparse_t *sparse);
     void (*build_on_device)(baton_sparse_t *sparse);
@@ -281,12 +294,12 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
                                       void *arg);
 
-/* Zeroed memory. It is freed with the sparse all-reduce or, if sparse->lasting
-   is false now, before the schedules are rebuilt. If there is no memory,
-   out_of_memory is set and NULL returned. Builders that can continue do so;
-   their result is discarded. */
+/* Allocates zeroed memory. It is freed with the sparse all-reduce or, if
+   sparse->lasting is false now, before the schedules are rebuilt. If there is
+   no memory, out_of_memory is set and NULL returned. Builders that can continue
+   do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* As baton__sparse_alloc; NULL in groups without payload. */
+/* As baton__sparse_alloc; returns NULL in groups without payload. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
 /* As baton__sparse_room, but pinned and not zeroed if gradients are on a
    device. */
@@ -295,14 +308,15 @@ void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
 /* As baton__sparse_alloc, but memory of baton_device_alloc, not zeroed. */
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
-/* Frees the memory of the schedules or, if `all`, the rest, too. */
+/* Frees the memory that belongs to the schedules and, if `all`, also the memory
+   that outlives them (see `lasting`). */
 void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the rooms, for results of up to `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 /* Bytes of `packed` in one room. */
 size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
-/* The step that begins writes its result into this room. */
+/* Makes this the room into which the next step writes its result. */
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
 /* Copies a list to the result's entries from `at` on. */
@@ -323,7 +337,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Whether the step after `steps` completed ones is dense. */
+/* Returns true if the step after `steps` completed ones is dense. */
 bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
                             uint64_t steps);
 /* Records that a step was started. */
@@ -355,15 +369,17 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-/* Exchanges which step each rank has completed last or, with `lacks`, has
-   started and not completed. True once all ranks have reported. */
+/* Tells all ranks which step this rank has completed last or, if `lacks`, has
+   started and not completed. Returns true once all ranks have told theirs. */
 bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
-/* After tell: whether any rank has completed the step. */
+/* Called after baton__sparse_tell. Returns true if any rank has completed the
+   step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
-/* Hands the result of a step, piece by piece, to the ranks that lack it; true
-   once all have it. `dense` is the vector of a dense result. NULL: the result
-   is sparse, and goes into the running step's room on ranks that get it, and
-   comes from the last result's room on the others. */
+/* Hands the result of a step, piece by piece, to the ranks that lack it.
+   Returns true once all ranks have it. `dense` is the vector of a dense result.
+   If it is NULL, the result is sparse: ranks that lack it receive it in the
+   running step's room, and the other ranks have it in the last result's
+   room. */
 bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
                              char *dense);
 /* Completes the residual of a step whose result was handed over. */
@@ -371,10 +387,11 @@ void baton__sparse_settle(baton_sparse_t *sparse);
 /* Adds to the residual the shares of dropped entries that failed ranks did not
    keep in this step. */
 void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
-/* After tell: whether this rank is lost, and has reported nothing. */
+/* Called after baton__sparse_tell. Returns true if `rank` has told nothing,
+   because it is lost. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* After tell: whether this rank has reported that it has not made addition
-   `index` of teams. */
+/* Called after baton__sparse_tell. Returns true if `rank` has told that it has
+   not made addition `index` of teams. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
@@ -431,8 +448,8 @@ static inline size_t baton__entries_of(size_t count, double density)
     return k < 1 ? 1 : (size_t)k;
 }
 
-/* Whether the algorithm can run on a device: it changes `work` only by taking
-   lists of entries out of it, and by adding such lists. */
+/* Returns true if the algorithm can run on a device: it changes `work` only by
+   taking lists of entries out of it, and by adding such lists. */
 bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 
 /* The options that must be equal in a state that is imported, as words. */
@@ -450,7 +467,7 @@ void baton__sparse_agree(baton_schedule_t *schedule,
 /* Adds the options to the terms of sparse->comparison, and starts it. */
 baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 /* Commits and starts a comparison whose terms were added. If something is wrong
-   on this rank, it fails on all ranks. */
+   on this rank, the comparison fails on all ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
 /* Waits for the comparison. Returns the error of any rank, or
@@ -465,7 +482,8 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
    factor. */
 void baton__sparse_begin(baton_sparse_t *sparse);
 
-/* The factor that clips a rank's gradient whose squares have this sum. */
+/* Returns the factor by which one of `ranks` ranks clips a gradient;
+   `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
 /* work = residual + the gradient's contribution, for these elements. Zeros if
@@ -473,8 +491,9 @@ double baton__clip_factor(double clip, int ranks, double square_sum);
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
-/* For partial ones, before the step: target = clipped gradient, with momentum
-   if there is a velocity; unless `first`, the old target is added. */
+/* Used with options.partial, before the step: target = clipped gradient, with
+   momentum if there is a velocity. Unless `first`, the old target is added,
+   too. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
                               char *velocity, char *target, bool first);
 
@@ -489,7 +508,7 @@ void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
 void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
                         const uint32_t *indices, size_t count);
 
-/* After a step: makes the new velocity current, and clears it at masked
+/* Called after a step. Makes the new velocity current, and clears it at masked
    elements. */
 void baton__sparse_advance(baton_sparse_t *sparse);
 
@@ -505,7 +524,7 @@ size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          baton_side_t side,
                                          baton_magnitude_t threshold,
                                          uint32_t *indices, size_t room);
-/* All elements of `work`, to select from. */
+/* Returns all elements of `work`, to select from. */
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
                                           baton_side_t side);
 
@@ -524,8 +543,8 @@ typedef struct baton__message {
     baton_node_t node;
     baton_view_t view;
     baton_length_t length;
-    char *data;   /* set by begin and take; NULL without payload */
-    size_t bytes; /* of this step */
+    char *data;   /* set by begin and take; NULL in a group without payload */
+    size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
@@ -533,13 +552,13 @@ void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity);
 
-/* In a call before the send: returns where to write. */
+/* Called in a call node before the send. Returns the memory for the message. */
 char *baton__message_begin(baton__message_t *message, baton_call_t *call);
-/* In a call before the send: `bytes` were written. */
+/* Called in a call node before the send, after `bytes` bytes were written. */
 baton_status_t baton__message_end(baton__message_t *message, baton_call_t *call,
                                   size_t bytes);
 
-/* In a call after the receive: sets data and bytes. */
+/* Called in a call node after the receive. Sets data and bytes. */
 void baton__message_take(baton__message_t *message, baton_call_t *call);
 
 static inline size_t baton__message_entries(const baton__message_t *message)
@@ -555,7 +574,7 @@ baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
    no vector has. */
 void baton__entries_pad(const baton_sparse_t *sparse, char *list, size_t count,
                         size_t all);
-/* The list without its padding. */
+/* Returns the list without its padding. */
 baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
                                         const char *list, size_t all);
 
@@ -586,13 +605,14 @@ typedef struct baton__gather_plan {
     void *arg;
     int size, index;
     int base, stride;
-    /* The most bytes that a member's part may have; NULL: most_bytes. */
+    /* The most bytes that a member's part may have: the result of `most` or, if
+       that is NULL, most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
-    /* Bytes of the part in this step, if its blocks are full. */
+    /* Returns the bytes of the part in this step, if its blocks are full. */
     size_t (*nominal)(void *arg, int member);
-    /* Bytes of the part that begins at `data`, where `left` bytes are present.
-       NULL: the nominal ones. */
+    /* Returns the bytes of the part that begins at `data`, where `left` bytes
+       are present. NULL: parts have their nominal bytes. */
     size_t (*extent)(void *arg, int member, const char *data, size_t left);
 } baton__gather_plan_t;
 
@@ -603,17 +623,17 @@ baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
                                  baton_node_t ready, baton_call_fn then,
                                  baton__gather_t **out);
 
-/* In the call `ready`: returns where to write this member's part. */
+/* Called in the call `ready`. Returns the memory for this member's part. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
-/* In the call `ready`: the part has `bytes` bytes. */
+/* Called in the call `ready`, after the part of `bytes` bytes was written. */
 baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
                                  size_t bytes);
 /* Begins and ends this member's part, which is copied. */
 baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
-/* In the call `then`: returns a member's part, and its bytes. NULL without
-   payload. */
+/* Called in the call `then`. Returns a member's part, and its bytes. Returns
+   NULL in a group without payload. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* If the parts are lists of entries: writes them to the result, in the order of

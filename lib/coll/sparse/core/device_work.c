@@ -151,7 +151,7 @@ void baton__enqueue_transfer(baton__enqueue_t *queue,
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* new_velocity = m u + g, or with nesterov m (u + g). Returns what is to be
+/* new_velocity = m u + g, or with nesterov m (u + g). Returns the vector to be
    accumulated. The additions have the order of those in accumulate.c. */
 static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
 {

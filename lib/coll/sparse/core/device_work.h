@@ -121,7 +121,7 @@ static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
     return (bytes + 15) / 16 * 16;
 }
 
-/* What to select: the k largest of `count` elements from `first` on. With
+/* A selection: the k largest of `count` elements from `first` on. With
    `sampled`: up to 2k elements by a threshold, as the device's SAMPLED does. */
 typedef struct baton__selecting {
     size_t first, count;
@@ -131,9 +131,9 @@ typedef struct baton__selecting {
     baton_magnitude_t earlier; /* a threshold to use again, or 0 */
 } baton__selecting_t;
 
-/* Takes the selection out of `work`, into device memory of
-   baton__selected_bytes. An earlier threshold must be in the selection's head
-   already. */
+/* Takes the selection out of `work`, into `to`, which is device memory of
+   baton__selected_bytes bytes. An earlier threshold must be in the selection's
+   head already. */
 void baton__enqueue_take(baton__enqueue_t *queue,
                          const baton__selecting_t *selecting, char *to,
                          baton__change_t *change);

@@ -46,8 +46,8 @@ static int gather_rank_at(const baton__gather_t *gather, int distance)
     return gather->plan.base + gather->plan.stride * member(gather, distance);
 }
 
-/* Room for parts [from, from + count) of the ring that begins at this
-   member. */
+/* Returns the bytes that parts [from, from + count) of the ring that begins at
+   this member may have. */
 static size_t room(const baton__gather_t *gather, int from, int count)
 {
     const baton__gather_plan_t *plan = &gather->plan;
@@ -73,7 +73,8 @@ static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
     return baton_call_set_length(call, round->sent, bytes);
 }
 
-/* Finds where each of the parts in `data` ends. False: they don't fit. */
+/* Finds where each of the parts in `data` ends. Returns false if the parts do
+   not have `bytes` bytes in sum. */
 static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
 {
     baton__gather_t *gather = round->gather;

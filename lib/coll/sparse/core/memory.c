@@ -84,8 +84,9 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
     }
 }
 
-/* There is one team if the teams asked for do not divide the ranks. So the
-   number of teams depends on this group alone, and not on the groups before. */
+/* The number of teams is the one at creation, or 1 if that does not divide the
+   number of ranks. So it depends on this group alone, and not on the groups
+   that the sparse all-reduce has had since its creation. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
 {
     baton__sparse_free_memory(sparse, false);

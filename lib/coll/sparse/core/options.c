@@ -288,7 +288,8 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* A struct that was zeroed without its initializer has a size of 0. */
+/* True if `given` is large enough to have a name. Its size is 0 if it was
+   zeroed without its initializer. */
 static bool has_name(const baton_sparse_options_t *given)
 {
     const size_t least =

@@ -208,8 +208,8 @@ static size_t piece_bytes(const baton_sparse_t *sparse)
     return bytes < MOST_PIECE ? bytes : MOST_PIECE;
 }
 
-/* An all-reduce by maximum: ranks that have the piece contribute it, the others
-   zeros. */
+/* The schedule is an all-reduce by maximum: ranks that have the piece
+   contribute it, and the others contribute zeros. */
 void baton__sparse_build_handover(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->handover;
@@ -258,7 +258,8 @@ static uint64_t pieces_of(const baton_sparse_t *sparse, size_t bytes)
     return (bytes + piece - 1) / piece;
 }
 
-/* The piece of the parts with this index. After the last one, data is NULL. */
+/* Returns the piece of the parts with this index. After the last piece, the
+   data of the returned piece is NULL. */
 static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
                         int count, uint64_t index)
 {
@@ -401,7 +402,8 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense)
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
-/* `work` is the result, and nothing is left for the residual. */
+/* Makes `work` the result of a dense step, which leaves nothing for the
+   residual. */
 static void complete_dense(baton_sparse_t *sparse)
 {
     sparse->counting.algorithm = BATON_SPARSE_DENSE;

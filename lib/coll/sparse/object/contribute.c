@@ -5,8 +5,8 @@
        start -----------------------------------------------+--> step
 
    Neither the residual nor the pending gradients change before the start. So
-   parts can be discarded. They must be when the residual changes, from which
-   they were computed. */
+   parts can be discarded. They must be discarded when the residual changes,
+   because they were added to the old one. */
 #include "coll/sparse/object/object.h"
 
 #include "base/alloc.h"

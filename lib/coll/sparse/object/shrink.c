@@ -16,9 +16,9 @@
 #include "base/error.h"
 #include "coll/sparse/object/object.h"
 
-/* Afterwards nothing of the schedules is in progress. With options.partial a
-   peer may have begun an epoch, so epochs are started and cancelled until the
-   schedule has failed. */
+/* Ends the running step, so that no epoch of the schedules is in progress
+   afterwards. With options.partial a peer may have begun an epoch, so epochs
+   are started and cancelled until the schedule has failed. */
 static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
                                              uint64_t until)
 {

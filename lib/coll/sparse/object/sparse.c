@@ -52,9 +52,10 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
     return status;
 }
 
-/* An error here is this rank's alone. It is kept in `wrong`, and the comparison
-   tells the other ranks. All schedules are committed in any case: where commits
-   are verified, all ranks take part in each. */
+/* Builds and commits all schedules. An error concerns this rank alone: it is
+   kept in `wrong`, and the comparison tells the other ranks. All schedules are
+   committed in any case: where commits are verified, all ranks take part in
+   each. */
 static void sparse_sparse_build(baton_sparse_t *sparse)
 {
     if (sparse->wrong.status == BATON_OK) {
@@ -270,7 +271,8 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
     return baton__sparse_start_scaled(sparse, gradient, 1);
 }
 
-/* As check_idle; BATON_ERR_UNSUPPORTED for a partial one. */
+/* Returns what baton__sparse_check_idle returns; with options.partial,
+   BATON_ERR_UNSUPPORTED. */
 static baton_status_t check_full(const baton_sparse_t *sparse,
                                  const char *doing)
 {
@@ -291,7 +293,8 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     return status;
 }
 
-/* As baton_schedule_wait for the last step, or as baton_schedule_test. */
+/* Does what baton_schedule_wait does for the last step or, unless done_out is
+   NULL, what baton_schedule_test does. */
 static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
                                           int timeout_ms, bool *done_out)
 {
@@ -301,7 +304,8 @@ static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
                               : baton_schedule_wait(sparse->latest, timeout_ms);
 }
 
-/* The running step has ended on this rank. */
+/* Called when the running step has ended on this rank, or to take a result that
+   was missed. */
 static void sparse_sparse_complete(baton_sparse_t *sparse,
                                    baton_status_t status)
 {
@@ -357,7 +361,8 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
     return status;
 }
 
-/* The error of the last step, once more; BATON_ERR_STATE if there was none. */
+/* Returns the error of the last step, once more; or BATON_ERR_STATE, if that
+   step had none. */
 static baton_status_t no_result(const baton_sparse_t *sparse)
 {
     bool done = false;
@@ -643,7 +648,7 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
     return status;
 }
 
-/* Entries of the last result that are infinite or NaN. */
+/* Returns how many entries of the last result are infinite or NaN. */
 static uint64_t count_not_finite(const baton_sparse_t *sparse)
 {
     bool any = sparse->phase == BATON__SPARSE_RESULT;

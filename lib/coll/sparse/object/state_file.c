@@ -22,7 +22,8 @@ static baton_status_t state_file_system_error(const baton_sparse_t *sparse,
                         sparse->name, path, strerror(errno));
 }
 
-/* Closes the file; keeps the first error in errno. */
+/* Closes the file. Returns false if that fails, or if `done` is false; errno
+   has the first error. */
 static bool closed(int file, bool done)
 {
     int cause = errno;

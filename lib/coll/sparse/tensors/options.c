@@ -38,7 +38,8 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
                                     .on_loss = o->on_loss};
 }
 
-/* Checks the options that all all-reduces of the set share, as sparse.h's. */
+/* Checks the options that all all-reduces of the set share, as
+   baton_sparse_prepare would check them. */
 static bool tensors_options_check_training(baton_tensors_t *set)
 {
     baton_sparse_options_t resolved, given = baton__tensors_common(set);

@@ -8,7 +8,7 @@
 /* ---- the cost model ---------------------------------------------------- */
 
 /* To select from an element costs as much as a reduction of it. To add an entry
-   to a vector costs as much as ENTRY_REDUCTIONS of these. */
+   to a vector costs as much as ENTRY_REDUCTIONS such reductions. */
 enum { ENTRY_REDUCTIONS = 16 };
 
 /* Equation 1 of the paper. */

@@ -153,7 +153,8 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
 
 /* ---- all-reduces ------------------------------------------------------- */
 
-/* The largest k of the warm-up and after it. */
+/* Returns the largest k of a tensor of `count` elements, in the warm-up and
+   after it. */
 static size_t most_entries(const baton_tensors_t *set, size_t count)
 {
     size_t most = baton__entries_of(count, set->options.density);
@@ -176,7 +177,8 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     options.count = unit->count;
     options.k = sparse ? plan->k : 1;
     options.max_k = sparse ? most_entries(set, unit->count) : 0;
-    options.clip = o->partial ? o->clip : 0; /* else by all gradients' norm */
+    /* Without options.partial the set clips, by the norm of all gradients. */
+    options.clip = o->partial ? o->clip : 0;
     options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
     options.redsync = plan->selection;
     options.quantise = plan->quantise;
@@ -189,7 +191,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         const baton__member_t *member = &set->members[i];
         baton__unit_t *unit = &set->units[member->unit];
         if (unit->sparse != NULL) {
-            continue; /* another packed one has made it */
+            continue; /* another packed tensor has made it */
         }
         baton_sparse_options_t options = options_of(set, unit, member);
         baton_status_t status =
@@ -543,7 +545,7 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
-/* The tensor's entries of its unit's result. */
+/* Returns the tensor's entries of its unit's result. */
 static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
                                              const baton__unit_t *unit,
                                              const baton__member_t *member,
@@ -566,8 +568,8 @@ static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
     return result;
 }
 
-/* Partial: gets the next result, unless this tensor's part of the current one
-   has not been returned. */
+/* With options.partial: gets the next result, unless this tensor's part of the
+   current one has not been returned. */
 static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
                                   baton__member_t *member, int timeout_ms)
 {

@@ -14,8 +14,10 @@ typedef struct baton__member {
     baton_tensor_plan_t plan;
     size_t unit;
     size_t offset; /* in the unit, in elements */
-    bool ready;    /* its gradient is here, and no wait has returned since */
-    bool shown;    /* partial: its part of the unit's result was returned */
+    /* The gradient of the tensor is here, and no wait has returned since. */
+    bool ready;
+    /* With partial: its part of the unit's result was returned. */
+    bool shown;
 } baton__member_t;
 
 /* A sparse all-reduce of one tensor, or of all that are packed; with
@@ -64,7 +66,7 @@ void baton__tensors_resolve(baton_tensors_t *set);
 /* Adds the set's options and tensors, which must be equal on all ranks, to a
    schedule's terms. */
 void baton__tensors_state(const void *set, baton_schedule_t *schedule);
-/* Adds these terms to the comparison, and starts it. */
+/* Adds the terms of baton__tensors_state to the comparison, and starts it. */
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* The options of the set's all-reduces that do not depend on the tensors. */
