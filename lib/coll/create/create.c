@@ -252,10 +252,10 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    /* A root's own block may be at its place in the other vector. That is
-       refused for collectives without a root: if the source is the target on
-       all ranks, it would be true of rank 0 alone, which would then wait for
-       the others, which refuse the operands. */
+    /* A root's own block may be at its place in the other vector. Collectives
+       without a root refuse that: if source and target are the same address on
+       all ranks, only rank 0 has its block at its place. Rank 0 would then wait
+       for the other ranks, which refuse the operands. */
     bool own_block = call->of->rooted && call->of->source != call->of->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
@@ -358,7 +358,7 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
 }
 
 /* States the type and the count, which builders without a type do not know.
-   This comes before the algorithm, which follows from it. */
+   They are stated before the algorithm, which depends on them. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);

@@ -15,7 +15,7 @@
 */
 typedef struct position {
     int id;
-    int span;   /* ids in its subtree, with itself */
+    int span;   /* ids in the subtree of `id`, with `id` */
     int parent; /* the parent's rank */
 } position_t;
 

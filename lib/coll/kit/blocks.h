@@ -1,7 +1,7 @@
 /* A vector cut into blocks, one for each rank of a team. Scatter, gather and
    similar collectives move ranges of blocks, which may wrap around the vector's
-   end. Blocks may be empty and of any sizes. Also the segments that pipelines
-   work in. */
+   end. Blocks may be empty and of any sizes. This header also cuts vectors into
+   the segments in which pipelines work. */
 #pragma once
 
 #include "coll/kit/flow.h"
@@ -29,12 +29,12 @@ typedef struct baton__blocks {
 size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
                           int parts);
 
-/* The same for blocks of counts[i] elements. NULL means the schedule has an
-   error: no memory, or too many bytes, where it names the builder. */
+/* Returns the offsets of blocks of counts[i] elements. NULL means the schedule
+   has an error: no memory, or too many bytes, where it names the builder. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, size_t element, int parts);
 
-/* The same for P blocks of a vector of `bytes` bytes. Block r has
+/* Returns the offsets of P blocks of a vector of `bytes` bytes. Block r has
    block_bytes[r]; their sum must be `bytes`. If block_bytes is NULL, blocks are
    equal, and `bytes` must be a multiple of P. `what` names the vector in
    errors. NULL means the schedule has an error. */
@@ -46,8 +46,8 @@ size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
    end. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);
 
-/* Returns the place of such a range, which must be in one piece. A single block
-   always is. */
+/* Returns the place of a range of blocks, which must be in one piece. A single
+   block always is. */
 baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
                                 int count);
 

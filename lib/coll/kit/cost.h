@@ -1,7 +1,7 @@
 /* The terms of the algorithms' formulas. A cost is a closed form in the
    simulator's model: a message takes alpha, a byte beta and a reduced byte
    gamma, and a rank sends one message and receives one message at a time. Work
-   is what the processors of a host do. Formulas are exact for equal blocks and
+   is done by the processors of a host. Formulas are exact for equal blocks and
    segments where the record's `exact` says so; tests/sim/test_dense_costs.c
    compares them with the simulator. */
 #pragma once
@@ -14,7 +14,7 @@ typedef struct baton__terms {
     baton_cost_case_t of;
     double p, n;               /* ranks; bytes of the vector */
     double alpha, beta, gamma; /* us */
-    double log;                /* of p, rounded up: the number of rounds */
+    double log;                /* log2 of p, rounded up: the number of rounds */
     double core;     /* the largest power of two up to p; pattern.h, fold */
     double core_log; /* log2 of `core` */
     double extra;    /* ranks outside the core */

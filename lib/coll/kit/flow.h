@@ -24,29 +24,34 @@
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;
-    uint32_t writer;  /* node + 1; 0 means none */
-    uint32_t readers; /* nodes that read it since: place + 1 in `readers` */
+    uint32_t writer; /* node + 1; 0 means none */
+    /* Place + 1 in `readers` of a list of the nodes that have read the bytes
+       since they were written. */
+    uint32_t readers;
 } baton__span_t;
 
 typedef struct baton__reader {
     uint32_t node;
-    uint32_t next; /* place + 1 of the next one; lists share their tails */
+    uint32_t next; /* place + 1 of the next reader; lists share their tails */
 } baton__reader_t;
 
 typedef struct baton__flow {
     baton_schedule_t *schedule;
-    int rank;         /* this process's rank in the team */
-    int size;         /* the team's number of ranks */
-    const int *ranks; /* of each rank in the group; NULL: they are the same */
+    int rank; /* this process's rank in the team */
+    int size; /* the team's number of ranks */
+    /* By rank of the team: the rank in the group. NULL: the ranks are the
+       same. */
+    const int *ranks;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    baton__span_t *spans; /* by buffer and place */
+    baton__span_t *spans; /* sorted by buffer and place */
     size_t span_count, span_room;
     baton__reader_t *readers;
     size_t reader_count, reader_room;
     struct baton__flow_memory *memory; /* allocated by baton__flow_alloc */
     uint32_t last_recv;                /* node + 1; 0 means none yet */
-    uint32_t round;                    /* sends come after this node; + 1 */
+    /* 1 + the node after which sends come; 0: none. */
+    uint32_t round;
     /* The next reduction yields the sum of all ranks of the group, so an
        average divides there. Builders set this before each reduction. */
     bool is_total;

@@ -34,18 +34,19 @@ typedef struct baton__gathered {
 /* baton_allreduce_args_t.given points to this. The partial collective owns it,
    and keeps it as long as the schedule. */
 struct baton_given {
-    /* A call node before the builder's nodes sets its length. If the length is
-       0, the vector contains the neutral element. */
+    /* A call node before the builder's nodes sets the length of the source. If
+       the length is 0, the vector contains the neutral element. */
     baton__maybe_vector_t source;
     bool known; /* a builder supports `given`, and uses `source` */
-    /* The vector in the target, and its reduction; empty if no rank
-       contributed. */
+    /* The result in the target, and its reduction. The result is empty if no
+       rank contributed. */
     const baton_op_t *op;
     baton_dtype_t dtype;
     baton__maybe_vector_t result;
     /* The target is in device memory, which the host can't fill. */
     bool on_device;
-    baton_view_t identity;  /* the neutral element: for averages, on devices */
+    /* The neutral element; used for averages, and on devices. */
+    baton_view_t identity;
     baton_length_t missing; /* bytes of `identity` to copy to the target */
     baton__gathered_t gathered;
 };

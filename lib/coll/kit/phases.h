@@ -72,7 +72,7 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
  */
 #define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
 
-/* Both are as the ring's, but their default chunk_bytes is
+/* Both do what the ring's functions do, but their default chunk_bytes is
    BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,

@@ -20,7 +20,7 @@ typedef struct baton__requests {
     size_t bytes;     /* size of a request */
     char *queue;      /* epoch e's request is at e % BATON__REQUESTS */
     uint64_t started; /* requests so far; only for the application */
-    uint64_t begun;   /* epoch of the last one begun; only for the driver */
+    uint64_t begun;   /* epoch of the last request begun; only for the driver */
     /* The driver calls these. begin is called when the stream has reached the
        request, before its work; serve puts the work into a stream of the
        device; end is called after the work. begin and end may be NULL. */

@@ -1,4 +1,4 @@
-/* Checks of options; see wrong.h. */
+/* Errors in options; see wrong.h. */
 #include "coll/kit/wrong.h"
 
 #include "base/error.h"

@@ -3,8 +3,8 @@
 
 #include <baton/build.h>
 
-/* Why this rank can't take part. BATON_ERR_MISMATCH is the error of all ranks.
- */
+/* The reason why this rank can't take part. BATON_ERR_MISMATCH is the error of
+   all ranks. */
 typedef struct baton__wrong {
     baton_status_t status;
     char text[320];

@@ -36,8 +36,8 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
                          baton__choice_variable(of->collective));
 }
 
-/* Chooses, and states the choice. False if there is none; the schedule's error
-   says why. */
+/* Chooses, and states the choice. Returns false if there is no choice; the
+   schedule's error says why. */
 static bool by_name_choose(baton_schedule_t *schedule, const char *title,
                            baton_choice_case_t of, baton_choice_t *out)
 {
@@ -171,8 +171,8 @@ void baton_add_allgather(baton_schedule_t *schedule,
     }
 }
 
-/* Where there are sizes per rank, the bytes differ between ranks; but then one
-   algorithm is left, whatever they are. */
+/* If a caller gives a size for each rank, the bytes differ between ranks. Ranks
+   choose the same algorithm nevertheless, since only one can do that. */
 void baton_add_alltoall(baton_schedule_t *schedule,
                         const baton_alltoall_args_t *args)
 {

@@ -122,7 +122,7 @@ typedef struct trial {
     int epochs; /* of a sample; 1, and more after the first samples */
 } trial_t;
 
-/* Runs an epoch. One that takes too long is cancelled. */
+/* Runs an epoch. An epoch that takes too long is cancelled. */
 static baton_status_t tune_run(tuning_t *tuning, baton_schedule_t *schedule,
                                int timeout_ms)
 {
@@ -280,9 +280,11 @@ static double median_of(double *us, size_t count)
     return us[1 + (count - 2) / 2];
 }
 
-/* Learns the candidate that is fastest on the slowest rank, unless the model's
-   first choice is about as fast: medians differ by some percent from run to
-   run. */
+/* Adds to tuning->learned the candidate to use for this size. That is the
+   model's first choice, unless another candidate takes less than CLEARLY times
+   as long; of several such candidates it is the fastest. (Medians differ by
+   some percent from run to run.) The time of a candidate is its median on the
+   rank where that is largest. */
 static baton_status_t conclude(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;

@@ -36,20 +36,22 @@ baton__measured_t baton__measured_key(const baton_choice_case_t *of);
 const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key);
 
-/* Adds a copy of a choice to the front of a list. BATON_ERR_NO_MEMORY. */
+/* Adds a copy of a choice to the front of a list. Returns BATON_ERR_NO_MEMORY
+   if it fails. */
 baton_status_t baton__measured_add(baton__measured_t **list,
                                    const baton__measured_t *one);
 
 /* Frees all choices of a list, which is then empty. */
 void baton__measured_free(baton__measured_t **list);
 
-/* Adds the choices of a list to the end of a calibration file.
-   BATON_ERR_SYSTEM. */
+/* Adds the choices of a list to the end of a calibration file. Returns
+   BATON_ERR_SYSTEM if it fails. */
 baton_status_t baton__measured_append(const char *path,
                                       const baton__measured_t *list);
 
 /* Finds the choice of the calibration file in force for this key, if there is
-   one. BATON_ERR_SYSTEM, _NO_MEMORY; BATON_ERR_INVALID names a line that is
+   one. Returns BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY if the file can't be
+   read, and BATON_ERR_INVALID, with a message that names the line, if a line is
    wrong. */
 baton_status_t baton__measured_in_file(const baton__measured_t *key,
                                        baton__measured_t *out, bool *found_out);
@@ -74,8 +76,9 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   const baton_choice_case_t *of,
                                   baton_choice_t *out);
 
-/* As baton_choose, but choices that this group has measured come first. With
-   BATON_TUNE=measure it measures now if it has none. */
+/* Does what baton_choose does, except that choices that this group has measured
+   come first. With BATON_TUNE=measure it measures now if the group has no
+   choice for the case. */
 baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out);
