@@ -1,4 +1,4 @@
-/* A builder on every rank. */
+/* Builds a schedule on every rank, and runs its epochs. */
 #include "sim/sim.h"
 
 #include "base/alloc.h"

@@ -244,7 +244,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     return BATON_OK;
 }
 
-/* BATON_ERR_BUSY when a rank has schedules that the simulator does not own. */
+/* Returns BATON_ERR_BUSY if a rank has schedules that the simulator does not
+   own. */
 static baton_status_t check_destroyed(const baton_sim_t *sim, int rank)
 {
     const baton__sim_rank_t *self = &sim->ranks[rank];

@@ -317,7 +317,7 @@ static bool driver_is_inside(const baton_engine_t *engine)
     return baton__sim_of(engine)->stepping != NULL;
 }
 
-/* Needs no lock: one thread at a time uses a simulator. */
+/* Takes no lock, since one thread at a time uses a simulator. */
 static void driver_enter(baton_engine_t *engine)
 {
     (void)engine;
@@ -368,7 +368,7 @@ static baton_status_t driver_wait(baton_engine_t *engine,
         return BATON_OK;
     }
     if (schedule == NULL && sim_driver_is_inside(sim)) {
-        return BATON_ERR_TIMEOUT; /* the recovery continues without us */
+        return BATON_ERR_TIMEOUT; /* the recovery continues later */
     }
     double until_us = wait->timeout_ms < 0
                           ? INFINITY

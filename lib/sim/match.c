@@ -145,8 +145,8 @@ static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
         there);
 }
 
-/* A send and its receive have different sizes. If their counts differ too, one
-   was left out, possibly an earlier one. */
+/* Called when a send and its receive have different sizes. If the numbers of
+   sends and receives differ, too, one was left out, possibly an earlier one. */
 static baton_status_t fail_sizes(const baton_schedule_t *schedule,
                                  const baton__op_t *send,
                                  const baton_schedule_t *peer,

@@ -60,7 +60,8 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
     return status;
 }
 
-/* An error could not be reported where this is used. */
+/* Brings a cost into the allowed range, since an error could not be reported
+   where this is used. */
 static double cost_in_range(double cost)
 {
     double least = cost > 0 ? cost : 0; /* also for a NaN */

@@ -29,8 +29,8 @@ double baton__distribution_sample(const baton_distribution_t *distribution,
 /* Returns true when every sample is 0. */
 bool baton__distribution_is_zero(const baton_distribution_t *distribution);
 
-/* BATON_ERR_INVALID names the part that is out of range; the message begins
-   with `subject`. */
+/* Returns BATON_ERR_INVALID if a part is out of range. The message begins with
+   `subject`, and names the part. */
 baton_status_t
 baton__distribution_check(const char *subject,
                           const baton_distribution_t *distribution);
@@ -39,9 +39,10 @@ baton__distribution_check(const char *subject,
 baton_status_t baton__sim_check_number(const char *subject, const char *name,
                                        double value, double least, bool above);
 
-/* BATON_ERR_INVALID names the first option that is out of range. */
+/* Returns BATON_ERR_INVALID, with a message that names the first option that is
+   out of range, if there is one. */
 baton_status_t baton__sim_check_options(const baton_sim_options_t *options);
 
-/* The link from one rank to another under these options. */
+/* Returns the link from one rank to another under these options. */
 baton_sim_link_t baton__sim_link(const baton_sim_options_t *options, int from,
                                  int to);

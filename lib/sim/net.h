@@ -17,7 +17,8 @@
 #include <baton/sim.h>
 #include <baton/transport.h>
 
-/* Events, and ranks, whose memory is prefetched together; see net.c. */
+/* The number of events, and of ranks, whose memory is prefetched together; see
+   net.c. */
 enum { BATON__SIM_BATCH = 16 };
 
 /* For functions that only prefetch: GCC assumes that a call to one that it has
@@ -47,8 +48,8 @@ typedef struct baton__sim_completion {
 
 struct baton__sim_net;
 
-/* Completions that an endpoint stores in itself. Most need no more: a send and
-   an arrival. */
+/* Completions that an endpoint stores in itself. Most endpoints need no more,
+   since they have a send and an arrival at a time. */
 enum { BATON__SIM_OWN_COMPLETIONS = 3 };
 
 /* A rank's endpoint, on three cache lines. Times are in microseconds. */
@@ -92,7 +93,8 @@ typedef struct baton__sim_net {
     bool any_dead; /* at least one rank is dead */
     baton_distribution_t lag;
     bool has_lag;
-    /* Called for each end of a transfer, with its owner. May be NULL. */
+    /* Called for each end of a transfer, with the owner of that end. May be
+       NULL. */
     void (*report)(void *arg, const void *owner, baton_sim_event_t *event);
     void *report_arg;
     baton_sim_totals_t totals;
@@ -151,7 +153,7 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index);
 /* Called when the receiver has accepted or dropped a delivered message. */
 void baton__sim_consume(baton__sim_net_t *net, baton__sim_item_t *item);
 
-/* How long a message occupies the ports. */
+/* Returns how long a message occupies the ports. */
 double baton__sim_transfer_us(const baton__sim_net_t *net,
                               const baton__sim_item_t *item);
 

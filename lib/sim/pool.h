@@ -25,7 +25,7 @@ enum {
 /* An item has two cache lines. The second has the fields that the payload
    needs. */
 typedef struct baton__sim_item {
-    baton_message_t message; /* first: messages are items */
+    baton_message_t message; /* first, since messages are cast to items */
     unsigned rank : 24;      /* the receiver */
     unsigned state : 3;
     unsigned sent : 1;        /* the sender was notified */

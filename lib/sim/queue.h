@@ -9,7 +9,7 @@
 
 typedef struct baton__sim_entry {
     double at;
-    uint64_t number; /* pushes before this one */
+    uint64_t number; /* number of pushes before this one */
     uint32_t kind;   /* kind and index are the owner's */
     uint32_t index;
 } baton__sim_entry_t;
@@ -28,7 +28,7 @@ void baton__sim_queue_fini(baton__sim_queue_t *queue);
 bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
                            uint32_t index);
 
-/* Stores the first entry's time; false when the queue is empty. */
+/* Stores the first entry's time. Returns false if the queue is empty. */
 bool baton__sim_queue_peek(const baton__sim_queue_t *queue, double *at_out);
 
 /* Removes the first entry, of a queue that is not empty. */

@@ -1,6 +1,6 @@
 /* The state of a simulator: a stepper and a group for each rank over one
-   simulated network (sim/net.h). Also the functions that the simulator's files
-   offer each other. */
+   simulated network (sim/net.h). This header also has the functions that the
+   simulator's files offer each other. */
 #pragma once
 
 #include "progress/engine.h"
@@ -12,7 +12,7 @@
 typedef struct baton__sim_rank {
     _Alignas(64) baton__stepper_t stepper;
     baton__member_t member;
-    baton__peer_queue_t queue; /* the member's */
+    baton__peer_queue_t queue; /* the queue of `member` */
 } baton__sim_rank_t;
 
 /* A callback of baton_sim_at. */
@@ -23,7 +23,7 @@ typedef struct baton__sim_call {
 } baton__sim_call_t;
 
 struct baton_sim {
-    baton_engine_t engine; /* first: its driver table leads here */
+    baton_engine_t engine; /* first, since baton__sim_of casts its address */
     baton_sim_options_t options;
     baton__kind_info_t kinds[BATON__KIND_COUNT];
     baton__sim_net_t net;
@@ -36,10 +36,11 @@ struct baton_sim {
                        last compared */
     baton__sim_call_t *calls;
     uint32_t call_count, call_capacity, free_call;
-    baton_schedule_t **built;    /* by baton_sim_build; NULL before it */
-    baton_status_t start_status; /* of starts that baton_sim_epoch deferred */
-    uint64_t schedule_count;     /* schedules committed so far */
-    double schedule_bytes;       /* the memory of these schedules */
+    baton_schedule_t **built; /* those of baton_sim_build; NULL before it */
+    /* The first error of the starts that baton_sim_epoch has deferred. */
+    baton_status_t start_status;
+    uint64_t schedule_count; /* schedules committed so far */
+    double schedule_bytes;   /* the memory of these schedules */
     baton_sim_trace_fn trace;
     void *trace_arg;
 };
@@ -51,7 +52,7 @@ static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
 
 /* The task of a simulated schedule, and the simulator's own notes. */
 typedef struct baton__sim_task {
-    baton__task_t task;        /* first: the driver table has the size of all */
+    baton__task_t task;        /* first; task_bytes is the size of all fields */
     bool matched;              /* compared with the other ranks */
     bool timed;                /* an epoch has begun and not ended */
     double began_us, ended_us; /* of the last epoch, in virtual time */
@@ -63,7 +64,8 @@ static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
     return &sim->net.ports[rank];
 }
 
-/* When the rank's processor is free, in us; not before the present time. */
+/* Returns the time at which the rank's processor is free, in us; the present
+   time, if it is free already. */
 static inline double baton__sim_clock(const baton__sim_port_t *port)
 {
     double now_us = port->net->now_us;
@@ -79,7 +81,7 @@ void baton__sim_destroy_built(baton_sim_t *sim);
 
 extern const baton__driver_t baton__sim_driver;
 
-/* The simulator's task of a schedule of its own. */
+/* Returns the simulator's task of one of its schedules. */
 static inline baton__sim_task_t *
 baton__sim_task_of(const baton_schedule_t *schedule)
 {
@@ -87,14 +89,15 @@ baton__sim_task_of(const baton_schedule_t *schedule)
     return (baton__sim_task_t *)baton__task_at(schedule);
 }
 
-/* BATON_ERR_STATE in a callback, where `operation` is not allowed. */
+/* Returns BATON_ERR_STATE in a callback, where `operation` is not allowed. */
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation);
 
 /* ---- match.c ----------------------------------------------------------- */
 
-/* Compares the sends and receives of all ranks. BATON_ERR_MISMATCH names both
-   ranks and nodes of a send and a receive that do not match. */
+/* Compares the sends and receives of all ranks. Returns BATON_ERR_MISMATCH if a
+   send and a receive do not match, with a message that names both ranks and
+   nodes. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
 /* Returns the node that matches a message node, or BATON__NO_NODE when there is
@@ -106,8 +109,8 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
 
 /* ---- memory.c ---------------------------------------------------------- */
 
-/* BATON_ERR_NO_MEMORY when `bytes` more are not available: the message names
-   the `consumer` that needs them, and `advice` says what to lower. */
+/* Returns BATON_ERR_NO_MEMORY if `bytes` more are not available. The message
+   names the `consumer` that needs them, and `advice` says what to lower. */
 baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                                        const char *advice);
 

@@ -130,8 +130,8 @@ static baton_status_t verify_run(baton_schedule_t *schedule)
 
 /* ---- reports and answers ------------------------------------------------ */
 
-/* This thread's error message, without the "commit of NAME failed" that it may
-   begin with. */
+/* Returns this thread's error message, without the "commit of NAME failed" that
+   it may begin with. */
 static const char *reason(const char *name)
 {
     static const char commit[] = "commit of ";

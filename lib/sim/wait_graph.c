@@ -138,7 +138,7 @@ baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
     edge.blocked = edge.other;
     uint64_t epoch = edge.peer->run.epoch;
     if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {
-        edge.blocked = find_blocked(edge.peer); /* its epoch must end first */
+        edge.blocked = find_blocked(edge.peer); /* that epoch must end first */
     }
     if (epoch <= from.schedule->run.epoch) {
         finish_edge(sim, &edge);

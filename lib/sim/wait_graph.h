@@ -25,8 +25,8 @@ typedef struct baton__sim_wait_edge {
     baton__sim_wait_node_t from;
     const baton_schedule_t *peer; /* NULL if the other end no longer exists */
     uint32_t other;               /* the other end, a node of `peer` */
-    /* A node of `peer`: `other`, or, if an earlier epoch still runs there, a
-       node that this epoch waits for. */
+    /* A node of `peer`: `other`; or, if an earlier epoch still runs there, a
+       node that the earlier epoch waits for. */
     uint32_t blocked;
     uint32_t node; /* a node of `peer` that `blocked` comes after */
     /* A node in between that needs k of its n predecessors, or

@@ -20,8 +20,8 @@ static double allgather_bruck_cost(const baton__terms_t *t)
 }
 
 /* Ranges that wrap around the vector's end are copied before they are sent, and
-   after they were received: in a round of `more` blocks, those of more - 1
-   ranks on either side. */
+   after they were received. In a round whose messages have `more` blocks, such
+   ranges have more - 1 senders and more - 1 receivers. */
 static baton__works_t allgather_bruck_work(const baton__terms_t *t)
 {
     double copied = 0;

@@ -5,7 +5,8 @@
 #include "coll/kit/given.h"
 #include "coll/kit/phases.h"
 
-/* The all-reduces that keep the order of ranks, for errors of the others. */
+/* The all-reduces that keep the order of ranks. The errors of the other
+   all-reduces list them. */
 #define BATON__ORDERED_ALLREDUCES                                              \
     "recursive doubling, the binomial tree, the flat tree, rabenseifner, the " \
     "linear pipeline or the double tree"
@@ -24,9 +25,10 @@ typedef void (*baton__in_blocks_fn)(baton__flow_t *flow,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes);
 
-/* Builds such an all-reduce; `add` adds its phases. Each block is reduced on
-   one rank and copied from there, so all ranks have the same bits. The operands
-   are not in the order of ranks, so the reduction must be commutative. */
+/* Builds an all-reduce of P blocks; `add` adds its phases. Each block is
+   reduced on one rank and copied from there, so all ranks have the same bits.
+   The operands are not in the order of ranks, so the reduction must be
+   commutative. */
 void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
                                 const baton_allreduce_args_t *args,
                                 baton__in_blocks_fn add);
@@ -44,7 +46,7 @@ bool baton__allreduce_in_place(const baton_schedule_t *schedule,
 void baton__allreduce_flat(baton_schedule_t *schedule,
                            const baton_allreduce_args_t *args);
 
-/* As baton_add_broadcast_binomial, for data.length bytes. The root sets that
-   length before. */
+/* Adds a binomial broadcast of data.length bytes. The root sets that length
+   before the broadcast begins. */
 void baton__broadcast_binomial(baton_schedule_t *schedule, int root,
                                baton__maybe_vector_t data);

@@ -98,7 +98,8 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Adds the rest for a child that may have nothing to send. */
+/* Called by add_child. Adds the nodes and edges that are needed only if a child
+   may have nothing to send. */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
 {
@@ -262,7 +263,7 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
     allreduce_binomial_add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
-/* The root has most work, and receives nothing in the broadcast. */
+/* The root has the most work, and receives nothing in the broadcast. */
 static baton__works_t allreduce_binomial_work(const baton__terms_t *t)
 {
     baton__works_t reduce = baton__reduce_binomial_algorithm.work->of(t);

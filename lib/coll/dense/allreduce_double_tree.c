@@ -105,7 +105,7 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* An estimate: up and down a double tree. */
+/* This estimates the time up and down a double tree. */
 static double allreduce_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

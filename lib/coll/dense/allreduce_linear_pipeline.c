@@ -82,8 +82,8 @@ static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
     return fmax(filled, sent) + (t->p - 2) * come;
 }
 
-/* Of two ranks each receives one vector. Of more ranks an inner one receives
-   two: the partial sums and the sums. */
+/* With two ranks, each receives one vector. With more ranks, an inner rank
+   receives two: the partial sums and the sums. */
 static baton__works_t allreduce_linear_pipeline_work(const baton__terms_t *t)
 {
     double ways = t->of.ranks > 2 ? 2 : 1;

@@ -43,8 +43,8 @@ static bool copies(const doubling_t *doubling)
     return !doubling->lends && doubling->steps == 1;
 }
 
-/* Adds a step with a peer that sends its partial sum, and gets this rank's if
-   `mutual`. */
+/* Adds a step with a peer that sends its partial sum and, if `mutual`, gets
+   this rank's. */
 static void allreduce_recursive_doubling_add_step(doubling_t *doubling,
                                                   int peer, bool mutual)
 {
@@ -154,7 +154,8 @@ static double allreduce_recursive_doubling_cost(const baton__terms_t *t)
    twice, and not by the system. On 2 processors of an AMD EPYC, 512 KiB, 1, 2
    and 4 MiB in place take 71, 98, 266 and 578 us, and by pairwise exchange 84,
    173, 308 and 669 us. But 256 KiB take 43 and 31 us, and 8 MiB 3.2 and 2.3 ms.
-   The factor in work() makes the choice follow these figures. */
+   The factor in allreduce_recursive_doubling_work makes the choice follow these
+   figures. */
 #define LEAST_EXCHANGED (512.0 * 1024)
 #define MOST_EXCHANGED  (4096.0 * 1024)
 

@@ -9,9 +9,9 @@
                  recv from -1 --> pack those with bit 1 --> send to +2
                                             recv from -2 --> ... --> target */
 
-/* Adds a step. places[i] is where the block lies that goes i ranks in all
-   steps. If this step sends it, places[i] is set to where the block lies that
-   is received in its stead. */
+/* Adds a step. places[i] is the place of the block that goes i ranks further in
+   all steps together. If this step sends the block, places[i] is set to the
+   place of the block that is received in its stead. */
 static void alltoall_bruck_add_step(baton__flow_t *flow, baton_view_t *places,
                                     int bit, size_t block)
 {

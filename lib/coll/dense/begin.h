@@ -14,7 +14,8 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 
 /* ---- reduce ------------------------------------------------------------- */
 
-/* The arguments, checked. At the root `source` is `target` when in place. */
+/* The checked arguments of a reduce. At the root, if it works in place,
+   `source` is `target`. */
 typedef struct baton__reduce {
     baton_view_t source;
     baton_view_t target; /* only at the root */
@@ -47,7 +48,8 @@ typedef struct baton__reduce_scatter {
     bool in_place;
 } baton__reduce_scatter_t;
 
-/* False: the schedule has an error. True: the caller must close the flow. */
+/* Returns false if the schedule has an error. After true the caller must close
+   the flow. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
                                  const baton_reduce_scatter_args_t **args,
@@ -71,7 +73,8 @@ typedef struct baton__allgather {
     baton__blocks_t blocks;
 } baton__allgather_t;
 
-/* False: the schedule has an error. True: the caller must close the flow. */
+/* Returns false if the schedule has an error. After true the caller must close
+   the flow. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_args_t **args,
                             baton__allgather_t *out);
@@ -85,8 +88,8 @@ typedef struct baton__alltoall {
     baton__blocks_t source, target;
 } baton__alltoall_t;
 
-/* Also copies this rank's own block. False: the schedule has an error. True:
-   the caller must close the flow. */
+/* Also copies this rank's own block. Returns false if the schedule has an
+   error. After true the caller must close the flow. */
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                            const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);

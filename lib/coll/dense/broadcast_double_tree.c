@@ -87,8 +87,8 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* An estimate: a segment takes up to 2 log p steps down a tree, since a rank
-   sends two segments for each that it receives. */
+/* This is an estimate: a segment takes up to 2 log p steps down a tree, since a
+   rank sends two segments for each that it receives. */
 static double broadcast_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

@@ -15,8 +15,8 @@
 
 enum { LONG_SLOTS = 2 };
 
-/* Adds the tree of `root`; partial sums are made in `sum`. Returns where this
-   rank's last one is: in `sum`, or a leaf's in its source. */
+/* Adds the tree of `root`; partial sums are made in `sum`. Returns the place of
+   this rank's last partial sum: `sum` or, at a leaf, the source. */
 static baton_view_t reduce_binomial_add_tree(baton__flow_t *flow, int root,
                                              baton_view_t source,
                                              baton_view_t sum)
@@ -71,10 +71,10 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* ceil(log2 p) rounds. With 2^k ranks each is a transfer and a reduction.
-   Otherwise the last child of the root has a subtree of only `extra` ranks: its
-   message comes early and takes the receive port between two others, so that a
-   reduction overlaps a transfer. */
+/* There are ceil(log2 p) rounds. With 2^k ranks each round is a transfer and a
+   reduction. Otherwise the last child of the root has a subtree of only `extra`
+   ranks: its message comes early and takes the receive port between two others,
+   so that a reduction overlaps a transfer. */
 static double reduce_binomial_cost(const baton__terms_t *t)
 {
     double transfers = baton__messages_over(t, t->p, t->n, false);

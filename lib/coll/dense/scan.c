@@ -29,7 +29,8 @@ typedef struct scan {
 
 enum { LONG_SLOTS = 3 };
 
-/* False: the schedule has an error. True: the caller must close the flow. */
+/* Returns false if the schedule has an error. After true the caller must close
+   the flow. */
 static bool scan_begin(baton_schedule_t *schedule, const char *builder,
                        const baton_scan_args_t *args, bool inclusive,
                        scan_t *out)
@@ -133,7 +134,7 @@ void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
     scan_build(schedule, "exscan by recursive doubling", args, false);
 }
 
-/* If reductions take time this is an estimate: early messages of low ranks
+/* If reductions take time, this is an estimate: early messages of low ranks
    delay others at a port for a little. */
 static double scan_cost(const baton__terms_t *t)
 {
