@@ -34,7 +34,7 @@ static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
     return baton__rule_of(baton__choice_at(&self->modes, epoch), size_of(self));
 }
 
-/* BATON_OK if this rank activates the epoch. It does not if a peer has
+/* Returns BATON_OK if this rank activates the epoch. It does not if a peer has
    activated the epoch already, since that peer's messages are on their way to
    all ranks. */
 static baton_status_t may_initiate(void *arg, baton_call_t *call)

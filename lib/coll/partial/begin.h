@@ -34,7 +34,8 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
 
 typedef struct baton__quorum baton__quorum_t;
 
-/* Used by the driver, once the schedule is committed. */
+/* How the epochs of a schedule begin. The driver uses this once the schedule is
+   committed. */
 typedef struct baton__begin {
     baton_schedule_t *schedule;
     baton__modes_t modes;

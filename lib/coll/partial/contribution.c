@@ -57,17 +57,17 @@ static baton_status_t contribution_allocate(baton__contribution_t *self,
     return status;
 }
 
-/* The number of vectors: `pending` and `taken`; `nothing`, unless sparse; on a
-   device `carried` and `sum`; and on the host `staged`, if tensors are
-   contributed. */
+/* Returns the number of vectors: `pending` and `taken`; `nothing`, unless
+   sparse; on a device `carried` and `sum`; and on the host `staged`, if tensors
+   are contributed. */
 static uint32_t vectors_of(const baton__contribution_t *self)
 {
     return self->sparse ? 2 : self->engine != NULL ? 5 : self->stages ? 4 : 3;
 }
 
-/* The number of slots for results, as many as owners can hold at once, so that
-   pop_free() always finds one: W results, one pinned, one that is being made,
-   and on a device one lent. */
+/* Returns the number of slots for results, as many as owners can hold at once,
+   so that pop_free always finds one: W results, one pinned, one that is being
+   made, and on a device one lent. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL
@@ -153,7 +153,7 @@ void baton__contribution_added(baton__contribution_t *self, uint64_t step)
 {
     if (self->first_step == 0) {
         self->first_step = step;
-        /* Pairs with the load in oldest_since(), as the stores in use_taken()
+        /* Pairs with the load in oldest_since, as the stores in use_taken
            do. */
         atomic_store_explicit(&self->oldest, self->is_carrying ? 1 : step,
                               memory_order_release);
@@ -327,8 +327,8 @@ static void take_pending(baton__contribution_t *self)
     exchange(&self->pending, &self->taken);
     forget_loan(self, &self->pending);
     if (self->taken_for > self->steps.last) {
-        /* Wait may return for the step, and end the loan, before this epoch
-           ends. */
+        /* baton_partial_wait may return for the step, and end the loan, before
+           this epoch ends. */
         contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;
@@ -348,8 +348,8 @@ static void take_carried(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* True if `pending` would be too old for the epoch after this one. Any
-   thread. */
+/* True if `pending` would be too old for the epoch after this one. Any thread
+   may call this. */
 static bool is_due(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t oldest = atomic_load_explicit(&self->oldest, memory_order_relaxed);
@@ -552,8 +552,8 @@ static void contribution_describe(const baton__contribution_t *self,
     };
 }
 
-/* Returns the result of `epoch`, or the newest for 0; NULL if it is not there.
-   history_lock is held. */
+/* Returns the result of `epoch`, or the newest one if `epoch` is 0. Returns
+   NULL if the result is not in the history. history_lock is held. */
 static const baton__outcome_t *
 contribution_find(const baton__contribution_t *self, uint64_t epoch)
 {

@@ -67,7 +67,7 @@ typedef struct baton__vector {
 } baton__vector_t;
 
 typedef struct baton__contribution {
-    /* Set by the owner before init. */
+    /* The owner sets the fields down to `living` before init. */
     size_t count;
     size_t parts; /* of each vector; 0 stands for 1 */
     /* By part: the number of elements before it. One more entry has the number
@@ -169,7 +169,7 @@ baton__contribution_bytes(const baton__contribution_t *self)
     return self->count * self->element_bytes;
 }
 
-/* The address of a part of a vector. */
+/* Returns the address of a part of a vector. */
 static inline const char *
 baton__contribution_part(const baton__contribution_t *self,
                          const baton__vector_t *vector, size_t part)
@@ -189,7 +189,7 @@ baton__contribution_source(const baton__contribution_t *self, size_t part)
         self, self->steps.first != 0 ? &self->taken : &nothing, part);
 }
 
-/* The address of a result's slot. */
+/* Returns the address of a result's slot. */
 static inline char *
 baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
 {
@@ -215,10 +215,11 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
 
 /* Copies the pending contribution, or the identity if there is none. Returns
-   whether there is one. */
+   true if there is one. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
-/* Copies the lent parts of `staged` to their places. The owner's lock is held.
+/* Copies the lent parts of `staged` to their places. The caller holds the lock
+   that guards `staged`.
  */
 void baton__contribution_end_staged_loan(baton__contribution_t *self);
 

@@ -114,8 +114,8 @@ with_defaults(const baton_partial_options_t *given)
     return options;
 }
 
-/* The number of ranks that are active in an epoch if ranks arrive one after
-   another. */
+/* Returns the number of ranks that are active in an epoch if ranks arrive one
+   after another. */
 static uint64_t expected_active(const baton_partial_options_t *options,
                                 int size)
 {

@@ -142,7 +142,8 @@ static baton_status_t partial_partial_publish(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Called while the application is in baton_group_recover. */
+/* Resets the partial in a recovery: steps are numbered from 1 again. Called
+   while the application is in baton_group_recover. */
 static bool partial_partial_recover(void *arg, uint64_t epoch)
 {
     baton_partial_t *partial = arg;
@@ -173,8 +174,8 @@ static void add_active_count(baton_partial_t *partial)
     baton_add_allreduce_binomial(s, &args);
 }
 
-/* Adds the node that takes the contribution; or returns `begin`, if prepare()
-   takes it. */
+/* Adds the node that takes the contribution. If the call after it does that,
+   adds nothing and returns `begin`. */
 static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
 {
     if (!takes_async(partial)) {

@@ -16,7 +16,7 @@ typedef struct baton__survival baton__survival_t;
 typedef struct baton__piece {
     size_t tensor; /* the piece's first tensor */
     size_t bytes;
-    baton_buffer_t source; /* bound to what the epoch has taken */
+    baton_buffer_t source; /* bound to the taken contribution */
     struct baton_given given;
 } baton__piece_t;
 
@@ -63,13 +63,15 @@ struct baton_partial {
     baton__begin_t begin; /* used by the driver */
 };
 
-/* Fills in the defaults. BATON_ERR_INVALID names the option that is wrong. */
+/* Fills in the defaults. If an option is wrong, returns an error that names
+   it. */
 baton_status_t
 baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out);
 
-/* Adds to the schedule's terms what must be the same on all ranks. */
+/* Adds to the schedule's terms the options that must be the same on all
+   ranks. */
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
 
@@ -114,7 +116,7 @@ baton__partial_is_long(const baton_partial_options_t *options, size_t count)
 bool baton__partial_is_alive(const baton_partial_t *partial,
                              const char *function);
 
-/* Returns the number of steps started so far. Any thread. */
+/* Returns the number of steps started so far. Any thread may call this. */
 uint64_t baton__partial_steps(const baton_partial_t *partial);
 /* Counts a step if `status`, that of its start, is BATON_OK. */
 void baton__partial_count_step(baton_partial_t *partial, baton_status_t status);
@@ -139,8 +141,9 @@ void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* The part of an epoch that differs between kinds of partial. */
 typedef struct baton__epoch {
-    /* The call after the node that takes, which has set partial->epoch and
-       partial->active. If there is no such node, this call takes. */
+    /* A call that runs after the node that takes. That node has set
+       partial->epoch and partial->active. If there is no such node, this call
+       takes the contribution. */
     baton_call_fn prepare;
     /* Adds the nodes that do the work of the epoch. They run after
        `prepare`. */
@@ -149,7 +152,7 @@ typedef struct baton__epoch {
 } baton__epoch_t;
 
 /* Adds an epoch's nodes to partial->schedule, for the mode in its options. The
-   calls' argument is the partial. BATON_ERR_NO_MEMORY. */
+   calls' argument is the partial. Returns BATON_ERR_NO_MEMORY if it fails. */
 baton_status_t baton__partial_build(baton_partial_t *partial,
                                     const baton__epoch_t *epoch);
 
@@ -235,8 +238,8 @@ baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
    by the driver. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self);
 
-/* As baton_partial_contribute and baton_partial_pending, which block until the
-   device has done this. */
+/* Called by baton_partial_contribute and baton_partial_pending. These functions
+   block until the device has added or copied the vector. */
 baton_status_t baton__partial_device_contribute(baton_partial_t *partial,
                                                 const void *data);
 baton_status_t baton__partial_device_pending(baton_partial_t *partial,

@@ -74,8 +74,9 @@ typedef struct message {
 /* The k-th message of this rank as a leader. */
 typedef struct report {
     baton__quorum_t *quorum;
-    uint32_t number;     /* k, from 1 */
-    uint32_t arrivals;   /* their number in the report, once it is decided */
+    uint32_t number; /* k, from 1 */
+    /* The number of arrivals in the report, once it is decided. */
+    uint32_t arrivals;
     message_t *messages; /* [groups] */
 } report_t;
 
@@ -201,7 +202,7 @@ static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
     }
 }
 
-/* BATON_OK if this rank's arrival counts, and still matters. */
+/* Returns BATON_OK if this rank's arrival counts, and still matters. */
 static baton_status_t quorum_arrive(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -221,8 +222,8 @@ static baton_status_t pass(void *arg, baton_call_t *call)
                                                                 : BATON_SKIP;
 }
 
-/* Counts an arrival in this rank's group. BATON_OK if the root needs to learn
-   of it. */
+/* Counts an arrival in this rank's group. Returns BATON_OK if the root needs to
+   learn of it. */
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -269,7 +270,7 @@ static baton_status_t pass_report(void *arg, baton_call_t *call)
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
-/* Counts arrivals at the root. BATON_OK if they complete the quorum. */
+/* Counts arrivals at the root. Returns BATON_OK if they complete the quorum. */
 static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 {
     bool awaits = quorum->tallied < quorum->awaited;
@@ -292,7 +293,8 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
                  (uint32_t)baton_call_word(call, message->armed));
 }
 
-/* BATON_OK if this rank is the root and the leader may have more to report. */
+/* Returns BATON_OK if this rank is the root and the leader may have more to
+   report. */
 static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;

@@ -1,4 +1,4 @@
-/* What the modes of a partial collective mean; see rule.h. */
+/* The meaning of the modes of a partial collective; see rule.h. */
 #include "coll/partial/rule.h"
 
 #include "base/error.h"
@@ -117,8 +117,8 @@ int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
 }
 
 /* Each block of P epochs goes through its permutation of the ranks `counting`
-   times, with `counting` ranks in each epoch. If this is one rank, it is that
-   of baton_partial_elect. */
+   times, with `counting` ranks in each epoch. If `counting` is 1, this is the
+   rank of baton_partial_elect. */
 bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
                         int size, int rank)
 {

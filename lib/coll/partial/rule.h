@@ -38,7 +38,7 @@ static inline baton__choice_t baton__choice_at(const baton__modes_t *modes,
 
 typedef struct baton__rule {
     uint32_t counting; /* ranks that count: all, or the elected ones */
-    uint32_t needed;   /* arrivals of these that begin the epoch */
+    uint32_t needed;   /* arrivals of such ranks that begin the epoch */
 } baton__rule_t;
 
 /* Returns BATON_ERR_INVALID if the mode or its number of ranks is wrong, with a

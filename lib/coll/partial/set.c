@@ -135,7 +135,7 @@ static size_t set_count_of(const baton_partial_t *partial, size_t tensor)
     return partial->payload ? set->begins[tensor + 1] - set->begins[tensor] : 0;
 }
 
-/* The address of a tensor in a vector. */
+/* Returns the address of a tensor in a vector. */
 static char *set_place_of(const baton_partial_t *partial, char *vector,
                           size_t tensor)
 {
@@ -143,7 +143,8 @@ static char *set_place_of(const baton_partial_t *partial, char *vector,
            partial->set.begins[tensor] * partial->contribution.element_bytes;
 }
 
-/* Adds `data` to a tensor of `staged`, or lends it. The set's lock is held. */
+/* Adds `data` to a tensor of `staged`. The first contribution to a tensor is
+   only lent if `lent`. The set's lock is held. */
 static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {

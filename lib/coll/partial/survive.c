@@ -844,7 +844,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     int size = baton_group_size(group);
     survival_t *self = baton__alloc(1, sizeof *self);
     int *ranks = baton__alloc((size_t)size, sizeof *ranks);
-    /* Two schedules in each group; each group has at least one rank fewer. */
+    /* There are two schedules in each group, and each new group has at least
+       one rank fewer. */
     baton_schedule_t **in_motion =
         baton__alloc(2 * (size_t)size + 2, sizeof *in_motion);
     if (self == NULL || ranks == NULL || in_motion == NULL) {

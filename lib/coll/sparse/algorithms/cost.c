@@ -93,7 +93,8 @@ static double direct_longest(double blocks, double k)
     return (blocks - 1) * (ceil(block) - block);
 }
 
-/* Entries that a team sends into B-SAG at first; see spardl_teams.c. */
+/* Returns the number of entries that a team sends into B-SAG at first; see
+   spardl_teams.c. */
 static double first_share(double quota, int teams)
 {
     double share = floor(floor(quota) / teams);

@@ -26,7 +26,7 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
     }
 }
 
-/* The most bytes that one rank sends to an owner. */
+/* Returns the most bytes that one rank sends to an owner. */
 static size_t message_room(const baton__regions_t *regions, int owner)
 {
     size_t count = baton__regions_block(regions, owner).count;

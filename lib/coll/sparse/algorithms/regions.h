@@ -9,10 +9,10 @@ typedef struct baton__regions {
     baton_sparse_t *sparse;
     size_t room; /* entries of a rank's selection, at most */
     bool fixed;  /* bounds never change */
-    /* Region r is [bounds[r], bounds[r + 1]). The bounds are the sparse
-       all-reduce's `extra`, since the rank that sums an element determines the
-       order of additions. With options.partial they never change, and `extra`
-       is the backend's. */
+    /* Region r is [bounds[r], bounds[r + 1]). The bounds are exported and
+       imported, as `extra` of the sparse all-reduce, since the rank that sums
+       an element determines the order of additions. With options.partial they
+       never change, and `extra` is the backend's. */
     uint64_t *bounds;
     uint32_t *indices; /* of this rank's selection */
     size_t count;
@@ -25,12 +25,13 @@ typedef struct baton__regions {
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
-/* Adds P - 1 sends after `ready`, a call of regions_send, and P - 1 receives
-   before `sum`, a call of regions_take. Fixed bounds must be set before. */
+/* Adds P - 1 sends after `ready`, a call of baton__regions_send, and P - 1
+   receives before `sum`, a call of baton__regions_take. Fixed bounds must be
+   set before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
 
-/* The block of a region's indices. */
+/* Returns the block of a region's indices. */
 static inline baton__block_t
 baton__regions_block(const baton__regions_t *regions, int owner)
 {

@@ -270,7 +270,7 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = spardl_add_bag(spardl, 0, last);
-        /* The blocks of the first bag come after these. */
+        /* These are the blocks that the first bag does not include. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {
@@ -290,7 +290,7 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
     return own;
 }
 
-/* The largest quota that a block ever has. */
+/* Returns the largest quota that a block ever has. */
 static size_t largest_quota_of(const spardl_t *spardl, int block)
 {
     return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);

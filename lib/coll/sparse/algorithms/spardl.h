@@ -86,18 +86,18 @@ struct spardl {
     baton__mirror_t own_selected, result_indices;
 };
 
-/* L: how many entries of a block are kept if k are kept in all. */
+/* Returns L: how many entries of a block are kept if k are kept in all. */
 size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block);
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block);
 
-/* The block at this distance after this rank's own. */
+/* Returns the block at this distance after this rank's own. */
 static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 {
     return baton__rank_shift(spardl->position, distance, spardl->members);
 }
 
-/* How many entries of its own block this rank sends into the exchange: L, or,
-   with B-SAG, h. */
+/* Returns how many entries of its own block this rank sends into the exchange:
+   L or, with B-SAG, h. */
 size_t baton__spardl_share(const spardl_t *spardl);
 
 /* The first call of a step; the argument is the spardl_t. */
@@ -108,7 +108,7 @@ baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 
 /* Returns how many of these indices are in the block. The indices are sorted,
-   and the block's come first. */
+   and those of the block come first. */
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
@@ -117,16 +117,17 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 
-/* The bytes of scratch memory that the exchange needs. */
+/* Returns the bytes of scratch memory that the exchange needs. */
 size_t baton__spardl_teams_scratch(const spardl_t *spardl);
 
-/* The share of the entries dropped in an exchange of R-SAG that each rank
-   keeps. */
+/* Returns the share that each rank keeps of the entries dropped in an exchange
+   of R-SAG. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
 /* ---- what residuals on the host and on a device share ------------------ */
 
-/* Makes blocks, steps, and rooms for results. NULL: no memory. */
+/* Makes blocks, steps, and rooms for results. Returns NULL if there is no
+   memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
 /* Adds the send of a bag after `packed`. */

@@ -5,8 +5,8 @@
 
 /* ---- blocks and steps -------------------------------------------------- */
 
-/* The number of steps before the one that sends a block. All steps are before
-   the selection from this rank's own block. */
+/* Returns the number of steps before the one that sends a block. All steps are
+   before the selection from this rank's own block. */
 static int steps_before(const spardl_t *spardl, int distance)
 {
     int steps = 0;

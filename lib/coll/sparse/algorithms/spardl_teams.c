@@ -350,7 +350,7 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- both -------------------------------------------------------------- */
 
-/* The most entries that the sum of one addition can have. */
+/* Returns the most entries that the sum of one addition can have. */
 static size_t union_room(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;

@@ -52,16 +52,16 @@ static baton_side_t side_of(const baton_sparse_t *sparse)
                                      : BATON_SIDE_NEGATIVE;
 }
 
-/* Whether a threshold of an earlier step may be used again. */
+/* True if a threshold of an earlier step may be used again. */
 static bool reuses(const baton_sparse_t *sparse)
 {
     return sparse->options.redsync == BATON_REDSYNC_SAMPLED &&
            sparse->next.steps % SAMPLED_PERIOD != 0;
 }
 
-/* Accumulates, and selects by a threshold, which is searched for or from an
-   earlier step. Selects exactly k if that finds none, or would select more than
-   2k. */
+/* Accumulates, and selects by a threshold, which is searched for, or is that of
+   an earlier step. If none is found, or if it would select more than 2k
+   entries, this selects exactly k. */
 static size_t topka_select_by_threshold(topka_t *topka,
                                         const baton_selection_t *from)
 {
@@ -108,7 +108,7 @@ static size_t select_redsync(topka_t *topka)
                                          &sparse->next.local_threshold);
 }
 
-/* Whether as many as 2k may be selected. */
+/* True if as many as 2k entries may be selected. */
 static bool by_threshold(const baton_sparse_t *sparse)
 {
     return redsync(sparse) &&
@@ -118,7 +118,7 @@ static bool by_threshold(const baton_sparse_t *sparse)
 
 /* ---- this rank's part -------------------------------------------------- */
 
-/* The bytes of a part with `count` entries. */
+/* Returns the bytes of a part with `count` entries. */
 static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
 {
     size_t values = sparse->options.quantise ? 1 : count;
@@ -164,8 +164,8 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     }
 }
 
-/* Ends this rank's part: pads TopkA's to k entries where it is, or writes
-   RedSync's. */
+/* Ends this rank's part. A part of TopkA is padded to k entries where it is. A
+   part of RedSync is written here. */
 static baton_status_t topka_end_part(topka_t *topka, baton_call_t *call,
                                      const void *taken, char *to)
 {

@@ -27,7 +27,7 @@ typedef struct topkdsa {
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 
-/* The most entries that the sum of a region may have. */
+/* Returns the most entries that the sum of a region may have. */
 static size_t sum_room(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -79,7 +79,7 @@ static size_t length_bytes(void *arg, int member)
     return sizeof(uint32_t);
 }
 
-/* The number of entries in a region's sum. */
+/* Returns the number of entries in a region's sum. */
 static size_t length_of(const topkdsa_t *self, int member)
 {
     const baton_sparse_t *sparse = self->sparse;

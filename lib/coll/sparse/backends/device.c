@@ -51,7 +51,7 @@ typedef struct result_request {
     void *target; /* n elements of device memory */
 } result_request_t;
 
-/* How a result is copied. NOTHING: the step has failed, so it has none. */
+/* How a result is copied. NOTHING: the step has failed, so it has no result. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
 /* A vector to be copied between steps, from or to device memory. */
@@ -102,7 +102,7 @@ static size_t sparse_device_vector_bytes(const baton_sparse_t *sparse)
 
 /* ---- a step that has been completed ------------------------------------ */
 
-/* Makes `work` the residual. After a dense step it is zeros. */
+/* Makes `work` the residual. After a dense step `work` is zeros. */
 static void complete_step(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_device_t *device = sparse->device;
@@ -129,7 +129,7 @@ static void complete_begun(baton_sparse_t *sparse)
 
 /* ---- a step, on the driver --------------------------------------------- */
 
-/* Whether the first `results` copies have ended. */
+/* True if the first `results` copies have ended. */
 static bool are_copied(backend_t *self, uint64_t results)
 {
     (void)pthread_mutex_lock(&self->lock);
@@ -341,7 +341,8 @@ static void add_dense_nodes(baton_sparse_t *sparse)
                             baton__sparse_device_add_dense(sparse, work));
 }
 
-/* The lock keeps the driver from completing a step meanwhile. */
+/* Called in a recovery. The lock keeps the driver from completing a step
+   meanwhile. */
 static bool sparse_device_recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
@@ -498,7 +499,7 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
                         baton_error_message());
 }
 
-/* `on` is a stream, or NULL to start at once. */
+/* Starts a step in the order of the stream *on or, if `on` is NULL, at once. */
 static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
                                  const void *gradient, const baton_stream_t *on)
 {
@@ -628,8 +629,8 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
     const result_request_t request = {
         .side = side,
-        /* UINT64_MAX: a recovery, before the step's end was asked for, has lost
-           the result. */
+        /* If a recovery came before the step's end was asked for, the result is
+           lost: no epoch reaches UINT64_MAX. */
         .epoch = asked ? side->started : UINT64_MAX,
         .target = vector,
     };

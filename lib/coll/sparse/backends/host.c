@@ -52,9 +52,10 @@ static char *other_than_last(const baton_sparse_t *sparse)
                : sparse->spare + sparse->options.count * sparse->element_bytes;
 }
 
-/* The operand of a dense step is the gradient or the residual itself, if that
-   is all that this rank contributes. Otherwise it is accumulated in `spare`.
-   The result goes to `work`, which with in_place is in `spare`. */
+/* Binds the buffers of a dense step. Its operand is the gradient or the
+   residual itself, if that is all that this rank contributes. Otherwise the
+   operand is accumulated in `spare`. The result goes to `work`, which with
+   in_place is in `spare`. */
 static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
@@ -164,9 +165,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* A dense step leaves no residual, and swaps its result into the residual's
-   memory. The result stays there during the next step: peers that fail in that
-   step may still need it. */
+/* Completes a step. A dense step leaves no residual, and swaps its result into
+   the residual's memory. The result stays there during the next step: peers
+   that fail in that step may still need it. */
 static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
                                  baton_status_t status)
 {
@@ -186,8 +187,9 @@ static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* The vector with the last step's dense result or, if this rank lacks that, the
-   vector to receive it. NULL: the result is sparse, and in a room. */
+/* Returns the vector with the last step's dense result or, if this rank lacks
+   that, the vector to receive it. Returns NULL if the result is sparse: then it
+   is in a room. */
 static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
 {
     bool vector = lacks                      ? dense
@@ -204,7 +206,7 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
 }
 
 /* Hands over the result of a step, and completes the step on ranks that lacked
-   it. True once the step is complete on all ranks, or on none. */
+   it. Returns true once the step is complete on all ranks, or on none. */
 static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     bool dense = sparse->is_dense;
@@ -231,7 +233,7 @@ static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
     return true;
 }
 
-/* True once each step has been completed on all ranks, or on none. */
+/* Returns true once each step has been completed on all ranks, or on none. */
 static bool sparse_host_mend(baton_sparse_t *sparse)
 {
     bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
@@ -246,8 +248,8 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
     return true;
 }
 
-/* Sets `steps` anew: a recovery that was cut short may have counted a step that
-   no survivor has completed. */
+/* Called in a shrink. Sets `steps` anew, because a recovery that was cut short
+   may have counted a step that no survivor has completed. */
 static bool sparse_host_survive(baton_sparse_t *sparse)
 {
     bool lacks = sparse->open != 0;

@@ -146,9 +146,9 @@ static bool sparse_partial_agree(sparse_partial_t *self, bool lacks,
     return true;
 }
 
-/* Completes epoch `last` if this rank lacks it; false while the result is being
-   handed over. Some rank has completed this epoch. All ranks have, if one has
-   taken gradients for a later epoch. */
+/* Completes epoch `last` if this rank lacks it; returns false while the result
+   is being handed over. Some rank has completed this epoch. All ranks have, if
+   one has taken gradients for a later epoch. */
 static bool sparse_partial_mend(sparse_partial_t *self, uint64_t last)
 {
     baton__contribution_t *c = &self->epochs.contribution;
@@ -170,9 +170,10 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
 }
 
-/* Called while the application is in baton_group_recover. Later waits return
-   the results that the application has missed. Gradients that an epoch has
-   taken are pending again, unless some rank has completed the epoch. */
+/* Continues after the last epoch that any rank has completed. Called while the
+   application is in baton_group_recover. Later waits return the results that
+   the application has missed. Gradients that an epoch has taken are pending
+   again, unless some rank has completed the epoch. */
 static bool sparse_partial_recover(void *arg, uint64_t epoch)
 {
     sparse_partial_t *self = arg;
@@ -191,7 +192,7 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     return baton__sparse_recover(sparse, false, epoch);
 }
 
-/* Called after the schedule has failed, so no epoch begins or ends
+/* Called in a shrink, after the schedule has failed, so no epoch begins or ends
    meanwhile. */
 static bool sparse_partial_survive(baton_sparse_t *sparse)
 {
@@ -266,7 +267,8 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     return baton__contribution_init(&self->epochs.contribution);
 }
 
-/* Called again for each new group. */
+/* Adds the nodes of an epoch to the schedule. Called again for each new
+   group. */
 static baton_status_t sparse_partial_build(baton_sparse_t *sparse)
 {
     baton_status_t status =
@@ -329,8 +331,8 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
     return status;
 }
 
-/* Returns the room of the result that is being made, packed, with a copy of the
-   last result, or with zeros unless `has`. */
+/* Returns the packed memory of the result that is being made. It gets a copy of
+   the last result or, unless `has`, zeros. */
 static char *sparse_partial_give(baton_partial_t *epochs, bool has)
 {
     const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
@@ -497,8 +499,8 @@ static void sparse_partial_complete(baton_sparse_t *sparse, bool dense,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* While the lock is held, the driver takes nothing that is pending, so no epoch
-   begins to work. */
+/* Takes the contribute lock. While it is held, the driver takes nothing that is
+   pending, so no epoch begins to work. */
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
@@ -571,8 +573,8 @@ static void sparse_partial_save(baton_sparse_t *sparse, char *residual,
     }
 }
 
-/* The schedule's own epoch numbers continue, so modes.base changes: the next
-   epoch has the number `steps` + 1. */
+/* Continues from an imported state: the next epoch has the number `steps` + 1.
+   The schedule's own epoch numbers continue, so modes.base changes. */
 static void sparse_partial_load(baton_sparse_t *sparse, uint64_t steps,
                                 const char *pending)
 {

@@ -245,12 +245,12 @@ struct baton__sparse_backend {
     /* With on_loss: makes schedules that survive losses. The options have been
        compared, and the first schedules destroyed. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
-    /* With on_loss: as baton_schedule_wait for the last step or, unless
-       `done_out` is NULL, as baton_schedule_test. */
+    /* With on_loss: does what baton_schedule_wait does for the last step or,
+       unless `done_out` is NULL, what baton_schedule_test does. */
     baton_status_t (*await)(const baton_sparse_t *sparse, int timeout_ms,
                             bool *done_out);
-    /* Destroys the backend's own schedules, before the others; returns as
-       baton_schedule_destroy. */
+    /* Destroys the backend's own schedules, before the others. Returns an error
+       as baton_schedule_destroy does. */
     baton_status_t (*close)(baton_sparse_t *sparse);
     /* Runs last, even if build has failed or was not called. */
     void (*free)(baton_sparse_t *sparse);
@@ -288,7 +288,7 @@ struct baton__sparse_algorithm {
 baton_node_t baton__sparse_add_call(baton_sparse_t *sparse,
                                     baton_schedule_t *schedule,
                                     baton_call_fn fn, void *arg);
-/* As baton__sparse_add_call, in sparse->schedule and after the node
+/* Does what baton__sparse_add_call does, in sparse->schedule and after the node
    `before`. */
 baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
                                       baton_node_t before, baton_call_fn fn,
@@ -299,13 +299,15 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
    no memory, out_of_memory is set and NULL returned. Builders that can continue
    do so; their result is discarded. */
 void *baton__sparse_alloc(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* As baton__sparse_alloc; returns NULL in groups without payload. */
+/* Does what baton__sparse_alloc does, but returns NULL in groups without
+   payload. */
 void *baton__sparse_room(baton_sparse_t *sparse, size_t count, size_t bytes);
-/* As baton__sparse_room, but pinned and not zeroed if gradients are on a
-   device. */
+/* Does what baton__sparse_room does, but the memory is pinned and not zeroed if
+   gradients are on a device. */
 void *baton__sparse_copied_room(baton_sparse_t *sparse, size_t count,
                                 size_t bytes);
-/* As baton__sparse_alloc, but memory of baton_device_alloc, not zeroed. */
+/* Does what baton__sparse_alloc does, but with memory of baton_device_alloc,
+   which is not zeroed. */
 void *baton__sparse_device_room(baton_sparse_t *sparse, baton_memory_t kind,
                                 size_t bytes);
 /* Frees the memory that belongs to the schedules and, if `all`, also the memory
@@ -314,7 +316,7 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 
 /* Allocates the rooms, for results of up to `capacity` entries. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
-/* Bytes of `packed` in one room. */
+/* Returns the bytes of `packed` in one room. */
 size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
 /* Makes this the room into which the next step writes its result. */
 void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
@@ -343,11 +345,11 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 /* Records that a step was started. */
 void baton__sparse_started(baton_sparse_t *sparse, bool dense);
 
-/* Publishes the result, the statistics and what was learned. The caller swaps
+/* Publishes the result, the statistics and the learned state. The caller swaps
    the vectors afterwards. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense);
 
-/* Bytes of an element of the velocity. */
+/* Returns the bytes of an element of the velocity. */
 static inline size_t baton__velocity_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.short_velocity ? sizeof(uint16_t)
@@ -405,16 +407,17 @@ baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 /* False, with this thread's error, if `sparse` is NULL or destroyed. */
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing);
 
-/* BATON_ERR_STATE before connect, and until a shrink that has begun
+/* Returns BATON_ERR_STATE before connect, and until a shrink that has begun
    succeeds. */
 baton_status_t baton__sparse_check_connected(const baton_sparse_t *sparse,
                                              const char *doing);
 
-/* As check_connected, and BATON_ERR_BUSY while a step runs. */
+/* Returns what baton__sparse_check_connected returns; also BATON_ERR_BUSY,
+   while a step runs. */
 baton_status_t baton__sparse_check_idle(const baton_sparse_t *sparse,
                                         const char *doing);
 
-/* BATON_ERR_INVALID unless the gradient has these elements. */
+/* Returns BATON_ERR_INVALID unless the gradient has these elements. */
 baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count);
@@ -427,7 +430,7 @@ baton_status_t baton__sparse_read(const baton_sparse_options_t *given,
                                   baton_sparse_options_t *out);
 
 /* Checks the options and fills in defaults, for `size` ranks on `hosts` hosts.
-   AUTO may remain, for take_choice. */
+   AUTO may remain, for baton__sparse_take_choice. */
 baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
                                      int size, int hosts,
                                      baton_sparse_options_t *out);
@@ -441,7 +444,7 @@ static inline bool baton__sparse_has_link(const baton_sparse_options_t *o)
     return o->link.alpha_us != 0 || o->link.beta_ns != 0;
 }
 
-/* The k of a density. */
+/* Returns the k of a density. */
 static inline size_t baton__entries_of(size_t count, double density)
 {
     double k = (double)count * density;
@@ -456,8 +459,8 @@ bool baton__sparse_is_for_devices(baton_sparse_algorithm_t algorithm);
 enum { BATON__SPARSE_STATE_OPTIONS = 12 };
 void baton__sparse_state_options(const baton_sparse_options_t *options,
                                  uint64_t *out);
-/* BATON_ERR_INVALID, which names the option, if a state's options differ from
-   those of `sparse`. */
+/* Returns BATON_ERR_INVALID, with a message that names the option, if a state's
+   options differ from those of `sparse`. */
 baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
                                                  const uint64_t *stored);
 
@@ -471,7 +474,7 @@ baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
                                      baton__wrong_t *wrong);
 /* Waits for the comparison. Returns the error of any rank, or
-   BATON_ERR_MISMATCH. With goes_on the loss of another rank is no error. */
+   BATON_ERR_MISMATCH. If `goes_on`, the loss of another rank is no error. */
 baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
                                       const baton__wrong_t *wrong, bool goes_on,
                                       int timeout_ms);
@@ -486,8 +489,8 @@ void baton__sparse_begin(baton_sparse_t *sparse);
    `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + the gradient's contribution, for these elements. Zeros if
-   the epoch takes no gradient of this rank. */
+/* work = residual + the gradient's contribution, for these elements. `work`
+   gets zeros if the epoch takes no gradient of this rank. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
@@ -609,7 +612,8 @@ typedef struct baton__gather_plan {
        that is NULL, most_bytes. */
     size_t most_bytes;
     size_t (*most)(void *arg, int member);
-    /* Returns the bytes of the part in this step, if its blocks are full. */
+    /* Returns the bytes of a member's part in this step, if its blocks are
+       full. */
     size_t (*nominal)(void *arg, int member);
     /* Returns the bytes of the part that begins at `data`, where `left` bytes
        are present. NULL: parts have their nominal bytes. */

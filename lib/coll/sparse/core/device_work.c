@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Bytes of n elements of the gradient's type. */
+/* Returns the bytes of n elements of the gradient's type. */
 static size_t device_work_vector_bytes(const baton_sparse_t *sparse)
 {
     return sparse->options.count * sparse->element_bytes;

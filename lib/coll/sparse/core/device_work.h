@@ -113,7 +113,8 @@ struct baton__change {
     baton__change_t *earlier;
 };
 
-/* Bytes of a selection of k entries: its head, and the entries after it. */
+/* Returns the bytes of a selection of k entries: its head, and the entries
+   after it. */
 static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
                                            size_t k)
 {
@@ -138,13 +139,13 @@ void baton__enqueue_take(baton__enqueue_t *queue,
                          const baton__selecting_t *selecting, char *to,
                          baton__change_t *change);
 
-/* The head of a selection that was copied to main memory. */
+/* Returns the head of a selection that was copied to main memory. */
 static inline baton_device_selected_t *baton__selected_head(char *selection)
 {
     return (baton_device_selected_t *)(void *)selection;
 }
 
-/* The entries of a selection that was copied to main memory. */
+/* Returns the entries of a selection that was copied to main memory. */
 static inline baton_entries_t baton__selected_entries(const char *selection)
 {
     const baton_device_selected_t *head =

@@ -242,7 +242,7 @@ static void sparse_options_fill(baton_sparse_options_t *o)
                                            : o->max_k;
 }
 
-/* Whether the costs of messages decide anything. */
+/* True if the costs of messages decide anything. */
 static bool is_chosen(const baton_sparse_options_t *o)
 {
     return o->algorithm == BATON_SPARSE_AUTO ||
@@ -418,8 +418,8 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     }
 }
 
-/* A mismatch needs no failure here: all ranks have it, and the terms name
-   it. */
+/* Fails the comparison if something is wrong on this rank. A mismatch needs no
+   failure here: all ranks have it, and the terms name it. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;

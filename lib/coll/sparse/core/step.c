@@ -198,7 +198,8 @@ static size_t news_bytes(const baton_sparse_t *sparse)
     return FLAGS + (size_t)sparse->most_ranks;
 }
 
-/* Bytes of a piece: MOST_PIECE, or the longest part if that is shorter. */
+/* Returns the bytes of a piece: MOST_PIECE, or the longest part if that is
+   shorter. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t vector = sparse->options.count * sparse->element_bytes;
@@ -278,7 +279,7 @@ static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
 
 /* Hands over the parts, whose first piece has the number `begin` in this
    hand-over: stores the piece that has arrived, and starts the next one unless
-   one is on its way. True once all pieces have arrived. */
+   one is on its way. Returns true once all pieces have arrived. */
 static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
                                 const piece_t *parts, int count, bool gives,
                                 bool gets)

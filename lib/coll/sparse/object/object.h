@@ -10,8 +10,8 @@
 
 #include "coll/sparse/core/core.h"
 
-/* As baton_sparse_start, with a gradient scaled by `factor`. The device and
-   partial backends ignore the factor. */
+/* Does what baton_sparse_start does, with a gradient scaled by `factor`. The
+   device and partial backends ignore the factor. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
 
@@ -25,16 +25,17 @@ baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group);
 
-/* As check_idle; then calls the backend's hold, if it has one. */
+/* Checks what baton__sparse_check_idle checks, and then calls the backend's
+   hold, if it has one. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
 /* Calls the backend's release, if it has one. */
 void baton__sparse_release(baton_sparse_t *sparse);
 
-/* BATON_ERR_STATE if parts were contributed, and one is missing. */
+/* Returns BATON_ERR_STATE if parts were contributed, and one is missing. */
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
 
-/* BATON_ERR_BUSY while a step runs; BATON_ERR_UNSUPPORTED if there is no state
-   to export or import. */
+/* Returns BATON_ERR_BUSY while a step runs, and BATON_ERR_UNSUPPORTED if there
+   is no state to export or import. */
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing);

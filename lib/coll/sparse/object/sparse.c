@@ -38,8 +38,9 @@ sparse_sparse_backend_of(const baton_sparse_options_t *options)
 
 /* ---- schedules --------------------------------------------------------- */
 
-/* All ranks create all four, whatever their options: peers find each other's
-   schedules by the name and by the number of schedules of that name. */
+/* Creates the four schedules. All ranks create all of them, whatever their
+   options: peers find each other's schedules by the name and by the number of
+   schedules of that name. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,

@@ -61,7 +61,7 @@ static layout_t layout_of(const baton_sparse_t *sparse)
     return at;
 }
 
-/* The checksum of the bytes as words, the last of which is padded with
+/* Returns the checksum of the bytes as words, the last of which is padded with
    zeros. */
 static uint64_t checksum(const char *at, size_t bytes)
 {
@@ -168,7 +168,7 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     }
     baton_status_t status =
         baton__sparse_check_state_options(sparse, header->options);
-    /* A partial one keeps the k of its options. */
+    /* A partial sparse all-reduce keeps the k of its options. */
     if (status == BATON_OK && !sparse->options.partial &&
         (header->k == 0 || header->k > sparse->options.max_k)) {
         return baton__error(BATON_ERR_INVALID,
@@ -235,7 +235,7 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     if (sparse->backend->load != NULL) {
         sparse->backend->load(sparse, header.steps, from + at.pending);
     }
-    if (!sparse->options.partial) { /* which keeps the k of its options */
+    if (!sparse->options.partial) { /* else k stays that of the options */
         sparse->k = header.k;
     }
     sparse->learned = header.learned;

@@ -57,7 +57,7 @@ static bool sync_folder(char *path)
     return folder >= 0 && closed(folder, fsync(folder) == 0);
 }
 
-/* Whether the name is unused, or a regular file. A link or a device is the
+/* True if the name is unused, or a regular file. A link or a device is the
    user's: it is neither replaced nor followed. */
 static bool state_file_is_free(const char *path)
 {

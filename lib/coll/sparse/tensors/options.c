@@ -54,7 +54,7 @@ static bool tensors_options_check_training(baton_tensors_t *set)
     return set->wrong.status == BATON_OK;
 }
 
-/* Whether costs decide how a tensor is reduced. */
+/* True if costs decide how a tensor is reduced. */
 static bool costs_decide(const baton_tensors_options_t *o)
 {
     return !o->partial &&

@@ -345,7 +345,7 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
     return status;
 }
 
-/* The tensors' plans stay. */
+/* The plans of the tensors stay as they are. */
 baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                     baton_group_t *survivors, int timeout_ms)
 {
@@ -434,13 +434,13 @@ static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
     return status;
 }
 
-/* Whether units wait for each other's gradients. */
+/* True if units wait for each other's gradients. */
 static bool waits_to_clip(const baton_tensors_t *set)
 {
     return set->options.clip > 0 && !set->options.partial;
 }
 
-/* The factor of local clipping, by the norm of all gradients. */
+/* Returns the factor of local clipping, by the norm of all gradients. */
 static double tensors_clip_factor(const baton_tensors_t *set)
 {
     double square_sum = 0;

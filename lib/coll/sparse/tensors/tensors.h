@@ -10,13 +10,13 @@
 
 /* A tensor of a set. */
 typedef struct baton__member {
-    baton_tensor_t tensor; /* its name is a copy */
+    baton_tensor_t tensor; /* tensor.name is a copy */
     baton_tensor_plan_t plan;
     size_t unit;
     size_t offset; /* in the unit, in elements */
     /* The gradient of the tensor is here, and no wait has returned since. */
     bool ready;
-    /* With partial: its part of the unit's result was returned. */
+    /* With options.partial: its part of the unit's result was returned. */
     bool shown;
 } baton__member_t;
 
@@ -31,10 +31,10 @@ typedef struct baton__unit {
     char *pack;     /* memory of a gradient that is a copy; or NULL */
     bool started;   /* the step of the last gradients was started */
     double density; /* the last one set; 0: none yet */
-    /* Partial: the result whose parts are returned by waits. */
+    /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
     bool has_result;
-    /* Partial: the result's indices, relative to their tensors. */
+    /* With options.partial: the result's indices, relative to their tensors. */
     uint32_t *indices;
 } baton__unit_t;
 
@@ -69,7 +69,8 @@ void baton__tensors_state(const void *set, baton_schedule_t *schedule);
 /* Adds the terms of baton__tensors_state to the comparison, and starts it. */
 baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
-/* The options of the set's all-reduces that do not depend on the tensors. */
+/* Returns the options of the set's all-reduces that do not depend on the
+   tensors. */
 baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set);
 
 /* Decides how each tensor is reduced, and divides the tensors into units. */
