@@ -185,8 +185,8 @@ BATON__PREFETCHES void prefetch(const baton_sim_t *sim,
     }
 }
 
-/* Steps all ranks that are due. The transfers of what they send begin after
-   each batch of steps, at the same time. */
+/* Steps all ranks that are due. The transfers of the messages that they send
+   begin after each batch of steps, at the same time. */
 static void step_ranks(baton_sim_t *sim)
 {
     baton__sim_port_t *batch[BATON__SIM_BATCH];

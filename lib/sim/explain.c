@@ -65,7 +65,8 @@ static baton__sim_wait_edge_t print_path(const baton_sim_t *sim,
     return edge;
 }
 
-/* Prints why a node of a running epoch does not fire. It is not a message. */
+/* Prints why a node of a running epoch does not fire. The node is not a
+   message. */
 static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
 {
     const baton_schedule_t *schedule = edge->peer;

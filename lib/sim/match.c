@@ -24,8 +24,8 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
     return baton__mix(baton__mix(key ^ tag) + op->bytes);
 }
 
-/* Returns the sum of a schedule's sends minus that of its receives; 0 if the
-   schedule was compared before. */
+/* Returns the sum of the hashes of a schedule's sends minus that of its
+   receives; 0 if the schedule was compared before. */
 static uint64_t sum_of(const baton_schedule_t *schedule)
 {
     const bool matched = baton__sim_task_of(schedule)->matched;
@@ -40,7 +40,7 @@ static uint64_t sum_of(const baton_schedule_t *schedule)
     return sum;
 }
 
-/* Returns the schedule after `last`, or the first one for NULL. */
+/* Returns the schedule after `last`, or the first one if `last` is NULL. */
 static baton_schedule_t *match_next_of(const baton_sim_t *sim,
                                        const baton_schedule_t *last)
 {
@@ -121,7 +121,8 @@ static const char *other_kind(const baton__op_t *op)
     return baton__op_activates(op) ? "activate" : "send";
 }
 
-/* `peer` is NULL if the other rank has not committed the schedule. */
+/* Returns the error of a message that has no match. `peer` is NULL if the other
+   rank has not committed the schedule. */
 static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
                                      const baton__op_t *op,
                                      const baton_schedule_t *peer)

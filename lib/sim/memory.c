@@ -20,7 +20,7 @@ baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                               consumer, bytes / GIB, available / GIB, advice);
 }
 
-/* The memory of a schedule that is about to be planned. */
+/* Returns the memory of a schedule that is about to be planned. */
 static double footprint(const baton_schedule_t *schedule)
 {
     bool shared = schedule->plan.shared;
@@ -43,9 +43,9 @@ static double footprint(const baton_schedule_t *schedule)
     return bytes;
 }
 
-/* Extrapolates from the schedules so far to all ranks, for the first schedules
-   and then now and again. The first few ranks often have the most to do, so
-   they do not count as the average. */
+/* Extrapolates the memory of the schedules so far to all ranks, for the first
+   schedules and then now and again. The first few ranks often have the most to
+   do, so an estimate from these alone is divided by FEW_FACTOR. */
 baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule)
 {
     enum { FEW = 16, FEW_FACTOR = 8 };

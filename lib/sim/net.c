@@ -277,7 +277,8 @@ static void arrived(baton__sim_net_t *net, uint32_t index)
 
 /* ---- faults ------------------------------------------------------------- */
 
-/* Messages whose transfer has not begun are lost with their sender. */
+/* Drops the messages whose transfer has not begun: they are lost with their
+   sender. */
 static void drop_queue(baton__sim_port_t *port)
 {
     while (port->queue_head != BATON__SIM_NONE) {

@@ -138,7 +138,8 @@ void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
 /* ---- for the transport ------------------------------------------------ */
 
-/* Its endpoints are the network's ports. */
+/* The transport over a simulated network. Its endpoints are the network's
+   ports. */
 extern const baton_transport_t baton__sim_transport;
 
 /* Queues an item for its transfer out of this port. */

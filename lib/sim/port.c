@@ -24,7 +24,7 @@ static baton_status_t sim_port_post(baton__sim_port_t *port,
     baton__sim_net_t *net = port->net;
     uint32_t index = baton__sim_pool_take(&net->pool);
     if (index == BATON__SIM_NONE) {
-        net->failed = true; /* or the ranks that need the message would wait */
+        net->failed = true; /* else ranks that need the message would wait */
         return BATON_ERR_NO_MEMORY;
     }
     (void)baton__sim_port_work(port, net->options->overhead_us);

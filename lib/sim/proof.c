@@ -96,8 +96,8 @@ static bool proof_reserve(records_t *records, size_t more)
     return true;
 }
 
-/* Returns the record's number; a new record is stored. NO_NUMBER if there is no
-   memory for that. */
+/* Returns the record's number; a new record is stored. Returns NO_NUMBER if
+   there is no memory for that. */
 static uint32_t intern(records_t *records, const uint64_t *record)
 {
     if (!proof_reserve(records, 1)) {
@@ -153,7 +153,7 @@ struct baton_proof {
 
 /* Turns a number into an element. Elements are scattered over all 32-bit words
    (0 stays 0): otherwise small integers of other data would pass for values.
-   The factors here and in value_of are inverse modulo 2^32. */
+   The factors here and in proof_value_of are inverse modulo 2^32. */
 static uint32_t word_of(uint32_t number)
 {
     return number * UINT32_C(0x9e3779b1);

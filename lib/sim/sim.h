@@ -31,7 +31,7 @@ struct baton_sim {
     baton__sharing_t sharing;
     baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
     bool calling;                /* a callback of baton_sim_at runs */
-    bool ending;    /* what was built is destroyed without telling peers */
+    bool ending;    /* built schedules are destroyed without telling peers */
     bool unmatched; /* schedules were committed since sends and receives were
                        last compared */
     baton__sim_call_t *calls;

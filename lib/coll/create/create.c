@@ -119,7 +119,8 @@ static call_t create_create_describe(const baton__collective_t *of,
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* Adds the bytes of `count` elements to *sum. False: they overflow. */
+/* Adds the bytes of `count` elements to *sum. Returns false if they
+   overflow. */
 static bool add_bytes(size_t count, size_t element, size_t *sum)
 {
     size_t bytes = 0;
@@ -127,8 +128,8 @@ static bool add_bytes(size_t count, size_t element, size_t *sum)
            bytes <= PTRDIFF_MAX && !__builtin_add_overflow(*sum, bytes, sum);
 }
 
-/* Sets *sum to the bytes of the blocks of the first `ranks` ranks. False: they
-   overflow. */
+/* Sets *sum to the bytes of the blocks of the first `ranks` ranks. Returns
+   false if they overflow. */
 static bool add_up(const call_t *call, const size_t *counts, int ranks,
                    size_t *sum)
 {
@@ -146,8 +147,8 @@ static bool add_up(const call_t *call, const size_t *counts, int ranks,
     return true;
 }
 
-/* Fills the sizes of a call_t except the arrays. False: a count is too large.
- */
+/* Fills the sizes of a call_t except the arrays. Returns false if a count is
+   too large. */
 static bool create_create_measure(call_t *call)
 {
     const baton__collective_t *of = call->of;
@@ -172,7 +173,8 @@ static bool create_create_measure(call_t *call)
     return true;
 }
 
-/* Fills the arrays of sizes if counts give them. False: there is no memory. */
+/* Fills the arrays of sizes if counts give them. Returns false if there is no
+   memory. */
 static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;

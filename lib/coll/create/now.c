@@ -66,8 +66,8 @@ static void free_shapes(void *value)
     baton__free(value);
 }
 
-/* Returns the group's shapes, without those from before a recovery. NULL: there
-   is no memory. */
+/* Returns the group's shapes, without those from before a recovery. Returns
+   NULL if there is no memory. */
 static shapes_t *shapes_of(baton_group_t *group)
 {
     shapes_t *shapes = baton_group_attribute(group, &shapes_key, NULL, NULL);

@@ -11,7 +11,7 @@
     "recursive doubling, the binomial tree, the flat tree, rabenseifner, the " \
     "linear pipeline or the double tree"
 
-/* Checks the arguments. A wrong one is the schedule's error, which names
+/* Checks the arguments. A wrong argument is the schedule's error, which names
    `builder`; then no node is added. Adds the nodes that need no algorithm: none
    for an empty vector, a copy for one rank. Returns true if the builder has to
    go on. */

@@ -59,8 +59,8 @@ typedef struct ring {
     baton__slots_t slots; /* SLOTS of each lane */
 } ring_t;
 
-/* The chunk of a column in the block that this rank sends in a hop. In hop h
-   the previous rank sends what this one would in hop h + 1. */
+/* Returns the chunk of a column in the block that this rank sends in a hop. In
+   hop h the previous rank sends what this one would in hop h + 1. */
 static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
                                             const baton__blocks_t *vector,
                                             size_t column, int hop)

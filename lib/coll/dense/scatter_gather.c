@@ -28,7 +28,7 @@ typedef struct operands {
 } operands_t;
 
 /* Returns the offsets of the blocks in the root's vector, which other ranks
-   know, too. NULL: the schedule has an error. */
+   know, too. Returns NULL if the schedule has an error. */
 static size_t *scatter_gather_cut(baton__flow_t *flow,
                                   const baton_rooted_args_t *args,
                                   const operands_t *operands)

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets the schedule's error; its value is false. */
+/* Sets the schedule's error. The value of this macro is false. */
 #define REFUSE(...)                                                            \
     (baton_schedule_fail(schedule, BATON_ERR_INVALID, __VA_ARGS__), false)
 

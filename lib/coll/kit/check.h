@@ -18,8 +18,8 @@ bool baton__check_schedule(const baton_schedule_t *schedule,
 const void *baton__read_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type);
 
-/* The same for a builder that calls another one. Does not state the builder's
-   name; the other builder states its own. */
+/* Returns the arguments of a builder that calls another one. Does not state the
+   builder's name; the other builder states its own. */
 const void *baton__pass_args(baton_schedule_t *schedule, const char *builder,
                              const void *args, size_t bytes, const char *type);
 bool baton__check_root(baton_schedule_t *schedule, const char *builder,
@@ -74,6 +74,6 @@ bool baton__same_place(const baton_schedule_t *schedule, baton_view_t a,
    BATON_ERR_FAILED: the waits of other ranks return the cause, too. */
 baton_status_t baton__start_to_wait(baton_schedule_t *schedule);
 
-/* Waits, and is not interrupted by baton_engine_interrupt: the caller could not
-   continue the wait. */
+/* Waits for the schedule. baton_engine_interrupt does not interrupt this wait,
+   because the caller could not continue it. */
 baton_status_t baton__wait_out(baton_schedule_t *schedule, int timeout_ms);

@@ -21,7 +21,7 @@ typedef struct baton__terms {
     double block;    /* n / p */
     double part;     /* (p-1) / p n */
     double others;   /* (p-1) n: the vector once for each rank but one */
-    double segments; /* of the vector; 1 without a segment size */
+    double segments; /* segments of the vector; 1 without a segment size */
 } baton__terms_t;
 
 baton__terms_t baton__terms_of(const baton_cost_case_t *of);
@@ -39,9 +39,9 @@ double baton__reduction(const baton__terms_t *t, double bytes);
 double baton__message_over(const baton__terms_t *t, int64_t distance,
                            double bytes);
 
-/* Returns the sum of such messages for all powers of two below `ranks` as the
-   distance. The first has `bytes` bytes. The next ones have as many, or half of
-   the one before if `halved`. */
+/* Returns the sum of the times of such messages, with all powers of two below
+   `ranks` as the distance. The first message has `bytes` bytes. Each of the
+   others has as many or, if `halved`, half of the one before. */
 double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
                             bool halved);
 
@@ -60,20 +60,20 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 
 /* ---- where a formula is exact ------------------------------------------ */
 
-/* All links are alike. */
+/* True if all links are alike. */
 bool baton__exact_flat(const baton__terms_t *t);
 
-/* All links are alike, and the number of ranks is a power of two. */
+/* True if all links are alike, and the number of ranks is a power of two. */
 bool baton__exact_powers(const baton__terms_t *t);
 
-/* All links are alike, or hosts have 2^k ranks each, 2^l in all. */
+/* True if all links are alike, or if hosts have 2^k ranks each, 2^l in all. */
 bool baton__exact_paired(const baton__terms_t *t);
 
-/* All links are alike, and reducing a segment takes no longer than its message.
- */
+/* True if all links are alike, and reducing a segment takes no longer than its
+   message. */
 bool baton__exact_pipeline(const baton__terms_t *t);
 
-/* All links are alike, and reductions cost nothing. */
+/* True if all links are alike, and reductions cost nothing. */
 bool baton__exact_free(const baton__terms_t *t);
 
 /* ---- work on one host -------------------------------------------------- */
@@ -122,6 +122,6 @@ double baton__passed_up(const baton__terms_t *t);
 
 /* Returns the bytes of all messages of a scatter or gather along a binomial
    tree. Each rank except the root has a message with the blocks of its subtree,
-   which has as many ranks as the lowest set bit of the rank's number, or those
-   that are left. */
+   which has as many ranks as the lowest set bit of the rank's number, or as
+   many as are left. */
 double baton__scattered(const baton__terms_t *t);

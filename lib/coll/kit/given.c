@@ -99,6 +99,7 @@ void baton__add_result(baton_schedule_t *schedule,
         return;
     }
     baton_node_t filled = baton_add_call(schedule, given_fill, given);
-    baton_set_no_scratch(schedule, filled); /* it only writes the target */
+    /* This call only writes the target. */
+    baton_set_no_scratch(schedule, filled);
     baton_before(schedule, last, filled);
 }

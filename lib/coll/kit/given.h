@@ -57,7 +57,7 @@ struct baton_given {
    arguments on, perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
-/* Returns a new length; or BATON__WHOLE, if `other` is that. */
+/* Returns a new length or, if `other` is BATON__WHOLE, returns that. */
 baton_length_t baton__length_like(baton_schedule_t *schedule,
                                   baton_length_t other);
 

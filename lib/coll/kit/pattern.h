@@ -214,10 +214,10 @@ static inline int baton__twin_id(int position, int size, int twin)
 }
 
 /* Returns how many blocks a rank has before the step of an all-gather on a
-   circulant graph after which it has `have` blocks. Halved: ceil(have / 2), so
-   that the numbers are ..., ceil(size / 2), size, in which no step is more
-   uneven than it must be. Doubled: 1, 2, 4, ... (Bruck). A reduce-scatter takes
-   the steps in the opposite order. */
+   circulant graph after which it has `have` blocks. Unless `doubled`, that is
+   ceil(have / 2), so that the numbers are ..., ceil(size / 2), size, in which
+   no step is more uneven than it must be. If `doubled`, the numbers are 1, 2,
+   4, ... (Bruck). A reduce-scatter takes the steps in the opposite order. */
 static inline int baton__circulant_less(int have, int doubled)
 {
     if (!doubled) {

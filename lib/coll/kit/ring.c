@@ -22,7 +22,7 @@
    A block is cut into chunks: one is received while another is reduced or sent.
  */
 
-/* The same as in allreduce_ring.c, for the same reason. */
+/* The same values as in allreduce_ring.c, for the same reason. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 #define SLOTS       2
 

@@ -100,7 +100,7 @@ baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
 {
     if (self->started > 0 &&
         baton__wait_out(self->schedule, -1) == BATON_ERR_STATE) {
-        return BATON_ERR_STATE; /* in a call node */
+        return BATON_ERR_STATE; /* this was called in a call node */
     }
     put_request(self, request);
     baton_status_t status = baton_schedule_start(self->schedule);

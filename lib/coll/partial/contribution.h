@@ -219,8 +219,7 @@ char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
 /* Copies the lent parts of `staged` to their places. The caller holds the lock
-   that guards `staged`.
- */
+   that guards `staged`. */
 void baton__contribution_end_staged_loan(baton__contribution_t *self);
 
 typedef enum baton__take {
@@ -230,11 +229,12 @@ typedef enum baton__take {
 } baton__take_t;
 
 /* Called when an epoch begins to work. Sets `source` to the whole pending
-   contribution; or to the identity, if nothing is pending or the application is
-   adding to the contribution. `source` belongs to the epoch until the next take
-   or recover. `result` belongs to it until publish, and the epoch fills it.
-   Returns BATON__TAKE_LATER if the application is adding to a contribution that
-   would be too old for the next epoch, or that is sparse. The bytes after the
+   contribution, or to the one that was carried over a recovery; or to the
+   identity, if there is neither or the application is adding to the
+   contribution. `source` belongs to the epoch until the next take or recover.
+   `result` belongs to it until publish, and the epoch fills it. Returns
+   BATON__TAKE_LATER if the application is adding to a contribution that would
+   be too old for the next epoch, or that is sparse. The bytes after the
    elements of `source` are the caller's; in `nothing` they keep what the caller
    has written. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,

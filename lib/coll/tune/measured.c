@@ -99,7 +99,7 @@ static bool find_collective(const char *name, baton_collective_t *out)
     return false;
 }
 
-/* Sets out->algorithm to the static name of the algorithm. False if the
+/* Sets out->algorithm to the static name of the algorithm. Returns false if the
    collective has no such algorithm, or if the line has a segment size and the
    algorithm has no segments, or the other way round. */
 static bool find_algorithm(baton_collective_t collective, const char *name,

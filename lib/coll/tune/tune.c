@@ -69,8 +69,8 @@ static void free_tuned(void *value)
     baton__free(tuned);
 }
 
-/* Returns the group's tuned_t, which is created if need be. NULL: there is no
-   memory. */
+/* Returns the group's tuned_t, which is created if need be. Returns NULL if
+   there is no memory. */
 static tuned_t *tuned_of(baton_group_t *group)
 {
     tuned_t *kept = baton_group_attribute(group, &tuned_key, NULL, NULL);
@@ -639,8 +639,8 @@ static const baton__measured_t *find_or_measure(baton_group_t *group,
     return found;
 }
 
-/* A choice that the group has measured comes first: it needs no calibration
-   file that can be read. */
+/* Takes a choice that the group has measured before it reads the calibration
+   file: such a choice needs no file that can be read. */
 baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out)

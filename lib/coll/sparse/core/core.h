@@ -147,8 +147,8 @@ struct baton_sparse {
     /* The threshold that the next selection tries first. */
     baton_magnitude_t guess;
     baton__learned_t learned, next;
-    /* State of the algorithm beyond `learned`, exported and imported; NULL:
-       none. */
+    /* Further state of the algorithm or of the partial backend, which is
+       exported and imported. NULL: none. */
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps;                   /* completed steps */
