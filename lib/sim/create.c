@@ -75,7 +75,8 @@ static void sim_create_on_end(baton_schedule_t *schedule)
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
     if (!sim_task->timed) {
-        return; /* it failed between epochs, or drains after a failure */
+        /* The schedule failed between epochs, or drains after a failure. */
+        return;
     }
     sim_task->timed = false;
     sim_task->ended_us = baton__sim_clock(schedule->group->endpoint);
@@ -232,7 +233,7 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
             BATON_OK) {
-        baton__sim_net_fini(&sim->net); /* a zeroed one is allowed */
+        baton__sim_net_fini(&sim->net); /* a zeroed network is allowed */
         baton__free(sim->ranks);
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");

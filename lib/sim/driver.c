@@ -69,7 +69,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     }
     sim->stepping = NULL;
     if (more) {
-        baton__sim_net_due(port); /* it continues when its processor is free */
+        /* The rank continues when its processor is free. */
+        baton__sim_net_due(port);
     }
     if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
         /* No event tells when async nodes complete. */

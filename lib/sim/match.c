@@ -171,8 +171,8 @@ static baton_status_t fail_sizes(const baton_schedule_t *schedule,
         peer->group->rank, receive->bytes, more);
 }
 
-/* True when the sizes of a send and its receive match. A receive of up to its
-   view takes any send that is not larger. */
+/* True when the sizes of a send and its receive match. A receive whose length
+   is set in the epoch takes any send that is not larger than its view. */
 static bool sizes_match(const baton__op_t *send, const baton__op_t *receive)
 {
     bool up_to = receive->length != BATON__NO_LENGTH;

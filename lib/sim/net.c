@@ -221,7 +221,7 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index)
         status = BATON_ERR_TRANSPORT;
     } else if (!consumed && !baton__sim_item_copy(item)) {
         status = BATON_ERR_NO_MEMORY;
-        net->failed = true; /* the receiver would not see that it is lost */
+        net->failed = true; /* the receiver would not notice the loss */
     }
     if (status != BATON_OK && !item->copied) {
         item->message.data = NULL; /* the sender has its memory back */

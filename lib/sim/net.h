@@ -33,7 +33,7 @@ enum {
     BATON__SIM_PORT_FREE, /* the next transfer of rank `index` may begin */
     BATON__SIM_STEP,      /* the processor of rank `index` is free */
     BATON__SIM_POLL,      /* rank `index` polls its async nodes */
-    BATON__SIM_LOST,      /* the other ranks notice that `index` is dead */
+    BATON__SIM_LOST,      /* the other ranks notice that rank `index` is dead */
     BATON__SIM_OWNER
 };
 

@@ -15,11 +15,13 @@ enum { BATON__SIM_SLAB = 1 << 12 }; /* items in a slab */
 
 enum {
     BATON__SIM_FREE,
-    BATON__SIM_QUEUED,       /* its transfer has not begun */
-    BATON__SIM_TRANSFERRING, /* it is on its way */
-    BATON__SIM_DELIVERED,    /* the receiver has not accepted or dropped it */
-    BATON__SIM_CONSUMED      /* the receiver has accepted or dropped it; its
-                                sender does not know yet */
+    BATON__SIM_QUEUED,       /* the transfer has not begun */
+    BATON__SIM_TRANSFERRING, /* the item is on its way */
+    /* The receiver has not accepted or dropped the item. */
+    BATON__SIM_DELIVERED,
+    /* The receiver has accepted or dropped the item; the sender does not know
+       yet. */
+    BATON__SIM_CONSUMED
 };
 
 /* An item has two cache lines. The second has the fields that the payload
@@ -32,8 +34,8 @@ typedef struct baton__sim_item {
     unsigned synchronous : 1; /* the sender is notified after the item was
                                  consumed */
     unsigned copied : 1;      /* the data are a copy that the item owns */
-    unsigned withdrawn : 1;   /* the sender has withdrawn it, so it can't be
-                                 accepted */
+    /* The sender has withdrawn the item, so it can't be accepted. */
+    unsigned withdrawn : 1;
     uint32_t number;
     /* The sender's token has this owner and `node`. NULL if there is no owner
        any more. */

@@ -93,7 +93,8 @@ static bool withdraw(void *endpoint, baton_token_t token)
             continue;
         }
         if (item->state == BATON__SIM_CONSUMED) {
-            return false; /* consumed, and its SENT event is due */
+            /* The message was consumed, and its SENT event is due. */
+            return false;
         }
         if (item->state == BATON__SIM_QUEUED) {
             baton__sim_port_unqueue(port, index);

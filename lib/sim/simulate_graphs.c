@@ -34,7 +34,7 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
     if (status == BATON_OK) {
         status = baton_sim_epoch(sim, &us);
     }
-    (void)!baton_sim_destroy(sim); /* it owns all its schedules */
+    (void)!baton_sim_destroy(sim); /* the simulator owns its schedules */
     return status;
 }
 
@@ -43,7 +43,7 @@ baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
 {
     char memory[BATON__MESSAGE_BYTES];
     baton__text_t text = {memory, sizeof memory, 0};
-    /* First without buffering: no schedule may rely on it. */
+    /* Simulates first without buffering, on which no schedule may rely. */
     baton_status_t status = simulate(graphs, ranks, 1);
     if (status == BATON_OK) {
         return BATON_OK;

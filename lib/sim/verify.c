@@ -83,7 +83,7 @@ static void verify_destroy(baton__verifier_t *verifier)
 {
     baton_status_t gather = baton_schedule_destroy(verifier->gather);
     baton_status_t spread = baton_schedule_destroy(verifier->spread);
-    /* If one is still busy, a send may read the blocks. */
+    /* If a schedule is still busy, one of its sends may read the blocks. */
     if (gather == BATON_OK && spread == BATON_OK) {
         baton__free(verifier->blocks);
         baton__free(verifier);

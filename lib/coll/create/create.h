@@ -28,7 +28,7 @@ typedef struct baton__collective {
     baton__span_t source, target;
     bool reduces, rooted;
     bool source_at_root, target_at_root; /* other ranks have no such vector */
-    bool chosen;                         /* its builder takes an algorithm */
+    bool chosen;                         /* the builder takes an algorithm */
     baton__sizes_t sizes;
 } baton__collective_t;
 

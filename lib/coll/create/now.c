@@ -31,7 +31,7 @@ typedef struct kept {
     const void *source; /* the source that is bound now */
     void *target;       /* the target that is bound now */
     bool in_place;      /* the schedule works in place */
-    void *copy;    /* holds the source of in-place calls; NULL before them */
+    void *copy;    /* for the source of in-place calls; NULL before the first */
     uint64_t used; /* the number of the last call with this shape */
 } kept_t;
 
@@ -41,7 +41,7 @@ typedef struct shapes {
     kept_t kept[SHAPES];
 } shapes_t;
 
-static const char shapes_key; /* its address is the attribute's key */
+static const char shapes_key; /* the attribute's key is this address */
 
 static void now_drop(kept_t *kept)
 {

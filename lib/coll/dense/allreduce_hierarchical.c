@@ -22,7 +22,7 @@
 typedef struct place {
     int host;       /* index of this rank's host */
     int hosts;      /* number of hosts */
-    int index;      /* of this rank among the ranks of its host */
+    int index;      /* this rank's index among the ranks of its host */
     int *mates;     /* the ranks of this host */
     int mate_count; /* number of `mates` */
     int *peers;     /* by host: the rank with the same index as this one */

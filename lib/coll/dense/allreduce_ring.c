@@ -46,7 +46,7 @@
 
 /* Receives of a lane that other nodes wait for: node + 1, 0 means none yet. */
 typedef struct lane {
-    uint32_t first;       /* that of hop 0 of the last column */
+    uint32_t first;       /* the receive of hop 0 of the last column */
     uint32_t gathered[2]; /* the last all-gather receives, newest first */
 } lane_t;
 

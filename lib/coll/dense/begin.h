@@ -48,8 +48,8 @@ typedef struct baton__reduce_scatter {
     bool in_place;
 } baton__reduce_scatter_t;
 
-/* Returns false if the schedule has an error. After true the caller must close
-   the flow. */
+/* Checks the arguments, and opens the flow. Returns false if the schedule has
+   an error. After true the caller must close the flow. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
                                  const baton_reduce_scatter_args_t **args,
@@ -73,7 +73,8 @@ typedef struct baton__allgather {
     baton__blocks_t blocks;
 } baton__allgather_t;
 
-/* Returns false if the schedule has an error. After true the caller must close
+/* Checks the arguments, opens the flow, and copies this rank's own block.
+   Returns false if the schedule has an error. After true the caller must close
    the flow. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_args_t **args,
@@ -88,8 +89,9 @@ typedef struct baton__alltoall {
     baton__blocks_t source, target;
 } baton__alltoall_t;
 
-/* Also copies this rank's own block. Returns false if the schedule has an
-   error. After true the caller must close the flow. */
+/* Checks the arguments, opens the flow, and copies this rank's own block.
+   Returns false if the schedule has an error. After true the caller must close
+   the flow. */
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                            const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);

@@ -29,8 +29,8 @@ typedef struct scan {
 
 enum { LONG_SLOTS = 3 };
 
-/* Returns false if the schedule has an error. After true the caller must close
-   the flow. */
+/* Checks the arguments, and opens the flow. Returns false if the schedule has
+   an error. After true the caller must close the flow. */
 static bool scan_begin(baton_schedule_t *schedule, const char *builder,
                        const baton_scan_args_t *args, bool inclusive,
                        scan_t *out)

@@ -77,8 +77,8 @@ static bool scatter_gather_check(baton_schedule_t *schedule,
                                args->target, rooted->is_there);
 }
 
-/* Returns false if the schedule has an error. After true the caller must close
-   the flow. */
+/* Checks the arguments, and opens the flow. Returns false if the schedule has
+   an error. After true the caller must close the flow. */
 static bool scatter_gather_begin(baton_schedule_t *schedule,
                                  const baton_rooted_args_t *args,
                                  const operands_t *operands, rooted_t *out)

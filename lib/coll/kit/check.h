@@ -7,7 +7,7 @@
 
 #include <baton/build.h>
 
-/* False, with this thread's error, if the schedule is NULL. */
+/* Returns false, with this thread's error, if the schedule is NULL. */
 bool baton__check_schedule(const baton_schedule_t *schedule,
                            const char *builder);
 

@@ -112,7 +112,8 @@ baton__partial_is_long(const baton_partial_options_t *options, size_t count)
                        baton_op_element_bytes(options->op, options->dtype);
 }
 
-/* False, with this thread's error, if the partial is NULL or destroyed. */
+/* Returns false, with this thread's error, if the partial is NULL or
+   destroyed. */
 bool baton__partial_is_alive(const baton_partial_t *partial,
                              const char *function);
 

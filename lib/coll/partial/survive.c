@@ -67,7 +67,7 @@ struct baton__survival {
     baton_group_t *group;
     /* The group of the steps' schedule: `group`, or an earlier one. */
     baton_group_t *steps_group;
-    int size; /* of the application's group */
+    int size; /* size of the application's group */
     /* By rank in `group`: the rank in the application's group. */
     int *ranks;
 
@@ -543,7 +543,8 @@ static baton_status_t survive_go_on(survival_t *self)
            starting the next step before this start has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
         survive_unlock(self);
-        (void)!baton_schedule_start(partial->schedule); /* a loss may fail it */
+        /* This start fails if a rank is lost. */
+        (void)!baton_schedule_start(partial->schedule);
         survive_lock(self);
         go_to(self, RESTARTS, RUNS);
     }

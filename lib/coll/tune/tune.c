@@ -352,7 +352,7 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        memset(tuning->source, 0, room); /* else all its pages are one page */
+        memset(tuning->source, 0, room); /* else all pages are one zero page */
     }
     return tuning->source != NULL && tuning->target != NULL
                ? BATON_OK

@@ -19,7 +19,7 @@ typedef struct spardl_list {
 typedef struct spardl_block {
     spardl_t *spardl;
     int block;
-    int step;  /* the step whose bag includes it; -1: this rank's own block */
+    int step;  /* step whose bag has the block; -1: this rank's own block */
     int place; /* the block's place in that bag */
     /* Threshold that the search for candidates tries first. */
     baton_magnitude_t guess;

@@ -75,9 +75,9 @@ typedef struct backend {
     uint64_t awaited_results; /* copies that `ready` waits for */
 
     baton_group_t *self;       /* a group of this rank alone */
-    baton__requests_t results; /* its schedule is guarded by the lock */
+    baton__requests_t results; /* the lock guards results.schedule */
     bool closing;              /* `results` is being destroyed */
-    result_form_t form;        /* of the request that is being served */
+    result_form_t form;        /* form of the result that is being copied */
     baton__mirror_t entries;   /* of the result, to be written to the target */
     size_t entry_count;
     uint64_t reported; /* the last result whose failure has been reported */
@@ -550,8 +550,9 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
     backend_t *self = sparse_device_backend_of(sparse);
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
-        complete_begun(sparse);                 /* an earlier step, if any */
-        self->reported = self->results.started; /* copies that failed with it */
+        complete_begun(sparse); /* an earlier step, if any */
+        /* Copies that failed with the step. */
+        self->reported = self->results.started;
     } else if (self->begun != NULL) {
         self->begun = NULL;
         complete_step(sparse, dense);

@@ -163,7 +163,7 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_recover(&epochs->contribution, last, last + 1);
-    sparse->phase = BATON__SPARSE_NO_RESULT; /* waits return the missed ones */
+    sparse->phase = BATON__SPARSE_NO_RESULT; /* waits return missed results */
     sparse->missed = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
@@ -459,7 +459,7 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    (void)flush;  /* baton_sparse_flush refuses it */
+    (void)flush;  /* baton_sparse_flush refuses flushes */
     (void)factor; /* 1, also for sets of tensors */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);

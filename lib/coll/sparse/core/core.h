@@ -68,7 +68,7 @@ typedef struct baton__learned {
 typedef enum baton__sparse_phase {
     /* No step was started, the step has failed, or its result is stale. */
     BATON__SPARSE_NO_RESULT,
-    BATON__SPARSE_RUNNING, /* until a wait or test observes its end */
+    BATON__SPARSE_RUNNING, /* until a wait or test observes the step's end */
     BATON__SPARSE_RESULT,  /* the result is in `last` */
 } baton__sparse_phase_t;
 
@@ -76,7 +76,7 @@ typedef enum baton__sparse_phase {
 typedef enum baton__sparse_move {
     BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
     BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
-    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have that result */
+    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
     BATON__SPARSE_REBUILDS
 } baton__sparse_move_t;
 
@@ -151,8 +151,9 @@ struct baton_sparse {
        exported and imported. NULL: none. */
     uint64_t *extra;
     size_t extra_count;
-    uint64_t steps;                   /* completed steps */
-    uint64_t sparse_base, dense_base; /* sum to `steps` at the last recovery */
+    uint64_t steps; /* completed steps */
+    /* Their sum was `steps` at the last recovery. */
+    uint64_t sparse_base, dense_base;
 
     /* Host backend: the step that was started and not completed, or 0. */
     uint64_t open;
@@ -404,7 +405,7 @@ void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size);
 
 baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse);
 
-/* False, with this thread's error, if `sparse` is NULL or destroyed. */
+/* Returns false, with this thread's error, if `sparse` is NULL or destroyed. */
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing);
 
 /* Returns BATON_ERR_STATE before connect, and until a shrink that has begun
@@ -640,6 +641,6 @@ baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
    NULL in a group without payload. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
-/* If the parts are lists of entries: writes them to the result, in the order of
-   members. Returns the number of entries. */
+/* Writes the parts, which must be lists of entries, to the result, in the order
+   of members. Returns the number of entries. */
 size_t baton__gather_put_result(const baton__gather_t *gather);

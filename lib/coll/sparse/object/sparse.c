@@ -348,7 +348,7 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = sparse_sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        return status; /* a second wait would not return it again */
+        return status; /* a second wait would not return this error */
     }
     if (status != BATON_OK) {
         bool done = false;

@@ -191,7 +191,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         const baton__member_t *member = &set->members[i];
         baton__unit_t *unit = &set->units[member->unit];
         if (unit->sparse != NULL) {
-            continue; /* another packed tensor has made it */
+            continue; /* another packed tensor has made the unit */
         }
         baton_sparse_options_t options = options_of(set, unit, member);
         baton_status_t status =
@@ -339,7 +339,7 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
             set->units[i].sparse = NULL;
         }
     }
-    if (status == BATON_OK) { /* else its memory is still in use */
+    if (status == BATON_OK) { /* else the set's memory is still in use */
         free_set(set);
     }
     return status;

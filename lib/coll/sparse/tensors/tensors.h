@@ -30,7 +30,7 @@ typedef struct baton__unit {
     const char *gradient;
     char *pack;     /* memory of a gradient that is a copy; or NULL */
     bool started;   /* the step of the last gradients was started */
-    double density; /* the last one set; 0: none yet */
+    double density; /* the density that was set last; 0: none yet */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
     bool has_result;
