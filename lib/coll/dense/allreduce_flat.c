@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* A tree of one level, up and down again: rank 0 adds up what the others send,
-   in the order of ranks, and sends the sum to each.
+/* A tree of one level, up and down again: rank 0 adds the other ranks' vectors
+   to its own, in the order of ranks, and sends the sum to each rank.
 
        rank 0:  recv 1 --+       recv 2 --+
                          v                v

@@ -1,6 +1,6 @@
 /* Null contributions: ranks that contribute nothing to an epoch. An all-reduce
-   that supports them sends no payload for such a rank and reduces only what the
-   others contributed. Each vector then has a length at run time: all of its
+   that supports them sends no payload for such a rank and reduces only the
+   vectors of the others. Each vector then has a length at run time: all of its
    bytes, or none. */
 #pragma once
 

@@ -231,7 +231,7 @@ void baton__contribution_end_loan(baton__contribution_t *self, bool failed)
     }
     (void)pthread_mutex_lock(&self->contribute_lock);
     contribution_return_loan(self, &self->pending);
-    /* If no epoch is working, `taken` has what the last one took. */
+    /* If no epoch is working, `taken` has the contribution to the last one. */
     if (failed && self->steps.first != 0 &&
         baton__contribution_is_working(self)) {
         contribution_return_loan(self, &self->taken);

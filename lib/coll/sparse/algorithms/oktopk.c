@@ -7,7 +7,7 @@
                                                                     |
                     P - 1 recvs --> sum of this rank's region <-----+
                                      |
-                                     +--> all-gather of what is large --> finish
+                                     +--> all-gather of large sums --> finish
 
    Every 32 steps the local threshold is that of the exact top-k, and the global
    one that of the exact top-k of all sums. In other steps entries are selected

@@ -37,11 +37,11 @@
    selection.
 
    Global residual collection. `work` stays gradient plus residual (G in the
-   paper). xi, what this rank holds and has not passed on, differs from G where
-   entries were received or sent. At the indices of the result the new residual
-   is xi. Elsewhere nothing that ranks passed on is in the result, and the new
-   residual is G. So keep_xi writes xi at the indices that the result shares
-   with those lists, and nothing else.
+   paper). xi, the values that this rank holds and has not passed on, differs
+   from G where entries were received or sent. At the indices of the result the
+   new residual is xi. Elsewhere nothing that ranks passed on is in the result,
+   and the new residual is G. So keep_xi writes xi at the indices that the
+   result shares with those lists, and nothing else.
 
    With the residual on a device, spardl_device.c does all this. */
 #include "coll/sparse/algorithms/spardl.h"

@@ -10,7 +10,7 @@
    two vectors back, and the gradients are pending again.
 
    If an epoch takes nothing from a rank, its `work` begins as zeros. At the end
-   `work` is what the residual gains, and publish adds the two.
+   `work` holds the values that the residual gains; publish adds the two.
 
    The application holds the contribute lock while it adds a gradient, or uses
    the residual, for which no epoch may be working. The driver only tries the

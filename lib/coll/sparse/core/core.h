@@ -5,7 +5,7 @@
        object      the public functions
        backends    start and complete the steps
        algorithms  add the nodes of a sparse step to the schedule
-       core        what backends and algorithms use
+       core        functions that backends and algorithms use
 
    Backends and algorithms do not use each other. They are called through the
    tables that this header declares. Each file of core calls only files below

@@ -7,7 +7,7 @@
                             +--> copy, add <---------+
                                   |
                                  ...
-       copy the result's indices, and what was dropped; keep
+       copy the result's indices, and the dropped entries; keep
 
    `work` begins as gradient plus residual (G). A list that is taken out of it,
    or added to it, keeps the values that are needed to undo this. So at the end

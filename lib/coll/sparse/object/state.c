@@ -1,6 +1,6 @@
 /* A rank's state, as bytes in the user's memory:
 
-       header: magic, version, what the state belongs to, counters
+       header: magic, version, rank, options, counters, learned values
        extra words of the algorithm
        residual, n elements
        velocity, n elements, with momentum
