@@ -297,7 +297,8 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank)
     dead->dead = true;
     net->any_dead = true;
     drop_queue(dead);
-    /* Messages on their way arrive; only then do the others notice. */
+    /* The dead rank's messages that are on their way arrive. The other ranks
+       notice the loss only after the last one. */
     double last_us = net->now_us;
     for (uint32_t index = 0; index < net->pool.item_count; index++) {
         baton__sim_item_t *item = baton__sim_pool_item(&net->pool, index);

@@ -19,7 +19,7 @@ typedef struct baton__sim_rank {
 typedef struct baton__sim_call {
     baton_sim_fn fn;
     void *arg;
-    uint32_t next; /* in the list of free ones */
+    uint32_t next; /* in the list of free calls */
 } baton__sim_call_t;
 
 struct baton_sim {

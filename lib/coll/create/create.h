@@ -18,7 +18,7 @@ typedef enum baton__sizes {
     BATON__SIZES_EQUAL,  /* count */
     BATON__SIZES_EITHER, /* count, or counts on all ranks */
     BATON__SIZES_COUNTS, /* counts on all ranks */
-    BATON__SIZES_ROOT,   /* counts at the root, count on the others */
+    BATON__SIZES_ROOT,   /* counts at the root, count on other ranks */
     BATON__SIZES_PAIR    /* counts and target_counts */
 } baton__sizes_t;
 

@@ -1,7 +1,8 @@
 /* The one list of dense algorithms. Each has its record at the end of its own
    file: a new algorithm is a file in coll/dense and a line here. Of algorithms
-   with equal costs the first in the list is chosen. A ring comes before those
-   because the data that it passes on are still in a cache. */
+   with equal costs the first in the list is chosen. A ring comes before other
+   algorithms of the same cost, because the data that it passes on are still in
+   a cache. */
 #pragma once
 
 #include "coll/kit/cost.h"

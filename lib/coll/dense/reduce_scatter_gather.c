@@ -7,7 +7,7 @@
                                                    +--> send to the parent
                   recv children's blocks ----------+
 
-   The root makes its partial sums in the target, others in scratch. */
+   The root makes its partial sums in the target, other ranks in scratch. */
 void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
                                      const baton_reduce_args_t *args)
 {

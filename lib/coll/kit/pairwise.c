@@ -24,9 +24,9 @@
    reduce-scatter writes only the sum of this rank's block, a segment at a time,
    and the segment stays in a cache from the first operand to the last. */
 
-/* Segments that are reduced at a time: while one waits for a message, the other
-   need not. The operands of a segment use one slot in turn, so that the
-   reduction can read each of them in its message. */
+/* Segments that are reduced at a time: while one segment waits for a message,
+   the other can be reduced. The operands of a segment use one slot in turn, so
+   that the reduction can read each of them in its message. */
 #define SLOTS 2
 
 static bool stages(const baton__flow_t *flow, baton_view_t view)

@@ -70,7 +70,8 @@ static int set_distances(int size, int group, steps_t *out)
     return leaders;
 }
 
-/* The number of steps before this one whose messages go on in it. */
+/* Returns how many steps, from the first on, have activations that this step
+   sends on. */
 static int followed_by(int step, int group, int leaders)
 {
     return group == 0 ? step : step < leaders ? 0 : leaders;

@@ -223,7 +223,7 @@ static baton_status_t pass(void *arg, baton_call_t *call)
 }
 
 /* Counts an arrival in this rank's group. Returns BATON_OK if the root needs to
-   learn of it. */
+   learn of the arrival. */
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;

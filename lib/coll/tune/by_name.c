@@ -172,7 +172,8 @@ void baton_add_allgather(baton_schedule_t *schedule,
 }
 
 /* If a caller gives a size for each rank, the bytes differ between ranks. Ranks
-   choose the same algorithm nevertheless, since only one can do that. */
+   choose the same algorithm nevertheless, since only one algorithm takes such
+   sizes. */
 void baton_add_alltoall(baton_schedule_t *schedule,
                         const baton_alltoall_args_t *args)
 {

@@ -58,7 +58,8 @@ baton_status_t baton__measured_in_file(const baton__measured_t *key,
 
 /* ---- choices ------------------------------------------------------------ */
 
-/* Returns the algorithm's name that a case or a variable gives, or "". */
+/* Returns the name of the algorithm that a case or an environment variable
+   gives, or "". */
 const char *baton__choice_name(const baton_choice_case_t *of);
 
 /* Returns the variable that names an algorithm of this collective, or "" if the

@@ -44,7 +44,7 @@ static size_t selected_bytes(const spardl_t *spardl, int block, size_t k)
                                  baton__spardl_quota(spardl, k, block));
 }
 
-/* Bytes of all selections of a bag. */
+/* Returns the bytes of all selections of a bag. */
 static size_t bag_bytes(const spardl_step_t *step, size_t k)
 {
     size_t bytes = 0;

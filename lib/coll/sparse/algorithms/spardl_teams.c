@@ -202,8 +202,8 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
     return baton__count_below(indices, count, of.first + of.count);
 }
 
-/* Adds a share of the dropped entries to `work`, at `indices`: those of the
-   result in this rank's block. */
+/* Adds a share of the dropped entries to `work`, at the indices of the result
+   that are in this rank's block (`indices`). */
 static void spardl_teams_add_dropped(spardl_t *spardl,
                                      const spardl_exchange_t *exchange,
                                      const uint32_t *indices, size_t count,

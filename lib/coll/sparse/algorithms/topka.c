@@ -228,8 +228,8 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* An earlier threshold is copied to the device before the selection, in the
-   same stream. */
+/* Selects on the device. An earlier threshold is first copied to the device, in
+   the same stream. */
 static void select_on_device(void *arg, baton__enqueue_t *queue)
 {
     topka_t *topka = arg;

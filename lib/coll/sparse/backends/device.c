@@ -341,8 +341,8 @@ static void add_dense_nodes(baton_sparse_t *sparse)
                             baton__sparse_device_add_dense(sparse, work));
 }
 
-/* Called in a recovery. The lock keeps the driver from completing a step
-   meanwhile. */
+/* Called in a recovery. The backend's lock keeps the driver from completing a
+   step meanwhile. */
 static bool sparse_device_recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
@@ -551,7 +551,7 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
         complete_begun(sparse); /* an earlier step, if any */
-        /* Copies that failed with the step. */
+        /* check_result does not report the copies that failed with the step. */
         self->reported = self->results.started;
     } else if (self->begun != NULL) {
         self->begun = NULL;

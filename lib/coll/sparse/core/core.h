@@ -152,7 +152,8 @@ struct baton_sparse {
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps; /* completed steps */
-    /* Their sum was `steps` at the last recovery. */
+    /* The sum of these two numbers was `steps` at the last recovery. The import
+       of a state changes sparse_base by as much as `steps`. */
     uint64_t sparse_base, dense_base;
 
     /* Host backend: the step that was started and not completed, or 0. */

@@ -30,8 +30,8 @@ void baton__device_allocate(baton_sparse_t *sparse)
     self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
 }
 
-/* `kept` has room for the entries of a result, or of a selection that is
-   masked. */
+/* Allocates `kept`, with room for the entries of a result, or of a selection
+   that is masked. */
 void baton__device_allocate_kept(baton_sparse_t *sparse)
 {
     size_t result = sparse->result_capacity, k = sparse->options.max_k;

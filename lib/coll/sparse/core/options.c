@@ -242,7 +242,7 @@ static void sparse_options_fill(baton_sparse_options_t *o)
                                            : o->max_k;
 }
 
-/* True if the costs of messages decide anything. */
+/* True if the costs of messages decide the algorithm or the number of teams. */
 static bool is_chosen(const baton_sparse_options_t *o)
 {
     return o->algorithm == BATON_SPARSE_AUTO ||
@@ -398,7 +398,8 @@ static const char *sparse_options_value_of(const compared_t *option,
     return text;
 }
 
-/* Options that determine others come first: a mismatch then names the cause. */
+/* Options that determine other options come first: a mismatch then names the
+   cause. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o)
 {

@@ -305,8 +305,8 @@ static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
                               : baton_schedule_wait(sparse->latest, timeout_ms);
 }
 
-/* Called when the running step has ended on this rank, or to take a result that
-   was missed. */
+/* Sets the phase, and makes the backend complete the step. Called when the
+   running step has ended on this rank, or to take a result that was missed. */
 static void sparse_sparse_complete(baton_sparse_t *sparse,
                                    baton_status_t status)
 {

@@ -152,7 +152,8 @@ void baton__tensors_resolve(baton_tensors_t *set)
 
 /* ---- comparison -------------------------------------------------------- */
 
-/* Options that determine others come first: a mismatch then names the cause. */
+/* Options that determine other options come first: a mismatch then names the
+   cause. */
 void baton__tensors_state(const void *arg, baton_schedule_t *s)
 {
     const baton_tensors_t *set = arg;
