@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define LN2 0.69314718055994530942
-/* The first 32 bits of ln 2, whose multiples are exact, and the rest. */
+/* LN2_HIGH has the first 32 bits of ln 2, so that its multiples are exact;
+   LN2_LOW has the other bits. */
 #define LN2_HIGH  0x1.62e42feep-1
 #define LN2_LOW   1.90821492927058770002e-10
 #define SQRT_HALF 0.70710678118654752440

@@ -25,12 +25,12 @@ typedef struct place {
     int index;      /* this rank's index among the ranks of its host */
     int *mates;     /* the ranks of this host */
     int mate_count; /* number of `mates` */
-    int *peers;     /* by host: the rank with the same index as this one */
+    int *peers;     /* by host: the rank that has this rank's index there */
     int blocks;     /* B */
 } place_t;
 
-/* Returns the first rank that has the same number as this one. `most` is the
-   largest number before this rank: a larger one is new, and needs no search. */
+/* Returns the first rank that has the same number as `rank`. `most` is the
+   largest number before `rank`: a larger one is new, and needs no search. */
 static int first_of(const int *numbers, int rank, int most)
 {
     int first = rank;

@@ -73,8 +73,8 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
 
 /* There are ceil(log2 p) rounds. With 2^k ranks each round is a transfer and a
    reduction. Otherwise the last child of the root has a subtree of only `extra`
-   ranks: its message comes early and takes the receive port between two others,
-   so that a reduction overlaps a transfer. */
+   ranks: its message comes early and takes the receive port between two other
+   messages, so that a reduction overlaps a transfer. */
 static double reduce_binomial_cost(const baton__terms_t *t)
 {
     double transfers = baton__messages_over(t, t->p, t->n, false);

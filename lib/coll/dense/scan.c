@@ -135,7 +135,7 @@ void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
 }
 
 /* If reductions take time, this is an estimate: early messages of low ranks
-   delay others at a port for a little. */
+   delay other messages at a port for a little. */
 static double scan_cost(const baton__terms_t *t)
 {
     return t->log * (baton__message(t, t->n) + baton__reduction(t, t->n));

@@ -39,9 +39,9 @@ double baton__reduction(const baton__terms_t *t, double bytes);
 double baton__message_over(const baton__terms_t *t, int64_t distance,
                            double bytes);
 
-/* Returns the sum of the times of such messages, with all powers of two below
-   `ranks` as the distance. The first message has `bytes` bytes. Each of the
-   others has as many or, if `halved`, half of the one before. */
+/* Returns the sum of baton__message_over for all powers of two below `ranks` as
+   the distance. The first message has `bytes` bytes. Each other message has as
+   many or, if `halved`, half of the one before it. */
 double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
                             bool halved);
 

@@ -99,8 +99,8 @@ typedef struct baton__contribution {
     /* The steps in `pending`. first_step is 0 if nothing is pending. */
     uint64_t first_step, last_step;
     uint64_t newest_taken; /* last step that was taken, or 0 */
-    /* A copy of first_step, or 1 while something is carried over. Threads that
-       do not hold contribute_lock read it. */
+    /* A copy of first_step, or 1 while a contribution is carried over. Threads
+       that do not hold contribute_lock read it. */
     _Atomic uint64_t oldest;
     /* The first step that the running epoch took. The same threads read it. */
     _Atomic uint64_t oldest_taken;

@@ -223,7 +223,7 @@ typedef struct baton__partial_device {
     void *device;
     baton_group_t *own_group; /* of this rank alone */
     baton__mover_t additions, results;
-    bool any; /* something was pending at the last copy */
+    bool any; /* a contribution was pending at the last copy */
 } baton__partial_device_t;
 
 /* Creates partial->device, and fills `nothing` of the contribution, which

@@ -292,7 +292,7 @@ static size_t search_global(oktopk_t *self, size_t count)
 }
 
 /* Puts this rank's entries that are not in the result back into `work`. The
-   indices of the others are kept, for masking. */
+   indices of this rank's other entries are kept, for masking. */
 static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;

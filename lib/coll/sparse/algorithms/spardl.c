@@ -233,7 +233,7 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
 
 /* Adds selections from the bag's blocks, one after the other, and the send. A
    selection waits for those earlier steps that add to its block, but not for
-   the others. Returns the last selection. */
+   other steps. Returns the last selection. */
 static baton_node_t spardl_add_bag(spardl_t *spardl, int index,
                                    baton_node_t before)
 {
@@ -270,7 +270,7 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = spardl_add_bag(spardl, 0, last);
-        /* These are the blocks that the first bag does not include. */
+        /* Accumulations of the blocks that the first bag does not include. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {

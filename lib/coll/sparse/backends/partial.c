@@ -450,9 +450,10 @@ static void sparse_partial_contribute(sparse_partial_t *self,
 }
 
 /* Adds the gradient after the last check that can refuse the start. The epoch
-   may begin at once, and the lock keeps it from taking anything before. Raising
-   a limit lets this thread continue the epoch. That is done without the lock,
-   so that the epoch may take what was added. */
+   may begin at once, and the lock keeps it from taking a contribution before
+   the gradient is added. Raising the limit lets this thread continue the epoch.
+   The limit is raised without the lock, so that the epoch can take the
+   gradient. */
 static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
                                            const void *gradient, double factor)
 {
