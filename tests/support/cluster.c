@@ -10,9 +10,10 @@
 
 enum { QUIET_STEPS = 64 };
 
-/* Applies to every test. Without rechecks no timer makes up for a lost wake-up.
-   Numbers are formatted as the environment says, and some runs of ctest ask for
-   a decimal comma. */
+/* Prepares every test program. Turns rechecks off, so that no timer makes up
+   for a lost wake-up. Reports stalls only after a day, unless the environment
+   sets another time. Takes the format of numbers from the environment, since
+   some runs of ctest ask for a decimal comma. */
 __attribute__((constructor)) static void begin_test(void)
 {
     baton__engine_rechecks = false;
@@ -258,8 +259,8 @@ static void commit_own(support_worker_t *worker)
                             baton_schedule_commit(schedules[worker->rank]));
 }
 
-/* Commits all schedules. With BATON_VERIFY=1 a commit waits for those of all
-   ranks, so each runs in its own thread. */
+/* Commits all schedules. With BATON_VERIFY=1 a commit waits for the commits of
+   all ranks, so each commit runs in its own thread. */
 void support_schedules_commit(support_cluster_t *cluster,
                               baton_schedule_t **schedules)
 {

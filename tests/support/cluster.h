@@ -1,8 +1,8 @@
 /* P ranks in one process: all on one engine, or each on its own engine, with or
    without progress threads. With one manual engine the whole cluster runs in
    the test's thread. Such a test needs no sleep and no lock, since waiting for
-   one rank drives all of them. Failures are cmocka's, so these functions are
-   for the main thread, unless a comment says otherwise. */
+   one rank drives all of them. These functions report failures to cmocka, so
+   only the main thread may call them, unless a comment says otherwise. */
 #pragma once
 
 #include "support/cmocka.h"
@@ -23,22 +23,22 @@ typedef struct support_cluster {
     baton_engine_t **engines; /* [size] */
     baton_group_t **groups;   /* [size] */
     emulated_t **devices;     /* [size]; NULL: the ranks have none */
-    baton_stream_t *streams;  /* [size], a stream of the user for each rank; or
-                                 NULL */
-    atomic_bool failed;       /* relaxed, since it only ends loops */
+    /* [size], a stream that the user has for each rank; NULL: no devices */
+    baton_stream_t *streams;
+    /* A worker has failed. Relaxed, since the flag guards no other memory. */
+    atomic_bool failed;
 } support_cluster_t;
 
-/* How a cluster makes progress; most tests run with each variant. */
+/* How a cluster makes progress. Most tests run with each of the first three
+   variants. With the last three each rank has its own engine. */
 enum {
     SUPPORT_MANUAL,      /* one manual engine */
     SUPPORT_ONE_THREAD,  /* one engine with a progress thread */
     SUPPORT_OWN_ENGINES, /* an engine with a thread for each rank */
     SUPPORT_VARIANTS,
-    /* An engine for each rank: a manual one; one with a thread, and a device
-       (device_cluster.h); a manual one, and a device. */
-    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS,
-    SUPPORT_DEVICES,
-    SUPPORT_DEVICES_MANUAL,
+    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS, /* manual engines */
+    SUPPORT_DEVICES,        /* engines with threads, and devices */
+    SUPPORT_DEVICES_MANUAL, /* manual engines, and devices */
 };
 extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
@@ -52,7 +52,8 @@ support_cluster_t *support_cluster_prepare(int size, int variant,
                                            support_prepare_fn prepare,
                                            void *arg);
 
-/* Opens a cluster through this variation of the inproc transport. */
+/* Opens a cluster whose groups use `transport`, a variation of the inproc
+   transport. */
 support_cluster_t *support_cluster_through(int size, int variant,
                                            const baton_transport_t *transport);
 
@@ -61,9 +62,9 @@ void support_cluster_close(support_cluster_t *cluster);
 /* Recovers the groups of all ranks, each in its own thread. */
 void support_cluster_recover(support_cluster_t *cluster);
 
-/* Open a manual cluster of each of these sizes, for all tests of a program: 1
-   to 17 and 32 ranks, which covers every kind of fold and up to five rounds.
-   Group fixtures. */
+/* Group fixtures: open and close a manual cluster of each of these sizes, for
+   all tests of a program. The sizes are 1 to 17 and 32 ranks, which covers
+   every kind of fold and up to five rounds. */
 #define SUPPORT_SIZES   18
 #define SUPPORT_LARGEST 32
 extern const int support_sizes[SUPPORT_SIZES];
@@ -72,11 +73,11 @@ int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
 /* A test (cmocka.h) of a new cluster of `ranks` ranks. TEST_EACH runs it with
-   each variant without devices, TEST_ON_DEVICES with each variant with them,
-   TEST_WITH with one. */
+   each of the first SUPPORT_VARIANTS variants, TEST_ON_DEVICES with both
+   variants that have devices, TEST_WITH with one variant. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
-    int ranks, first, end; /* variants first to end - 1 */
+    int ranks, first, end; /* runs with variants first to end - 1 */
 } support_test_t;
 void support_test(void **state);
 #define TEST_VARIANTS(name, ranks, first, end)                                 \
@@ -107,7 +108,8 @@ void support_expect_at(baton_status_t status, baton_status_t expected,
 #define support_says(text) support_says_at((text), __FILE__, __LINE__)
 void support_says_at(const char *text, const char *file, int line);
 
-/* Checks the status and the message. */
+/* Fails the test unless `status` is `expected` and the last error's message
+   contains `text`. */
 #define support_fails(status, expected, text)                                  \
     (support_expect((status), (expected)), support_says(text))
 
@@ -133,8 +135,8 @@ void support_run(baton_schedule_t *schedule);
    Some epochs may succeed before this rank hears of a peer's failure. */
 baton_status_t support_run_until_failure(baton_schedule_t *schedule);
 
-/* Functions for call nodes: one counts in the uint64_t at `arg`, one does
-   nothing, and one skips. */
+/* Functions for call nodes. support_count adds 1 to the uint64_t at `arg`.
+   support_succeed returns BATON_OK, and support_skip BATON_SKIP. */
 baton_status_t support_count(void *arg, baton_call_t *call);
 baton_status_t support_succeed(void *arg, baton_call_t *call);
 baton_status_t support_skip(void *arg, baton_call_t *call);
@@ -157,7 +159,8 @@ void support_message(baton_schedule_t **schedules, int from, int to,
 void support_schedules_destroy(support_cluster_t *cluster,
                                baton_schedule_t **schedules);
 
-/* Rank 1 sends a number to rank 0: the smallest schedule with a message. */
+/* The smallest schedules with a message: rank 1 sends `sent` to rank 0, which
+   receives it into `got`. */
 typedef struct support_pair {
     support_cluster_t *cluster;
     baton_schedule_t **schedules; /* [2] */

@@ -3,7 +3,7 @@
 
        TEST(test_engine_opens)
        {
-           ...                       with `state`, which is NULL
+           ...                       may use `state`, which is NULL
        }
 
    A program without a main runs its tests in the order in which they are
@@ -38,7 +38,8 @@
     }
 void support_add(struct CMUnitTest test);
 
-/* At the end of a file: runs all tests inside a group fixture. */
+/* Stands at the end of a file: defines a main that runs all tests inside a
+   group fixture. */
 #define RUN_TESTS_BETWEEN(setup, teardown)                                     \
     int main(int argc, char **argv)                                            \
     {                                                                          \
@@ -47,7 +48,7 @@ void support_add(struct CMUnitTest test);
 int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
                       CMFixtureFunction teardown);
 
-/* Allocates zeroed memory. A failure fails the test. */
+/* Allocates zeroed memory. Fails the test if there is none. */
 void *support_alloc(size_t count, size_t bytes);
 
 /* Sets an environment variable, or removes it if the value is NULL, and makes

@@ -18,8 +18,9 @@ baton_sparse_options_t support_collective_options(support_row_t row)
     return options;
 }
 
-/* Divides the vector into tensors, some of which may be empty, if the seed asks
-   for it. Not on devices. */
+/* Divides the vector into tensors, some of which may be empty, if the seed is
+   odd and the vector is not on a device. Returns the number of tensors, or 0 if
+   the vector stays whole. */
 static size_t tensors_of(const support_collective_t *self,
                          const baton_sparse_options_t *o,
                          size_t counts[SUPPORT_TENSORS_MOST])
@@ -47,8 +48,8 @@ static size_t widen(support_collective_t *self,
     return 3;
 }
 
-/* A sum of the user's, which the library cannot extend: so the count of active
-   ranks is not an element of the vector. */
+/* A sum that the user has defined. The library cannot extend it, so the count
+   of active ranks is not an element of the vector. */
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
 {
@@ -215,7 +216,8 @@ static void allocate(support_collective_t *self)
     }
 }
 
-/* Returns the vector's copy on the device, or in long tensors. */
+/* Copies the vector to the device or into the long tensors, and returns the
+   copy. Returns the vector itself if there is neither. */
 static const void *there(support_collective_t *self, const double *vector)
 {
     if (self->wide != NULL && vector != NULL) {
@@ -237,8 +239,8 @@ static baton_status_t put_copy(support_collective_t *self, void *target,
         ->copy(self->device, self->stream, target, source, bytes_of(self));
 }
 
-/* Puts a whole step into the stream: it copies the gradient in and the result
-   out. */
+/* Puts a whole step into the stream, which copies the gradient from main
+   memory, runs the step, and copies the result to main memory. */
 static baton_status_t put_step(support_collective_t *self,
                                const double *gradient)
 {
@@ -266,8 +268,8 @@ static baton_status_t put_step(support_collective_t *self,
     return status;
 }
 
-/* Decides whether the step goes through a stream. Steps of KEEP_LATEST do not,
-   since the latest result may be later than the one that the stream got. */
+/* Decides whether the step goes through a stream. Steps of PARTIAL_LATEST never
+   do: the latest result may be later than the one that the stream got. */
 static bool goes_into_stream(support_collective_t *self, const double *gradient)
 {
     return self->device != NULL && gradient != NULL &&
@@ -350,7 +352,8 @@ static void add_times(double *to, const double *vector, double factor,
     }
 }
 
-/* Adds the gradient to the residual, unless a step is running or has failed. */
+/* Starts a step whose gradient is in place: adds the gradient to the residual,
+   unless the residual already contains that of a step without a result. */
 static baton_status_t start_in_place(support_collective_t *self,
                                      const double *gradient)
 {
@@ -368,7 +371,8 @@ static baton_status_t start_in_place(support_collective_t *self,
     return status;
 }
 
-/* Contributes in parts, in an order that differs between ranks. */
+/* Contributes the gradient in parts, in an order that differs between ranks,
+   and starts a step. */
 static baton_status_t start_in_parts(support_collective_t *self,
                                      const double *gradient)
 {
@@ -448,14 +452,14 @@ void support_dense_of(const baton_sparse_result_t *result, size_t count,
     }
 }
 
-/* Returns the longest wait. The simulator's time is virtual, so it has no
-   limit. */
+/* Returns the limit of a wait in milliseconds. Without a device there is none
+   (-1), since the ranks may be simulated, in virtual time. */
 static int limit_ms(const support_collective_t *self)
 {
     return self->device != NULL ? SUPPORT_WAIT_MS : -1;
 }
 
-/* Waits for one tensor, or for the sparse all-reduce. */
+/* Waits for tensor `part`, or without tensors for the sparse all-reduce. */
 static baton_status_t wait_for(support_collective_t *self, int part,
                                double *result)
 {

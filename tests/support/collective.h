@@ -1,8 +1,9 @@
-/* One set of calls for collectives that are partial, sparse, or both: the rows
-   of the suite of properties (sim/test_properties.c). Vectors are of f64, in
-   main memory. If the collective works on a device, vectors are copied to and
-   from it, and every other step goes through a stream, if its result can be
-   told from the stream's data alone. */
+/* One set of calls for collectives that are partial, sparse, or both. These
+   collectives are the rows of the suite of properties (sim/test_properties.c).
+   Vectors are of f64, in main memory. If the collective works on a device,
+   vectors are copied to and from the device. There every other step goes
+   through a stream, if the step's result can be told from the stream's data
+   alone. */
 #pragma once
 
 #include "support/cluster.h"
@@ -28,35 +29,39 @@ typedef struct support_collective {
     size_t count;
     baton_sparse_t *sparse;
     baton_partial_t *partial;
-    size_t tensor_count; /* tensors of the partial all-reduce; 0: it has one
-                            vector */
-    double *lent;        /* memory for lent contributions; NULL: they are
-                            copied */
+    /* Tensors of the partial all-reduce; 0: the all-reduce has one vector. */
+    size_t tensor_count;
+    /* Memory for lent contributions; NULL: contributions are copied. */
+    double *lent;
     bool is_lending;
-    /* Memory of long tensors that contain the vector, for a special seed; or
-       NULL. */
+    /* The memory of long tensors, which contain the vector. NULL, unless the
+       seed asks for them (SUPPORT_WIDE). */
     double *wide;
-    size_t at; /* index of the vector in `wide` */
+    size_t at; /* index of the vector in `wide` and `lent` */
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
     bool ready[SUPPORT_PARTS];
     emulated_t *device; /* NULL: the collective works in main memory */
     baton_stream_t stream;
-    char *memory;   /* on the device: a gradient and a result */
-    double *copies; /* the same in main memory, for the stream */
+    char *memory; /* on the device: a gradient and a result */
+    /* In main memory: a gradient and a result, which the stream copies. */
+    double *copies;
     int steps;
-    unsigned starts;   /* of SPARSE; every other step starts in parts */
+    /* Counts sparse steps in main memory: every other one contributes its
+       gradient in parts. */
+    unsigned starts;
     bool in_stream;    /* the running step is in a stream */
-    const double *got; /* the last result, where a stream has written it */
-    bool unseen;       /* the last step was in a stream, so parts of `seen` are
-                          unknown */
-    bool included;     /* the last step's gradient was in time */
-    double *given;     /* with in_place: the last step's gradient */
-    bool stands;       /* with in_place: the gradient is in the residual, and
-                          the step has no result yet */
-    baton_sparse_result_t entries; /* of the last step; only some rows set it */
-    baton_partial_result_t seen;   /* of the last step, if it is not sparse;
-                                      only some rows set it */
+    const double *got; /* the last result in `copies`; NULL: not in a stream */
+    /* The last step was partial and in a stream, so fields of `seen` are
+       unknown. */
+    bool unseen;
+    bool included; /* the last step's gradient was in time */
+    double *given; /* with in_place: the last step's gradient */
+    /* With in_place: the gradient is in the residual, and the step has no
+       result yet. */
+    bool stands;
+    baton_sparse_result_t entries; /* the last result, if the row is sparse */
+    baton_partial_result_t seen;   /* the last result, if it is not sparse */
 } support_collective_t;
 
 /* Returns whether the row is a baton_partial_t. */
@@ -71,15 +76,18 @@ static inline bool support_has_device(support_row_t row)
     return row == SUPPORT_SPARSE || support_is_partial(row);
 }
 
-/* Returns the options of SPARSE; the other rows use those that they have. For
-   the partial rows an odd seed contributes the vector tensor by tensor, a seed
-   divisible by 4 lends it, and a seed that is SUPPORT_WIDE modulo 128 lends
-   long tensors. */
+/* Returns the row's options as those of a sparse all-reduce; a row without some
+   of them ignores these. In main memory the seed decides how partial rows
+   contribute the vector: an odd seed tensor by tensor, a seed divisible by 4 by
+   lending it, and a seed that is SUPPORT_WIDE modulo 128 by lending long
+   tensors that contain it. */
 enum { SUPPORT_WIDE = 77 };
 baton_sparse_options_t support_collective_options(support_row_t row);
 
-/* Create the collective in two parts. The second has two rounds: all ranks must
-   have ended the first round before one begins the second. */
+/* Create the collective in two parts: support_collective_prepare, or
+   support_collective_prepare_on, and then support_collective_connect with round
+   0 and with round 1. No rank may begin round 1 before all ranks have ended
+   round 0. */
 baton_status_t
 support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
@@ -94,7 +102,7 @@ baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);
 
-/* Contributes once more, if the collective is partial. */
+/* Contributes to the next step. The row must be one of support_is_partial. */
 baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient);
 
@@ -110,9 +118,10 @@ baton_status_t support_collective_test(support_collective_t *self, bool *done);
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
 
-/* To be called after a recovery. If the device failed to copy a result, waits
-   report that until a later result was copied. The gradient of a step that has
-   failed for good is removed from a residual that is in place. */
+/* To be called after a recovery. Removes the gradient of a step that has failed
+   for good from a residual that is in place. On a device it also lets the
+   stream copy a result: if an earlier copy has failed, waits report that until
+   a later one has succeeded. */
 void support_collective_settle(support_collective_t *self);
 
 /* Writes the f64 entries of a result into a dense vector. */

@@ -1,5 +1,5 @@
-# What the tests of commands share; a test sources it before all else. It works
-# in a folder of its own, and ends with `exit $fail`.
+# Shared by the tests of commands. A test sources this file before all else,
+# then works in a temporary folder, and ends with `exit $fail`.
 # shellcheck shell=sh
 set -u
 work=$(mktemp -d) || exit 1
@@ -7,7 +7,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 fail=0
 
-# complain SENTENCE: the test fails; shows what the last command wrote.
+# complain SENTENCE makes the test fail, and prints the sentence and what the
+# last command wrote to the files out and err.
 complain() {
     echo "$(basename "$0" .sh): $1"
     cat out err

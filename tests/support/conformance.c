@@ -11,11 +11,12 @@
 
 enum {
     SYNC_TAG = 16000,
-    SYNC_NODES = 2, /* the last two numbers are for conformance_sync */
+    SYNC_NODES = 2, /* the last node numbers, used by conformance_sync */
     SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES,
     IDLE_POLLS = 8, /* polls that find nothing before a rank sleeps */
-    DEVICE_US = 100 /* longest sleep with a device, whose progress no descriptor
-                       tells */
+    /* The longest sleep with a device. No descriptor becomes readable when the
+       device has done something. */
+    DEVICE_US = 100
 };
 
 const conformance_case_t conformance_cases[CONFORMANCE_CASES] = {
@@ -57,8 +58,8 @@ static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
            support_random_below(&random, 4) < self->device_share;
 }
 
-/* Gives a message device memory, if it is chosen for that. Returns the memory
-   that the message uses. */
+/* Allocates device memory for a message's data if the message is chosen for
+   that (see device_share). Returns the memory that the message uses. */
 static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
                     size_t bytes, bool sends)
 {
@@ -116,7 +117,8 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
     return status == BATON_DONE;
 }
 
-/* Finds the first arrived message of this peer, or of any if it is -1. */
+/* Takes the first arrived message of the peer, or of any rank if `peer` is -1,
+   with a tag from `first` to `last`. Returns NULL if there is none. */
 static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
                                      uint32_t first, uint32_t last)
 {

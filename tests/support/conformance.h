@@ -34,7 +34,7 @@ struct conformance_rank;
 /* The copy of a message's data in device memory. */
 typedef struct conformance_mirror {
     void *memory; /* NULL: the data are in main memory only */
-    void *host;   /* of a receive: the final place of the data */
+    void *host;   /* where the data are put in the end; NULL: a send */
 } conformance_mirror_t;
 
 /* A rank of a run. The fixture sets the fields up to `sleeps`. */
@@ -49,13 +49,14 @@ typedef struct conformance_rank {
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
-    /* The rank's device. Cases use main memory only. But for `device_share` in
-       four messages' ends the data are copied from or to a block of device
-       memory. NULL: there is no device. */
-    emulated_t *device;
+    emulated_t *device; /* the rank's device; NULL: none */
+    /* Of four sends or receives with data, how many use device memory, chosen
+       at random. Cases pass main memory only, and the suite copies the data
+       from or to a block of device memory. */
     uint32_t device_share;
-    /* True for networks that allocate while messages are in flight: simulated
-       ones, and those that receive ordinary memory into device memory. */
+    /* True if the transport may allocate while messages are in flight, as the
+       simulator's does, or one that receives data of main memory into device
+       memory. */
     bool allocates;
     /* True if ranks run at the same time. A rank that waits then sleeps until
        it is woken. */
@@ -123,8 +124,8 @@ void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
 void conformance_forget(conformance_rank_t *self);
 
-/* Takes the oldest message with one of these tags that has arrived and that no
-   receive was posted for. Returns NULL if there is none. */
+/* Takes the oldest message with a tag from `first` to `last` that has arrived
+   and that no receive was posted for. Returns NULL if there is none. */
 baton_message_t *conformance_arrived(conformance_rank_t *self, uint32_t first,
                                      uint32_t last);
 
@@ -135,7 +136,8 @@ baton_message_t *conformance_take(conformance_rank_t *self, uint32_t tag);
 /* Takes back a receive. Returns false if its message has arrived. */
 bool conformance_unpost(conformance_rank_t *self, uint32_t node);
 
-/* Accepts a message that was taken into `data`, as message number `node`. */
+/* Receives a message that was taken before into `data`, as message number
+   `node`. */
 void conformance_accept(conformance_rank_t *self, uint32_t node,
                         baton_message_t *message, void *data);
 
@@ -145,22 +147,24 @@ conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Poll, and let other ranks run. conformance_await may also sleep; it is for an
-   event that is sure to come. Both return false if the case has failed. */
+/* Poll, and let other ranks run. conformance_await may also sleep, so it may
+   only wait for an event that is sure to come. Both return false if the case
+   has failed. */
 bool conformance_go_on(conformance_rank_t *self);
 bool conformance_await(conformance_rank_t *self);
 
 /* Synchronises all ranks through `root`. */
 void conformance_sync(conformance_rank_t *self, int root);
 
-/* Fills memory with bytes that depend on `key`; checks that memory holds these
-   bytes. */
+/* conformance_fill fills memory with bytes that depend on `key`, and
+   conformance_holds returns whether memory holds these bytes. */
 void conformance_fill(void *data, size_t bytes, uint32_t key);
 bool conformance_holds(const void *data, size_t bytes, uint32_t key);
 
 uint32_t conformance_key_of(int source, uint32_t number);
 
-/* Wait for a receive and check its size and content; wait for a send. */
+/* conformance_expect_message waits for a receive and checks its size and
+   content. conformance_expect_sent waits for a send. */
 void conformance_expect_message(conformance_rank_t *self, uint32_t node,
                                 const void *data, size_t bytes, uint32_t key);
 void conformance_expect_sent(conformance_rank_t *self, uint32_t node);

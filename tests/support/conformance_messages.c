@@ -11,8 +11,9 @@ static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
                                4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
-/* Messages of every size go around the ring of ranks. They are received before
-   they are sent, and after. A single rank sends to itself. */
+/* Messages of every size go around the ring of ranks. Of each size one message
+   finds its receive posted, and one arrives before its receive. A single rank
+   sends to itself. */
 void conformance_sizes(conformance_rank_t *self)
 {
     unsigned char *out = malloc(LARGEST);
@@ -98,15 +99,16 @@ void conformance_headers_arrive_as_sent(conformance_rank_t *self)
     free(out);
 }
 
-/* Each rank sends a list of messages to each rank, including itself. Both ends
-   compute the list from the seed. A rank posts its sends and receives in random
-   order, but keeps the order within a tag. Reservations grow meanwhile. */
+/* Each rank sends a list of messages to each rank, including itself. Both ranks
+   compute the list from the seed. A rank posts the sends and receives of each
+   list in the list's order, and goes from list to list at random. Reservations
+   grow before the last messages. */
 enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000, MORE = 20000 };
 
 typedef struct traffic {
     int peer;
     bool receive;
-    uint32_t next; /* index in the list */
+    uint32_t next; /* the next message's index in the list */
     support_random_t list;
     void *data[STORM];
     size_t bytes[STORM];

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Any number of messages that were not accepted yet do not block others, and
-   keep their data while others pass. Nothing allocates meanwhile. */
+/* Messages that were not accepted yet, however many, do not block later
+   messages, and keep their data while these pass. Nothing is allocated
+   meanwhile. */
 enum { KEPT = 48, KEPT_BYTES = 70000, MANY = 600, MANY_BYTES = 256 };
 enum { PASSING_BYTES = 300, FIRST = 1000 };
 
-/* If there are MANY messages, all of them are short. */
+/* Returns the size of message `i` of `kept`. Of MANY messages all are short. */
 static size_t kept_bytes(uint32_t i, uint32_t kept)
 {
     static const size_t sizes[] = {0, 100, MANY_BYTES, 2000, 60000, KEPT_BYTES};
@@ -63,8 +64,8 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
     free(in);
 }
 
-/* The counts exceed the tags that bodies have over MPI, the notices of a
-   window, and the messages of a window. */
+/* The counts exceed limits of the MPI transport: KEPT messages its receive
+   buffers for the bodies of a peer, and 600 messages the largest window. */
 void conformance_kept_while_others_pass(conformance_rank_t *self)
 {
     keep_while_passing(self, KEPT, 100, 16);
@@ -72,9 +73,9 @@ void conformance_kept_while_others_pass(conformance_rank_t *self)
     keep_while_passing(self, MANY, 0, 0);
 }
 
-/* Returns whether a lent message has these data, and drops it. If the data are
-   not in memory they are read in parts, and if they cannot be read they are
-   received as message number LENT. */
+/* Returns whether a lent message has the data of `key`, and drops the message.
+   If the data are not in memory they are read in parts, and if they cannot be
+   read they are received as message number LENT. */
 static bool lent_holds(conformance_rank_t *self, baton_message_t *message,
                        size_t bytes, uint32_t key)
 {
@@ -300,9 +301,10 @@ static bool readable(const conformance_rank_t *self)
     return any;
 }
 
-/* Polls all events, and then arms. Returns false if the rank cannot be woken,
-   or not yet. A peer that was about to wake the rank when it armed may wake it
-   without an event; then it arms again. */
+/* Arms after all events were polled. A peer that was about to wake the rank
+   when the rank armed may still wake it, though there is no event: then this
+   arms again. Returns true if the rank may sleep until it is woken, and false
+   if some peer cannot wake it, or not yet. */
 static bool arm(conformance_rank_t *self, baton_arm_t how)
 {
     uint32_t us = 0;
@@ -316,10 +318,10 @@ static bool arm(conformance_rank_t *self, baton_arm_t how)
     return us == BATON_SLEEP_FOREVER;
 }
 
-/* A rank arms, sends to the next one, and is woken by the answer. Sometimes it
-   is woken earlier, by a rank that saw it armed and then lost its processor.
-   The rank that answers arms with INSIST if the other one is armed for notices
-   only. */
+/* A rank, the sleeper, arms, sends to the next rank, and is woken by the
+   answer. Sometimes it is woken earlier, by a rank that saw it armed and then
+   lost its processor. If the sleeper is armed for notices only, the rank that
+   answers then arms with INSIST, which wakes the sleeper. */
 void conformance_wakes_when_armed(conformance_rank_t *self)
 {
     static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,

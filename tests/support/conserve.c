@@ -26,7 +26,7 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
     vector[2 + 2 * rank] = (double)ordinal;
 }
 
-/* The contributions of one rank in a result, as ordinals. */
+/* The ordinals of the contributions of one rank that are in a result. */
 typedef struct range {
     uint64_t first, last; /* first is 0 if there are none */
 } range_t;
@@ -43,8 +43,8 @@ static bool range_of(const double *result, int rank, range_t *out)
                      : count == 0 && result[2 + 2 * rank] == 0;
 }
 
-/* Returns the step of the oldest contribution that no earlier epoch has taken,
-   or 0 if there is none or it is unknown. */
+/* Returns the step of this rank's oldest contribution that no earlier epoch has
+   taken, or 0 if there is none or it is unknown. */
 static uint64_t oldest_in(const conserve_account_t *account, range_t own)
 {
     uint64_t next = account->taken[account->rank] + 1;
@@ -160,8 +160,8 @@ typedef struct run {
     conserve_totals_t totals;
     conserve_account_t account;
     uint64_t results; /* results that the rank has got */
-    bool open;        /* it has started a step whose result it has not got */
-    double started;   /* the contribution to that step */
+    bool open;        /* the rank has no result of its last step yet */
+    double started;   /* the weighted sum of its gradient in the last step */
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -174,8 +174,8 @@ static void sleep_sometimes(run_t *run)
     }
 }
 
-/* Returns a weighted sum, from which the sum of every element can nearly always
-   be told. */
+/* Returns a weighted sum of the elements. If the totals of these sums are
+   right, so is, nearly always, the total of every element. */
 static double weigh(const double *vector, size_t count)
 {
     double sum = 0;
@@ -272,10 +272,11 @@ static baton_status_t take_stock(run_t *run)
     return status;
 }
 
-/* After a few steps one rank recovers in the middle of the next step, which the
-   others may complete or fail in. Each rank gets every result that any rank has
-   got. (If steps wait for every rank, the interrupted step has one result at
-   most, or the gradient is in none.) */
+/* Runs a few steps, and then recovers the group: one rank, chosen at random,
+   recovers in the middle of the next step, which the others may complete or
+   fail in. Each rank gets every result that any rank has got. (If steps wait
+   for every rank, the interrupted step has one result at most, or the gradient
+   is in none.) */
 static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
                                        uint64_t ordinal)
 {
@@ -291,8 +292,8 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
     if (leaves && support_random_below(&run->random, 2) == 0 &&
         (partial || run->options->row == SUPPORT_SPARSE)) {
-        /* of a step that this rank does not start, and that fails on the
-           others */
+        /* Contributes to a step that this rank does not start, and that fails
+           on the other ranks. */
         run->open = false;
         (void)!baton_sparse_contribute(run->own.sparse, 0, 9, run->vector);
     } else if (status == BATON_OK && start(run, last + 1) == BATON_OK) {
@@ -307,7 +308,7 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     }
     support_collective_settle(&run->own);
     run->totals.given -= run->open && !partial ? run->started : 0;
-    /* there were no more steps */
+    /* BATON_ERR_STATE: there is no further step to wait for. */
     return status == BATON_ERR_STATE ? BATON_OK : status;
 }
 

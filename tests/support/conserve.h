@@ -19,28 +19,28 @@ enum {
     CONSERVE_MOST = 3001 /* elements of a vector */
 };
 
-/* The number of elements of a vector for so many ranks. */
+/* The number of elements of a vector for `ranks` ranks. */
 #define CONSERVE_COUNT(ranks) (1 + 2 * (size_t)(ranks))
 
 typedef struct conserve_account {
     uint64_t seed;
     int rank, size;
-    bool sees_all;  /* the rank gets the result of each
-                       epoch */
-    uint64_t epoch; /* of the rank's last result */
-    /* Ordinals, from 1, of this rank's last contribution, and of each rank's
-       last contribution that was in a result. */
+    bool sees_all;  /* the rank gets every epoch's result */
+    uint64_t epoch; /* the epoch of the rank's last result */
+    /* Ordinals, from 1: `given` of this rank's last contribution, and `taken`
+       of each rank's last contribution that was in a result. */
     uint64_t given, taken[CONSERVE_RANKS];
-    uint64_t steps[CONSERVE_GIVEN + 1]; /* the steps of this rank's
-                                           contributions */
+    /* By ordinal: the step in which this rank made the contribution. */
+    uint64_t steps[CONSERVE_GIVEN + 1];
 } conserve_account_t;
 
-/* Writes the rank's next contribution, which it makes in `step`. */
+/* Writes the rank's next contribution to `vector`, and notes that the rank
+   makes it in `step`. */
 void conserve_give(conserve_account_t *account, uint64_t step, double *vector);
 
 /* Checks the result that the rank has got at the end of a step. Returns NULL,
-   or a text that says what is wrong. Fields that a stream does not get are set
-   in own->seen. */
+   or a text that says what is wrong. After a step in a stream, which gets the
+   vector alone, sets the other fields of the result in own->seen. */
 const char *conserve_check(conserve_account_t *account, uint64_t step,
                            support_collective_t *own, const double *result);
 
@@ -55,12 +55,16 @@ void conserve_recover(conserve_account_t *account);
 
 typedef struct conserve_options {
     support_row_t row;
-    baton_sparse_options_t options; /* `count` is set by conserve_run, where it
-                                       depends on the ranks */
+    /* conserve_run sets `count` for rows of support_is_partial, where it
+       depends on the number of ranks. */
+    baton_sparse_options_t options;
     uint64_t seed, steps;
-    uint64_t sleep_us; /* longest sleep; one step in four sleeps */
-    uint64_t failures; /* failures of a sparse all-reduce, each with a recovery,
-                          before the steps */
+    /* Longest sleep. A rank sleeps before one step in four, and after the start
+       of one step in four. */
+    uint64_t sleep_us;
+    /* Failures of a sparse all-reduce before the steps, each with a
+       recovery. */
+    uint64_t failures;
 } conserve_options_t;
 
 /* The totals of one rank. They are exact sums over weighted elements. */

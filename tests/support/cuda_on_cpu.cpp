@@ -1,7 +1,7 @@
-/* Blocks of fibers. A fiber runs until it has to wait for others, or has
-   ended; then the next one does. */
+/* Runs a kernel's blocks. Each thread of a block is a fiber. A fiber runs until
+   it has to wait for other fibers, or has ended; then the next fiber runs. */
 
-/* A checked longjmp refuses to go to another stack. */
+/* With _FORTIFY_SOURCE longjmp refuses to jump to another stack. */
 #undef _FORTIFY_SOURCE
 
 #include "support/cuda_on_cpu.h"
@@ -15,37 +15,41 @@ extern "C" {
 #include <stdio.h>
 #include <ucontext.h>
 
-/* The sanitizer goes through a whole stack at each switch. */
+/* Stacks are small, since the address sanitizer goes through a whole stack at
+   each switch. */
 enum { MOST_THREADS = 1024, WARP_LANES = 32, STACK_BYTES = 64 << 10 };
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 
-/* Of threads that meet: the generation changes when the last has come. */
+/* A barrier of several threads. `generation` changes when the last thread has
+   arrived. */
 typedef struct meeting {
     unsigned arrived, generation;
     int operation;
 } meeting_t;
 
-/* It serves one block after the other. */
+/* fibers[i] runs thread i of one block after the other. */
 typedef struct fiber {
     void *stack;
     bool ended;
     ucontext_t context;
 #if !defined(__SANITIZE_ADDRESS__)
-    jmp_buf at; /* where it goes on, once it was begun */
+    jmp_buf at; /* where the fiber goes on, once it has begun */
     bool begun;
 #endif
 } fiber_t;
 
 static fiber_t fibers[MOST_THREADS];
 static meeting_t block_meeting, warp_meetings[MOST_THREADS / WARP_LANES];
-/* Two generations: a lane may be in the next while others read this one. */
+/* The values that the lanes of each warp exchange. There are two arrays for
+   each warp, since a lane may be in the next exchange while other lanes still
+   read the values of this one. */
 static uint64_t exchanged[MOST_THREADS / WARP_LANES][2][WARP_LANES];
 #if defined(__SANITIZE_ADDRESS__)
 static ucontext_t scheduler;
 #endif
 static unsigned current;
-static uint64_t progress; /* arrivals and ends: without any, all wait */
+static uint64_t progress; /* counts arrivals and ends of fibers */
 static void (*body)(void *);
 static void *body_arg;
 
@@ -60,7 +64,7 @@ static void fail(const char *what)
 
 #if defined(__SANITIZE_ADDRESS__)
 
-/* The sanitizer knows this function, and not that of jumps between stacks. */
+/* The address sanitizer knows swapcontext, but no jumps between stacks. */
 static void yield(void)
 {
     if (swapcontext(&fibers[current].context, &scheduler) != 0) {
@@ -79,7 +83,8 @@ static void resume(unsigned i)
 
 #else
 
-/* Contexts begin the fibers; jumps, without a system call, go on. */
+/* A fiber begins by setcontext. Later switches are jumps, which make no system
+   call. */
 static jmp_buf scheduler_at;
 
 static void yield(void)
@@ -108,7 +113,8 @@ static void resume(unsigned i)
 
 /* ---- meeting ----------------------------------------------------------- */
 
-/* Returns when `members` threads have come; the generation of this meeting. */
+/* Waits until `members` threads have called this. Returns the generation that
+   this meeting had. */
 static unsigned meet(meeting_t *meeting, unsigned members, int operation)
 {
     const unsigned generation = meeting->generation;
@@ -177,7 +183,7 @@ static void prepare(unsigned i)
     }
     fiber->context.uc_stack.ss_sp = fiber->stack;
     fiber->context.uc_stack.ss_size = STACK_BYTES;
-    fiber->context.uc_link = NULL; /* it never returns */
+    fiber->context.uc_link = NULL; /* run_fiber never returns */
     makecontext(&fiber->context, run_fiber, 0);
 }
 

@@ -6,9 +6,9 @@
    BATON_SEED.
 
    This tests the logic of kernels. Threads take turns only at these operations,
-   so it finds no race between two of them, and says nothing about time. Device
-   memory comes from malloc, so the address sanitizer finds accesses outside of
-   it. */
+   so the test finds no race between two operations, and says nothing about
+   time. Device memory comes from malloc, so the address sanitizer finds
+   accesses outside of it. */
 #pragma once
 
 #include "base/half.h"
@@ -42,8 +42,9 @@ inline void __threadfence(void)
 {
 }
 
-/* Stores this lane's `value`. After every lane of the warp has called it, with
-   the same `operation`, returns an array with the values of all lanes. */
+/* Stores this lane's `value`. Waits until every lane of the warp has called
+   this function with the same `operation`. Returns an array with the values of
+   all lanes. */
 const uint64_t *cpu_exchange(uint64_t value, int operation);
 
 unsigned cpu_lane(void);

@@ -61,14 +61,16 @@ static baton_collective_t kind_of(const dense_builder_t *builder)
     return builder->algorithm.collective;
 }
 
-/* What a source or target has: nothing, this rank's block, all blocks, a
-   vector, or the data that a rank sends to, or receives from, its peers. */
+/* The contents of a source or target: nothing, this rank's block, all blocks, a
+   vector, the data that this rank sends to its peers, or the data that it
+   receives from them. */
 typedef enum part { NOTHING, BLOCK, BLOCKS, VECTOR, SENT, RECEIVED } part_t;
 
 typedef struct shape {
     part_t source, target;
-    bool from_root, to_root; /* only the root has the source / target */
-    bool counts;             /* `count` is of a block, not of the vector */
+    /* Only the root has a source (from_root), or a target (to_root). */
+    bool from_root, to_root;
+    bool counts; /* `count` is that of a block, not of the vector */
     bool reduces;
 } shape_t;
 
@@ -116,8 +118,8 @@ bool dense_reduces(const dense_builder_t *builder)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* block returns the number of elements of block `rank`; sent that of the data
-   that `rank` sends to `peer`. */
+/* block returns the number of elements of block `rank`, and exchanged that of
+   the data that `rank` sends to `peer`. */
 static size_t block(const dense_case_t *c, int rank)
 {
     if (c->varied) {
@@ -208,7 +210,7 @@ size_t dense_room(const dense_case_t *c, int rank)
    place. */
 typedef struct place {
     bool in_place;
-    bool in_source; /* the source has that memory, not the target */
+    bool in_source; /* the one memory is `source`, not `target` */
     size_t source_at, target_at;
 } place_t;
 

@@ -1,6 +1,6 @@
 /* Describes the cases of every dense builder: a rank's buffers, and which
-   ranks' data its result must contain where. Proofs, real data and times use
-   the same description, on any transport. */
+   ranks' data its result must contain where. Proofs, tests with real data, and
+   measurements use the same description, on any transport. */
 #pragma once
 
 #include <baton/tuning.h>
@@ -9,28 +9,29 @@
 typedef struct dense_builder {
     char name[64]; /* "allreduce_ring" */
     baton_algorithm_t algorithm;
-    bool chooses; /* the builder calls one of the others */
+    bool chooses; /* the builder calls another one, which it chooses */
 } dense_builder_t;
 
 /* Returns the i-th builder, or NULL after the last one. */
 const dense_builder_t *dense_builder_at(size_t i);
 const dense_builder_t *dense_builder(const char *name);
 
-/* One call. `count` is the number of elements of a vector, or of a rank's block
-   if data are scattered or gathered. `varied`: blocks differ in size, and some
-   are empty. */
+/* One call of a builder. */
 typedef struct dense_case {
     const dense_builder_t *builder;
     int size;
     int root;
+    /* Elements of a vector, or of a rank's block if data are scattered or
+       gathered. */
     size_t count;
     size_t element; /* bytes of an element */
-    bool varied;
+    bool varied;    /* blocks differ in size, and some are empty */
     bool in_place;
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;
-    const char *algorithm; /* for a builder that chooses, or NULL */
+    /* The algorithm for a builder that chooses; NULL: it chooses. */
+    const char *algorithm;
     void *arg;
 } dense_case_t;
 
@@ -45,11 +46,11 @@ bool dense_has_roots(const dense_builder_t *builder);
 bool dense_can_vary(const dense_builder_t *builder);
 bool dense_reduces(const dense_builder_t *builder);
 
-/* Returns whether `count` is of a rank's block, not of the vector. */
+/* Returns whether `count` is that of a rank's block, not of the vector. */
 bool dense_counts_blocks(const dense_builder_t *builder);
 
 /* Adds the builder's nodes for the schedule's rank. `source` and `target` are
-   its memory, or NULL for scratch, with dense_room elements each. */
+   the rank's memory, of dense_room elements each; NULL: scratch memory. */
 void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
                  void *source, void *target);
 

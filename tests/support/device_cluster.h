@@ -1,23 +1,25 @@
 /* Ranks of one process, each with its own engine and emulated device, and
-   helpers for memory there. Failures are cmocka's. */
+   helpers for the devices' memory. Failures are reported to cmocka. */
 #pragma once
 
 #include "support/cluster.h"
 
-/* Opens the ranks. `variant` is SUPPORT_OWN_ENGINES or SUPPORT_OWN_MANUAL. Rank
-   r's device has the seed options->seed + r. */
+/* Opens a cluster of such ranks. `variant` is SUPPORT_OWN_ENGINES or
+   SUPPORT_OWN_MANUAL. Rank r's device has the seed options->seed + r. */
 support_cluster_t *device_cluster_open(int size, int variant,
                                        const emulated_options_t *options);
 
-/* Returns a view of a whole new buffer in this device memory. */
+/* Returns a view of a whole new buffer that is bound to `memory`, device
+   memory. */
 baton_view_t device_view(baton_schedule_t *schedule, void *memory,
                          size_t bytes);
 
 /* Returns a view of a whole new scratch buffer in device memory. */
 baton_view_t device_scratch(baton_schedule_t *schedule, size_t bytes);
 
-/* Work in the user's stream of a rank: copy copies and delay delays.
-   synchronise waits for all of it. */
+/* Put work into the user's stream of a rank: device_copy a copy, and
+   device_delay a delay of `us` microseconds. device_synchronise waits for all
+   work in the stream. */
 void device_copy(support_cluster_t *self, int rank, void *target,
                  const void *source, size_t bytes);
 void device_delay(support_cluster_t *self, int rank, int us);

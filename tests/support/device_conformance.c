@@ -223,8 +223,8 @@ CASE(memory_of_both_kinds)
            self->port->allocate(self->device, BATON_MEMORY_DEVICE,
                                 (size_t)1 << 46, &none) == BATON_ERR_NO_MEMORY);
     EXPECT(self, none == NULL && baton_error_message()[0] != '\0');
-    synchronise(self, stream(self, 2)); /* the device must be as it was
-                                           before */
+    /* The failure must not affect later work. */
+    synchronise(self, stream(self, 2));
 }
 
 static void expect_refused(device_subject_t *self, const void *memory,
@@ -371,7 +371,7 @@ CASE(flags)
         }
         EXPECT(self, wait_for(self, end) == BATON_OK);
     }
-    /* the value was already raised */
+    /* The flag already has value 20, so these waits end at once. */
     for (uint64_t value = 0; value <= 20; value++) {
         await(self, stream(self, 2), made, value);
     }
@@ -398,8 +398,7 @@ CASE(submissions_return_at_once)
     baton_stream_t s = stream(self, 2);
     /* an event that was never recorded counts as reached */
     EXPECT(self, query(self, made) == BATON_OK);
-    follow(self, s, made); /* following it delays
-                              nothing */
+    follow(self, s, made); /* delays nothing */
     await(self, s, gate, 1);
     copy(self, s, memory, host, 1024);
     copy(self, s, memory + 1024, memory, 1024);
@@ -432,20 +431,20 @@ static void drain(const device_subject_t *self)
 {
     uint64_t count;
     ssize_t got = read(self->port->descriptor, &count, sizeof count);
-    (void)got; /* EAGAIN means that it was not readable */
+    (void)got; /* EAGAIN: the descriptor was not readable */
 }
 
-/* Returns whether the descriptor becomes readable within the time. */
+/* Returns whether the descriptor becomes readable within timeout_ms. */
 static bool wakes(device_subject_t *self, int timeout_ms)
 {
     struct pollfd fd = {.fd = self->port->descriptor, .events = POLLIN};
     return poll(&fd, 1, timeout_ms) == 1;
 }
 
-enum { LONG_MS = 20000 }; /* a wake-up that takes so long counts as lost */
+enum { LONG_MS = 20000 }; /* a wake-up that takes longer counts as lost */
 
-/* Sleeps as an engine does: arm, poll again, sleep. A stream may be blocked
-   meanwhile. */
+/* Sleeps as an engine does: arms, polls again, and sleeps. Another stream,
+   which waits for `gate`, is blocked meanwhile. */
 CASE(no_wake_up_is_lost)
 {
     int rounds = self->rounds > 0 ? self->rounds : 10000;
@@ -555,8 +554,8 @@ CASE(failed_work_fails_queries)
 /* ---- all together ------------------------------------------------------ */
 
 /* Runs random copies and sums of words in random streams. The CPU does the same
-   at once, and remembers in which stream each word was last used. A stream that
-   uses a word first waits for that stream. */
+   work at once, and remembers in which stream each word was last used. Before a
+   stream uses a word, it waits for the stream that used the word last. */
 CASE(random_work)
 {
     enum { WORDS = 12, STEPS = 1500, STREAMS = 5 };

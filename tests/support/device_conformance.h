@@ -2,7 +2,8 @@
    and a few functions of a fixture, so that it runs over the emulated device
    and over a GPU. test_device_conformance.c is an example of a fixture.
 
-   Cases use no test framework: a failure is a sentence in the subject. */
+   Cases use no test framework: a failure is a sentence in the subject's
+   `failure`. */
 #pragma once
 
 #include <baton/device.h>
@@ -11,10 +12,10 @@
 typedef struct device_subject {
     const baton_device_port_t *port;
     void *device;
-    /* Returns a stream such as an application has. It lives as long as the
+    /* Returns a stream as an application creates it, which lives as long as the
        device. */
     baton_stream_t (*user_stream)(struct device_subject *self);
-    /* Puts work into a stream that takes about `us` microseconds. */
+    /* Puts work that takes about `us` microseconds into a stream. */
     void (*slow_work)(struct device_subject *self, baton_stream_t stream,
                       int us);
     /* Copy between main memory and device memory at once, regardless of
@@ -31,7 +32,7 @@ typedef struct device_subject {
     /* Another device, if possible of the same kin; or NULL. */
     struct device_subject *other;
     uint64_t seed;
-    int rounds; /* of sleeping and waking; 0 stands for 10,000 */
+    int rounds; /* sleeps in no_wake_up_is_lost; 0: 10,000 */
 
     void *fixture;
     char failure[512]; /* the first failed expectation, or empty */

@@ -5,8 +5,8 @@
 #include "support/program.h"
 
 typedef struct device_program {
-    program_part_t part; /* the first field, so that a part's address is that of
-                            its program */
+    /* The first field, so that a program_part_t can be cast to this type. */
+    program_part_t part;
     emulated_t *device;
 } device_program_t;
 
@@ -16,8 +16,9 @@ void device_program_open(device_program_t *self, const program_t *program,
                          int rank, emulated_t *device);
 void device_program_close(device_program_t *self);
 
-/* write writes a slot at once. holds returns whether a slot has this contents.
-   Scratch slots are not written, and hold anything. */
+/* device_program_write writes a slot at once. device_program_holds returns
+   whether a slot has the contents `right`. For a scratch slot the one does
+   nothing, and the other returns true. */
 void device_program_write(const device_program_t *self, int slot,
                           const unsigned char *contents);
 bool device_program_holds(const device_program_t *self, int slot,

@@ -3,8 +3,9 @@
 
    A stream counts the pieces of work that were put into it and those that are
    done. So an event is a stream and a position in that stream, with no state of
-   its own: it has been reached if the stream has done so many. Work that waits
-   for an event copies both, so later records of the event do not affect it.
+   its own: it has been reached once the stream has done as many pieces as the
+   position says. Work that waits for an event copies both, so later records of
+   the event do not affect it.
 
    An address of device memory is given out once, so released memory is never
    taken for other memory. One lock protects all devices. Work is executed
@@ -49,14 +50,14 @@ typedef enum kind {
 typedef struct stream stream_t;
 
 typedef struct event {
-    stream_t *stream; /* NULL: it was never recorded */
+    stream_t *stream; /* NULL: the event was never recorded */
     uint64_t position;
 } event_t;
 
 /* Memory that a piece of work uses. */
 typedef struct range {
-    /* The address as the caller gave it; once queued, the address of the
-       data. */
+    /* The address as the caller gave it; once the work is queued, the address
+       of the data. */
     char *at;
     size_t bytes;
 } range_t;
@@ -67,7 +68,7 @@ typedef struct work {
     struct work *next;
     kind_t kind;
     bool delayed;
-    int64_t not_before; /* when the work may begin, once it was delayed */
+    int64_t not_before; /* when the work may begin, once `delayed` is set */
     int delay_us;       /* the delay of a DELAY */
     range_t ranges[RANGES];
     size_t count;
@@ -79,7 +80,8 @@ typedef struct work {
     void (*fn)(void *arg);
     void *arg;
     event_t event;
-    _Atomic uint64_t *word; /* of an AWAIT or RAISE; NULL: it was freed */
+    /* The word of an AWAIT or RAISE; NULL: the word was freed. */
+    _Atomic uint64_t *word;
     uint64_t value;
 } work_t;
 
@@ -88,9 +90,9 @@ struct stream {
     work_t *head, *tail;
     bool busy;
     uint64_t submitted, completed;
-    uint64_t failed_at; /* the position of the failed work; 0: none has
-                           failed */
-    /* The position at whose end the descriptor becomes readable; 0: none. */
+    uint64_t failed_at; /* position of the work that has failed; 0: none */
+    /* The descriptor becomes readable once the work up to this position is
+       done; 0: not armed. */
     uint64_t armed;
 };
 
@@ -116,8 +118,9 @@ struct emulated {
     bool closing;
     pthread_t *threads;
     support_random_t random;
-    stream_t *streams[STREAMS_MOST]; /* the device's own streams, NULL's, then
-                                        the users' */
+    /* The device's own streams, then the stream for which the handle NULL
+       stands, then the streams that tests have created. */
+    stream_t *streams[STREAMS_MOST];
     int stream_count;
     allocation_t *allocations;
     int fail_work, fail_submit, fail_allocate;
@@ -194,7 +197,8 @@ static allocation_t *find(const emulated_t *device, const void *memory,
     return NULL;
 }
 
-/* Rounds up, with a gap after the end. */
+/* Returns the multiple of `align` to reserve for an allocation. It leaves a gap
+   after the end. */
 static size_t rounded(size_t bytes, size_t align)
 {
     return (bytes + align) / align * align;
@@ -257,8 +261,8 @@ static bool is_raised(const work_t *work)
     return work->word == NULL || atomic_load(work->word) >= work->value;
 }
 
-/* Returns whether work uses the memory. A word that has reached its value is no
-   longer used. */
+/* Returns whether work uses the memory. An AWAIT whose word has reached the
+   value no longer uses the word. */
 static bool touches(work_t *work, const char *memory, size_t bytes)
 {
     bool touched =
@@ -366,7 +370,8 @@ static stream_t *make_stream(emulated_t *device)
     return stream;
 }
 
-/* NULL's stream comes after the device's own streams. */
+/* Returns the stream of a handle, or NULL if the device has no such stream. The
+   handle NULL stands for the stream after the device's own streams. */
 static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
 {
     if (handle == NULL) {
@@ -380,7 +385,8 @@ static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
     return NULL;
 }
 
-/* Returns BATON_OK if something may be put into the stream now. */
+/* Returns BATON_OK if work may be put into the stream now: the stream exists,
+   and no fault was planted in this call. */
 static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
 {
     if (stream != NULL && !is_due(&device->fail_submit)) {
@@ -487,7 +493,7 @@ static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
 static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
 {
     const emulated_t *device = arg;
-    /* The tests' own operators do not list their types. */
+    /* An operator of a test does not list its types, so `dtypes` is 0. */
     return baton_op_element_bytes(op, dtype) > 0 && baton_op_takes(op, dtype) &&
            (op->dtypes != 0 || !device->options.builtin_only);
 }
@@ -767,8 +773,9 @@ static void await_change(emulated_t *device, int64_t until)
     (void)pthread_cond_timedwait(&device->changed, &lock, &time);
 }
 
-/* Returns whether the threshold leaves at most as many elements as there is
-   capacity for. */
+/* Selects the elements that reach the threshold. Returns whether the threshold
+   is usable: it is not 0, and no more elements reach it than there is capacity
+   for. */
 static bool do_threshold(const work_t *work, const baton_selection_t *from)
 {
     baton_device_selected_t *out = (void *)work->ranges[TARGET].at;
@@ -865,7 +872,8 @@ static void do_work(const work_t *work)
     }
 }
 
-/* Executes the first piece of work of the stream. */
+/* Executes the first piece of work of the stream. The caller holds the lock,
+   which this releases while the work is executed. */
 static void work_on(emulated_t *device, stream_t *stream)
 {
     work_t *work = stream->head;
@@ -914,8 +922,8 @@ static void *work_off(void *arg)
 
 /* ---- sleep, handles ---------------------------------------------------- */
 
-/* Makes the descriptor readable once for each of the device's own streams that
-   has work now. */
+/* Arms each of the device's own streams that has work now: the descriptor
+   becomes readable when this work is done. */
 static baton_status_t port_arm(void *arg)
 {
     emulated_t *device = arg;
@@ -929,8 +937,8 @@ static baton_status_t port_arm(void *arg)
     return leave(BATON_OK);
 }
 
-/* Writes a handle: it is the address, which another device can copy from after
-   open_handle. */
+/* Writes the handle of device memory: the memory's address. After open_handle
+   another device can copy from that address. */
 static baton_status_t
 port_get_handle(void *arg, const void *memory,
                 unsigned char out[BATON_DEVICE_HANDLE_BYTES])
@@ -969,7 +977,7 @@ port_open_handle(void *arg,
 
 /* ---- open and close ---------------------------------------------------- */
 
-/* Lets running work end, and drops queued work. */
+/* Closes the device. Lets running work end, and drops queued work. */
 static void port_close(void *arg)
 {
     emulated_t *device = arg;
@@ -1066,7 +1074,7 @@ static void make_port(emulated_t *device)
     port->name = device->name;
     port->descriptor = device->event_fd;
     port->kin = (uint64_t)getpid();
-    /* the device's own streams, and NULL's */
+    /* The device's own streams, and the stream of the handle NULL. */
     for (int i = 0; i <= BATON_DEVICE_STREAMS; i++) {
         stream_t *stream = make_stream(device);
         if (i < BATON_DEVICE_STREAMS) {

@@ -1,15 +1,15 @@
-/* A device in one process. Its streams are queues. A pool of threads executes
-   them, in random order between streams and with random delays, from a seed. So
-   a program that is right only because the device was fast, or slow, fails
-   sooner or later.
+/* An emulated device in one process. Its streams are queues. A pool of threads
+   executes them, in random order between streams and with random delays, from a
+   seed. So a program that is right only because the device was fast, or slow,
+   fails sooner or later.
 
-   The CPU cannot access an address of its memory: the addresses are mapped
+   The CPU cannot access an address of device memory: the addresses are mapped
    without any access, and the data are kept elsewhere. An access by the CPU is
    a segmentation fault.
 
-   It is stricter than a GPU. The program aborts with a message if memory is
-   released that queued work will use. Copies from the memory of another device
-   need an address from open_handle. */
+   The emulated device is stricter than a GPU. The program aborts with a message
+   if memory is released that queued work will use. Copies from the memory of
+   another device need an address from open_handle. */
 #pragma once
 
 #include <baton/device.h>
@@ -27,9 +27,9 @@ typedef struct emulated_options {
                           to select */
 } emulated_options_t;
 
-/* Opens a device. Never returns NULL: a test that cannot have a device aborts.
-   The port's close function closes the device; an engine that it is attached to
-   calls that. */
+/* Opens a device. Never returns NULL: if there can be no device, the test
+   aborts. The port's close function closes the device; if the device is
+   attached to an engine, closing the engine calls that function. */
 emulated_t *emulated_open(const emulated_options_t *options);
 
 /* Returns the device's port. The device to pass with it is the emulated_t:
@@ -37,11 +37,12 @@ emulated_t *emulated_open(const emulated_options_t *options);
    baton_engine_attach_device(engine, emulated_port(device), device) */
 const baton_device_port_t *emulated_port(const emulated_t *device);
 
-/* ---- faults; each counted from 1 from now on, 0 for none --------------- */
+/* ---- faults; k counts from 1 and from now on; 0: no fault --------------- */
 
-/* Makes the k-th copy, reduction, selection or call from now on fail when it is
-   executed. The later work of its stream is not executed, and queries of it
-   fail. The same holds for streams that wait for it. */
+/* Makes the k-th copy, reduction, selection or call fail when it is executed.
+   The later work of the same stream is not executed, and queries of this work
+   fail. The same holds for other streams, from the place where they wait for
+   it. */
 void emulated_fail_work(emulated_t *device, int k);
 /* Makes the k-th call that puts something into a stream return an error. */
 void emulated_fail_submit(emulated_t *device, int k);
@@ -88,8 +89,9 @@ baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
                              void (*fn)(void *arg), void *arg);
 
 /* emulated_gate returns a word that a stream can wait for with the port's
-   await. It is 0 at first; emulated_open_gate raises it at once. It may be
-   freed while a stream waits for it: the stream then continues. */
+   await. The word is 0 at first; emulated_open_gate raises it at once.
+   emulated_free_gate may free it while a stream waits for it: the stream then
+   continues. */
 void *emulated_gate(emulated_t *device);
 void emulated_open_gate(emulated_t *device, void *gate, uint64_t value);
 void emulated_free_gate(emulated_t *device, void *gate);

@@ -12,11 +12,11 @@ enum {
 
 typedef struct summed {
     baton_schedule_t *schedule;
-    uint64_t *data; /* in place: it is sent, received into, and added to */
+    uint64_t *data; /* the vector, which the all-reduce sums in place */
     size_t count;
 } summed_t;
 
-/* Fills the vector with elements that differ by `step`. */
+/* Fills the vector with `first` and further elements, each larger by `step`. */
 static void fill(const summed_t *sum, uint64_t first, uint64_t step)
 {
     for (size_t i = 0; i < sum->count; i++) {
@@ -33,7 +33,8 @@ static bool holds(const summed_t *sum, uint64_t first, uint64_t step)
     return right;
 }
 
-/* Runs an epoch. If it is to fail, this rank may cancel it, sooner or later. */
+/* Runs an epoch. If `fails`, cancels it after a random number of tests, unless
+   it has ended by then. */
 static baton_status_t try(const summed_t *sum, bool fails,
                           support_random_t *own)
 {
@@ -42,15 +43,15 @@ static baton_status_t try(const summed_t *sum, bool fails,
     baton_status_t status = baton_schedule_start(sum->schedule);
     if (status == BATON_ERR_FAILED &&
         strstr(baton_error_message(), "was cancelled") != NULL) {
-        return BATON_ERR_CANCELLED; /* another rank cancelled it before the
-                                       start */
+        /* Another rank has cancelled the epoch before this rank started it. */
+        return BATON_ERR_CANCELLED;
     }
     for (uint64_t i = 0; i < looks && status == BATON_OK && !done; i++) {
         status = baton_schedule_test(sum->schedule, &done);
     }
     if (fails && status == BATON_OK) {
         status = baton_schedule_cancel(sum->schedule);
-        /* it had already ended */
+        /* BATON_ERR_STATE: the epoch had already ended. */
         status = status == BATON_ERR_STATE ? BATON_OK : status;
     }
     return status == BATON_OK ? baton_schedule_wait(sum->schedule, WAIT_MS)

@@ -1,6 +1,6 @@
 /* Counts the allocations of the whole process, also under the sanitizers (the
-   thread sanitizer hides aligned_alloc). It defines malloc and its relatives,
-   so only one file of a program may include it. */
+   thread sanitizer hides aligned_alloc). This file defines malloc and its
+   relatives, so only one file of a program may include it. */
 #pragma once
 
 #include "support/sanitized.h"
@@ -50,7 +50,7 @@ __attribute__((constructor)) static void malloc_watch(void)
 
 #else
 
-/* glibc's own functions, by their names. */
+/* The functions of glibc that the ones below call. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);

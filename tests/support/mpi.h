@@ -6,8 +6,8 @@
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };
 
-/* This process's rank, the number of ranks, the seed of all of them, and a
-   group of all ranks once it is opened. */
+/* This process's rank, the number of ranks, the seed of all ranks, and, after
+   support_mpi_open, a group of all ranks. */
 typedef struct support_mpi {
     int rank, size;
     uint64_t seed;
@@ -16,13 +16,14 @@ typedef struct support_mpi {
 } support_mpi_t;
 extern support_mpi_t world;
 
-/* begin initialises MPI for several threads. open makes an engine and a group.
-   end destroys both, if they exist, and finalises MPI. */
+/* support_mpi_begin initialises MPI for several threads. support_mpi_open makes
+   an engine and a group. support_mpi_end destroys both, if they exist, and
+   finalises MPI. */
 void support_mpi_begin(int argc, char **argv);
 void support_mpi_open(void);
 void support_mpi_end(void);
 
-/* The running part of the program, for messages. */
+/* Names the running part of the program, for messages. */
 extern const char *support_mpi_running;
 
 void support_mpi_die(const char *what);

@@ -209,7 +209,8 @@ static void sample_length(const program_t *program, support_random_t *random,
     }
 }
 
-/* Forbids later steps to use memory that is not written in every epoch. */
+/* Called for a step that some epochs skip. Forbids later steps to write the
+   memory that the step reads, and to use the memory that it writes. */
 static void seal(program_t *program, const program_step_t *step)
 {
     program_slot_t *own = program->slots[step->rank];
@@ -223,9 +224,10 @@ static void seal(program_t *program, const program_step_t *step)
     }
 }
 
-/* Chooses a step. `sender` is the sender of the message that the step must be,
-   or PROGRAM_NONE. A rank that has sent a message which nobody receives waits
-   for the end of its peer's epoch, so these messages must not form a cycle. */
+/* Adds a random step to the program. If `sender` is not PROGRAM_NONE, the step
+   is a message of this rank to the next rank. A rank that has sent a message
+   which nobody receives waits for the end of its peer's epoch, so these
+   messages must not form a cycle. */
 static void sample_step(program_t *program, support_random_t *random,
                         int sender)
 {
@@ -381,8 +383,8 @@ static baton_status_t change_in_call(void *arg, baton_call_t *call)
 
 /* ---- schedules ---------------------------------------------------------- */
 
-/* Adds the edges that follow from who reads and writes which parts of a
-   slot. */
+/* Orders the node after earlier nodes that use the same parts of the slot,
+   unless both only read them. */
 static void touch(program_part_t *part, baton_node_t node, int slot,
                   const program_step_t *step, bool writes)
 {
@@ -419,8 +421,9 @@ static baton_node_t choose(program_part_t *part, program_site_t *site,
     return any;
 }
 
-/* Finishes a node. At random it is ordered after one of the first `known`
-   nodes, though that is not necessary. */
+/* Finishes a node. Orders it, at random, after one of the first `known` nodes,
+   though that is not necessary. Makes it a branch if some epochs skip the
+   step. */
 static void finish(program_part_t *part, program_site_t *site,
                    baton_node_t node, bool sends, int known)
 {
@@ -445,7 +448,8 @@ static baton_view_t view_of(const program_part_t *part, int slot,
                       whole(part->program, step));
 }
 
-/* Gives the node the length of a message that the rank has received. */
+/* Gives the node the length of the message that the step names, which the rank
+   has received before. */
 static void follow_length(program_part_t *part, program_site_t *site,
                           baton_node_t node)
 {
@@ -548,8 +552,8 @@ static void add_buffers(program_part_t *part)
     }
 }
 
-/* A rank's receive from itself is not ordered after the send, which may wait
-   for it. */
+/* If a rank sends to itself, the receive is not ordered after the send, which
+   may wait for the receive. */
 void program_build(program_part_t *part, baton_schedule_t *schedule)
 {
     const program_t *program = part->program;

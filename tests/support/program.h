@@ -53,8 +53,8 @@ enum { PROGRAM_HOST = 1, PROGRAM_DEVICE = 2, PROGRAM_ANY = 4 };
 typedef struct program_slot {
     int place;
     bool scratch;
-    /* For each part: whether all steps may read it, whether no step may write
-       it any more, and whether no step may use it any more. */
+    /* For each part: steps may read it (defined), no further step may write it
+       (read), and no further step may use it (sealed). */
     bool defined[PROGRAM_PARTS], read[PROGRAM_PARTS], sealed[PROGRAM_PARTS];
 } program_slot_t;
 
@@ -101,17 +101,16 @@ typedef struct program_site {
     program_part_t *part;
     const program_step_t *step;
     baton_view_t view;
-    baton_length_t length; /* the length sent, or the length received before the
-                              step */
-    /* Of an async node or a device call that has begun. */
-    uint64_t epoch;
-    void *address;
+    /* The length that the step sends, or that was received before the step. */
+    baton_length_t length;
+    uint64_t epoch; /* of an async node or device call that has begun */
+    void *address;  /* the memory that such a node changes */
 } program_site_t;
 
-/* program_begin stores the epoch and the address that a call works on; the
-   functions that begin an async node or a device call start with it.
-   program_change then makes the change at the address, or in `memory`, a copy
-   of that memory on the CPU. */
+/* program_begin stores the epoch of a call and the address that it works on.
+   The functions that begin an async node or a device call must call it first.
+   program_change then makes the change in `memory`, which is at that address or
+   is a copy in main memory. */
 void program_begin(program_site_t *site, baton_call_t *call);
 void program_change(const program_site_t *site, void *memory);
 
@@ -121,8 +120,8 @@ typedef struct program_touch {
     bool writes;
 } program_touch_t;
 
-/* A program on one rank. The user sets the fields up to `fault`, the builder
-   sets the rest. */
+/* A program on one rank. The user sets the fields up to `fault`, and
+   program_build sets the others. */
 struct program_part {
     const program_t *program;
     int rank;
@@ -131,8 +130,8 @@ struct program_part {
        site. */
     const baton_async_ops_t *async;
     baton_device_call_fn device_call;
-    /* Each call node calls it and fails with the error that it returns. May be
-       NULL. */
+    /* Each call node calls this function, and fails with the error that it
+       returns. May be NULL. */
     baton_status_t (*fault)(program_part_t *part, uint64_t epoch);
 
     baton_schedule_t *schedule;

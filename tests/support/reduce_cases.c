@@ -31,8 +31,7 @@ typedef struct shift {
 
 static const shift_t shifts[] = {
     {{0, 0, 0}, {0, 0, 0}},
-    {{1, 1, 1}, {0, 0, 0}}, /* equal distances, so that whole vectors are
-                               aligned */
+    {{1, 1, 1}, {0, 0, 0}}, /* all are aligned after a few elements */
     {{15, 15, 15}, {0, 0, 0}},
     {{0, 1, 2}, {0, 0, 0}},
     {{0, 0, 0}, {1, 2, 3}}, /* elements are not aligned */

@@ -1,6 +1,7 @@
 /* Compares reductions with an independent reference. The kernels of each
    instruction set (unit/test_reduce.c) and those of libbaton_cuda
-   (cuda/test_reduce.cpp) use the same table of cases. Failures are cmocka's. */
+   (cuda/test_reduce.cpp) use the same table of cases. Failures are reported to
+   cmocka. */
 #pragma once
 
 #include "ops/kernels.h"

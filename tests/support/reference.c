@@ -73,8 +73,8 @@ uint64_t reference_half(baton_dtype_t dtype, double value)
     }
     int exponent = size == 0 ? 1 - bias : ilogb(size);
     exponent = exponent < 1 - bias ? 1 - bias : exponent;
-    /* The size in units of the last place. A carry out of the fraction
-       increments the exponent. */
+    /* `units` is the size in units of the last place. A carry out of the
+       fraction increments the exponent. */
     uint64_t units =
         (uint64_t)nearbyint(ldexp(size, format.fraction_bits - exponent));
     uint64_t above = (uint64_t)(exponent + bias - 1) << format.fraction_bits;

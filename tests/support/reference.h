@@ -22,8 +22,8 @@ void reference_combine(baton__op_kind_t kind, baton_dtype_t dtype, void *target,
 void reference_average(baton_dtype_t dtype, void *target, const void *left,
                        const void *right, int ranks);
 
-/* The functions from here on are for types without parts. An element is in the
-   low bits. */
+/* The functions from here on are for types without parts. The bits of an
+   element are the low bits of a uint64_t. */
 uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
                           uint64_t left, uint64_t right);
 

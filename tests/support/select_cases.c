@@ -99,13 +99,15 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
 
 /* ---- what a selection must be ------------------------------------------ */
 
-/* An element that is not zero and belongs to the side. */
+/* An element that can be selected: it is not zero, and has a sign that the
+   selection asks for (`side`). `key` is its magnitude. */
 typedef struct ranked {
     uint64_t key;
     uint32_t index;
 } ranked_t;
 
-/* The elements, largest first; of equal ones the lower index comes first. */
+/* All elements that can be selected, largest first; of equal elements the lower
+   index comes first. */
 typedef struct ranking {
     const baton_selection_t *from;
     size_t count;
@@ -192,7 +194,8 @@ static uint64_t searched(const ranking_t *all, size_t k)
     }
 }
 
-/* Returns how many elements of the ranking a selection must select. */
+/* Returns how many elements of the ranking a selection must select, and sets
+   `threshold` to the threshold that the selection must return. */
 static size_t choose(const ranking_t *all, const baton_device_selection_t *s,
                      uint64_t *threshold)
 {
@@ -328,7 +331,7 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
             run(subject, select_types[type], kind, n, ks, 5, random);
         }
     }
-    /* With so few elements a threshold often leaves exactly k or 2k. */
+    /* Of at most 9 elements a threshold often leaves exactly k or 2k. */
     for (unsigned i = 0; i < 80; i++) {
         const size_t n = 2 + support_random_below(random, 8);
         const size_t k = 1 + support_random_below(random, n / 2);
@@ -337,7 +340,8 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
     }
 }
 
-/* Large elements that mislead the sample are fewer than k = n / 4. */
+/* Tests vectors of each kind and type. `n` is so large that k = n / 4 is more
+   than the elements of a sample, which SAMPLE_TOO_LARGE makes large. */
 static void run_kinds(const select_subject_t *subject, support_random_t *random)
 {
     for (int kind = 0; kind < SELECT_KINDS; kind++) {

@@ -1,6 +1,6 @@
 /* Compares selections with a sort. The functions of <baton/select.h>
    (unit/test_select.c) and the kernels of libbaton_cuda (cuda/test_select.cpp)
-   use the same table of cases. Failures are cmocka's. */
+   use the same table of cases. Failures are reported to cmocka. */
 #pragma once
 
 #include "support/random.h"
@@ -16,9 +16,8 @@ typedef enum select_kind {
     SELECT_NORMAL,
     SELECT_HEAVY,       /* a distribution with heavy tails */
     SELECT_FEW_VALUES,  /* few values, so that many elements are tied */
-    SELECT_STAIRS,      /* a little more than 1% of the elements, and ties below
-                           them */
-    SELECT_EQUAL,       /* all have one magnitude */
+    SELECT_STAIRS,      /* about 1% large elements, and many ties below them */
+    SELECT_EQUAL,       /* all elements have one magnitude */
     SELECT_MOSTLY_ZERO, /* fewer than k elements may be nonzero */
     SELECT_ALL_ZERO,
     SELECT_SORTED,

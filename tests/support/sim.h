@@ -1,12 +1,12 @@
 /* Small simulations of given messages, and their traces. Failures are
-   cmocka's. */
+   reported to cmocka. */
 #pragma once
 
 #include "support/cluster.h"
 
 #include <baton/sim.h>
 
-/* Fails the test unless both are the same number, to the last bit. */
+/* Fails the test unless both times are the same, to the last bit. */
 #define support_us(actual, expected)                                           \
     support_us_at((actual), (expected), __FILE__, __LINE__)
 void support_us_at(double actual, double expected, const char *file, int line);
@@ -17,7 +17,7 @@ baton_sim_options_t support_sim_options(int ranks);
 
 baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 
-/* Opens a simulator with these options. */
+/* Opens a simulator with support_sim_options(ranks). */
 baton_sim_t *support_sim_of(int ranks);
 
 /* Returns a schedule that the test fills and commits itself. */
@@ -59,7 +59,8 @@ double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace);
 
-/* Rank 0 sends a word, 7, to rank 1; the message takes SUPPORT_WORD_US. */
+/* A pair of schedules: rank 0 sends a word with the value 7 to rank 1. The
+   message takes SUPPORT_WORD_US. */
 enum { SUPPORT_WORD = 4 };
 #define SUPPORT_WORD_US 6.0
 typedef struct support_words {

@@ -146,7 +146,8 @@ void support_sparse_differs(const support_sparse_t *group, const char *what,
              (unsigned long long)support_seed());
 }
 
-/* Starts a step. A residual that is in place first gets the gradient. */
+/* Starts a step. With options.in_place it first adds the gradient to the
+   residual. */
 static void start(const support_sparse_t *group, int rank, const void *gradient)
 {
     baton_sparse_t *sparse = group->ranks[rank];
@@ -177,7 +178,7 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
         memcpy(copy, (const char *)gradient + part * step * group->element,
                count * group->element);
         support_ok(baton_sparse_contribute(sparse, part * step, count, copy));
-        /* the library has read it already */
+        /* The library must have read the copy already. */
         memset(copy, 0x55, count * group->element);
         free(copy);
     }

@@ -1,5 +1,5 @@
-/* Sparse all-reduces on every rank of a group: of a simulated one, or of a
-   cluster, with gradients in main memory or in that of the ranks' devices. */
+/* Sparse all-reduces on every rank of a simulated group or of a cluster.
+   Gradients are in main memory or in the memory of the ranks' devices. */
 #pragma once
 
 #include "support/cluster.h"
@@ -16,16 +16,16 @@ typedef struct support_sparse {
     baton_sparse_result_t *results;
     char *gradients, *residuals; /* `size` vectors each */
     char *dense;                 /* the last result as a dense vector */
-    char **there;  /* [size]; a gradient and a result in the memory
-                      of each rank's device; NULL: there are no
-                      devices */
+    /* [size]; a gradient and a result in the memory of each rank's device;
+       NULL: there are no devices */
+    char **there;
     bool in_parts; /* gradients are contributed in parts */
-    int steps;     /* that were waited for */
+    int steps;     /* the number of steps that were waited for */
 } support_sparse_t;
 
-/* Open the group. They fail the test unless create returns BATON_OK on all
-   ranks. Without payload there are no vectors. The last one does not close the
-   cluster. */
+/* Create the sparse all-reduces, in a new simulator or on a cluster. Fail the
+   test unless that succeeds on all ranks. If the simulator has no payload,
+   there are no vectors. support_sparse_close does not close the cluster. */
 support_sparse_t *support_sparse_open(int size,
                                       const baton_sparse_options_t *options);
 support_sparse_t *support_sparse_open_in(const baton_sim_options_t *sim,
@@ -42,11 +42,12 @@ const void *support_sparse_residual(const support_sparse_t *group, int rank);
    alone. */
 void support_sparse_fill(support_sparse_t *group, uint64_t step);
 
-/* All ranks start a step. */
+/* Starts a step on all ranks. */
 void support_sparse_start(support_sparse_t *group);
 
-/* Puts a rank's step into the user's stream: it copies the gradient in, and the
-   dense result out. Both are in main memory. */
+/* Puts a rank's step into the user's stream, which copies the gradient to the
+   device, runs the step, and copies the dense result back. `gradient` and
+   `dense` are in main memory. */
 void support_sparse_put(support_sparse_t *group, int rank, const void *gradient,
                         void *dense);
 

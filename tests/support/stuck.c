@@ -65,8 +65,9 @@ static baton_status_t complete_at_once(void *arg, baton_call_t *call,
 
 const baton_async_ops_t stuck_completes_at_once = {.start = complete_at_once};
 
-/* The builder has nodes that the verification does not execute; they keep their
-   names. */
+/* A builder for two ranks that both receive first, and send after nodes that
+   the verification does not execute. Error messages must name them correctly
+   nevertheless. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     int peer = 1 - baton_schedule_rank(s);
@@ -122,7 +123,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which comes after recv#0"
 #define AND "\n    rank "
 
-static int nops = 3000; /* more than one block of the exchange has */
+static int nops = 3000; /* more nodes than the ranks exchange at once */
 static int sends = 3;
 static int failing_rank = 1;
 
@@ -153,7 +154,8 @@ const stuck_refusal_t stuck_refusals[] = {
 const size_t stuck_refusal_count =
     sizeof stuck_refusals / sizeof *stuck_refusals;
 
-/* The second commit of the same graph must fail like the first. */
+/* A second commit of the same graph must fail like the first one, and so must a
+   second schedule. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal)
 {
     char name[] = {refusal->names[baton_group_rank(group)], '\0'};

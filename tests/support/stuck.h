@@ -7,14 +7,14 @@
 
 #define STUCK_BYTES 8
 
-/* Opens a simulator. `sync` is its sync_bytes. */
+/* Opens a simulator. `sync` is the option sync_bytes. */
 baton_sim_t *stuck_open(int ranks, size_t sync);
 
 /* Expects this status and exactly this message. */
 void stuck_says(baton_status_t actual, baton_status_t expected,
                 const char *text);
 
-/* Add nodes for messages of STUCK_BYTES in new scratch memory. */
+/* Add a node for a message of STUCK_BYTES in new scratch memory. */
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer);
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
 
@@ -26,8 +26,7 @@ void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
    also has `*arg` nops in a row, unless arg is NULL. */
 void stuck_ring(void *arg, baton_schedule_t *schedule);
 
-/* A builder: rank 0 sends `*arg` messages to rank 1, which has one receive from
-   it. */
+/* A builder: rank 0 sends `*arg` messages to rank 1, which has one receive. */
 void stuck_build_sends(void *arg, baton_schedule_t *schedule);
 
 extern const baton_async_ops_t stuck_completes_at_once;
@@ -46,9 +45,9 @@ typedef struct stuck_refusal {
 extern const stuck_refusal_t stuck_refusals[];
 extern const size_t stuck_refusal_count;
 
-/* Commits one of them on a rank of a group that verifies. Returns false if a
-   commit did not fail as it should; baton_error_message then says how it
-   ended. */
+/* Builds and commits the schedule of a refusal, on a rank of a group that
+   verifies. Returns false if a commit did not fail as it should;
+   baton_error_message then says how it ended. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal);
 
 /* Fixtures of a test: new groups verify their commits. */

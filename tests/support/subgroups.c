@@ -10,8 +10,8 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* their ranks in the first group, in order */
-    baton_group_t *group; /* the group of these ranks */
+    int members[RANKS];   /* by rank: the rank in the first group */
+    baton_group_t *group; /* NULL: this rank is no member */
 } some_t;
 
 typedef struct run {
@@ -54,7 +54,7 @@ static some_t *random_group(bool exists)
     return NULL;
 }
 
-/* Makes a group of some ranks of another group, in any order. */
+/* Makes a group of some ranks of another group, in random order. */
 static void make(void)
 {
     some_t *some = random_group(false);
@@ -93,7 +93,7 @@ static void destroy(some_t *some)
     *some = (some_t){.exists = false};
 }
 
-/* ---- what is done with one ----------------------------------------------- */
+/* ---- use of a group ------------------------------------------------------ */
 
 static uint64_t sum_of(const some_t *some)
 {
@@ -104,8 +104,8 @@ static uint64_t sum_of(const some_t *some)
     return sum;
 }
 
-/* Runs an epoch; or one that a rank cancels, then a recovery and another
-   epoch. */
+/* Runs an all-reduce and checks its sum. If `fails`, the first member cancels
+   an epoch before that, and the group recovers. */
 static void reduce(const some_t *some, size_t count, bool fails)
 {
     static _Thread_local uint64_t vector[MOST];

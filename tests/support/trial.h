@@ -50,16 +50,16 @@ static void trial_end(baton_status_t status)
         }                                                                      \
     } while (0)
 
-/* Runs `attempt` for each n. It uses TRY, or calls trial_begin, the functions
-   under trial, and trial_end. Then it shows that everything works, and frees
-   everything. */
+/* Runs `attempt` for each n. `attempt` uses TRY, or calls trial_begin, the
+   functions under trial, and trial_end. Then it shows that everything works,
+   and frees everything. */
 static void try_each(void (*attempt)(void))
 {
     nth = 0;
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
-    attempt(); /* fills caches that are kept */
+    attempt(); /* no allocation fails; fills caches */
     assert_true(counted > 0);
     do {
         int64_t live = malloc_live;

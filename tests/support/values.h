@@ -17,8 +17,8 @@ typedef enum support_op {
 
 const baton_op_t *support_op(support_op_t op);
 
-/* Returns a reduction that takes the type. Consecutive `turn` go through all of
-   them. */
+/* Returns a reduction that takes the type. Consecutive values of `turn` go
+   through all such reductions. */
 support_op_t support_op_for(baton_dtype_t dtype, size_t turn);
 
 /* Fills a rank's vector with random values whose reduction over 32 ranks is

@@ -1,5 +1,5 @@
-/* See fake_mpi.h. A rank's communicator is its number. A request is the index
-   of its record. */
+/* See fake_mpi.h. A rank's communicator is 1 + the rank's number. A request is
+   1 + the index of its operation. */
 #include "support/fake_mpi/fake_mpi.h"
 
 #include "support/cluster.h"
@@ -13,13 +13,13 @@
 enum { REQUESTS = 16384 };
 
 typedef struct operation {
-    struct operation *next; /* in the list that it is in */
+    struct operation *next; /* in `sends` or `receives` */
     bool used, complete;
     bool held;     /* the data have arrived, but the receive must not
                       complete */
     bool detached; /* the request was freed before the message was received */
-    bool copied;   /* `data` was allocated here */
-    bool failing;  /* it reports an error though it is complete */
+    bool copied;   /* `data` was allocated by this file */
+    bool failing;  /* the request reports an error though it is complete */
     int from, to, tag;
     size_t bytes; /* capacity of a receive; after completion, the message's
                      size */
@@ -157,8 +157,8 @@ static operation_t *operation_of(MPI_Request request)
     return &operations[(uintptr_t)request - 1];
 }
 
-/* Forgets an operation whose request is gone. If it has yet to be delivered, it
-   keeps its data. */
+/* Frees an operation whose request is gone. A send that has yet to be delivered
+   is freed after its delivery instead. */
 static void forget(operation_t *operation)
 {
     for (const operation_t *each = sends.head; each; each = each->next) {
@@ -275,7 +275,7 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     return *at == MPI_UNDEFINED ? MPI_SUCCESS : code_of(requests[*at], *done);
 }
 
-/* Only for MPI_ANY_SOURCE. */
+/* Supports MPI_ANY_SOURCE only. */
 int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     int to;
@@ -300,7 +300,7 @@ int PMPI_Cancel(MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-/* Only for a receive that was cancelled or is complete. */
+/* Supports only receives that were cancelled or are complete. */
 int PMPI_Request_free(MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
@@ -375,7 +375,8 @@ int fake_mpi_unreceived(void)
     return count;
 }
 
-/* Does what the port's close does, except for its collective part. */
+/* Closes a rank as the port's close function does, except for the collective
+   part. */
 static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
@@ -444,7 +445,7 @@ void fake_mpi_close(void)
     }
     is_stopped = false;
     for (int i = 0; i < REQUESTS; i++) {
-        release(&operations[i]); /* also requests that nobody completed */
+        release(&operations[i]); /* also operations that did not complete */
     }
 }
 

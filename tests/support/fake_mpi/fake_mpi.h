@@ -1,8 +1,8 @@
 /* Endpoints of the MPI transport for several ranks in one process. They run
-   over an MPI of a few functions, which this file's source defines. So a test
-   can drive all ranks from one thread, hold messages back, and make MPI fail.
-   The memory that ranks of a host share is real, and so are the links between
-   hosts. Opening and closing are collective, and are left to the tests under
+   over an MPI of a few functions, which fake_mpi.c defines. So a test can drive
+   all ranks from one thread, hold messages back, and make MPI fail. The memory
+   that ranks of a host share is real, and so are the links between hosts.
+   The collective parts of opening and closing are left to the tests under
    mpirun. */
 #pragma once
 
@@ -16,21 +16,20 @@ typedef struct fake_mpi_options {
     int buffers;
     uint32_t window; /* 0: the default */
     bool reads;      /* ranks of a host may read each other's memory */
-    int refusal;     /* with `reads`: the errno that such a read fails with, or
-                        0 */
+    int refusal;     /* with `reads`: the initial fake_mpi_refusal */
     bool links;
 } fake_mpi_options_t;
 
 extern baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
 
-/* Opens the ranks, and closes those that were open. Asserts that it
-   succeeds. */
+/* Closes the ranks that are open, and opens new ones. Fails the test if that
+   does not succeed. */
 void fake_mpi_open(const fake_mpi_options_t *options);
 
 /* Closes the endpoints that the port's close function has not closed. */
 void fake_mpi_close(void);
 
-/* Sends of up to so many bytes complete when they are posted. */
+/* The longest sends, in bytes, that complete when they are posted. */
 extern size_t fake_mpi_eager_bytes;
 
 /* While MPI is stopped it delivers nothing, and no send completes. */
@@ -41,17 +40,17 @@ void fake_mpi_stop(bool stopped);
    received but do not complete. Messages of the other ranks complete. */
 void fake_mpi_hold(uint32_t ranks);
 
-/* fake_mpi_failing_sends: so many of the next calls that send or receive fail.
-   fake_mpi_deliveries: so many sends are delivered (-1: all). */
+/* fake_mpi_failing_sends is the number of calls of MPI_Isend that fail from now
+   on, fake_mpi_deliveries the number of sends that are delivered from now on
+   (-1: all). */
 extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
-/* So many of the next receives report an error once they are complete, each
-   time. */
+/* How many receives from now on report an error, in each test of their request,
+   once they have got their message. */
 extern int fake_mpi_failing_receives;
 
 /* The errno that copies between processes fail with; 0 if they succeed. */
 extern int fake_mpi_refusal;
 
-/* Returns how many sends were not received plus how many receives are posted,
-   of all ranks. */
+/* Returns how many sends of all ranks were not received yet. */
 int fake_mpi_unreceived(void);
