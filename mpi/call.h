@@ -1,12 +1,13 @@
 /* A collective call of the application, and the traits of each kind of
-   collective. The library takes a call or leaves it to MPI; the decision
-   depends only on properties that all ranks of the communicator know:
-   docs/mpi.md has the table. */
+   collective. The library takes a call or leaves it to MPI. The decision
+   depends only on properties that all ranks of the communicator know;
+   docs/mpi.md has the table of these properties. */
 #pragma once
 
 #include <baton/mpi.h>
 
-/* Persistent collectives, an extension in Open MPI 4. With P the PMPI name. */
+/* The name of a function that creates a persistent collective, which is an
+   extension in Open MPI 4. If P is the letter P, it is the name in PMPI. */
 #if OMPI_MAJOR_VERSION >= 5
 #define BATON__MPI_INIT(P, Name) P##MPI_##Name##_init
 #else
@@ -14,14 +15,16 @@
 #define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
 #endif
 
-/* Kinds: enumerator, name in MPI, name in Baton, the extent of source and of
-   target on a rank (NONE, one PART, BLOCKS: one for each rank), and traits:
+/* The kinds of collectives: enumerator, name in MPI, name in Baton, the extent
+   of source and of target on a rank (NONE; PART: one part; BLOCKS: a block for
+   each rank), and traits:
 
-     REDUCES    combines elements by an operation
-     ROOTED     has a root
-     SOURCE     only the root has a source; TARGET: a target
-     LOCAL      each rank decides for itself whether it is in place
-     PRIVATE    a rank does not know the sizes of all the others' blocks */
+     REDUCES    the collective combines elements by an operation
+     ROOTED     the collective has a root
+     SOURCE     only the root has a source
+     TARGET     only the root has a target
+     LOCAL      each rank decides for itself whether it works in place
+     PRIVATE    a rank does not know the sizes of all other ranks' blocks */
 #define BATON__MPI_LIST(X)                                                     \
     X(BARRIER, Barrier, barrier, NONE, NONE, 0)                                \
     X(BCAST, Bcast, broadcast, NONE, PART, ROOTED)                             \
@@ -74,13 +77,14 @@ typedef struct baton__mpi_traits {
 
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
 
-/* One of a call's buffers: the call's arguments; those that the kind does not
-   use are 0. */
+/* The arguments of a call that describe its source, or its target. Arguments
+   that the kind does not have are 0. */
 typedef struct baton__mpi_side {
     void *memory; /* may be MPI_IN_PLACE, MPI_BOTTOM */
     int count;
-    const int *counts, *displs; /* of kinds with a v; `counts` is also for
-                                   Reduce_scatter's target */
+    /* By block, in kinds whose names end with v, such as Alltoallv. The target
+       of Reduce_scatter has `counts`, too. */
+    const int *counts, *displs;
     MPI_Datatype type;
 } baton__mpi_side_t;
 
@@ -100,8 +104,9 @@ typedef struct baton__mpi_call {
     MPI_Comm comm;
 } baton__mpi_call_t;
 
-/* Instead of an MPI error code: nothing has happened, and the call is left to
-   MPI. FIRST: as one of the communicator's first calls. */
+/* Returned instead of an MPI error code: nothing has happened, and the call is
+   left to MPI. FIRST also says that this is one of the communicator's first
+   calls. */
 #define BATON__MPI_LEFT  (-1)
 #define BATON__MPI_FIRST (-2)
 

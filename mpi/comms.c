@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The list of records: of live communicators, and of freed ones that are not
-   destroyed yet. */
+/* The list of records. Those of freed communicators are in it until they are
+   destroyed. */
 static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
@@ -20,11 +20,11 @@ static _Atomic unsigned freed; /* communicators freed so far */
 
 /* ---- the context id ------------------------------------------------------ */
 
-enum { LOOKED_AT = 384 }; /* bytes searched of a communicator, which has 512 */
+enum { LOOKED_AT = 384 }; /* bytes of a communicator searched, of 512 */
 
 /* Consecutive fields of a communicator: its name, the context id, and this
-   process's rank. Open MPI 5 stores the id twice, and has another number, the
-   index, which may differ between ranks. */
+   process's rank. Open MPI 4 calls the id `index`. Open MPI 5 stores the id
+   twice, and its `index` is another number, which may differ between ranks. */
 typedef struct parts {
 #if OMPI_MAJOR_VERSION >= 5
     const char *name;
@@ -58,8 +58,8 @@ static bool is_there(MPI_Comm comm, const char *name, ptrdiff_t offset,
            strcmp(parts.name, name) == 0;
 }
 
-/* Makes the name that distinguishes a communicator's groups from those of
-   others. */
+/* Writes a name that distinguishes a communicator's groups from those of other
+   communicators. */
 static void name_group(MPI_Comm comm, char *name, size_t bytes)
 {
     const parts_t parts = parts_at(comm, baton__mpi.context_offset);
@@ -85,7 +85,8 @@ static const char *const whys[BATON__MPI_WHYS] = {
     "; left, as wrong arguments:",
 };
 
-/* Rank 0 writes one line, in one piece. */
+/* On rank 0 of the communicator, writes the log's line about its calls. One
+   write makes the whole line, so that lines of different ranks do not mix. */
 static void log_calls(const baton__mpi_comm_t *comm)
 {
     char name[MPI_MAX_OBJECT_NAME] = "";
@@ -147,9 +148,10 @@ static void comms_destroy(baton__mpi_comm_t *comm)
     free(comm);
 }
 
-/* The communicator of a request, if it is one of MPI's nonblocking collectives:
-   only requests of Open MPI's coll/libnbc name theirs. Open MPI keeps the
-   memory of ended requests, and reuses it. */
+/* Returns the communicator that is stored in a request. Only the requests of
+   MPI's nonblocking collectives (Open MPI's coll/libnbc) store theirs. Requests
+   that have ended can be read, too, since Open MPI keeps their memory for
+   reuse. */
 static MPI_Comm comms_owner_of(MPI_Request request)
 {
     MPI_Comm owner;
@@ -182,19 +184,21 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
     baton__mpi_comm_t *comm =
         left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
-        comm->worth -= comm->counted; /* the call may have succeeded on other
-                                         ranks */
+        /* A failed call does not count: on other ranks it may have succeeded,
+           as the call that matches a repetition of this one. */
+        comm->worth -= comm->counted;
     } else if (comm != NULL && request != NULL &&
                comms_owner_of(*request) == handle) {
         comm->firsts[comm->first_count] = *request;
-        /* Pairs with the load in is_first(). */
+        /* Pairs with the load in baton__mpi_is_first(). */
         atomic_fetch_add_explicit(&comm->first_count, 1, memory_order_release);
     }
     return code;
 }
 
-/* The communicator is being freed. The library's operations go on; but Open MPI
-   4.1.4 crashes if its own do, so this function waits for those. */
+/* Called when the application frees a communicator. The library's operations go
+   on. MPI's own operations would make Open MPI 4.1.4 crash if they went on, so
+   this function waits for them. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
@@ -241,8 +245,8 @@ void baton__mpi_comms_reap(void)
     (void)pthread_mutex_unlock(&comms_lock);
 }
 
-/* The communicator's ranks as ranks of MPI_COMM_WORLD; NULL: some are not in
-   it. */
+/* Returns the communicator's ranks as ranks of MPI_COMM_WORLD. Returns NULL if
+   some of them are not in MPI_COMM_WORLD, or if there is no memory. */
 static int *world_ranks(const baton__mpi_comm_t *comm)
 {
     MPI_Group group;
@@ -312,8 +316,8 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     return comm;
 }
 
-/* Caches the last record of this thread until any communicator is freed: MPI
-   may reuse its handle then. */
+/* Caches the record that this thread has asked for last. The cache is invalid
+   once any communicator is freed, since MPI may reuse that handle. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
 {
     static _Thread_local struct {

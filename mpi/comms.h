@@ -1,38 +1,39 @@
-/* The record of a communicator: a group of Baton's, created without
+/* The record of a communicator: its group in Baton, which is created without
    communication when the first collective is taken, and schedules for the
-   shapes of its calls. These cost as much as many short calls, so the first
-   calls on a communicator other than MPI_COMM_WORLD are left to MPI. The record
-   is an attribute of the communicator, with the library's own key, which
-   MPI_Comm_dup does not copy; the application's attributes and their callbacks
-   are not touched.
+   shapes of its calls. Group and schedules cost as much as many short calls, so
+   the first calls on a communicator other than MPI_COMM_WORLD are left to MPI.
+   The record is an attribute of the communicator, with the library's own key.
+   MPI_Comm_dup does not copy it. The application's attributes and their
+   callbacks are not touched.
 
    Ranks may make the first calls on two communicators of the same ranks in
-   different orders. So the group's name has the context id by which Open MPI
-   itself distinguishes messages of communicators. Open MPI reuses an id after a
-   communicator was freed. Either all of its ranks created a group of the old
-   communicator or none did, so groups of one name pair by their order. */
+   different orders. So the group's name contains the context id by which Open
+   MPI itself distinguishes messages of communicators. Open MPI reuses an id
+   after a communicator was freed. Either all ranks of the freed communicator
+   had created its group or none had. So groups of the same name pair by their
+   order. */
 #pragma once
 
 #include "mpi/call.h"
 
 #include <stdatomic.h>
 
-/* The reason why a call is left to MPI. */
+/* The reason why a call is left to MPI; TAKEN: it is not. */
 typedef enum baton__mpi_why {
     BATON__MPI_TAKEN,
-    BATON__MPI_SINGLE,    /* one rank */
+    BATON__MPI_SINGLE,    /* the communicator has one rank */
     BATON__MPI_INTER,     /* an intercommunicator */
-    BATON__MPI_FOREIGN,   /* has ranks of another MPI_COMM_WORLD */
+    BATON__MPI_FOREIGN,   /* ranks of another MPI_COMM_WORLD are members */
     BATON__MPI_SHORT,     /* fewer bytes than BATON_MPI_FROM, or none */
     BATON__MPI_ONE_ROUND, /* one round of messages, which needs no progress */
-    BATON__MPI_NEW,       /* the communicator's first calls */
+    BATON__MPI_NEW,       /* one of the communicator's first calls */
     BATON__MPI_TYPE,      /* Baton does not support the type or operation */
     BATON__MPI_WRONG,     /* an error of the program, which MPI reports */
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 
 /* A communicator's calls must move WORTH bytes before its group is created.
-   Each call counts as at least WORTH / FIRST_CALLS. */
+   Each call counts as WORTH / FIRST_CALLS bytes in addition to its own. */
 enum { BATON__MPI_WORTH = 1 << 16, BATON__MPI_FIRST_CALLS = 8 };
 
 typedef struct baton__mpi_comm {
@@ -42,41 +43,46 @@ typedef struct baton__mpi_comm {
     uint64_t worth;       /* bytes so far; see BATON__MPI_WORTH */
     uint64_t counted;     /* the last call's part of `worth` */
     baton_group_t *group; /* NULL while no call is taken */
-    MPI_Comm self; /* of persistent requests (requests.h), or MPI_COMM_NULL; it
-                      has the error handler of `handle` */
+    /* The communicator of persistent requests (requests.h), which has the error
+       handler of `handle`; or MPI_COMM_NULL. */
+    MPI_Comm self;
     struct baton__mpi_entry *entries;
     /* Requests of the first calls, which MPI runs; they may have ended. */
     MPI_Request firsts[BATON__MPI_FIRST_CALLS];
     _Atomic int first_count;
-    unsigned orphans;  /* a bit for each of `firsts` that the program freed */
-    _Atomic int users; /* operations that have not ended */
-    _Atomic bool dead; /* freed by the application */
-    /* For the log; of operations that end in MPI_Wait or MPI_Waitall. bytes:
-       their bytes. flight_ns: time with any of them in flight. counted_to_ns:
-       the end of the time counted in flight_ns. waited_ns: time that the
-       program waited for them. */
+    unsigned orphans; /* a bit for each of `firsts` that the program freed */
+    /* Counts operations that have not ended or whose requests were not freed,
+       and persistent requests. */
+    _Atomic int users;
+    _Atomic bool dead; /* the application has freed the communicator */
+    /* For the log, about operations that end in MPI_Wait or MPI_Waitall.
+       `bytes` is the sum of their bytes, flight_ns the time with any of them in
+       flight, counted_to_ns the end of the time that flight_ns contains, and
+       waited_ns the time that the program has waited for them. */
     _Atomic int64_t bytes, flight_ns, counted_to_ns, waited_ns;
     uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
-/* Finds the offset of the context id in a communicator, and creates the key.
-   Returns NULL, or the reason of a failure. */
+/* Finds the offset of the context id in a communicator, and creates the key of
+   the records. Returns NULL, or the reason of a failure. */
 const char *baton__mpi_comms_open(void);
 
-/* True if the request is of one of the first calls. frees: the program frees
-   the request; it is freed when it has ended, as MPI does not free active
-   ones. */
+/* Returns true if the request is that of one of the first calls. If `frees`,
+   the program frees the request: since MPI does not free active requests, the
+   request is freed together with the communicator. */
 bool baton__mpi_is_first(MPI_Request request, bool frees);
 
-/* comm_of: the communicator's record; NULL if there is no memory. comm_join:
-   creates its group; returns why it can't, or TAKEN. */
+/* baton__mpi_comm_of returns the communicator's record, or NULL if there is no
+   memory. baton__mpi_comm_join creates the communicator's group, unless it
+   exists. It returns TAKEN, or the reason why the communicator can have no
+   group. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
-/* Called after MPI's call for a call that was left; returns MPI's `code`.
-   Records the request (unless NULL) of a FIRST call; one that failed does not
-   count. */
+/* Called after MPI has made a call that was left to it. Returns MPI's `code`.
+   If `left` is FIRST, records the call's request, unless `request` is NULL; if
+   the call has failed, it no longer counts as one of the first calls. */
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 
@@ -84,5 +90,5 @@ int baton__mpi_note(int left, int code, MPI_Comm comm,
    operations had not ended before, but have now. */
 void baton__mpi_comms_reap(void);
 
-/* Frees all records. The operations have ended, or are given up. */
+/* Frees all records. Operations that have not ended are given up. */
 void baton__mpi_comms_close(void);

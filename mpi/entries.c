@@ -59,7 +59,8 @@ static void entries_unlock(baton__mpi_entry_t *entry)
     atomic_flag_clear_explicit(&entry->lock, memory_order_release);
 }
 
-/* Takes the next operation out of the queue: it runs from now on. */
+/* Takes the next operation out of the queue and makes it the running one.
+   Returns NULL if the queue is empty. */
 static baton__mpi_op_t *take_next(baton__mpi_entry_t *entry)
 {
     entries_lock(entry);
@@ -92,7 +93,7 @@ static baton_status_t entries_start(baton__mpi_entry_t *entry,
     return baton_schedule_start(entry->schedule);
 }
 
-/* Starts the operation that the entry has as running. If the start fails, the
+/* Starts `op`, the running operation of the entry. If the start fails, the
    operation ends, and the next one is started. */
 static void entries_proceed(baton__mpi_entry_t *entry, baton__mpi_op_t *op)
 {
@@ -150,8 +151,9 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of a communicator's kept entries: KEPT in any case, and more while
-   their vectors, each plus ENTRY_BYTES, fit into KEPT_BYTES. */
+/* Limits of the entries that a communicator keeps: KEPT entries in any case,
+   and more entries while the bytes of all, ENTRY_BYTES and its vector for each,
+   are at most KEPT_BYTES. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,
@@ -244,13 +246,13 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 }
 
 /* Finds the shape's entry and moves it to the front. If there is none, the
-   least recently used entries above the limits are no longer kept: the same
-   ones on all ranks, as all ranks make the same calls. */
+   least recently used entries above the limits are no longer kept. They are the
+   same on all ranks, as all ranks make the same calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
     size_t bytes = 0;
-    int kept = 1; /* the new one */
+    int kept = 1; /* counts the new entry */
     baton__mpi_entry_t **at = &comm->entries;
     for (; *at != NULL; at = &(*at)->next) {
         baton__mpi_entry_t *entry = *at;
@@ -269,8 +271,8 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* Shapes with a function of the program are not kept: the next function or type
-   with the same handle may be another. */
+/* Entries of shapes with a function of the program are not kept, since the same
+   handle may later stand for another function or type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {

@@ -1,6 +1,7 @@
-/* Fortran's own symbols: libmpi_mpifh calls PMPI_ functions, and so bypasses
-   interpose.c. mpif.h and the module mpi call `mpi_iallreduce_`, mpi_f08 calls
-   `ompi_iallreduce_f`; both have the same arguments. */
+/* The symbols that Fortran programs call. MPI's own (libmpi_mpifh) call PMPI_
+   functions, and so would bypass interpose.c. A program with mpif.h or the
+   module mpi calls `mpi_iallreduce_`, one with mpi_f08 `ompi_iallreduce_f`;
+   both have the same arguments. */
 #define _GNU_SOURCE
 #include "mpi/runtime.h"
 
@@ -57,9 +58,9 @@ static void fortran_give(int code, const MPI_Request *request, f *request_out,
 #define P11(a, ...) f *a, P10(__VA_ARGS__)
 #define P12(a, ...) f *a, P11(__VA_ARGS__)
 
-/* Defines both symbols of a function, whose body follows. If the process's MPI
-   is not the one that this library was built for, that MPI's own function is
-   called. */
+/* Defines both symbols of a function, whose body follows the macro. If the
+   process's MPI is not the one that this library was built for, the symbols
+   call the process's MPI instead. */
 #define SYMBOL_OF(mpi, name, ...)                                              \
     static void name##_here(DECLARE(__VA_ARGS__));                             \
     void o##mpi##_##name##_f(DECLARE(__VA_ARGS__));                            \
@@ -82,8 +83,8 @@ static void fortran_give(int code, const MPI_Request *request, f *request_out,
 #define SYMBOL_INIT(name, ...) SYMBOL_OF(mpix, name##_init, __VA_ARGS__)
 #endif
 
-/* Defines a collective: its name in two spellings, its parameters and the
-   arguments in C. The library ignores info arguments. */
+/* Defines the symbols of a collective, given its name in two spellings, its
+   parameters in Fortran and its arguments in C. Info arguments are ignored. */
 #define FORTRAN(Name, name, parameters, arguments)                             \
     SYMBOL(i##name, ALL parameters, request, error)                            \
     {                                                                          \
@@ -143,12 +144,12 @@ FORTRAN(Alltoallv, alltoallv,
         (SEND, scounts, sdispls, TYPE(stype), RECV, rcounts, rdispls,
          TYPE(rtype), COMM))
 
-/* ---- requests, of which MPI's Fortran calls PMPI's functions ------------- */
+/* ---- requests ------------------------------------------------------------ */
 
 SYMBOL(start, request, error)
 {
     MPI_Request q = PMPI_Request_f2c(*request);
-    /* MPI may replace the request by another. */
+    /* MPI may replace the request by another one. */
     fortran_give(MPI_Start(&q), &q, request, error);
 }
 

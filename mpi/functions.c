@@ -1,5 +1,6 @@
-/* Reductions of the program: functions that MPI_Op_create was given. Baton's
-   thread calls them, so the program must be prepared for several threads. */
+/* Reductions of the program: functions that it has given to MPI_Op_create.
+   Baton's thread calls them, so the program must be prepared for several
+   threads. */
 #include "mpi/functions.h"
 
 #include "mpi/handles.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MPI does not return the function of an operation, so it is recorded. */
+/* The function of an operation, which MPI itself would not return. */
 typedef struct known {
     baton__mpi_known_t known;
     MPI_User_function *function;
@@ -30,8 +31,10 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 
 enum { PART = 4096 }; /* bytes of a copy, at most */
 
-/* MPI's functions write the result to their second operand, which is `right`
-   here. */
+/* Reduces elements by a function of the program. By MPI's rules the function
+   writes its result to its second operand, so `right` is first copied to the
+   target. If the target is `left`, a commutative function gets the operands in
+   exchanged order, and for any other function `right` is copied to `copy`. */
 static void functions_reduce(void *arg, void *target, const void *left,
                              const void *right, size_t count,
                              baton_dtype_t dtype)
@@ -58,7 +61,8 @@ static void functions_reduce(void *arg, void *target, const void *left,
     }
 }
 
-/* True if elements of the type have no gaps: Baton would overwrite gaps. */
+/* Returns true if elements of the type have no gaps, which Baton would
+   overwrite. */
 static bool is_solid(MPI_Datatype type, size_t bytes)
 {
     MPI_Aint low;
@@ -76,7 +80,7 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     const known_t *known =
         (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
-    MPI_Datatype held = type; /* the application may free its own */
+    MPI_Datatype held = type; /* the application may free `type` */
     if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
         (!known->commutes && bytes > PART)) {
         return NULL;

@@ -1,4 +1,4 @@
-/* Reductions of the program (MPI_Op_create). */
+/* Reductions that the program has defined by MPI_Op_create. */
 #pragma once
 
 #include "mpi/types.h"
@@ -11,15 +11,17 @@ typedef struct baton__mpi_function {
     MPI_Datatype type; /* a copy, unless it is one of MPI's own */
 } baton__mpi_function_t;
 
-/* Records an operation of MPI_Op_create. Its key (call.h) differs from the
-   address of every request: Fortran may free the operation unnoticed, and MPI
-   reuse its address. */
+/* Records an operation of MPI_Op_create (see handles.h). Its key is no address
+   of any request: Fortran may free the operation unnoticed, and MPI may then
+   reuse the address for a request. */
 #define BATON__MPI_OP(op) ((const char *)(op) + 1)
 void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
                              bool commutes);
 
-/* The function of an operation on a type; the caller frees it. NULL: the
-   operation is left to MPI, as it was not created by MPI_Op_create in C, not
-   all ranks asked for MPI_THREAD_MULTIPLE, or the type has gaps. */
+/* Returns the function of an operation on a type, which the caller frees.
+   Returns NULL if the operation must be left to MPI: it was not created by
+   MPI_Op_create in C, Baton's thread may not call functions (see
+   baton__mpi.functions), the type has gaps, its elements are too long, or there
+   is no memory. */
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type);
 void baton__mpi_function_free(baton__mpi_function_t *function);

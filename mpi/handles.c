@@ -6,7 +6,7 @@
 
 static _Atomic bool any; /* a handle was ever recorded */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__mpi_known_t *all[256]; /* by a hash of the address */
+static baton__mpi_known_t *all[256]; /* lists, by a hash of the handle */
 
 static baton__mpi_known_t **bucket_of(const void *handle)
 {

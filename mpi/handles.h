@@ -1,11 +1,11 @@
-/* Records of MPI handles, which are addresses: of the library's persistent
-   requests, and of the program's operations. */
+/* Records of MPI handles, which are addresses. Persistent requests of the
+   library and operations (MPI_Op) of the program have records. */
 #pragma once
 
 #include <stdbool.h>
 
-/* know adds a record; known
-   finds one, or returns NULL, and with `forgets` removes it. */
+/* The head of a record. baton__mpi_know adds a record. baton__mpi_known finds
+   one, or returns NULL; if `forgets`, it also removes the record. */
 typedef struct baton__mpi_known {
     struct baton__mpi_known *next;
     const void *handle;

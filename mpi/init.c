@@ -22,7 +22,7 @@ static void init_say(const char *what, const char *why)
     }
 }
 
-/* True if `here` is true on all ranks. */
+/* Returns true if `here` is true on all ranks. Collective. */
 static bool init_agree(bool here)
 {
     int all = here;
@@ -31,7 +31,8 @@ static bool init_agree(bool here)
     return all != 0;
 }
 
-/* Collective: if one rank can't open an engine, it fails on all ranks. */
+/* Opens the engine and the group of all ranks. Collective: fails on all ranks
+   if one rank cannot open an engine. */
 static baton_status_t open_engine(void)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
@@ -47,8 +48,8 @@ static baton_status_t open_engine(void)
     return status;
 }
 
-/* Opens the library. Collective. Leaves `on` false if all calls are left to
-   MPI. */
+/* Opens the library. Collective. Leaves baton__mpi.on false if all calls must
+   be left to MPI. */
 static void open_all(int required)
 {
     static const char off[] = "all calls are left to MPI";
@@ -84,7 +85,7 @@ static void open_all(int required)
     baton__mpi.functions = init_agree(required == MPI_THREAD_MULTIPLE ||
                                       !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
-    if (!baton__mpi.settings.thread) { /* to answer peers, too */
+    if (!baton__mpi.settings.thread) { /* peers may need answers at any time */
         baton__mpi_drive(true);
     }
 }
@@ -95,9 +96,9 @@ static bool has(const char *variable)
     return text == NULL || text[0] != '0';
 }
 
-/* True if Baton's thread will not call MPI, as far as this is known before
-   MPI_Init: mpirun's variables say that all ranks are on this host, and
-   processes may read each other's memory. To test this, the function reads
+/* Returns true if Baton's thread will not call MPI, as far as this is known
+   before MPI_Init: mpirun's variables say that all ranks are on this host, and
+   processes may read each other's memory. To test the latter, this reads
    mpirun's memory at NULL: the error EFAULT shows that reading is permitted. */
 static bool is_apart(void)
 {
@@ -113,8 +114,8 @@ static bool is_apart(void)
 }
 
 /* Rank 0 decides whether Baton has a thread, and other ranks learn that only
-   after MPI_Init: so the level is raised unless this process's environment says
-   that there is no thread. */
+   after MPI_Init. So every rank raises the level unless its own environment
+   says that there is no thread, or that the thread will not call MPI. */
 int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
 {
     bool raises = has("BATON_MPI_THREAD") && !is_apart();

@@ -1,5 +1,5 @@
-/* MPI's symbols that the application calls: each function takes its call, or
-   calls the PMPI_ function. */
+/* The functions of MPI that the application calls. Each function takes its
+   call, or leaves it to MPI by calling the PMPI_ function. */
 #include "mpi/init.h"
 #include "mpi/persistent.h"
 #include "mpi/requests.h"
@@ -17,8 +17,9 @@
 #define TAKEN_OR(call_, request_)                                              \
     (code >= 0 ? code : baton__mpi_note(code, call_, comm, request_))
 
-/* Defines the three ways of a collective. Arguments: kind, name in two
-   spellings, parameters, arguments, and the remaining members of the call. */
+/* Defines a collective's blocking, nonblocking and persistent function. The
+   macro's arguments are the kind, the name in two spellings, the functions'
+   parameters and arguments, and the further members of the call. */
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
     int MPI_##Name(ALL parameters)                                             \
     {                                                                          \
@@ -159,8 +160,8 @@ int MPI_Request_free(MPI_Request *request)
     return code < 0 ? PMPI_Request_free(request) : code;
 }
 
-/* Collectives can't be cancelled; so the receive of a persistent request must
-   not be cancelled either. */
+/* Does nothing for requests of collectives, which MPI does not allow to cancel.
+   A persistent request is a receive, which PMPI_Cancel would cancel. */
 int MPI_Cancel(MPI_Request *request)
 {
     return request != NULL && baton__mpi_is_on() &&
@@ -170,7 +171,7 @@ int MPI_Cancel(MPI_Request *request)
                : PMPI_Cancel(request);
 }
 
-/* ---- waits: MPI's own would do, and Waitany and the like are ------------ */
+/* ---- waits that replace MPI's own for speed alone ------------------------ */
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {

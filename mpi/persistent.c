@@ -1,9 +1,10 @@
 #include "mpi/persistent.h"
 
-enum { TAGS = 1 << 20 }; /* Open MPI allows 2^31 - 1 */
+enum { TAGS = 1 << 20 }; /* Open MPI allows tags up to 2^31 - 1 */
 
-/* Copies the communicator's error handler, which may change between starts, to
-   the request's communicator. */
+/* Copies the error handler of the application's communicator to the
+   communicator of persistent requests. Called before each start, since the
+   handler may change. */
 static int copy_handler(const baton__mpi_comm_t *comm)
 {
     MPI_Errhandler handler;
@@ -52,8 +53,7 @@ int baton__mpi_start(const MPI_Request *request)
     int code = copy_handler(op->comm);
     if (code == MPI_SUCCESS) {
         code = baton__mpi_vectors_pack(&op->vectors);
-        if (code != MPI_SUCCESS) { /* not op->comm->handle, which may be
-                                      freed */
+        if (code != MPI_SUCCESS) { /* op->comm->handle may be freed */
             return baton__mpi_fail(op->comm->self, code);
         }
     }
@@ -83,8 +83,8 @@ int baton__mpi_request_free(MPI_Request *request)
     baton__mpi_comm_t *comm = op->comm;
     baton__mpi_op_account(op);
     int code = PMPI_Request_free(request);
-    /* Pairs with the load in baton__mpi_entries_reap(), which frees `op` with
-     * its entry. */
+    /* Pairs with the load in baton__mpi_entries_reap(), which frees the entry
+       together with `op`. */
     atomic_store_explicit(&op->entry->kept, false, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
     return code;

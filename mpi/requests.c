@@ -8,7 +8,8 @@
 
 /* ---- the end of an operation --------------------------------------------- */
 
-/* Sends the message for which a persistent request waits. */
+/* Completes a persistent request: sends the message that the request's receive
+   waits for. */
 static void send_end(const baton__mpi_op_t *op)
 {
     char byte = 0;
@@ -16,15 +17,18 @@ static void send_end(const baton__mpi_op_t *op)
                     op->comm->self);
 }
 
-/* Ends the use of an entry by a request, whose waits read the entry, when the
-   request is freed. */
+/* Ends the use of an entry by a request. For a generalized request this is
+   called when the request is freed, since waits for the request read the entry.
+   A persistent request has an entry of its own, which exists as long as it is
+   `kept`. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
     atomic_fetch_sub_explicit(&comm->users, 1, memory_order_release);
 }
 
-/* Ends an operation, which may be freed when this returns. */
+/* Ends an operation and completes its request. The operation may be freed when
+   this returns. */
 static void requests_complete(baton__mpi_op_t *op)
 {
     if (op->code == MPI_SUCCESS) {
@@ -44,8 +48,8 @@ static void requests_complete(baton__mpi_op_t *op)
     }
 }
 
-/* Completes the requests of ended operations; called inside a call of the
-   program. False: there is none. */
+/* Completes the requests of all ended operations. Called inside calls of the
+   program to MPI. Returns false if no operation has ended. */
 static bool requests_complete_all(void)
 {
     if (atomic_load_explicit(&baton__mpi_ended, memory_order_relaxed) == NULL) {
@@ -103,11 +107,12 @@ static _Thread_local bool waits; /* this thread is in requests_await() */
 
 enum { VAIN_CALLS = 64 };
 
-/* MPI's progress calls this function. During a wait of Baton, which drives the
-   engine itself, it does nothing. Otherwise it steps the engine; without a
-   thread even if this rank has no operation, to answer peers. After VAIN_CALLS
-   calls without progress it yields, so that other ranks can run: MPI yields
-   only if it knows of more ranks than processors. */
+/* Steps the engine. MPI's progress calls this function. During a wait of Baton,
+   which drives the engine itself, it does nothing. If Baton has no thread, it
+   steps the engine even if this rank has no operation, so that peers get
+   answers. After VAIN_CALLS calls without progress it yields the processor, so
+   that other ranks can run: MPI yields only if it knows of more ranks than
+   processors. */
 static int requests_progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row without progress */
@@ -129,8 +134,8 @@ static int requests_progress(void)
 /* ---- the operations of requests --------------------------------------------
 
    Open MPI stores the arguments of MPI_Grequest_start one after another in a
-   generalized request; and in each request the communicator, MPI_COMM_WORLD for
-   generalized ones. So both offsets can be found. */
+   generalized request. In each request it stores a communicator, which is
+   MPI_COMM_WORLD in generalized requests. So both offsets can be found. */
 
 typedef struct given {
     MPI_Grequest_query_function *query;
@@ -139,7 +144,7 @@ typedef struct given {
     void *state;
 } given_t;
 
-/* The bytes of a generalized request that are searched: all. */
+/* The bytes of a generalized request, all of which are searched. */
 enum { LOOKED_AT = 200 };
 static size_t given_offset;
 
@@ -202,8 +207,8 @@ void baton__mpi_drive(bool on)
 
 /* ---- waits --------------------------------------------------------------- */
 
-/* MPI's progress would only delay a short wait, of at most SHORT_TURNS turns.
- */
+/* A wait calls MPI's progress only after SHORT_TURNS turns, since that would
+   only delay a shorter wait. */
 enum { SHORT_TURNS = 8, WAIT_MS = 1 };
 
 typedef struct waiting {
@@ -211,7 +216,8 @@ typedef struct waiting {
     int turns;
 } waiting_t;
 
-/* True if the operation has ended. Completes all ended requests, too. */
+/* Completes the requests of all operations that have ended. Returns whether
+   `op` has ended. */
 static bool requests_has_ended(const baton__mpi_op_t *op)
 {
     (void)requests_complete_all();
@@ -232,8 +238,9 @@ static baton_status_t requests_take_turn(void *arg)
     return BATON_OK;
 }
 
-/* The loop is needed as the epoch that ends may be another operation's, or its
-   callback may still run. Each wait is short, since a new wait polls longer for
+/* Waits until an operation has ended. One wait for the schedule is not enough:
+   the epoch that ends may be that of another operation, or the callback of the
+   epoch may still run. Each wait is short, since a new wait polls longer for
    long vectors: in a single wait 16 MiB on 4 ranks and 2 processors took half
    as long again. */
 static void requests_await(baton__mpi_op_t *op)
@@ -243,7 +250,7 @@ static void requests_await(baton__mpi_op_t *op)
     while (op != NULL && !requests_has_ended(op)) {
         (void)!baton_schedule_wait_with(op->entry->schedule, 0, WAIT_MS,
                                         requests_take_turn, &waiting);
-        /* A wait for a failed epoch returns without a step. */
+        /* A wait for a failed epoch returns without a step of the engine. */
         if (!requests_has_ended(op) && !baton_engine_step(baton__mpi.engine)) {
             (void)sched_yield();
         }
@@ -277,10 +284,11 @@ void baton__mpi_await(int count, const MPI_Request *requests)
 
 /* ---- nonblocking --------------------------------------------------------- */
 
-enum { EAGER_BYTES = 1 << 10 }; /* below the eager limits of all transports */
+enum { EAGER_BYTES = 1 << 10 }; /* below the eager limits of MPI's transports */
 
-/* Open MPI sends short blocks to few ranks in one round of messages, which need
-   no progress: Baton's call would cost more and gain nothing. */
+/* Returns true if Open MPI runs the call as one round of messages, as it does
+   with short blocks and few ranks. Such messages need no progress, so Baton's
+   call would cost more and gain nothing. */
 static bool is_one_round(const baton__mpi_call_t *call,
                          const baton__mpi_comm_t *comm)
 {
@@ -295,7 +303,8 @@ static bool is_one_round(const baton__mpi_call_t *call,
 }
 
 /* Decides whether a call is taken, from properties that all ranks of the
-   communicator know, and makes its shape, whose memory the caller frees. */
+   communicator know. Makes the shape of the call, whose memory the caller
+   frees. */
 static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                                  baton__mpi_comm_t *comm,
                                  baton__mpi_shape_t *shape)
@@ -331,8 +340,8 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                : baton__mpi_comm_join(comm);
 }
 
-/* Finds the communicator of a taken call, and its shape, which the caller
-   frees. Negative: the call is left, as described at baton__mpi_begin. */
+/* Takes a call, or returns LEFT or FIRST (call.h). Finds the communicator of a
+   taken call, and makes its shape, which the caller frees. */
 static int requests_take(const baton__mpi_call_t *call,
                          baton__mpi_shape_t *shape, baton__mpi_comm_t **out)
 {
@@ -357,8 +366,8 @@ static int requests_take(const baton__mpi_call_t *call,
     return MPI_SUCCESS;
 }
 
-/* Finds or creates the schedule, and makes the request. A persistent call packs
-   at each start instead of here. */
+/* Packs the vectors, finds or creates the schedule, and makes the request. The
+   vectors of a persistent call are packed at each start instead of here. */
 static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
 {
     int code =
@@ -374,11 +383,12 @@ static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
                                      requests_cancel, op, &op->request);
 }
 
-/* Makes the operation of a call; none on an error. */
+/* Makes the operation of a call. Returns an MPI error code; after an error
+   there is no operation. */
 static int op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                    baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
-    /* malloc reuses freed blocks from a cache per thread, calloc does not. */
+    /* Not by calloc: malloc alone reuses blocks from a cache of each thread. */
     baton__mpi_op_t *op = malloc(sizeof *op);
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
@@ -422,7 +432,8 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
 int baton__mpi_finish(const baton__mpi_call_t *call)
 {
     MPI_Request request;
-    /* A schedule that is used for one call costs more than MPI's call. */
+    /* The schedule would be used for this call alone, which costs more than
+       MPI's call. */
     if (baton__mpi_has(call, BATON__MPI_PRIVATE)) {
         return BATON__MPI_LEFT;
     }
@@ -430,7 +441,8 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    /* MPI would pass an error to the handler of MPI_COMM_WORLD. */
+    /* Hides an error from MPI, which would pass it to the error handler of
+       MPI_COMM_WORLD. */
     baton__mpi_op_t *op = op_of(request);
     baton__mpi_await(1, &request);
     code = op->code;

@@ -14,7 +14,8 @@ int baton__mpi_code(baton_status_t status, const char *message)
     return status == BATON_ERR_NO_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
 }
 
-/* Reads mpirun's variables, since a different MPI can't be called. */
+/* Returns false if this is certainly not rank 0. Reads the variables of mpirun,
+   since an MPI that the library was not built for can't be called. */
 static bool may_be_rank_0(void)
 {
     const char *rank = getenv("PMIX_RANK");
@@ -26,7 +27,7 @@ static bool is_other;
 
 static void look_at_mpi(void)
 {
-    char version[8192] = ""; /* MPICH's longest; Open MPI's has 256 bytes */
+    char version[8192] = ""; /* long enough for MPICH; Open MPI needs 256 */
     char expected[32];
     int length;
     (void)PMPI_Get_library_version(version, &length);
@@ -49,8 +50,8 @@ bool baton__mpi_is_other(void)
     return is_other;
 }
 
-/* Reports a bypass at exit: a program that looks MPI's functions up in a libmpi
-   that it has opened itself calls none of this library's. */
+/* Reports at exit that the program has bypassed this library: it has opened
+   libmpi itself, and looked up MPI's functions there. */
 __attribute__((destructor)) static void tell_bypassed(void)
 {
     const char *log = getenv("BATON_MPI_LOG");

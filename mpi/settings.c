@@ -10,7 +10,7 @@ extern char **environ; /* POSIX defines it without a declaration */
 #define PREFIX "BATON_MPI_"
 #define NAMES  ",FROM,ONLY,BLOCKING,THREAD,LOG,"
 
-/* The value of a variable; NULL if it is unset or empty. */
+/* Returns a variable's value, or NULL if the variable is unset or empty. */
 static const char *settings_value_of(const char *name)
 {
     char variable[64];
@@ -53,7 +53,7 @@ static void add_kind(const char *word, size_t length, uint32_t *kinds)
                   (int)length, word);
 }
 
-/* The kinds in a list of names, such as "allreduce,bcast". */
+/* Returns the kinds in a list of names, such as "allreduce,bcast". */
 static uint32_t kinds_of(const char *list)
 {
     if (list == NULL) {

@@ -5,9 +5,10 @@
 #include "mpi/call.h"
 
 typedef struct baton__mpi_settings {
-    int64_t from;     /* bytes of the shortest vector to take; 0: all, except
-                         calls that would gain nothing */
-    uint32_t kinds;   /* 1u << kind of the calls to take */
+    /* Bytes of the shortest vector to take; 0: all vectors, except in calls
+       that would gain nothing. */
+    int64_t from;
+    uint32_t kinds;   /* the kinds of calls to take, each as 1u << kind */
     uint8_t blocking; /* take blocking calls, too */
     uint8_t thread;   /* a thread of Baton makes progress */
     uint8_t log;

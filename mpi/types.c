@@ -5,8 +5,8 @@
 #include <baton/build.h>
 #include <limits.h>
 
-/* Classes of types, by the operations that MPI allows: for C's integers all but
-   MINLOC and MAXLOC, and so on. */
+/* Classes of types. MPI allows the same operations for all types of a class:
+   see `ops`. */
 typedef enum { INTEGER, FINT, FLOATING, COMPLEX, LOGICAL, BYTES, PAIR } class_t;
 
 typedef struct type_row {
@@ -69,7 +69,7 @@ static const type_row_t types[] = {
 typedef struct op_row {
     MPI_Op op;
     const baton_op_t *found;
-    unsigned classes; /* 1u << class, of allowed types */
+    unsigned classes; /* classes of allowed types, each as 1u << class */
 } op_row_t;
 
 #define ARITHMETIC (1u << INTEGER | 1u << FINT | 1u << FLOATING)
@@ -138,8 +138,8 @@ bool baton__mpi_is_named(MPI_Datatype type)
     return combiner_of(type) == MPI_COMBINER_NAMED;
 }
 
-/* Derived types are plain if they are copies of a plain type, or several of
-   them in a row. All other types are packed. */
+/* A derived type is plain if it is a copy of a plain type, or several elements
+   of a plain type in a row. Data of all other derived types are packed. */
 bool baton__mpi_is_plain(MPI_Datatype type)
 {
     const int combiner = combiner_of(type);
@@ -166,8 +166,9 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
-/* Packs an element of more bytes than an int can count, as MPI_Pack takes an
-   int: a collective of this process alone copies it, without a message. */
+/* Packs an element of more bytes than an int can count, or with `back` unpacks
+   it. MPI_Pack takes the bytes as an int, so a collective of this process alone
+   copies the element, without a message. */
 static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
                      bool back)
 {
@@ -175,8 +176,8 @@ static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
     const int counts[2] = {(int)(size / part), (int)(size % part)};
     const MPI_Aint at[2] = {0, (MPI_Aint)(size - size % part)};
     MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    MPI_Datatype row = MPI_DATATYPE_NULL; /* with this the collective would
-                                             fail */
+    /* Stays NULL after an error, so that the collective fails. */
+    MPI_Datatype row = MPI_DATATYPE_NULL;
     (void)PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
     (void)PMPI_Type_create_struct(2, counts, at, parts, &row);
     (void)PMPI_Type_commit(&row);

@@ -3,22 +3,25 @@
 
 #include "mpi/call.h"
 
-/* Finds Baton's element type and reduction. False if Baton lacks one of them,
-   or MPI does not allow the two together. */
+/* Finds Baton's element type and reduction for a type and an operation of MPI.
+   Returns false if Baton lacks one of them, or if MPI does not allow the
+   operation for the type. */
 bool baton__mpi_reduction(MPI_Datatype type, MPI_Op op, baton_dtype_t *dtype,
                           const baton_op_t **found);
 
-/* True for a predefined type: the program's functions know it by its handle,
-   and nobody frees it. */
+/* Returns true for a predefined type. The program's functions may compare its
+   handle, so it must not be copied; and it must not be freed. */
 bool baton__mpi_is_named(MPI_Datatype type);
 
-/* True if consecutive elements of the type lie in memory as they are sent:
-   without gaps and in order. */
+/* Returns true if consecutive elements of the type lie in memory as they are
+   sent: without gaps and in order. */
 bool baton__mpi_is_plain(MPI_Datatype type);
 
-size_t baton__mpi_type_bytes(MPI_Datatype type); /* of data, without gaps */
+/* Returns the bytes of an element's data, without gaps. */
+size_t baton__mpi_type_bytes(MPI_Datatype type);
 
 /* Packs `count` elements at `memory` one after another into `bytes`, or with
-   `back` unpacks them from there. Sizes may exceed an int. Local. */
+   `back` unpacks them from there. Sizes may exceed an int. This call needs no
+   other rank. */
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back);

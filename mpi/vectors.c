@@ -61,8 +61,8 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
             is_valid_side(&call->target, blocks_of(traits->target, size)));
 }
 
-/* The side that gives the sizes of blocks: the one with all blocks, on ranks
-   that have it. */
+/* Returns the side that gives the sizes of blocks. That is the side with all
+   blocks, if the rank has it, else the other one. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
     bool by_source =
@@ -177,7 +177,7 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 
 /* ---- vectors ------------------------------------------------------------- */
 
-/* Addresses for memory of no bytes: NULL would mean in place. */
+/* Addresses for sides without memory, since NULL would mean in place. */
 static char nothing[2];
 
 static size_t vectors_bytes_of(const baton__mpi_side_t *side, int blocks)
@@ -200,7 +200,7 @@ static char *vectors_place_of(const baton__mpi_side_t *side, int block)
     return (char *)((MPI_Aint)side->memory + at * extent);
 }
 
-/* True if the side's bytes are one piece, in rank order. */
+/* Returns true if the side's bytes are one piece, in rank order. */
 static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
 {
     if (!baton__mpi_is_plain(side->type)) {
@@ -217,8 +217,8 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-/* Packs a side into its copy, or with `back` unpacks it, if the vector says
-   so. */
+/* If the vector says so (`packs`), packs the side into the copy. With `back`,
+   unpacks the side from the copy if the vector says so (`unpacks`). */
 static int vector_pack(const baton__mpi_vector_t *v, bool back)
 {
     const baton__mpi_side_t *side = &v->side;
@@ -247,8 +247,9 @@ static int vector_copy(baton__mpi_vector_t *v, size_t bytes)
     return v->copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Sets up a vector: the side's memory if it is in one piece, else a copy.
-   `empty` is the address for memory of no bytes: NULL would mean in place. */
+/* Sets up a vector. It is the side's memory if that is in one piece, else a
+   copy. `empty` is the address of the vector if the side's memory is NULL,
+   which would mean in place. */
 static int vector_init(const baton__mpi_call_t *call,
                        const baton__mpi_side_t *side, int blocks, char *empty,
                        baton__mpi_vector_t *v)
@@ -263,9 +264,9 @@ static int vector_init(const baton__mpi_call_t *call,
     return vector_copy(v, vectors_bytes_of(side, blocks));
 }
 
-/* Sets up the other side of a call that is in place on this rank alone: the
-   schedule needs both sides, so one is a copy. For a reduction split() makes
-   the copy. */
+/* Sets up the side that was given as MPI_IN_PLACE, in a call where each rank
+   decides for itself whether it works in place. The schedule needs both sides,
+   so this side is a copy. For a reduction vectors_split makes the copy. */
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
@@ -282,10 +283,11 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
     return vector_copy(part, vectors_bytes_of(&part->side, 1));
 }
 
-/* Copies type and arrays if they are used after the call: to unpack, or to pack
-   at each start of a persistent call. The type's copy is a contiguous type of
-   one element, for which MPI calls no attribute callbacks of the program.
-   mpi4py frees arrays early, for example. */
+/* Copies type and arrays if they are used after the call has returned: to
+   unpack, or to pack at each start of a persistent call. The program may free
+   its own by then, as mpi4py does with arrays. The type's copy is a contiguous
+   type of one element, for which MPI calls no attribute callbacks of the
+   program. */
 static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {
     baton__mpi_side_t *side = &v->side;
@@ -309,8 +311,8 @@ static int vector_hold(baton__mpi_vector_t *v, bool persistent)
     return code;
 }
 
-/* Copies the source if it overlaps the target: Open MPI allows that, so
-   programs may do it. */
+/* Makes the source a copy if it overlaps the target. Baton does not allow that,
+   but Open MPI does, so programs may do it. */
 static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_shape_t *shape,
                          baton__mpi_vector_t *source,
