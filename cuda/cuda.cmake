@@ -1,12 +1,15 @@
-# libbaton_cuda: <baton/cuda.h>. Included by the top CMakeLists.txt, behind the
-# library. Makes the target baton_cuda, or none:
+# libbaton_cuda: <baton/cuda.h>. The top CMakeLists.txt includes this file after
+# the library. BATON_CUDA says whether the target baton_cuda is made:
 #
-#   BATON_CUDA=AUTO   if nvcc is there       ON   an error without      OFF   not
+#   AUTO   if there is an nvcc
+#   ON     always; it is an error if there is no nvcc
+#   OFF    never
 #
-# BATON_CUDA_ARCHITECTURES, as CMAKE_CUDA_ARCHITECTURES, e.g. "90". By default the
-# GPUs of this machine; where there is none, PTX of the oldest that this nvcc
-# knows, from 70 on, which the driver of any later GPU compiles when it is first
-# used. "all": code for each from 70 to 100, and PTX of the last.
+# BATON_CUDA_ARCHITECTURES has the form of CMAKE_CUDA_ARCHITECTURES, such as "90".
+# By default the library has code for this machine's GPUs. If there is no GPU, it
+# has PTX of the oldest architecture from 70 on that this nvcc knows; the driver of
+# any later GPU compiles the PTX when it is first used. With "all" the library has
+# code for each architecture from 70 to 100, and PTX of the last one.
 
 if(NOT BATON_CUDA MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR
@@ -41,7 +44,8 @@ endif()
 
 # ---- for which GPUs ----------------------------------------------------------
 
-# baton_cuda_known(OUT): those of 70 to 100 that nvcc knows.
+# baton_cuda_known(OUT) sets OUT to the architectures that nvcc knows, from 70 to
+# 100.
 function(baton_cuda_known out)
     execute_process(COMMAND ${nvcc} --list-gpu-code
         OUTPUT_VARIABLE known OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -74,7 +78,7 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
     endif()
     set(CMAKE_CUDA_ARCHITECTURES ${gpus})
 elseif(CMAKE_CUDA_ARCHITECTURES STREQUAL "all")
-    # The last one without -real: code and PTX.
+    # The last architecture has no -real, so it gets code and PTX.
     baton_cuda_known(gpus)
     list(POP_BACK gpus last)
     list(TRANSFORM gpus APPEND "-real")
@@ -94,8 +98,8 @@ set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
 
-# What all .cu files are compiled with. No fused multiply-add: a result has the
-# bits that the host's has.
+# The options of all .cu files. They forbid fused multiply-add, so that results
+# have the same bits as the CPU's.
 add_library(baton_cuda_flags INTERFACE)
 set(host_warnings -Wall,-Wextra)
 if(BATON_WERROR)
@@ -110,8 +114,9 @@ target_include_directories(baton_cuda_flags INTERFACE
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS
      ${PROJECT_SOURCE_DIR}/cuda/*.c ${PROJECT_SOURCE_DIR}/cuda/*.cu)
-# Objects, which the tests of the port link because they look inside. The runtime
-# is inside the library (see gpu.h), and nothing of it is seen outside.
+# The tests of the port link these objects, since they call internal functions.
+# CUDA's runtime is linked into the library (see gpu.h), which exports nothing of
+# the runtime.
 add_library(baton_cuda_objects OBJECT ${cuda_sources})
 target_link_libraries(baton_cuda_objects
     PUBLIC baton CUDA::cudart_static Threads::Threads

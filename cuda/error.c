@@ -56,9 +56,9 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
         cudaGetErrorString(error), cudaGetErrorName(error), advice(error));
 }
 
-/* How often this thread has entered any GPU, and its capture mode before the
-   first enter. */
+/* How often this thread has entered GPUs without leaving them. */
 static _Thread_local int depth;
+/* The thread's capture mode before it entered the first of these. */
 static _Thread_local CUstreamCaptureMode outside;
 
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)
@@ -77,7 +77,7 @@ void baton__gpu_leave(const baton__gpu_t *gpu)
         (void)gpu->driver.exchange_capture_mode(&outside);
     }
     /* This fails only if the context was destroyed meanwhile. Then there is
-       nothing to pop, and the next call reports it. */
+       nothing to pop, and the next call reports the loss of the context. */
     CUcontext popped = NULL;
     (void)gpu->driver.context_pop(&popped);
 }

@@ -25,8 +25,8 @@ static baton_status_t explain_driver(void)
                            runtime % 1000 / 10);
 }
 
-/* Checks that there is a GPU of this number. The message says how many GPUs
-   there are. */
+/* Checks that there is a GPU with number `ordinal`. Otherwise the message says
+   how many GPUs there are. */
 static baton_status_t find_gpu(int ordinal)
 {
     int count = 0;
@@ -85,8 +85,8 @@ static baton_status_t retain_context(baton__gpu_t *gpu)
                              "cuDevicePrimaryCtxRetain");
 }
 
-/* Checks that a stream can wait for a 64-bit word in memory: wait_on needs
-   that. */
+/* Checks that a stream can wait for a 64-bit word in memory, as wait_on
+   requires. */
 static baton_status_t check_stream_waits(const baton__gpu_t *gpu)
 {
     int can = 0;
@@ -212,7 +212,8 @@ static baton_status_t open_parts(baton__gpu_t *gpu)
     return status;
 }
 
-/* Returns NULL if there is no memory. */
+/* Allocates the state of a GPU that is not open yet. Returns NULL if there is
+   no memory. */
 static baton__gpu_t *gpu_create(int ordinal)
 {
     baton__gpu_t *gpu = calloc(1, sizeof *gpu);
@@ -248,8 +249,8 @@ baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out)
 
 /* ---- closing ---------------------------------------------------------- */
 
-/* Frees everything that lives in the context. If the context is gone, so is all
-   of it. */
+/* Frees everything that lives in the GPU's context. If the context is gone, all
+   this is gone, too. */
 static void close_parts(baton__gpu_t *gpu)
 {
     if (gpu->context == NULL) {

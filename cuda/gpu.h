@@ -1,6 +1,6 @@
 /* A GPU as a device of an engine: inside libbaton_cuda.
 
-   gpu.c       finds the GPU, or explains why there is none; opens, closes it
+   gpu.c       finds the GPU, or explains why there is none; opens and closes it
    driver.c    the driver's functions, looked up at run time
    error.c     the GPU's context; CUDA's errors as a status and a message
    memory.c    allocation, checks of pointers, copies
@@ -58,7 +58,7 @@ typedef struct baton__driver {
 typedef struct baton__wake {
     atomic_bool busy;        /* the stream got work since the last arm */
     atomic_bool outstanding; /* a callback has been queued and has not run */
-    int descriptor;          /* the GPU's eventfd, which a callback writes to */
+    int descriptor;          /* the GPU's eventfd, to which callbacks write */
 } baton__wake_t;
 
 struct baton__mapping;
@@ -66,39 +66,40 @@ struct baton__mapping;
 typedef struct baton__gpu {
     int ordinal;
     CUdevice device;
-    CUcontext context; /* NULL: not retained */
+    CUcontext context; /* the primary context; NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
-    /* Blocks that run on the GPU at a time, of the reduction kernel with the
-       fewest. */
+    /* How many blocks of a reduction kernel run on the GPU at a time: the least
+       number over all of these kernels. */
     unsigned blocks;
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];
     baton__wake_t wakes[BATON_DEVICE_STREAMS];
-    int descriptor; /* an eventfd that callbacks of all streams write to */
+    int descriptor; /* an eventfd to which callbacks of all streams write */
 
-    bool managed_by_host; /* the host may access managed memory at any time */
+    bool managed_by_host; /* the CPU may access managed memory at any time */
     struct baton__mapping *mappings;
 } baton__gpu_t;
 
 /* ---- driver.c --------------------------------------------------------- */
 
-/* Looks up all functions. BATON_ERR_UNSUPPORTED names a function that the
-   driver lacks. */
+/* Looks up all functions. If the driver lacks one, returns
+   BATON_ERR_UNSUPPORTED with a message that names the function. */
 baton_status_t baton__driver_load(baton__driver_t *out);
 
 /* ---- error.c ---------------------------------------------------------- */
 
 /* Returns BATON_OK for cudaSuccess, else BATON_ERR_NO_MEMORY or
    BATON_ERR_SYSTEM with a message that names the GPU, the function and CUDA's
-   error. Also takes the driver's errors, which have the same numbers as the
-   runtime's. */
+   error. `error` may also be an error of the driver, whose numbers are the same
+   as the runtime's. */
 baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
                                  const char *function);
 
-/* enter makes the GPU's context current, and leave restores the previous
-   context. Calls may nest. enter fails if the context has been destroyed or the
-   process is exiting. */
+/* baton__gpu_enter makes the GPU's context current, and baton__gpu_leave
+   restores the previous context. Calls may nest. baton__gpu_enter fails if the
+   context has been destroyed or the process is exiting; then baton__gpu_leave
+   must not be called. */
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu);
 void baton__gpu_leave(const baton__gpu_t *gpu);
 
@@ -126,8 +127,8 @@ baton_status_t baton__gpu_follow(void *device, baton_stream_t stream,
                                  void *event);
 baton_status_t baton__gpu_query(void *device, void *event);
 
-/* baton__gpu_end after a call that has put work into the stream: also marks the
-   stream busy for the next arm. */
+/* Used instead of baton__gpu_end after a call that has put work into the
+   stream: also marks the stream busy for the next arm. */
 baton_status_t baton__gpu_put(baton__gpu_t *gpu, baton_stream_t stream,
                               const char *function, cudaError_t error);
 baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu);
@@ -148,11 +149,12 @@ baton__gpu_open_handle(void *device,
                        const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
                        const void **out);
 
-/* Opens the GPU of this number. Its errors are those of baton_cuda_attach. */
+/* Opens the GPU with number `ordinal`. Fails as baton_cuda_attach does. */
 baton_status_t baton__gpu_open(int ordinal, baton__gpu_t **out);
 
-/* Frees the GPU, which may be opened in part. `device` may be NULL. */
+/* Closes and frees the GPU, which may be open only in part. `device` may be
+   NULL. */
 void baton__gpu_close(void *device);
 
-/* Returns a port that has these functions. */
+/* Returns the port that consists of the functions above. */
 baton_device_port_t baton__gpu_port(const baton__gpu_t *gpu);

@@ -6,7 +6,7 @@
 
 #include <baton/device.h>
 
-#if defined(BATON_CUDA_ON_CPU) /* in a test; see launch.h */
+#if defined(BATON_CUDA_ON_CPU) /* a test without a GPU; see launch.h */
 #include "support/cuda_on_cpu.h"
 #else
 #include <cuda_runtime_api.h>
@@ -28,9 +28,10 @@ typedef enum baton__cuda_op {
     BATON__CUDA_OPS
 } baton__cuda_op_t;
 
-/* Load all kernels for the current device. blocks_out is the number of blocks
-   that run on a multiprocessor at a time, of the reduction kernel with the
-   fewest. cudaErrorNoKernelImageForDevice means that the device is too old. */
+/* Load all kernels for the current device. `blocks_out` gets the number of
+   blocks of a reduction kernel that run on a multiprocessor at a time: the
+   least number over all of these kernels. cudaErrorNoKernelImageForDevice means
+   that the device is too old. */
 cudaError_t baton__cuda_reduce_load(unsigned *blocks_out);
 cudaError_t baton__cuda_select_load(void);
 cudaError_t baton__cuda_entries_load(void);
@@ -49,10 +50,10 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
 /* The port's functions of these names. A selection reads the vector once if the
    sampled threshold holds (SAMPLED: two or three times). If the threshold does
    not hold, or more elements are tied than the scratch memory has capacity for,
-   it reads the vector four (f16, bf16), five (f32) or eight (f64) times more.
-   `scratch` has about 16 bytes for each 4 KiB of the vector, and 8 bytes (f64:
-   12) for each candidate: there are 2k, plus the margin of error of the
-   sample. */
+   the selection reads the vector four (f16, bf16), five (f32) or eight (f64)
+   times more. `scratch` has about 16 bytes for each 4 KiB of the vector, and 8
+   bytes (f64: 12) for each candidate. The number of candidates is 2k plus the
+   margin of error of the sample. */
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
 cudaError_t baton__cuda_select(cudaStream_t stream,
                                const baton_device_selection_t *selection);

@@ -38,8 +38,8 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
 #endif
 }
 
-/* Loads kernels for the current device, so that the first launch does not have
-   to. */
+/* Loads kernels for the current device, so that their first launch does not
+   have to load them. */
 template <class... kernels> cudaError_t load(kernels... all)
 {
     cudaError_t error = cudaSuccess;
@@ -51,8 +51,8 @@ template <class... kernels> cudaError_t load(kernels... all)
     return error;
 }
 
-/* Returns visit(D), where the constant D is the element type `dtype`. Only for
-   types that can be selected from. */
+/* Returns visit(D), where the constant D is the element type `dtype`. The type
+   must be one from which elements can be selected. */
 template <baton_dtype_t D>
 using constant = std::integral_constant<baton_dtype_t, D>;
 

@@ -9,8 +9,8 @@ baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
     if (status != BATON_OK) {
         return status;
     }
-    /* For zero bytes CUDA returns NULL. Both functions align to at least 256
-       bytes. */
+    /* For zero bytes CUDA returns NULL. cudaMalloc and cudaHostAlloc align to
+       at least 256 bytes. */
     size_t size = bytes == 0 ? 1 : bytes;
     void *memory = NULL;
     cudaError_t error =
@@ -41,7 +41,7 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
 {
     baton__gpu_t *gpu = device;
     if (memory == NULL || baton__gpu_enter(gpu) != BATON_OK) {
-        return; /* the context is gone, and the memory with it */
+        return; /* the context is gone, and so is its memory */
     }
     /* An error here comes from earlier work, and was already reported by
        query. */
@@ -53,7 +53,7 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
 /* ---- what a pointer points to ----------------------------------------- */
 
 /* Checks that the memory is of `kind` on this GPU. Otherwise the message says
-   what kind it is. */
+   of what kind the memory is. */
 static baton_status_t memory_compare(const baton__gpu_t *gpu,
                                      const struct cudaPointerAttributes *is,
                                      baton_memory_t kind)

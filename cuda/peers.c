@@ -1,5 +1,5 @@
 /* Shares this GPU's memory with other engines of the process and other
-   processes of the host, and opens theirs.
+   processes of the host, and opens memory that these share.
 
    A handle has two parts. The address is valid within the process that made the
    handle. CUDA's IPC handle is for other processes; only some allocations have
@@ -15,12 +15,12 @@
 
 typedef struct handle {
     int64_t process;
-    uint64_t address;    /* of the memory, in that process */
-    uint64_t base;       /* of the allocation */
-    uint64_t allocation; /* the allocation's number, since an address may be
-                            used again */
-    int32_t ordinal;     /* of the GPU, in that process */
-    int32_t shared;      /* 1 if `ipc` is valid */
+    uint64_t address; /* the memory's address in `process` */
+    uint64_t base;    /* the address at which the allocation begins */
+    /* The allocation's number, since an address may be used again. */
+    uint64_t allocation;
+    int32_t ordinal; /* the GPU's number in `process` */
+    int32_t shared;  /* 1 if `ipc` is valid */
     cudaIpcMemHandle_t ipc;
 } handle_t;
 _Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,
@@ -30,13 +30,13 @@ _Static_assert(sizeof(handle_t) <= BATON_DEVICE_HANDLE_BYTES,
 typedef struct baton__mapping {
     struct baton__mapping *next;
     int64_t process;
-    uint64_t base, allocation; /* as in its handle */
+    uint64_t base, allocation; /* as in the allocation's handle */
     char *memory;              /* where the allocation begins in this process */
 } baton__mapping_t;
 
 /* ---- kin -------------------------------------------------------------- */
 
-/* FNV-1a. */
+/* Adds data to a hash sum (FNV-1a). */
 static uint64_t peers_hash(uint64_t sum, const void *data, size_t bytes)
 {
     const unsigned char *from = data;
@@ -71,10 +71,10 @@ uint64_t baton__gpu_kin(void)
     return kin | 1;
 }
 
-/* ---- ours ------------------------------------------------------------- */
+/* ---- handles of this GPU's memory ------------------------------------- */
 
-/* Fills in the allocation, and whether CUDA can share it with other
-   processes. */
+/* Fills in the handle's fields about the memory's allocation, and whether CUDA
+   can share the allocation with other processes. */
 static baton_status_t peers_describe(const baton__gpu_t *gpu,
                                      const void *memory, handle_t *out)
 {
@@ -104,7 +104,7 @@ static baton_status_t peers_describe(const baton__gpu_t *gpu,
         cudaError_t shared = cudaIpcGetMemHandle(&out->ipc, (void *)base);
         out->shared = shared == cudaSuccess;
         if (shared != cudaSuccess) {
-            (void)cudaGetLastError(); /* only this process can open it */
+            (void)cudaGetLastError(); /* the handle is for this process only */
         }
     }
     return BATON_OK;
@@ -133,7 +133,7 @@ baton__gpu_get_handle(void *device, const void *memory,
     return status;
 }
 
-/* ---- theirs ----------------------------------------------------------- */
+/* ---- handles of other memory ------------------------------------------ */
 
 /* Enables direct copies between two GPUs. Without that, copies go through main
    memory: slower, but correct. */
@@ -158,9 +158,9 @@ static baton_status_t reach(const baton__gpu_t *gpu, int peer)
     return BATON_OK;
 }
 
-/* Finds the mapping of this allocation. A mapping of the same address with
-   another number is of memory that its process has freed since: it is
-   closed. */
+/* Finds the mapping of the handle's allocation. A mapping of the same address
+   that has another number is that of an earlier allocation, which its process
+   has freed: this closes such a mapping. */
 static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
 {
     for (baton__mapping_t **at = &gpu->mappings; *at != NULL;
@@ -182,8 +182,8 @@ static baton__mapping_t *peers_find(baton__gpu_t *gpu, const handle_t *handle)
     return NULL;
 }
 
-/* Opens an allocation. Engines of one process may open the same one: CUDA
-   counts the openings. */
+/* Opens an allocation of another process. Several engines of this process may
+   open the same allocation, since CUDA counts the openings. */
 static cudaError_t peers_map(baton__gpu_t *gpu, const handle_t *handle,
                              baton__mapping_t **out)
 {

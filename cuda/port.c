@@ -78,8 +78,8 @@ static baton_status_t move_entries(void *device, baton_stream_t stream,
                                 baton__cuda_entries(stream, transfer));
 }
 
-/* Enters the GPU, unless a user's vector is not aligned. A kernel would fail on
-   it, and after that the process could not use the GPU any more. */
+/* Enters the GPU, unless the user's vector is not aligned. A kernel would fail
+   on such a vector, and after that the process could no longer use the GPU. */
 static baton_status_t enter_with(const baton__gpu_t *gpu, baton_dtype_t dtype,
                                  const void *values)
 {

@@ -26,8 +26,8 @@ using baton_element::store_words;
 constexpr unsigned threads = 256; /* in a block */
 constexpr unsigned depth = 4;     /* vectors that a thread requests at once */
 
-/* first() is the index of a thread's first element or vector, stride() the
-   distance to its next. */
+/* first() is the index of a thread's first element or vector, and stride() the
+   distance from one to the next. */
 __device__ size_t first()
 {
     return (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,7 +38,7 @@ __device__ size_t stride()
     return (size_t)gridDim.x * blockDim.x;
 }
 
-/* Combines 16 bytes. After unrolling they are in registers. */
+/* Combines 16 bytes, which are in registers after unrolling. */
 template <baton__cuda_op OP, typename T>
 __device__ uint4 combine_vector(uint4 left, uint4 right, double ranks)
 {
@@ -79,8 +79,10 @@ __device__ void reduce_body(uint4 *target, const uint4 *left,
     }
 }
 
-/* After `head` elements there are `vectors` of 16 bytes, and then the rest of
-   `count`. Head and tail have fewer elements than a block has threads. */
+/* Reduces elements whose addresses are equal modulo 16: `head` elements, then
+   the elements of `vectors` vectors of 16 bytes, and then the tail, up to
+   `count` elements. A block has more threads than head and tail have
+   elements. */
 template <baton__cuda_op OP, typename T>
 __global__ void __launch_bounds__(threads)
     reduce_vectors(void *target, const void *left, const void *right,
@@ -255,7 +257,7 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
 {
     const kernels_t &entry = table.entries[op][dtype];
     size_t bytes = baton_dtype_size(dtype);
-    /* a complex number is reduced as its two parts */
+    /* The two parts of a complex number are reduced as separate elements. */
     if (dtype == BATON_C64 || dtype == BATON_C128) {
         bytes /= 2;
         count *= 2;

@@ -1,7 +1,7 @@
 /* Selection in stream order: the sequences of launches. select_kernels.cuh
-   describes each kernel. Results have the bits that <baton/select.h> defines:
-   the same elements in ascending order; of equal magnitudes the lower index
-   comes first. */
+   describes each kernel. Results are those that <baton/select.h> defines, to
+   the last bit: the same elements, in ascending order of indices. Of elements
+   with equal magnitudes, those with lower indices are selected first. */
 #include "cuda/select_kernels.cuh"
 
 namespace baton_cuda
@@ -59,7 +59,7 @@ static workspace<D> workspace_of(void *scratch, const vector<D> &from, size_t k)
     return work;
 }
 
-/* ---- rows of launches -------------------------------------------------- */
+/* ---- sequences of launches --------------------------------------------- */
 
 /* Returns the number of blocks for a kernel that sums tiles of MEASURE_TILE
    elements. */
@@ -69,8 +69,8 @@ static unsigned measure_blocks(uint64_t count)
     return (unsigned)((measure_tiles(count) + groups - 1) / groups);
 }
 
-/* A selection under construction. After a launch that failed the others are
-   skipped. */
+/* The launches of a selection. After a launch that has failed, further launches
+   are skipped. */
 template <baton_dtype_t D> struct row {
     vector<D> from;
     workspace<D> work;
@@ -82,7 +82,8 @@ template <baton_dtype_t D> struct row {
         return (work.tiles + WARPS - 1) / WARPS;
     }
 
-    /* For kernels with a histogram: each block adds its own to the total. */
+    /* The number of blocks of a kernel with histograms. There are few, since
+       each block adds its histogram to the total. */
     unsigned few_blocks() const
     {
         return blocks() < MOST_BLOCKS ? blocks() : (unsigned)MOST_BLOCKS;

@@ -19,9 +19,9 @@ namespace baton_cuda
 
 /* ---- element types ----------------------------------------------------- */
 
-/* For each type: an integer with the element's bits, an integer that holds any
-   of its keys, and its format, the bits of the fraction and the exponent's
-   bias. */
+/* For each type: bits_t, an integer with the bits of an element; key_t, an
+   integer that holds any key; and the format, as the number of bits of the
+   fraction and the bias of the exponent. */
 template <baton_dtype_t> struct element;
 template <> struct element<BATON_F16> {
     typedef uint16_t bits_t;
@@ -44,7 +44,7 @@ template <> struct element<BATON_F64> {
     enum { fraction = 52, bias = 1023 };
 };
 
-/* The key of infinity. The next larger key is that of all NaNs. */
+/* Returns the key of infinity. The next larger key is that of all NaNs. */
 template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t infinity_key()
 {
     typedef typename element<D>::key_t key_t;
@@ -62,7 +62,7 @@ template <baton_dtype_t D> BATON__BOTH typename element<D>::key_t sign_bit()
     return (key_t)1 << (8 * sizeof(typename element<D>::bits_t) - 1);
 }
 
-/* The number of bits that hold any key. */
+/* Returns the number of bits that hold any key. */
 template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 {
     return 8 * sizeof(typename element<D>::bits_t) - 1;
@@ -114,7 +114,7 @@ BATON__BOTH uint64_t shift_to_nearest(uint64_t bits, unsigned shift)
     return (bits + ((UINT64_C(1) << (shift - 1)) - 1) + odd) >> shift;
 }
 
-/* The key of |value|, rounded once (baton_magnitude_of). */
+/* Returns the key of |value|, rounded once (baton_magnitude_of). */
 template <baton_dtype_t D>
 BATON__BOTH typename element<D>::key_t magnitude_of(double value)
 {
@@ -161,8 +161,7 @@ enum {
     SMALL_COUNT = 4096, /* up to here every element is a candidate */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
-    SAMPLE_SHARE = 256, /* in larger vectors one element in so many is
-                           sampled */
+    SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
     DEVIATIONS = 4      /* the estimate's margin in standard deviations */
 };
 
@@ -212,10 +211,11 @@ BATON__BOTH typename element<D>::key_t between(double mean, double largest,
     return key > 0 ? key : 1;
 }
 
-/* Algorithm 3: halves an interval of ratios, at most 20 times (until it is
-   below 1e-6), or until a threshold leaves k to 2k elements. That is the case
-   if its key is at most `kth`, the k-th key, and above `beyond`, the (2k+1)-th
-   key (0 if there is none). Returns 0 if no threshold is found. */
+/* Searches a threshold by Algorithm 3 of RedSync's paper: halves an interval of
+   ratios at most 20 times (until the interval is below 1e-6), or until a
+   threshold leaves k to 2k elements. A threshold does that if its key is at
+   most `kth`, the k-th key, and above `beyond`, the (2k+1)-th key (0 if there
+   is none). Returns 0 if no threshold is found. */
 template <baton_dtype_t D>
 BATON__BOTH typename element<D>::key_t search(double mean, double largest,
                                               typename element<D>::key_t kth,

@@ -33,7 +33,7 @@ namespace baton_cuda
 
 enum {
     WARP = 32,
-    THREADS = 256, /* in a block, unless a kernel says otherwise */
+    THREADS = 256, /* threads of a block, unless a kernel says otherwise */
     WARPS = THREADS / WARP,
     ROUNDS = 8, /* 16-byte loads by which a thread reads its part of a tile */
     TILE_BYTES = WARP * ROUNDS * 16,
@@ -56,7 +56,7 @@ typedef struct ranked {
     /* The upper digits found so far; in the end the whole key, or 0 if there is
        no such element. */
     uint64_t prefix;
-    uint64_t rank;  /* among the elements with these digits */
+    uint64_t rank;  /* the rank among the elements with these digits */
     uint64_t above; /* number of elements with larger upper digits */
     uint32_t equal; /* number of elements with this key */
     uint32_t histogram[DIGITS];
@@ -71,18 +71,20 @@ typedef struct state {
     uint64_t most;
     /* The number of candidates that suffice; 0 if a given threshold decides. */
     uint64_t need;
-    uint64_t least;     /* elements from this key on are candidates */
-    uint32_t found;     /* candidates, including those beyond the capacity */
-    uint32_t tickets;   /* blocks of the running launch that have ended */
-    uint64_t threshold; /* the result: elements above it are selected, */
-    uint32_t ties;      /* and so many of those that equal it, the first ones */
-    uint32_t done;      /* the result is known */
+    uint64_t least;   /* elements from this key on are candidates */
+    uint32_t found;   /* candidates, including those beyond the capacity */
+    uint32_t tickets; /* blocks of the running launch that have ended */
+    /* The result. Elements above the threshold are selected, and of elements
+       that equal it the first `ties`. */
+    uint64_t threshold;
+    uint32_t ties;
+    uint32_t done; /* the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
-    uint64_t largest;   /* largest key, over both signs */
-    double mean;        /* mean magnitude, over both signs */
-    ranked_t ranked[2]; /* the k-th element, and the first after `most`
-                           others */
+    uint64_t largest; /* largest key, over both signs */
+    double mean;      /* mean magnitude, over both signs */
+    /* The k-th element, and the first element after `most` other elements. */
+    ranked_t ranked[2];
 } state_t;
 
 template <baton_dtype_t D> struct vector {
@@ -94,17 +96,17 @@ template <baton_dtype_t D> struct vector {
 
 template <baton_dtype_t D> struct workspace {
     state_t *state;
-    /* For each tile: the selected elements (above << 32 | equal) of the tiles
-       before it in its block. */
+    /* For each tile: how many elements are selected in earlier tiles of the
+       same block (above the threshold << 32 | equal to the threshold). */
     uint64_t *tally;
-    /* For each block of tally: the sum of its tiles; scan turns it into the sum
-       of the blocks before it. */
+    /* For each block of tally: the sum of the block's tiles. scan replaces the
+       sum by that of all earlier blocks. */
     uint64_t *groups;
-    uint32_t *bases;  /* for each tile: index of its first candidate */
-    uint32_t *counts; /* for each tile: number of its candidates */
+    uint32_t *bases;  /* for each tile: the first candidate's index */
+    uint32_t *counts; /* for each tile: the number of candidates */
     typename element<D>::key_t *keys;
     uint32_t *indices;
-    uint64_t capacity; /* of candidates, in keys and indices */
+    uint64_t capacity; /* the most candidates in `keys` and `indices` */
     uint32_t tiles;
 };
 
@@ -130,7 +132,7 @@ template <class type> __device__ type warp_sum(type value)
     return value;
 }
 
-/* Returns the sum of the values of the lanes below this one. */
+/* Returns the sum of the values of the lanes with lower numbers. */
 template <class type> __device__ type warp_sum_below(type value)
 {
     const unsigned lane = lane_of_thread();
@@ -186,16 +188,15 @@ __device__ inline bool is_last_block(state_t *state)
 
 /* ---- histograms -------------------------------------------------------- */
 
-/* The digit of an element that is given by its rank, counted from the
-   largest. */
+/* The digit of the element that has a given rank, counted from the largest. */
 typedef struct place {
     uint32_t digit;
     uint32_t count; /* elements with this digit */
     uint32_t above; /* elements with a higher digit */
 } place_t;
 
-/* Finds the digit of an element. Called by all threads of a block; rank is from
-   1 to the sum of the histogram. */
+/* Finds the digit of the element with rank `rank`, from 1 to the sum of the
+   histogram. Called by all threads of a block. */
 template <int threads>
 __device__ place_t place_of(const uint32_t *histogram, uint32_t rank)
 {
@@ -266,9 +267,9 @@ __device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
     __syncthreads();
 }
 
-/* Copies the histogram of all blocks to the last block's memory, and clears it.
-   The additions were made in the second-level cache, and volatile reads go
-   there, too. */
+/* Copies the histogram of all blocks to `block`, the last block's memory, and
+   clears the former. The additions were made in the second-level cache, and
+   volatile reads go there, too. */
 __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 {
     volatile uint32_t *all = ranked->histogram;
@@ -417,7 +418,7 @@ __global__ void begin(state_t *state, beginning_t with)
     state->least = least;
     state->found = 0;
     state->tickets = 0;
-    /* These hold unless a later launch finds another threshold. */
+    /* This result is right unless a later launch finds another threshold. */
     state->threshold = least;
     state->ties = ALL_TIES;
     state->done = 0;
@@ -472,8 +473,8 @@ __global__ void __launch_bounds__(WIDE)
 
 /* ---- filter ------------------------------------------------------------ */
 
-/* Makes the compiler compute keys again. If it kept them from one pass over the
-   tile to the next, those of f16 would take 128 registers. */
+/* Makes the compiler compute keys again. If it kept the keys from one pass over
+   the tile to the next, the keys of f16 would take 128 registers. */
 template <baton_dtype_t D> __device__ void forget_keys(tile<D> *part)
 {
 #if defined(__CUDA_ARCH__)
@@ -539,7 +540,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     }
 }
 
-/* Returns whether the candidates do not determine the result, so that the
+/* Returns whether the candidates do not determine the result, so that the whole
    vector must be read. */
 template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
 {
@@ -549,8 +550,9 @@ template <baton_dtype_t D> __device__ bool is_whole(const workspace<D> &work)
             (state->found < state->need && state->least > 1));
 }
 
-/* Calls visit(key) for each candidate, or for each element of the vector. Each
-   thread of the grid visits its share. */
+/* Calls visit(key) for each candidate, or for each element of the vector if the
+   candidates do not determine the result. Each thread of the grid visits its
+   share. */
 template <baton_dtype_t D, class function>
 __device__ void visit_keys(const vector<D> &from, const workspace<D> &work,
                            function visit)
@@ -777,7 +779,7 @@ static __global__ void __launch_bounds__(TILE_LANES)
 }
 
 /* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If not, it begins a search. */
+   elements. If the threshold does not, the thread begins a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {
@@ -851,9 +853,10 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block of WIDE threads turns the groups' sums into sums of the groups
-   before them, and publishes the number of selected elements and the threshold,
-   unless that was given. Each warp handles a part of the groups. */
+/* One block of WIDE threads replaces the sum of each group by the sum of the
+   groups before it. Publishes the number of selected elements and the
+   threshold, unless the threshold was given. Each warp handles a part of the
+   groups. */
 static __global__ void __launch_bounds__(WIDE)
     scan(const state_t *state, uint64_t *groups, uint32_t count,
          baton_device_selected_t *out)
@@ -872,7 +875,7 @@ static __global__ void __launch_bounds__(WIDE)
         warps[warp] = sum;
     }
     __syncthreads();
-    const uint64_t each = warps[lane]; /* there are as many warps as lanes */
+    const uint64_t each = warps[lane]; /* a block has as many warps as lanes */
     const uint64_t total = warp_sum(each);
     uint64_t before = __shfl_sync(EVERY_LANE, warp_sum_below(each), warp);
     for (uint64_t row = begin; row < end; row += WARP) {
@@ -896,8 +899,9 @@ static __global__ void __launch_bounds__(WIDE)
 static_assert(WIDE / WARP == WARP, "a lane for each warp of scan");
 
 /* The destination of selected elements. Of the elements that equal the
-   threshold the first `ties` are selected. emit_one's `before` has the numbers
-   of earlier elements above the threshold and equal to it. */
+   threshold the first `ties` are selected. The argument `before` of emit_one
+   has the numbers of earlier elements above the threshold (upper half) and
+   equal to it (lower half). */
 typedef struct emission {
     uint64_t threshold;
     uint32_t ties;

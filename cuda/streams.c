@@ -6,14 +6,14 @@
 /* The streams of each GPU. All engines of the process share them, since the
    driver has few hardware queues. Work in them ends by itself, so no engine can
    block another for good. */
-enum { GPUS = 128 }; /* more than a driver supports */
+enum { GPUS = 128 }; /* more GPUs than a driver supports */
 static struct {
     int users;
     cudaStream_t streams[BATON_DEVICE_STREAMS];
 } shared[GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* CUDA takes the highest existing priority. */
+/* For a priority above all that exist, CUDA takes the highest one. */
 enum { HIGHEST = -1000 };
 
 static void destroy_streams(const baton__gpu_t *gpu)
@@ -28,11 +28,11 @@ static void destroy_streams(const baton__gpu_t *gpu)
     }
 }
 
-/* Creates the streams. They do not wait for the default stream, nor does it
-   wait for them. They have the highest priority, since their work is short and
-   others wait for it. The driver's queues are shared by all priorities, though:
-   many streams of the application that wait for a flag can hold up the stream
-   that has to raise it. */
+/* Creates the streams. They and the default stream do not wait for each other.
+   They have the highest priority, since their work is short and other work
+   waits for it. The driver's queues are shared by all priorities, though: many
+   streams of the application that wait for a flag can hold up the stream that
+   has to raise it. */
 static cudaError_t create_streams(const baton__gpu_t *gpu)
 {
     cudaError_t error = cudaSuccess;
@@ -67,7 +67,8 @@ baton_status_t baton__gpu_streams_open(baton__gpu_t *gpu)
     return baton__gpu_report(gpu, error, "cudaStreamCreateWithPriority");
 }
 
-/* First waits for work under way, since its callbacks use the GPU's struct. */
+/* Ends this GPU's use of the shared streams. First waits for all work in them,
+   since callbacks of this work use `gpu`. */
 void baton__gpu_streams_close(baton__gpu_t *gpu)
 {
     if (gpu->streams[0] == NULL) {
@@ -84,8 +85,8 @@ void baton__gpu_streams_close(baton__gpu_t *gpu)
     (void)pthread_mutex_unlock(&lock);
 }
 
-/* Enters the GPU. Returns BATON_ERR_UNSUPPORTED if the program captures this
-   stream of its own. */
+/* Enters the GPU. Returns BATON_ERR_UNSUPPORTED if the stream is one of the
+   program's, and the program is capturing it. */
 static baton_status_t enter_stream(const baton__gpu_t *gpu,
                                    baton_stream_t stream)
 {
@@ -140,7 +141,7 @@ void baton__gpu_event_destroy(void *device, void *event)
     const baton__gpu_t *gpu = device;
     if (event != NULL && baton__gpu_enter(gpu) == BATON_OK) {
         (void)baton__gpu_end(gpu, "cudaEventDestroy", cudaEventDestroy(event));
-    } /* else the context is gone, and the event with it */
+    } /* else the context is gone, and so is the event */
 }
 
 baton_status_t baton__gpu_record(void *device, baton_stream_t stream,
@@ -182,7 +183,7 @@ baton_status_t baton__gpu_query(void *device, void *event)
 
 /* ---- words ------------------------------------------------------------ */
 
-/* Pinned memory has the same address on the GPU. */
+/* The word is in pinned memory, which has the same address on the GPU. */
 baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value)
 {
@@ -197,7 +198,7 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
                           (cudaError_t)error);
 }
 
-/* The driver puts a system-wide fence before the write. */
+/* Needs no fence: the driver puts a system-wide one before the write. */
 baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value)
 {

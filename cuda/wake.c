@@ -3,10 +3,10 @@
 
    Arming queues a callback in each stream that is not idle; the callback writes
    to an eventfd. A stream has at most one callback under way. An arm that finds
-   one leaves the stream marked as busy, and the first arm after the wake-up
-   queues the next callback. Work put into a stream after a callback waits until
-   the host has run the callback. That does no harm, since a driver that arms
-   has no more work to put there.
+   a callback under way leaves the stream marked as busy, and the first arm
+   after the wake-up queues the next callback. Work put into a stream after a
+   callback waits until the CPU has run the callback. That does no harm, since a
+   thread that arms has no more work for the stream.
 
    cudaLaunchHostFunc is the newer call, but it never calls back after the
    context has failed. A sleeping engine must wake then, too, and read the
@@ -23,8 +23,8 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 {
     gpu->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (gpu->descriptor >= 0 && gpu->descriptor <= STDERR_FILENO) {
-        /* A descriptor of standard input, output or error would receive data
-           meant for that. */
+        /* The process has closed a standard stream, and the eventfd has got its
+           number. The eventfd would then get data meant for the stream. */
         int standard = gpu->descriptor;
         gpu->descriptor = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         (void)close(standard);
@@ -39,9 +39,10 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
     return BATON_OK;
 }
 
-/* Any thread. Marks the stream after the work was put there. So an arm that
-   begins later sees the mark; an arm that has begun already need not see it.
-   The application's streams need no wake-up. */
+/* Marks one of the GPU's own streams as busy. Any thread may call this, after
+   it has put work there. So an arm that begins later sees the mark; an arm that
+   has begun already need not see it. Streams of the application need no
+   wake-up. */
 static void wake_mark(baton__gpu_t *gpu, baton_stream_t stream)
 {
     for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
@@ -68,11 +69,11 @@ static void wake_notify(int descriptor)
     (void)!write(descriptor, &one, sizeof one);
 }
 
-/* Runs on a thread of the driver. It must not call CUDA. */
+/* The callback, which a thread of CUDA's driver calls. Must not call CUDA. */
 static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
 {
     (void)stream;
-    (void)error; /* the driver that wakes queries the stream and gets it */
+    (void)error; /* the thread that wakes gets it when it queries the stream */
     baton__wake_t *wake = arg;
     /* Reset before the write, since the first arm after the wake-up must queue
        another callback. */
@@ -80,8 +81,9 @@ static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
     wake_notify(wake->descriptor);
 }
 
-/* Queues a callback. An idle stream needs none, because the driver polls once
-   more before it sleeps. A stream that has failed wakes the driver at once. */
+/* Queues a callback. An idle stream needs none, because the driving thread
+   polls once more before it sleeps. A stream that has failed wakes this thread
+   at once. */
 static baton_status_t arm_stream(const baton__gpu_t *gpu, cudaStream_t stream,
                                  baton__wake_t *wake)
 {
@@ -115,8 +117,8 @@ baton_status_t baton__gpu_arm(void *device)
             atomic_exchange(&wake->outstanding, true)) {
             continue;
         }
-        /* Reset before the callback is queued: work put there from now on marks
-           the stream again. */
+        /* Reset before the callback is queued, so that work put into the stream
+           from now on marks the stream again. */
         atomic_store(&wake->busy, false);
         status = arm_stream(gpu, gpu->streams[k], wake);
     }
