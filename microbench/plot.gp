@@ -3,8 +3,8 @@
 #   gnuplot -c plot.gp CSV PICTURE TITLE X Y SERIES [ACTIVE]
 #
 # X and Y are names of columns. SERIES are the names of the columns that tell the
-# series apart. With ACTIVE, the name of a column, the key tells that column's mean
-# and the number of ranks.
+# series apart. ACTIVE is the name of a column; if it is given, the key has that
+# column's mean and the number of ranks.
 csv = ARG1
 abscissa = ARG4
 ordinate = ARG5
@@ -15,13 +15,15 @@ set datafile missing NaN
 # Readers with any kind of colour vision can tell the colours apart.
 colors = '#4d4d4d #a6a6a6 #0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442'
 
-# The name of a row's series, and a size as the commands print it: 4K, 1M.
+# name: the name of a row's series. size: a size as the commands print it, such as
+# 4K or 1M.
 series(n) = (n > 1 ? series(n - 1).'/' : '').strcol(word(ARG6, n))
 name(row) = series(words(ARG6))
 size(v, unit) = v >= 1024 && v % 1024 == 0 && unit < 4 \
     ? size(v / 1024, unit + 1) : sprintf('%d', v).word("'' K M G", unit)
 
-# All series and all values of x, each once. NAN is the value of the other series.
+# Collects the names of all series and all values of x, each once. In the plot of a
+# series, points of other series are NaN, and so are left out.
 add(list, word) = strstrt(' '.list, ' '.word.' ') ? list : list.word.' '
 names = ''
 values = ''

@@ -1,6 +1,7 @@
-/* baton-bench: the declarations that its benchmarks share. main.c has the table
-   of benchmarks, options.c the table of options. A benchmark describes its
-   systems; turns.c runs them in turns and prints and writes the rows. */
+/* The declarations that the benchmarks of baton-bench share. main.c has the
+   table of benchmarks, options.c the table of options. A benchmark describes
+   the systems that it compares. turns.c runs them in turns, and prints and
+   writes the rows. */
 #ifndef MICROBENCH_BENCH_BENCH_H
 #define MICROBENCH_BENCH_BENCH_H
 
@@ -45,8 +46,8 @@ typedef enum bench_system_kind {
 
 typedef struct bench_system {
     bench_system_kind_t kind;
-    const char *algorithm; /* of Baton's; NULL: Baton chooses */
-    char name[48];         /* as the user gave it: "baton:ring" */
+    const char *algorithm; /* one of Baton's; NULL: Baton chooses */
+    char name[48];         /* the user's text, such as "baton:ring" */
 } bench_system_t;
 
 /* What the application does between the start and the wait. */
@@ -78,7 +79,7 @@ typedef enum bench_sparse_system {
         BENCH_SPARSE_SYSTEMS
 } bench_sparse_system_t;
 
-extern const char *const bench_sparse_names[]; /* the array is ended by NULL */
+extern const char *const bench_sparse_names[]; /* ended by NULL */
 
 /* The memory that vectors are in. */
 typedef enum bench_memory {
@@ -88,8 +89,8 @@ typedef enum bench_memory {
     BENCH_MEMORIES
 } bench_memory_t;
 
-extern const char *const bench_way_names[]; /* the three arrays are ended by
-                                               NULL */
+/* These three arrays are ended by NULL. */
+extern const char *const bench_way_names[];
 extern const char *const bench_memory_names[];
 extern const char *const bench_place_names[];
 
@@ -120,7 +121,8 @@ typedef struct bench_options {
     size_t memory_count;
     size_t places[2]; /* 0: separate target; 1: in place */
     size_t place_count;
-    size_t memory; /* this and in_place are those of the running measurement */
+    /* The memory and the place of the running measurement. */
+    size_t memory;
     bool in_place;
     table_files_t files;
 } bench_options_t;
@@ -129,8 +131,9 @@ typedef struct bench_options {
    files. */
 const char *bench_collective_name(baton_collective_t collective);
 
-/* Parses the command line, whose first word becomes "baton-bench COMMAND".
-   `speak` is true on rank 0 only. */
+/* Parses the command line. Replaces its first argument, the command's name, by
+   "baton-bench COMMAND", under which help and errors name the program. Prints
+   these only if `speak`, which is true on rank 0 alone. */
 cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
                                   bench_command_t *command_out,
                                   bench_options_t *out);
@@ -143,18 +146,21 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    size_t points; /* measurements by turns, for the progress line */
-    size_t done;   /* those that have ended */
+    /* For the progress line: measurements by turns, and how many of them have
+       ended. */
+    size_t points;
+    size_t done;
 } bench_run_t;
 
 /* Systems that run in turns, so that all of them see the same changes of the
    machine's state. */
 typedef struct bench_turns {
     size_t systems;
-    size_t measures; /* how many values one turn of a system gives */
+    size_t measures; /* values that one turn of a system gives */
     size_t warm_up;  /* turns that are not counted */
     size_t turns;    /* turns that are counted */
-    /* Called before the systems' turns; may be NULL. */
+    /* Called at the beginning of each turn, before any system runs; may be
+       NULL. */
     void (*begin)(void *arg, size_t turn);
     /* Runs one turn of one system, and stores this rank's values.
        Collective. */
@@ -162,21 +168,22 @@ typedef struct bench_turns {
     void *arg;
 } bench_turns_t;
 
-/* Runs all turns, in an order that rotates. On rank 0 `out`,
-   [systems][measures], gets the statistics over the turns; a turn counts with
-   the largest value of any rank. Collective. */
+/* Runs all turns. The order of the systems rotates from turn to turn. On rank 0
+   `out`, [systems][measures], gets the statistics over the turns, for each turn
+   of the largest value of any rank. Collective. */
 void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
 
-/* Returns on rank 0 the statistics of the slowest rank's values. Collective. */
+/* Takes, for each of `count` measurements, the largest value of any rank.
+   Returns the statistics of these values on rank 0. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
 
 /* Adds a row with a single value. Files have `name`, the screen has `text`. */
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit);
 
-/* Adds a row of `kernels`. `words`: operation, type, form and kernels. `bytes`
-   is the size of a vector, k the number of selected entries or 0, against_us
-   the time that us is compared with. */
+/* Adds a row of the command `kernels`. `words` are the operation, the type, the
+   form and the kernels. `bytes` is the size of a vector, k the number of
+   selected entries or 0, and against_us the time with which us is compared. */
 void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio);
@@ -199,13 +206,13 @@ typedef struct bench_operation {
     int rank, ranks;
     int root;  /* the root of the next call */
     int roots; /* how many ranks take turns as root: 1 or `ranks` */
-    float sums[BENCH_PERIOD]; /* of all ranks' elements; they repeat with this
-                                 period */
+    /* The sums of all ranks' elements, which repeat with this period. */
+    float sums[BENCH_PERIOD];
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target; /* the same memory if in place */
-    void *on_device[2];     /* copies of source and target on the device, or
-                               NULL */
+    /* Copies of source and target on the device; NULL: there are none. */
+    void *on_device[2];
     bool in_place;
 } bench_operation_t;
 
@@ -215,13 +222,13 @@ void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes);
 
-/* Fills the source, and the target with a value that no result has. A broadcast
-   sends from the root's target, so `root` must be set; calls with other roots
-   may follow without a refill. */
+/* Fills the source, and fills the target with a value that no result has. The
+   root's target in a broadcast is the data to send, so operation->root must be
+   set. Calls with other roots may follow without a refill. */
 void bench_operation_fill(bench_operation_t *operation);
 
-/* Checks the result of the last call with this root. Returns the index of the
-   first wrong element of the target, or target_count. */
+/* Checks the result of the last call, whose root was operation->root. Returns
+   the index of the first wrong element of the target, or target_count. */
 size_t bench_operation_check(const bench_operation_t *operation);
 
 /* Returns the value that element i of the target must have. */
@@ -232,19 +239,20 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i);
 /* The end of an epoch, which the schedule's last node signals. */
 typedef struct bench_end {
     sem_t told;
-    double us; /* when it ended, as clock_now_us */
-    uint64_t epochs;
+    double us;       /* the time of the end, by clock_now_us */
+    uint64_t epochs; /* epochs whose end was watched so far */
 } bench_end_t;
 
 /* A system that is prepared to run one operation. */
 typedef struct bench_runner {
     bench_system_t system;
     bench_operation_t *operation;
-    MPI_Request *requests; /* one for each root; a persistent one lives until
-                              close */
-    int *counts;           /* the argument of MPI_Reduce_scatter */
+    /* A request for each root. Persistent requests live until
+       bench_runner_close. */
+    MPI_Request *requests;
+    int *counts;                  /* an argument of MPI_Reduce_scatter */
     baton_schedule_t **schedules; /* Baton's, one for each root */
-    bench_end_t *end;             /* NULL if calls are waited for */
+    bench_end_t *end;             /* NULL: the runner is not watched */
 } bench_runner_t;
 
 /* Removes systems that cannot run the collective here, and prints why. Returns
@@ -278,13 +286,14 @@ void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
 
 /* Sleeps until the collective has ended, without a call that drives Baton.
-   Returns the time at which it ended. Only for Baton's systems. */
+   Returns the time at which the collective ended. The system must be one of
+   Baton's. */
 double bench_runner_watch(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
-/* Functions that need CUDA. Without CUDA in the build all but `lacks` are
-   NULL. */
+/* Functions that need CUDA. If Baton was built without CUDA, all except `lacks`
+   are NULL. */
 typedef struct bench_device {
     /* Returns why there is no GPU, or NULL if there is one. */
     const char *(*lacks)(void);
@@ -310,9 +319,9 @@ void bench_native_add(float *restrict target, const float *right, size_t count);
 
 typedef struct bench {
     bench_command_t command;
-    const char *what;              /* the text above the results */
-    bool (*run)(bench_run_t *run); /* collective; returns false after printing
-                                      an error */
+    const char *what; /* the text above the results */
+    /* Runs the command. Returns false after printing an error. Collective. */
+    bool (*run)(bench_run_t *run);
 } bench_t;
 
 extern const bench_t bench_collective, bench_sparse, bench_engine,

@@ -1,14 +1,14 @@
-/* baton-bench allreduce, bcast, ...: compares systems of one collective over
-   sizes, kinds of memory, in place or not, and over what the application does
-   meanwhile. */
+/* baton-bench allreduce, bcast, ...: compares systems that run one collective,
+   for each size, for each kind of memory, in place and not, and for each way in
+   which the application computes meanwhile. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
 
 enum {
     MAX_CALLS = 10000,
-    MAX_OVERLAPPED = 20, /* most calls of one turn in the ways that do not wait
-                            at once */
+    /* The most calls of one turn in the ways other than WAIT. */
+    MAX_OVERLAPPED = 20,
     TRUSTED_FOR = 4,
     UNIT_STEPS = 64,
     REHEARSED_UNITS = 200
@@ -28,9 +28,10 @@ typedef struct contest {
     size_t layers;
     bench_operation_t *operations; /* [layers] */
     contestant_t contestants[BENCH_MAX_SYSTEMS];
-    double layer_us; /* the fastest system's time; a layer computes as long */
-    uint64_t units;  /* of work that together take layer_us while all ranks
-                        compute */
+    /* The time that a layer computes, which is the fastest system's time. */
+    double layer_us;
+    /* The units of work that together take layer_us while all ranks compute. */
+    uint64_t units;
 } contest_t;
 
 /* ---- computation -------------------------------------------------------- */
@@ -63,8 +64,8 @@ static bool bench_collective_computes(bench_way_t way)
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* Runs the operation once on each layer. Returns the time at which the last one
-   ended. */
+/* Runs the operation once on each layer. Returns the time at which the last
+   layer's operation ended. */
 static double bench_collective_call(const contest_t *contest,
                                     bench_runner_t *runners, bench_way_t way,
                                     int root)
@@ -96,7 +97,8 @@ static void bench_collective_check(const contest_t *contest,
     }
 }
 
-/* Fills the vectors, runs the operation once, and checks its result. */
+/* Fills the vectors and runs the operation once. In place, also checks the
+   result and then sets the vectors to zero. */
 static void bench_collective_prepare(const contest_t *contest,
                                      bench_runner_t *runners, bench_way_t way)
 {
@@ -108,8 +110,8 @@ static void bench_collective_prepare(const contest_t *contest,
     harness_barrier(&contest->run->harness);
     (void)bench_collective_call(contest, runners, way, root);
     if (contest->operations->in_place) {
-        /* Results that are summed again and again in place would overflow, so
-           measured calls work on zeros. */
+        /* In place, vectors that are summed again and again would overflow, so
+           the measured calls work on zeros. */
         bench_collective_check(contest, runners);
         for (size_t i = 0; i < contest->layers; i++) {
             bench_clear(&contest->operations[i]);
@@ -125,9 +127,9 @@ static size_t calls_of(const contestant_t *system, bench_way_t way)
                : system->calls;
 }
 
-/* Returns the mean time of the turn's calls on this rank. The ranks take turns
-   as root: a root that stays the same would run ahead of its peers, and a call
-   would seem to take no longer than a send. */
+/* Returns the mean time of the turn's calls on this rank. The ranks are root
+   one after another: if one rank were always the root, it would run ahead of
+   its peers, and a call would seem to take no longer than a send. */
 static double time_way(const contest_t *contest, const contestant_t *system,
                        size_t place)
 {
@@ -198,8 +200,8 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
 
 /* Chooses how many calls a turn has, a multiple of the number of roots. Returns
    the time of one call. The first call may take longer than a whole turn, and
-   the next ones several times as long as later ones, so the number grows only
-   by a small factor after each trial. */
+   the next calls several times as long as later ones. So trials begin with one
+   call, and each has only TRUSTED_FOR times as many calls as the one before. */
 static double rehearse(const contest_t *contest, contestant_t *system)
 {
     double turn_us = (double)contest->run->options.turn_ms * 1e3;
@@ -285,8 +287,8 @@ static void bench_collective_close_contest(contest_t *contest)
 
 /* ---- report ------------------------------------------------------------- */
 
-/* Adds the row of one system in one way. `us` has the system's statistics in
-   all ways, then those of the ways' computation. */
+/* Adds the row of one system in one way. `us` has the system's times in each
+   way, and then the times of each way's computation alone. */
 static void bench_collective_add_row(const contest_t *contest, size_t system,
                                      size_t place, const stats_t *us,
                                      double mpi_us)
@@ -329,8 +331,9 @@ static void bench_collective_add_row(const contest_t *contest, size_t system,
     table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Returns the time of the fastest MPI system in this way. UNWAITED has no MPI
-   system, so it is compared with the first way. */
+/* Returns the time of the fastest MPI system in this way. No MPI system is
+   measured in the way UNWAITED, so for it this is the time in the first way,
+   WAIT. */
 static double best_mpi_us(const bench_options_t *options, size_t place,
                           const stats_t *us)
 {

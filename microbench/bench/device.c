@@ -1,5 +1,5 @@
-/* GPU memory through libbaton_cuda's public header and CUDA's runtime. Without
-   CUDA this file has only the function that says so. */
+/* GPU memory through libbaton_cuda's public header and CUDA's runtime. In a
+   build without CUDA this file has only the function that says so. */
 #include "bench/bench.h"
 
 #ifdef BENCH_CUDA
@@ -9,8 +9,8 @@
 
 enum {
     CHAIN = 20
-}; /* nodes in a row: the time of a single node would be that
-      of its epoch */
+}; /* nodes of an epoch, one after another: with a single node, most of
+      the time would be the epoch's own */
 
 static void bench_device_must(cudaError_t error, const char *doing)
 {
@@ -25,7 +25,7 @@ static baton_status_t device_attach(baton_engine_t *engine)
     int rank = 0, count = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        count = 1; /* the library then reports what is missing */
+        count = 1; /* so that baton_cuda_attach reports the error */
     }
     baton_status_t status = baton_cuda_attach(engine, rank % count);
     if (status == BATON_OK) {

@@ -9,7 +9,7 @@
 #include <malloc.h>
 
 enum {
-    NODES_A_REPETITION = 2000000, /* a repetition runs at least so many nodes */
+    NODES_A_REPETITION = 2000000, /* the fewest nodes that a repetition runs */
     STARTS_A_REPETITION = 20000,
     COMMITTED_NODES = 10000,
     /* A ring of 32 ranks has 31 * 2 rounds. With 64 chunks for each block it
@@ -70,7 +70,8 @@ static void build_chain(baton_schedule_t *schedule, size_t count)
     }
 }
 
-/* Builds nop -> `count` nops -> nop. */
+/* Builds a nop, `count` nops that wait for it, and a nop that waits for all of
+   these. */
 static void build_fan(baton_schedule_t *schedule, size_t count)
 {
     baton_node_t first = baton_add_nop(schedule);
@@ -269,8 +270,8 @@ static baton_partial_t *create_solo(const bench_run_t *run)
     return partial;
 }
 
-/* Measures a step with one and with many committed schedules: the cost should
-   depend on those that run only. */
+/* Measures a step with one and with many committed schedules. Its cost should
+   depend only on the schedules that run. */
 static void measure_solos(bench_run_t *run)
 {
     baton_partial_t *all[SOLOS];
@@ -288,8 +289,8 @@ static void measure_solos(bench_run_t *run)
     }
 }
 
-/* Measures an epoch while every rank has armed receives that nobody
-   activates. */
+/* Measures how much processor time the ranks take while they sleep for two
+   seconds with a solo all-reduce whose receives are armed and not activated. */
 static void measure_idle(bench_run_t *run)
 {
     baton_partial_t *partial = create_solo(run);

@@ -1,7 +1,7 @@
-/* baton-bench kernels: compares the f32 sum with a plain loop, and selecting
-   from gradient plus residual in two steps with the one pass that Baton uses.
-   The compared forms run in turns, so that both see the same clock rate and
-   load. */
+/* baton-bench kernels: compares Baton's f32 sum with a plain loop. Also
+   compares two forms of selecting from gradient plus residual: the one pass
+   that Baton uses, and two steps. Compared forms run in turns, so that both see
+   the same clock rate and load. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <baton/engine.h>
@@ -16,7 +16,7 @@ enum {
     MOST = 1 << 24
 };
 
-/* A measurement repeats a sum until about so many bytes are summed. */
+/* A measurement repeats a sum until about this number of bytes is summed. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
 /* One measurement's data. A threshold of 0 selects the k largest. */
@@ -24,7 +24,8 @@ typedef struct trial {
     float *left, *right, *target; /* target equals left if in place */
     size_t count, repeats, k;
     baton_magnitude_t threshold;
-    uint32_t *two, *one; /* indices, with capacity 2k */
+    /* The indices that two_steps, or one_pass, has selected; capacity 2k. */
+    uint32_t *two, *one;
     size_t two_found, one_found;
     void *scratch;
 } trial_t;

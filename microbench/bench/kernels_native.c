@@ -1,6 +1,5 @@
-/* The sum as a user would write it, compiled with -O3 -march=native: Baton's
-   kernels are compared with it. It has a file of its own because of these
-   flags. */
+/* The sum as a user would write it, with which Baton's kernels are compared.
+   This file is compiled with -O3 -march=native. */
 #include "bench/bench.h"
 
 void bench_native_sum(float *restrict target, const float *left,

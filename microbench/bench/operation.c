@@ -1,8 +1,8 @@
 #include "bench/bench.h"
 #include <string.h>
 
-/* The same element of two neighbouring ranks is so many steps apart in the
-   period. Elements are integers that are small enough for the sum over 65,536
+/* The distance in the period between the same element of two neighbouring
+   ranks. Elements are integers that are small enough for the sum over 65,536
    ranks to be exact. */
 enum { RANK_STEP = 31 };
 
@@ -70,7 +70,7 @@ void bench_operation_init(bench_operation_t *operation,
 }
 
 /* Fills a vector with the rank's elements, or with -1 if `rank` is negative.
-   The first period is computed and then copied on. */
+   Computes the first period, and copies it to the others. */
 static void bench_operation_fill_vector(float *vector, size_t count, int rank)
 {
     size_t done = count < BENCH_PERIOD ? count : BENCH_PERIOD;
@@ -98,7 +98,7 @@ void bench_operation_fill(bench_operation_t *operation)
 
 float bench_operation_expected(const bench_operation_t *operation, size_t i)
 {
-    /* index of the first element of this rank's block */
+    /* The index of the first element of this rank's block. */
     size_t first = (size_t)operation->rank * operation->block;
     int from = (int)(i / operation->block);
     switch ((int)operation->collective) {

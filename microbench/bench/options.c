@@ -249,7 +249,8 @@ static error_t resolve_sparse(const cli_parser_t *parser)
                                     "--algorithm leaves it out");
 }
 
-/* Sorts the ways by their number. The first one is always measured. */
+/* Sorts the ways by their number, and adds WAIT, the first one, which is always
+   measured. */
 static void sort_ways(bench_options_t *opts)
 {
     bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};

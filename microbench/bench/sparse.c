@@ -1,8 +1,8 @@
 /* baton-bench sparse: compares a step of each sparse all-reduce with dense
    ones. In each turn the ranks have new gradients, and every system takes one
-   step with them, so that all see the same state of the machine. The first
-   steps are not counted: in the very first one residuals are empty and Ok-Topk
-   moves its regions. */
+   step with them, so that all systems see the same state of the machine. The
+   first steps are not counted: in the very first one residuals are empty and
+   Ok-Topk moves its regions. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
 #include <inttypes.h>
@@ -25,20 +25,20 @@ typedef enum measure {
 
 typedef struct contestant {
     bench_sparse_system_t system;
-    int teams;              /* 0 until the library has chosen the number that
-                               costs least */
+    /* 0 until the library has chosen the number of teams that costs least. */
+    int teams;
     baton_sparse_t *sparse; /* NULL for MPI */
     double *sums;           /* of the slice: sums of all results so far */
 } contestant_t;
 
-/* One size and density. */
+/* All systems at one size and density. */
 typedef struct contest {
     bench_run_t *run;
     uint64_t seed;
     size_t count, k;
     float *gradient, *sum, *residual; /* [count]; sum and residual are MPI's */
-    void *on_device;                  /* the gradient's copy on the device, or
-                                         NULL */
+    /* The gradient's copy on the device; NULL: there is none. */
+    void *on_device;
     sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
@@ -79,8 +79,8 @@ static baton_sparse_stats_t sparse_stats(const contestant_t *system)
     return stats;
 }
 
-/* Adds a system, unless the gradients are on a device and its algorithm takes
-   none from there. */
+/* Adds a system, unless the gradients are on a device and the system's
+   algorithm does not support that. */
 static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
 {
     contestant_t *added = &contest->contestants[contest->contestant_count];
@@ -158,8 +158,8 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
                         const baton_sparse_result_t *result)
 {
     uint64_t hash = sparse_hash(result);
-    uint64_t low_high[] = {hash, ~hash}; /* MPI_MIN of both: the largest hash is
-                                            ~ of the least ~hash */
+    /* One MPI_MIN gives both: the largest hash is ~ of the least ~hash. */
+    uint64_t low_high[] = {hash, ~hash};
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
     if (low_high[0] != ~low_high[1]) {
@@ -168,7 +168,7 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
     }
 }
 
-/* Checks one result. MPI's need not have the same bits on all ranks. */
+/* Checks one result. MPI's results may differ in some bits between ranks. */
 static void bench_sparse_check_result(const contest_t *contest,
                                       const contestant_t *system,
                                       const baton_sparse_result_t *result)
@@ -344,7 +344,7 @@ static void measure_case(bench_run_t *run, size_t count, double density)
         .count = count,
         .k = k < 1 ? 1 : (size_t)k,
     };
-    /* BATON_SEED may be set on rank 0 only. */
+    /* All ranks use rank 0's seed, since BATON_SEED may be set there only. */
     MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     bench_sparse_open_contest(&contest);
     const bench_turns_t turns = {.systems = contest.contestant_count,

@@ -1,5 +1,5 @@
-/* The systems that baton-bench compares: Open MPI's forms of a collective, and
-   Baton's. Also the memory of their vectors. */
+/* The systems that baton-bench compares: MPI's forms of a collective, and
+   Baton's. Also allocates the vectors of the systems. */
 #include "bench/bench.h"
 #include <baton/memory.h>
 #include <sched.h>
@@ -12,8 +12,8 @@
 
 /* MPI 4 has persistent collectives, and Open MPI 4 has them as an extension.
    MPICH 4.0's persistent gather and scatter give wrong results or end the job
-   (its issue 7078; its pull request 7550 was open in 2025), so they are not
-   used. */
+   (MPICH's issue 7078; pull request 7550 was open in 2025), so persistent
+   collectives of MPICH are not used. */
 #if (MPI_VERSION >= 4 && !defined(MPICH_VERSION)) ||                           \
     (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define HAS_PERSISTENT        1
@@ -28,8 +28,9 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Allocates a vector, in addition to one on the device if that is asked for. No
-   vector is empty, since some of this memory must not be. */
+/* Allocates a vector in the kind of memory that the options name. In addition
+   to a vector on the device, also allocates one in main memory. Adds an
+   element, since not every kind of memory can be empty. */
 static float *bench_system_allocate(const bench_run_t *run, size_t count,
                                     void **on_device_out)
 {
@@ -81,7 +82,8 @@ void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
     bench_system_release(run, operation->target, on_device[1]);
 }
 
-/* Copies the vectors to the device, or back. */
+/* Copies the vectors to the device, or back. Does nothing if there are none on
+   a device. */
 static void move(const bench_operation_t *operation, bool to_device)
 {
     float *const host[2] = {operation->source, operation->target};
@@ -282,7 +284,7 @@ static baton_status_t tell_end(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Adds a node that runs after all others. */
+/* Adds a node that runs after all other nodes and tells the end. */
 static void add_end(baton_schedule_t *schedule, bench_end_t *end)
 {
     baton_node_t last = baton_add_call(schedule, tell_end, end);
@@ -366,8 +368,8 @@ void bench_runner_close(bench_runner_t *runner)
     free(runner->counts);
 }
 
-/* MPI's systems take vectors in main memory, so vectors on a device are copied
-   there first. */
+/* MPI's systems take vectors in main memory, so vectors on a device are first
+   copied to main memory. bench_runner_wait copies them back. */
 void bench_runner_start(bench_runner_t *runner)
 {
     int root = runner->operation->root;

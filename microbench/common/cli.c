@@ -13,9 +13,9 @@ enum { ITEM_BYTES = 64, COMPLAINT_BYTES = 192, HELP_BYTES = 320 };
 
 /* ---- numbers ------------------------------------------------------------ */
 
-/* Reads a number, which may end in one of the suffixes: each stands for a 1024
-   times as large unit as the one before. strtoull alone would accept a sign or
-   blanks. */
+/* Reads a number, which may end in one of the suffixes. The first suffix stands
+   for 1024, and each further one for 1024 times the suffix before it. strtoull
+   alone would accept a sign or blanks. */
 static bool cli_read_digits(const char *text, const char *suffixes,
                             uint64_t *out)
 {
@@ -134,7 +134,7 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
                *real <= type->high;
     case CLI_KIND_WORD:
         return read_word(type->words, text, out);
-    case CLI_KIND_PLOT: /* gnuplot would complain after minutes of measuring */
+    case CLI_KIND_PLOT: /* gnuplot would complain only after measuring */
     case CLI_KIND_TEXT:
         *(const char **)out = text;
         end = strrchr(text, '.');
@@ -175,8 +175,8 @@ static error_t read_one(const reading_t *reading, const char *text, void *out)
                       range);
 }
 
-/* Reads an item of a list whose items NULs end. A word, or an item of the
-   program's own, may appear only once. */
+/* Reads an item of `list`, whose earlier items are each ended by a NUL. A word,
+   or an item of the program's own, may appear only once. */
 static error_t read_item(reading_t *reading, const char *item, const char *list)
 {
     const cli_type_t *type = reading->type;
@@ -202,7 +202,7 @@ static error_t read_item(reading_t *reading, const char *item, const char *list)
     return error;
 }
 
-/* Reads "LOW..HIGH": each value is twice the one before. */
+/* Reads the values of "LOW..HIGH", each of which is twice the one before. */
 static error_t read_range(reading_t *reading, const char *low_text,
                           const char *high_text)
 {
@@ -348,8 +348,8 @@ static error_t cli_read_option(const cli_parser_t *parser,
                     (size_t *)(void *)(values + option->type.count_offset));
 }
 
-/* Stores every default. Each is read as the command line is, so it has its
-   option's type. */
+/* Stores every default. A default is read like a value of the command line, so
+   it has the option's type. */
 static void store_defaults(const cli_parser_t *parser)
 {
     const cli_program_t *program = parser->program;
@@ -387,8 +387,8 @@ bool cli_is_given(const cli_parser_t *parser, const char *name)
     return false;
 }
 
-/* Ends the parsing by ECANCELED after help or version, where argp itself would
-   exit. */
+/* Prints help or version, and ends the parsing by ECANCELED. argp itself would
+   exit instead. */
 static error_t cli_answer(int key, const struct argp_state *state)
 {
     if ((state->flags & ARGP_NO_ERRS) != 0) {

@@ -1,6 +1,6 @@
-/* Command lines, parsed from a table of options. In a program with many ranks
-   every rank parses the same command line, only rank 0 prints, and no rank
-   exits on its own, which mpirun would report as a crash. */
+/* Parses command lines by a table of options. In a program with many ranks
+   every rank parses the same command line, and only rank 0 prints. No rank
+   exits on its own, since mpirun would report that as a crash. */
 #ifndef MICROBENCH_CLI_H
 #define MICROBENCH_CLI_H
 
@@ -12,7 +12,7 @@
 /* ---- options ------------------------------------------------------------ */
 
 typedef enum cli_kind {
-    CLI_KIND_HEADING, /* no option: a heading of the help */
+    CLI_KIND_HEADING, /* not an option but a heading of the help */
     CLI_KIND_FLAG,    /* bool */
     CLI_KIND_COUNT,   /* uint64_t */
     CLI_KIND_SIZE,    /* uint64_t, with a suffix K, M or G, or none */
@@ -80,15 +80,13 @@ typedef struct cli_type {
 
 /* One row of the table of options. */
 typedef struct cli_option {
-    uint64_t commands; /* the set of commands that take it */
+    uint64_t commands; /* the set of commands that take the option */
     const char *name;
     int letter;    /* the short form of the name, or 0 */
-    size_t offset; /* of the value in the program's struct */
+    size_t offset; /* the value's offset in the program's struct */
     cli_type_t type;
-    const char *initial; /* the default, written as a user would give it, or
-                            NULL */
-    const char *help;    /* printed together with the type's range and the
-                            default */
+    const char *initial; /* the default as a user would write it, or NULL */
+    const char *help;    /* printed before the type's range and the default */
 } cli_option_t;
 
 /* The only command of a program that has no commands. */
@@ -109,15 +107,14 @@ typedef struct cli_parser {
 /* A program or one of its commands. Every program also takes --help, --usage
    and --version. */
 typedef struct cli_program {
-    const char *doc;                  /* the text that argp calls doc */
-    const char *arguments;            /* the usage line's text for arguments, or
-                                         NULL */
+    const char *doc;       /* the text that argp calls doc */
+    const char *arguments; /* text for arguments in the usage, or NULL */
     const struct cli_option *options; /* at most 64 */
     size_t option_count;
     unsigned command; /* the command whose options are accepted */
-    /* The names of a program's commands, ended by NULL, or NULL. With them the
-       program's struct is a single size_t, the index of the command that was
-       given. */
+    /* The names of a program's commands, ended by NULL; or NULL. If there are
+       commands, the program's struct is a single size_t, the index of the given
+       command. */
     const char *const *commands;
     /* Checks options that depend on each other, after all were read. May be
        NULL. */
@@ -139,9 +136,9 @@ enum { CLI_EXIT_USAGE = 2 };
 cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values);
 
-/* Parses the first word of a program that has several commands. Stores its
-   index, and replaces the word by "PROGRAM COMMAND": the command then parses
-   the rest under that name. */
+/* Parses the first argument of a program that has several commands. Stores the
+   command's index, and replaces the argument by "PROGRAM COMMAND". The command
+   then parses the further arguments under that name. */
 cli_verdict_t cli_parse_command(const char *program, const char *help,
                                 const char *const *commands, int argc,
                                 char **argv, bool speak, size_t *index_out);

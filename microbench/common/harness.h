@@ -1,5 +1,5 @@
-/* A process that is one rank of a Baton group over MPI_COMM_WORLD. All programs
-   that measure use it. */
+/* A process that is one rank of a Baton group over MPI_COMM_WORLD. Used by all
+   programs that measure. */
 #ifndef MICROBENCH_HARNESS_H
 #define MICROBENCH_HARNESS_H
 
@@ -19,9 +19,8 @@ typedef struct harness {
     int rank;
     int size;
     baton_group_t *group;    /* the group that measured schedules use */
-    harness_side_t measured; /* its engine has default progress */
-    harness_side_t own;      /* its engine has manual progress; carries the
-                                barrier */
+    harness_side_t measured; /* for measured schedules; default progress */
+    harness_side_t own;      /* for the barrier; manual progress */
     baton_schedule_t *barrier;
 } harness_t;
 
@@ -35,17 +34,18 @@ void harness_open(harness_t *out, harness_attach_fn attach);
 void harness_close(harness_t *harness);
 
 /* Baton's dissemination barrier, which replaces MPI_Barrier between
-   measurements because a rank that waits in it sleeps. Where ranks share
-   processors, one that spins in MPI_Barrier would take time from ranks that are
-   still measured, and be charged for it. The barrier has an engine of its own
-   without a progress thread, so its messages never wake the measured engine. */
+   measurements because a rank that waits in this barrier sleeps. If ranks share
+   processors, a rank that spins in MPI_Barrier would take time from ranks that
+   are still measured, and would also be charged for that time. The
+   barrier has an engine of its own without a progress thread, so its messages
+   never wake the measured engine. */
 void harness_barrier(const harness_t *harness);
 
 /* Returns rank 0's answer on every rank. Collective. */
 bool harness_agree(bool answer);
 
-/* Ends the whole job with a message after this rank's number: a rank that has
-   failed inside a collective has no other way to tell its peers. */
+/* Prints this rank's number and the message, and ends the whole job. A rank
+   that has failed inside a collective has no other way to tell its peers. */
 _Noreturn void harness_fail(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 

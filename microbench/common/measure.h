@@ -52,11 +52,11 @@ typedef struct steal {
     double total;
 } steal_t;
 
-/* Reads the first line of /proc/stat. Both counts are 0 if it cannot be
+/* Reads the first line of /proc/stat. Both counts are 0 if the line cannot be
    read. */
 steal_t steal_read(void);
 
-/* Parses that line. */
+/* Parses the first line of /proc/stat. */
 steal_t steal_parse(const char *line);
 
 /* Returns the stolen share of the time between two readings, 0 to 1, or 0 if it

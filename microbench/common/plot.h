@@ -8,12 +8,12 @@
 #include <stdio.h>
 
 typedef struct plot {
-    const char *name; /* of the file, which ends in .svg or .png; NULL: no plot
-                         is drawn */
+    /* The file's name, which ends in .svg or .png; NULL: no plot is drawn. */
+    const char *name;
     char title[256];
     const char *x, *y;  /* columns of the CSV */
     const char *series; /* columns that tell the series apart */
-    const char *active; /* a column whose mean is told in the key, or NULL */
+    const char *active; /* a column whose mean is in the key, or NULL */
 } plot_t;
 
 /* Creates the file, and starts gnuplot. So a missing gnuplot or folder is

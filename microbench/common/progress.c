@@ -13,8 +13,8 @@ enum { FIRST_S = 1, NEXT_US = 500000 };
 static volatile sig_atomic_t interrupted;
 static double began_us, shown_us; /* shown_us: 0 while no line is shown */
 
-/* The descriptor of the line. mpirun gives its ranks pipes, so it is then
-   mpirun's own standard error. */
+/* The descriptor to which the line is written. Under mpirun it is that of
+   mpirun's own standard error, since mpirun gives its ranks pipes. */
 static int terminal = STDERR_FILENO;
 
 static void progress_interrupt(int signal)

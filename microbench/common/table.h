@@ -11,7 +11,7 @@
    must not need quoting in CSV or JSON. A number is NAN if there is none; files
    get all its digits. */
 typedef struct table_cell {
-    const char *key;     /* in the files; NULL: not in the files */
+    const char *key;     /* the column's name in files; NULL: not in files */
     const char *heading; /* on the screen; NULL: not on the screen */
     int width;           /* on the screen; negative: left-aligned */
     int decimals;
@@ -38,11 +38,11 @@ typedef struct table_files {
 typedef struct table {
     size_t rows;
     bool headed; /* the headings were printed, above the first row */
-    int columns; /* of the screen: cells that do not fit are left out; 0: no
-                    limit */
+    /* The screen's width. Cells that do not fit are left out. 0: no limit. */
+    int columns;
     size_t left_out;
     table_files_t files;
-    FILE *csv, *json, *plotted; /* the last is a CSV file, too */
+    FILE *csv, *json, *plotted; /* `plotted` is the plot's CSV file */
     plot_t plot;                /* the caller sets all but the name */
 } table_t;
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The costs are measured first, then the algorithms. A short message gives
-   alpha, a long message beta, and reducing a vector that fits in cache, as a
-   pipeline's segment does, gamma. */
+/* The costs are measured first, and then the algorithms (baton_group_tune). A
+   short message gives alpha, and a long message beta. Gamma is measured by
+   reducing a vector that fits in cache, as a pipeline's segment does. */
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 
@@ -36,7 +36,8 @@ static double run_and_destroy(const harness_t *harness,
 }
 
 /* Sends a message from rank 0 to `peer` and back. Returns half of the round
-   trip on rank 0. With `both`, both send at once. */
+   trip on rank 0. If `both`, the two ranks send at once, and this returns the
+   time until rank 0 has sent and received. */
 static double message_us(const harness_t *harness, int peer, size_t bytes,
                          bool both)
 {
@@ -75,9 +76,9 @@ static double reduction_us(const harness_t *harness)
     return us;
 }
 
-/* Returns the turn length for which the model predicts the measured time of a
-   short all-reduce. Returns the old value if ranks share no processors or are
-   on several hosts. */
+/* Returns the length of a processor's turn for which the model predicts the
+   measured time of a short all-reduce. Returns the value in `costs` if ranks
+   share no processors or are on several hosts. */
 static double turn_us(const harness_t *harness, const baton_costs_t *costs)
 {
     baton_schedule_t *schedule =
@@ -111,10 +112,10 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
     return !shared ? costs->turn_us : us > without ? (us - without) / each : 0;
 }
 
-/* Measures a link. Between hosts both ranks send at once, as algorithms do: the
-   link, or the processors that serve it, may be slower then. Inside a host one
-   rank sends at a time, since the model counts the copies that each processor
-   makes. */
+/* Measures a link. Between hosts both ranks send at once, as in algorithms,
+   since the link, or the processors that serve it, may then be slower. Inside a
+   host one rank sends at a time, since the model counts the copies that each
+   processor makes. */
 static baton_link_cost_t link_cost(const harness_t *harness, int peer,
                                    bool both)
 {
@@ -125,8 +126,8 @@ static baton_link_cost_t link_cost(const harness_t *harness, int peer,
                                .beta_ns = slope > 0 ? slope * 1e3 : 0};
 }
 
-/* Adds the machines of all ranks to rank 0's file, each once. All of them use
-   its costs, so that ranks choose the same algorithm. */
+/* Adds the machines of all ranks to rank 0's file, each machine once. All these
+   machines use the file's costs, so that ranks choose the same algorithm. */
 static bool add_machines(const harness_t *harness, const char *path)
 {
     enum { NAME = 256 };
@@ -151,8 +152,8 @@ static bool add_machines(const harness_t *harness, const char *path)
     return output_close(file, path) && opened;
 }
 
-/* Finds the first other rank on rank 0's host and the first on another host; -1
-   if there is none. */
+/* Finds the first other rank on rank 0's host, and the first rank on another
+   host; -1 if there is none. */
 static void info_calibrate_find_peers(const harness_t *harness, int *inside_out,
                                       int *between_out)
 {

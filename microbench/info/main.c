@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* CMakeLists.txt defines these. */
+/* CMakeLists.txt defines these macros. */
 #ifndef BATON_BUILD_TYPE
 #define BATON_BUILD_TYPE     "unknown"
 #define BATON_BUILD_COMPILER "unknown"
@@ -25,7 +25,7 @@ static const char doc[] =
     "reductions.";
 
 typedef struct request {
-    uint64_t ranks; /* of --choices; 0: the option was not given */
+    uint64_t ranks; /* the value of --choices; 0: not given */
     uint64_t hosts, processors;
     const char *calibrate;
 } request_t;

@@ -1,4 +1,6 @@
-/* Runs one simulation: its messages, memory and data. */
+/* Functions that each simulation uses: they report its errors, allocate its
+   memory, show its progress, run its epochs, and make and check the data of its
+   ranks. */
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/proof.h>
@@ -14,8 +16,7 @@
 static struct {
     const sim_case_t *of;
     int built;         /* schedules built so far */
-    bool epochs;       /* false while schedules are built, true while
-                          epochs run */
+    bool epochs;       /* epochs run; false while schedules are built */
     uint64_t ended;    /* epochs that have ended */
     uint64_t before;   /* messages sent before the epochs */
     double sum_us;     /* virtual time of the ended epochs */
@@ -73,8 +74,8 @@ static uint64_t now_messages(void)
     return baton_sim_totals(now.of->sim).messages - now.before;
 }
 
-/* The expected time of an epoch is the mean of those that have ended, or at
-   first its formula. */
+/* Estimates the time of an epoch by the mean of the epochs that have ended, or
+   in the first epoch by the closed form. */
 bool sim_case_progress(void *arg)
 {
     char what[128];

@@ -7,14 +7,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The pipelines' default, as coll.h says. */
+/* The default size of a pipeline's segment; see baton/coll.h. */
 #define SEGMENT_BYTES 65536.0
 
 typedef struct run {
     const sim_case_t *of;
     baton_algorithm_t algorithm;
     sim_data_t data;
-    char *memory; /* [ranks][bytes]; NULL if cost only */
+    char *memory; /* [ranks][bytes]; NULL: only costs are simulated */
 } run_t;
 
 /* ---- algorithms --------------------------------------------------------- */

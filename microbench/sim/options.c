@@ -138,7 +138,7 @@ static const cli_option_t table[] = {
 
 typedef struct axis {
     unsigned commands;
-    const char *name; /* also the name of the option */
+    const char *name; /* also the name of the axis's option */
     cli_type_t type;
 } axis_t;
 
@@ -160,7 +160,7 @@ const char *sim_axis_name(sim_axis_t axis)
     return axes[axis].name;
 }
 
-/* Returns the axis of "AXIS=VALUES", or none. */
+/* Returns the axis of "AXIS=VALUES", or SIM_AXIS_NONE. */
 static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
 {
     size_t length = strcspn(text, "=");

@@ -1,7 +1,8 @@
-/* The contributions that an epoch must contain are known without its data: all
-   contributions of a rank that no earlier epoch has taken, and the latest one
-   only if the rank's result says `included`. So results can be checked, and
-   active ranks counted, even when buffers have no memory. */
+/* Partial all-reduces. The contributions that an epoch must contain are known
+   without the epoch's data: all contributions of a rank that no earlier epoch
+   has taken, but the latest one only if the rank's result says `included`. So
+   results can be checked, and active ranks counted, even if buffers have no
+   memory. */
 #include "common/measure.h"
 #include "common/progress.h"
 #include "sim/sim.h"
@@ -11,14 +12,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The applications, one on each rank. They begin each epoch together; each then
-   contributes and starts after its own delay. */
+/* The application of one rank. All applications begin an epoch together, and
+   each of them contributes and starts after its own delay. */
 typedef struct app {
     struct run *run;
     baton_partial_t *partial;
-    double called_us; /* when the application called in the running epoch */
-    uint64_t taken;   /* the last step whose contribution was taken by an
-                         epoch */
+    double called_us; /* when the application started the running epoch */
+    uint64_t taken;   /* the last step whose contribution an epoch has taken */
 } app_t;
 
 typedef struct run {
@@ -34,7 +34,7 @@ typedef struct run {
     double active_sum, active_squares;
 } run_t;
 
-/* Numbers of random streams: one stream for each epoch, from this number on. */
+/* Epoch e takes its delays from the random stream with this number + e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
 /* Returns the size of the quorum or the number of candidates; 0 for other
@@ -145,7 +145,8 @@ static bool sim_partial_begin(run_t *run)
     return true;
 }
 
-/* Marks the contributions that the epoch has taken from a rank. */
+/* Gets a rank's result. Adds the contributions that the epoch has taken from
+   the rank to the expected sum. */
 static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
 {
     app_t *app = &run->app[rank];
@@ -218,7 +219,7 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
         const app_t *app = &run->app[rank];
         double ended_us =
             baton_schedule_ended_us(baton_partial_schedule(app->partial));
-        /* 0 if the epoch had ended before this rank called. */
+        /* The latency is 0 if the epoch had ended before this rank called. */
         latencies[rank] = fmax(ended_us - app->called_us, 0);
         begin_us = fmin(begin_us, app->called_us);
         end_us = fmax(end_us, app->called_us + latencies[rank]);

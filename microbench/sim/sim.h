@@ -1,5 +1,5 @@
-/* baton-sim: the declarations that its commands share. main.c has the table of
-   commands, options.c the table of options, sweep.c the table of results;
+/* The declarations that the commands of baton-sim share. main.c has the table
+   of commands, options.c the table of options, sweep.c the table of results;
    collective.c, partial.c and sparse.c simulate. */
 #ifndef MICROBENCH_SIM_SIM_H
 #define MICROBENCH_SIM_SIM_H
@@ -60,7 +60,7 @@ typedef struct sim_options {
     uint64_t root;
     uint64_t mode_ranks; /* the size of the quorum or the number of candidates;
                             0: half of the ranks */
-    double spacing_ms;   /* between the arrivals of two neighbours, or 0 */
+    double spacing_ms;   /* between the arrivals of neighbours; 0: no spacing */
     /* Options of sparse all-reduces. */
     uint64_t count; /* elements, of f32 */
     double density;
@@ -102,12 +102,12 @@ void sim_options_print(const sim_options_t *options, int argc, char **argv);
 
 typedef struct sim_case {
     const sim_options_t *options;
-    size_t variant;   /* index of its name */
-    const char *name; /* of the variant */
+    size_t variant;   /* the index of the variant's name */
+    const char *name; /* the variant's name */
     int ranks;
     uint64_t bytes;
-    double density; /* of sparse all-reduces */
-    uint64_t teams; /* of sparse all-reduces; 0: the library chooses */
+    double density; /* for sparse all-reduces */
+    uint64_t teams; /* for sparse all-reduces; 0: the library chooses */
     baton_sim_t *sim;
     FILE *trace; /* the file of the trace, or NULL */
 } sim_case_t;
@@ -127,23 +127,25 @@ typedef struct sim_result {
        over the epochs, its standard error, and the expected number, which is
        NAN if unknown. */
     double active, active_error, active_expected;
-    /* Of sparse all-reduces: k and the rounds in force; what the rank that sent
-       most sent in a step (NAN if nobody counts); and the number of entries of
-       the result (NAN without payload). */
-    baton_sparse_cost_t cost; /* according to the formula */
+    /* Of sparse all-reduces: the costs by the formula; k and the rounds in
+       force; the most messages and bytes that a rank has sent in a step, or NAN
+       if they are not counted; and the number of entries of the result, or NAN
+       if only costs are simulated. */
+    baton_sparse_cost_t cost;
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
 
-/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE", of the running case, on
-   standard error and returns false. */
+/* Prints "baton-sim: NAME, N ranks, B bytes: MESSAGE" for the running case on
+   standard error. Returns false. */
 bool sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Returns true for BATON_OK. Otherwise prints the library's message. */
+/* Returns true for BATON_OK. Otherwise prints the library's message, except for
+   BATON_ERR_CANCELLED, and returns false. */
 bool sim_ok(baton_status_t status);
 
-/* Allocates zeroed memory for `count` elements. Prints an error and returns
-   NULL if there is not enough; if the machine has less memory than this,
-   nothing is allocated. */
+/* Allocates zeroed memory for `count` elements. If there is not enough memory,
+   prints an error and returns NULL. Tries nothing if the whole machine has
+   less. */
 void *sim_alloc(size_t count, size_t size);
 
 /* ---- data of simulated ranks (case.c) ------------------------------------ */
@@ -156,13 +158,14 @@ typedef struct sim_data {
     const baton_op_t *op;
     size_t count;         /* elements of a contribution */
     uint32_t iterations;  /* consecutive iterations that one sum may contain */
-    baton_proof_t *proof; /* NULL if cost only */
+    baton_proof_t *proof; /* NULL: only costs are simulated */
     bool *contributors;   /* [ranks * iterations], the contributors to the
                              expected sum */
 } sim_data_t;
 
-/* Opens the data. Like the functions below, it prints what failed. A cost-only
-   simulation gets only the type and the reduction. */
+/* Opens the data. If only costs are simulated, sets only the type, the
+   reduction and the counts. Returns false after printing what failed, as the
+   functions below do. */
 bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out);
 void sim_data_close(sim_data_t *data);
 
@@ -171,7 +174,8 @@ void sim_data_close(sim_data_t *data);
 bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
                    void *elements);
 
-/* Set the expected sum to no contribution, and add one contribution to it. */
+/* sim_data_expect_none removes all contributions from the expected sum, and
+   sim_data_expect adds one. */
 void sim_data_expect_none(sim_data_t *data);
 void sim_data_expect(sim_data_t *data, int rank, uint64_t iteration);
 
@@ -187,22 +191,22 @@ bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
 void sim_trace_begin(const sim_case_t *c);
 void sim_trace_end(const sim_case_t *c);
 
-/* ---- running it ---------------------------------------------------------- */
+/* ---- the run of a case (case.c) ------------------------------------------ */
 
-/* Begin and end a case. After Ctrl-C sim_case_end prints how far the case
-   came. */
+/* Begin and end a case. After Ctrl-C sim_case_end prints how far the case has
+   come. */
 void sim_case_begin(const sim_case_t *c);
 void sim_case_end(bool passed);
 
-/* Update the progress line; return false after Ctrl-C. sim_case_progress is a
-   baton_sim_options_t's on_progress; sim_case_build is called before each
+/* Update the progress line. Return false after Ctrl-C. sim_case_progress is the
+   on_progress of baton_sim_options_t; sim_case_build is called before each
    schedule is built. */
 bool sim_case_progress(void *arg);
 bool sim_case_build(void);
 
 /* Runs the case's epochs and summarizes their times. `run` runs one epoch and
-   stores its virtual time; if it fails, it prints the error and returns false,
-   and so does sim_case_epochs. */
+   stores the epoch's virtual time; it returns false after printing an error,
+   and then sim_case_epochs returns false, too. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
 bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
                      sim_result_t *out);
@@ -217,9 +221,9 @@ bool sim_run_sparse(const sim_case_t *c, sim_result_t *out);
 baton_algorithm_t sim_algorithm(baton_collective_t collective,
                                 const char *name);
 
-/* Returns the algorithm's closed form, or NAN if the simulator's time differs
-   from it: it holds for single ports, no overhead, skew or lag, and equal
-   blocks. */
+/* Returns the algorithm's closed form, or NAN if the simulator's time may
+   differ from it: the closed form holds for single ports, no overhead, skew or
+   lag, and equal blocks. */
 double sim_formula_us(const sim_options_t *options,
                       const baton_algorithm_t *algorithm, int ranks,
                       double bytes);
@@ -229,7 +233,7 @@ double sim_formula_us(const sim_options_t *options,
 struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
-    const char *doc;                  /* its help, in argp's format */
+    const char *doc;                  /* the help, in argp's format */
     const char *const *variant_names; /* ended by NULL */
     /* Simulates a case; returns false after printing what failed. */
     bool (*run)(const sim_case_t *c, sim_result_t *out);

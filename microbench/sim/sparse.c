@@ -1,10 +1,10 @@
 /* Sparse all-reduces. A step begins on all ranks at once. The first step is not
-   counted, since Ok-Topk moves its regions in it and in every 64th step from
-   there.
+   counted: Ok-Topk moves its regions in this step and in every 64th step after
+   it.
 
-   With payload each rank has its own gradient, and each step is checked: all
-   ranks have the same result, bit by bit, and results plus residuals are the
-   sum of all gradients so far. */
+   If the simulation has a payload, each rank has its own gradient, and each
+   step is checked: all ranks have the same result, bit by bit, and results plus
+   residuals are the sum of all gradients so far. */
 #include "common/measure.h"
 #include "common/progress.h"
 #include "common/sparse_check.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Ok-Topk moves its regions every so many steps. */
+/* The number of steps between two moves of Ok-Topk's regions. */
 enum { REGIONS_PERIOD = 64 };
 
 typedef struct run {
@@ -23,11 +23,11 @@ typedef struct run {
     baton_sparse_t **ranks;
     size_t count;
     sim_result_t *out; /* the results so far */
-    /* The next four are NULL if cost only. */
-    float *gradients;     /* [ranks][count] */
-    float *residual;      /* [count] */
-    double *sums;         /* [count], sums of all results so far; also the
-                             slice's */
+    /* The next fields are NULL if only costs are simulated. */
+    float *gradients; /* [ranks][count] */
+    float *residual;  /* [count] */
+    /* [count], sums of all results so far; the memory of the slice follows. */
+    double *sums;
     sparse_slice_t slice; /* covers all elements */
 } run_t;
 

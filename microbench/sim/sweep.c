@@ -28,8 +28,8 @@ static double difference(const sim_result_t *result)
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* Returns the result of a variant that has run, up to and including this one,
-   or NULL. */
+/* Returns the result of `variant`, or NULL if the variant is not among those
+   that have run, which are the ones up to `place`. */
 static const sim_result_t *find_result(const sim_case_t *c,
                                        const sim_result_t *results,
                                        size_t place, size_t variant)
@@ -42,8 +42,8 @@ static const sim_result_t *find_result(const sim_case_t *c,
     return NULL;
 }
 
-/* A cell that the commands in `shown` show, and those in `written` write to
-   files. */
+/* A cell that the commands in `shown` print on the screen, and the commands in
+   `written` write to files. */
 #define KEY(written, key)       (command & (written) ? (key) : NULL)
 #define HEADING(shown, heading) (command & (shown) ? (heading) : NULL)
 #define ADD(shown, written, key, heading, width, decimals, number)             \

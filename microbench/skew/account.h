@@ -24,7 +24,8 @@
 
 typedef struct skew_entry {
     linear_model_t result;
-    uint32_t from; /* the oldest iteration that no earlier call had taken */
+    /* The oldest iteration whose contribution no earlier call has taken. */
+    uint32_t from;
     uint32_t active;
     bool included;
 } skew_entry_t;
@@ -38,11 +39,11 @@ typedef struct skew_account {
     bool synchronous;      /* every call must include every rank */
     skew_entry_t *entries; /* [iterations], owned by the caller */
     uint32_t failed_at;    /* iteration of the first failure, or 0 */
-    char failure[192];     /* its message */
+    char failure[192];     /* the first failure's message */
 } skew_account_t;
 
-/* Records this rank's result of `iteration`. The epoch must have the
-   iteration's number. Makes the checks that one rank alone can make. */
+/* Records this rank's result of `iteration`, and makes the checks that one rank
+   alone can make. The number of the result's epoch must be `iteration`. */
 void skew_account_record(skew_account_t *account, uint32_t iteration,
                          const baton_partial_result_t *outcome);
 
@@ -55,10 +56,10 @@ void skew_account_fail(skew_account_t *account, uint32_t iteration,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns how many ranks have their contribution of this iteration in its
-   result, the paper's number of active processes. Not for the last iteration.
-   The outcome's `active` also counts ranks that have only older contributions
-   in the result. */
+/* Returns how many ranks have their contribution of this iteration in the
+   iteration's result; the paper calls this the number of active processes.
+   `iteration` must not be the last one. The outcome's `active` also counts
+   ranks that have only older contributions in the result. */
 uint32_t skew_account_active(const skew_account_t *account,
                              const uint32_t *from, uint32_t iteration);
 

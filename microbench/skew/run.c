@@ -37,15 +37,15 @@ typedef struct run {
     measurement_t measurements[SKEW_MAX_SYSTEMS];
 } run_t;
 
-/* Returns the number of iterations. The last one is not counted: it is there to
-   check the one before. */
+/* Returns the number of iterations. The last one only serves to check the one
+   before, and is not counted in results. */
 static uint32_t iterations_of(const skew_options_t *options)
 {
     return (uint32_t)(options->warmup + options->iterations) + 1;
 }
 
-/* Returns how many ranks must have arrived before an iteration can begin,
-   warm-up included. */
+/* Returns how many ranks must have arrived before an iteration can begin, also
+   during the warm-up. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
     bool waits = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL;
@@ -72,7 +72,7 @@ static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
                               &measurement->partial));
 }
 
-/* Collective, in the same order on all ranks. */
+/* Opens a measurement. Collective, in the same order on all ranks. */
 static void open_measurement(const run_t *run, skew_choice_t choice,
                              measurement_t *measurement)
 {
@@ -99,7 +99,7 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
     }
 }
 
-/* Collective. No rank may be inside a call. */
+/* Closes a measurement. Collective. No rank may be inside a call. */
 static void close_measurement(measurement_t *measurement)
 {
     (void)!baton_partial_destroy(measurement->partial);
@@ -137,7 +137,7 @@ static void call_system(const measurement_t *measurement,
 /* ---- turns ------------------------------------------------------------ */
 
 /* Shuffles the systems of one iteration, in the same way on all ranks, so that
-   no system always follows the same other one. */
+   no system always follows the same other system. */
 static void shuffle(const skew_options_t *options, uint32_t iteration,
                     size_t *order)
 {
@@ -181,7 +181,8 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     }
 }
 
-/* Checks that the rank elected by MAJORITY is included: it begins the epoch. */
+/* Checks that the rank elected by MAJORITY is included, since that rank begins
+   the epoch. */
 static void check_elected(const run_t *run, measurement_t *measurement,
                           uint32_t iteration,
                           const baton_partial_result_t *outcome)
@@ -222,8 +223,8 @@ static void skew_run_take_turns(run_t *run)
 
 /* ---- check ------------------------------------------------------------ */
 
-/* Gathers for each rank and iteration where the range of taken contributions
-   begins, as [ranks][iterations]. */
+/* Gathers the entries' `from` of all ranks, as [ranks][iterations]: the oldest
+   iteration whose contribution was taken. */
 static uint32_t *gather_from(const skew_account_t *account)
 {
     uint32_t iterations = account->iterations;
@@ -271,7 +272,8 @@ static void summarize_active(const run_t *run, const measurement_t *measurement,
     out->active_mean = sum / (double)run->options->iterations;
 }
 
-/* Returns robust_us. `all` is [ranks][iterations]. */
+/* Returns the field robust_us of a result. `all` has the latencies, as
+   [ranks][iterations]. */
 static double robust_us(const double *all, size_t iterations, size_t ranks)
 {
     double *means = harness_alloc(iterations, sizeof(double));

@@ -1,5 +1,5 @@
-/* baton-skew: the declarations that its parts share. options.c has the command
-   line, run.c measures, account.c checks every result, main.c prints. */
+/* Declarations that the parts of baton-skew share. options.c has the command
+   line, run.c measures, account.c checks every result, and main.c prints. */
 #ifndef MICROBENCH_SKEW_SKEW_H
 #define MICROBENCH_SKEW_SKEW_H
 
@@ -13,8 +13,8 @@ typedef enum skew_kind {
     SKEW_SOLO = BATON_SOLO,
     SKEW_MAJORITY = BATON_MAJORITY,
     SKEW_FULL = BATON_FULL,
-    SKEW_QUORUM = BATON_QUORUM, /* this and the next two take a number of ranks,
-                                   as in "quorum:16" */
+    /* The next three take a number of ranks, as in "quorum:16". */
+    SKEW_QUORUM = BATON_QUORUM,
     SKEW_ANY = BATON_CANDIDATES_ANY,
     SKEW_ALL = BATON_CANDIDATES_ALL,
     SKEW_MPI,
@@ -23,8 +23,7 @@ typedef enum skew_kind {
 
 typedef struct skew_choice {
     skew_kind_t kind;
-    uint32_t ranks; /* size of the quorum, or number of candidates: 1 to P; else
-                       0 */
+    uint32_t ranks; /* the quorum's size, or candidates: 1 to P; else 0 */
 } skew_choice_t;
 
 enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
@@ -40,7 +39,7 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {
     int ranks;                               /* P, the ranks of the job */
-    skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each at most once */
+    skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each system at most once */
     size_t system_count;
     uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
     size_t size_count;
@@ -51,8 +50,8 @@ typedef struct skew_options {
     table_files_t files;
 } skew_options_t;
 
-/* Parses the command line for a job of `ranks` ranks. `speak` is true on rank 0
-   only. */
+/* Parses the command line for a job of `ranks` ranks. Prints help and errors
+   only if `speak`, which is true on rank 0 alone. */
 cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
                                  skew_options_t *out);
 
