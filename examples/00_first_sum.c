@@ -1,4 +1,5 @@
-/* The first sum: each rank gives two numbers, and gets the sums over all.
+/* The first sum: each rank gives two numbers, and gets their sums over all
+   ranks.
 
        mpirun -np 4 ./00_first_sum                                        */
 #include <baton/mpi.h>

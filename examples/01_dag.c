@@ -21,7 +21,7 @@ static void must(baton_status_t status)
     }
 }
 
-/* A call node runs your code. baton_call_epoch tells which epoch it runs in. */
+/* A call node runs your code. baton_call_epoch returns the epoch's number. */
 static baton_status_t print(void *arg, baton_call_t *call)
 {
     const float *z = arg;

@@ -2,7 +2,7 @@
 
        mpirun -np 4 ./03_own_allreduce
 
-   Partial sums go up the chain of ranks, the total comes down again:
+   Partial sums go up the chain of ranks, and the total comes down again:
 
        rank 0            rank 1            rank 2            rank 3
 
@@ -20,9 +20,10 @@
                           |
        recv <----------- send
 
-   That is what chain_allreduce() builds for one rank. It has the signature of
-   the library's own builders, so it can do what they can: it may be the inner
-   one of a partial all-reduce (04_solo_training.c), for instance. */
+   chain_allreduce() builds one rank's part of this picture. It has the
+   signature of the library's own builders, so it can be used like them, for
+   instance as the inner all-reduce of a partial all-reduce
+   (04_solo_training.c). */
 #include <baton/coll.h>
 #include <baton/mpi.h>
 #include <stdio.h>
@@ -37,8 +38,9 @@ static void chain_allreduce(baton_schedule_t *s,
     int last = baton_schedule_size(s) - 1;
     size_t n = args->target.bytes;
 
-    /* Up: the sum of the lower ranks, plus mine. Adding target = incoming +
-       source saves a copy of source to target; rank 0 sends from source. */
+    /* Up: the sum of the lower ranks' vectors, plus mine. Adding target =
+       incoming + source saves a copy of source to target. Rank 0 sends from
+       source. */
     baton_view_t partial = args->source;
     baton_node_t ready = baton_add_nop(s);
     if (rank > 0) {
@@ -52,8 +54,8 @@ static void chain_allreduce(baton_schedule_t *s,
     }
 
     /* Down: the total overwrites the target, but only after the partial sum was
-       sent from there. Without the edge from send to recv commit would report
-       unordered conflicting accesses. */
+       sent from the target. Without the edge from send to recv, commit would
+       report unordered conflicting accesses. */
     if (rank < last) {
         baton_node_t send = baton_add_send(s, rank + 1, partial);
         baton_node_t recv = baton_add_recv(s, rank + 1, args->target);

@@ -1,5 +1,5 @@
-/* Solo all-reduce in a training loop with one slow rank: for the first epochs,
-   as many as the history has, nobody waits for it.
+/* Solo all-reduce in a training loop with one slow rank, for which no other
+   rank waits until it is `history` epochs behind.
 
        mpirun -np 4 ./04_solo_training
 
@@ -14,12 +14,13 @@
                                                   v        goes out with a
                                             [all-reduce]   later epoch, stale
 
-   The first rank that starts a step runs its epoch on all ranks, with whatever
-   they have contributed so far. Each rank sees the result of every epoch, in
-   order, so that the weights stay the same everywhere (BATON_KEEP_ALL). That
-   has a price: no rank gets more than `history` epochs ahead of another. So a
-   rank that is late now and then delays nobody, but one that is always slow, as
-   the one here, sets the pace of all once it is `history` epochs behind. */
+   The first rank that starts a step runs the step's epoch on all ranks, with
+   whatever they have contributed so far. Each rank gets the result of every
+   epoch, in order, so that the weights stay the same everywhere
+   (BATON_KEEP_ALL). That has a price: no rank gets more than `history` epochs
+   ahead of another rank. So a rank that is late now and then delays no other
+   rank. But a rank that is always slow, like the one here, sets the pace of all
+   ranks once it is `history` epochs behind. */
 #include <baton/mpi.h>
 #include <baton/partial.h>
 #include <inttypes.h>
@@ -44,9 +45,9 @@ static void pause_ms(long ms)
     nanosleep(&time, NULL);
 }
 
-/* Every rank pulls the weight towards its own number, so together they find the
-   mean of the numbers. The second element counts contributions, to check that
-   none is lost. */
+/* Every rank pulls the weight towards its own number, so together the ranks
+   find the mean of the numbers. The second element counts contributions, to
+   check that no contribution is lost. */
 static void solo_gradient(double gradient[2], double weight, int rank)
 {
     gradient[0] = weight - rank;
@@ -97,9 +98,8 @@ int main(int argc, char **argv)
         }
     }
 
-    /* No contribution is lost: those that epochs took and those still pending
-       are as many as were made. And the weights are the same on all ranks, bit
-       for bit. */
+    /* No contribution is lost: each one was taken by an epoch or is still
+       pending. And the weights are the same on all ranks, bit for bit. */
     double pending[2], all_pending, weights[2] = {weight, -weight}, most[2];
     bool any;
     must(baton_barrier_now(group));

@@ -8,9 +8,9 @@
        send#2 -------> recv#4 --> send#5 -----> recv#2      a block each
 
    A broadcast along the chain of ranks: block i is on its way to one rank while
-   block i + 1 is on its way to the rank before. That is what pipeline() builds
-   for one rank, as it would for a group over MPI. The simulator runs it on all
-   of them, in one process and in virtual time. */
+   block i + 1 is on its way to the rank before. pipeline() builds one rank's
+   part of this picture, in the same way as for a group over MPI. The simulator
+   runs the schedules of all ranks, in one process and in virtual time. */
 #include <baton/sim.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 #define RANKS    256
 #define BYTES    ((size_t)1 << 20)
-#define ALPHA_US 1.5  /* of a message */
-#define BETA_NS  0.08 /* of a byte: 100 Gbit/s */
+#define ALPHA_US 1.5  /* the time of a message */
+#define BETA_NS  0.08 /* the time of a byte: 100 Gbit/s */
 
 static void pipeline(void *arg, baton_schedule_t *s)
 {

@@ -1,5 +1,5 @@
-/* Training goes on when a rank dies: a partial all-reduce of the ranks that
-   live.
+/* Training goes on when a rank dies: a partial all-reduce continues with the
+   ranks that live.
 
        mpirun --enable-recovery -np 4 ./06_survivors
        mpirun --with-ft ulfm -np 4 ./06_survivors        with Open MPI 5
@@ -12,14 +12,15 @@
                             v                 v                  v
                        sum, living 4     sum, living 3      sum, living 3
 
-   The ranks fit one linear function, each by points of its own. Rank 2 (of two
-   ranks the last) kills itself before it contributes to step 20; the others are
-   told nothing, and call what they called before. With BATON_FULL each step
-   waits for all that live, and with another mode for fewer. `living` says by
-   how many to divide. The weights stay the same on all of them, bit for bit.
+   The ranks fit one linear function, and each rank has points of its own. Rank
+   2, or in a group of two the last rank, kills itself before it contributes to
+   step 20. The other ranks are not told, and call the same functions as before.
+   With BATON_FULL each step waits for all living ranks, and with another mode
+   for fewer. The field `living` of a result says by how many ranks to divide.
+   The weights stay the same on all living ranks, bit for bit.
 
-   MPI itself does not survive a dead rank, so the end is _exit, and no
-   MPI_Finalize. */
+   MPI itself does not survive a dead rank, so the program ends by _exit,
+   without MPI_Finalize. */
 #include <baton/mpi.h>
 #include <baton/partial.h>
 #include <inttypes.h>

@@ -1,14 +1,16 @@
-/* An all-reduce in a CUDA training loop, overlapped by streams. Four ranks
-   share a GPU, each with an engine and two layers; they fit y = 3x + 1 to their
-   own part of the data, so all must end with the same weights.
+/* An all-reduce in a CUDA training loop, which streams overlap with
+   computation. Four ranks share a GPU, each with an engine and two layers. Each
+   rank fits y = 3x + 1 to its own part of the data, and all must end with the
+   same weights.
 
        compute stream   backward 2 -> | backward 1 -> |               | update
                                       v               v               ^
        Baton                          all-reduce 2 -> all-reduce 1 -> |
 
-   start_on: the all-reduce of a layer begins when its gradient is there, while
-   the next layer's is computed. wait_on: the update waits for both sums. The
-   host only queues, a few steps ahead of the GPU, and synchronises to print. */
+   start_on: the all-reduce of a layer begins when the layer's gradient is
+   there, while the next layer's gradient is computed. wait_on: the update waits
+   for both sums. The CPU only queues work, a few steps ahead of the GPU, and
+   synchronises to print. */
 #include <baton/cuda.h>
 #include <baton/inproc.h>
 #include <cstdio>
@@ -103,8 +105,8 @@ static void open_rank(rank_t &rank, baton_inproc_t *medium, int number)
     }
 }
 
-/* Queues the next epoch in the stream. A few epochs may be queued; if there are
-   too many, the CPU is ahead enough and waits for them. */
+/* Queues the next epoch in the stream. If too many epochs are queued already,
+   the CPU is far enough ahead, and waits for them first. */
 static void start_on(baton_schedule_t *sum, cudaStream_t stream)
 {
     baton_status_t status = baton_schedule_start_on(sum, stream);
@@ -115,7 +117,7 @@ static void start_on(baton_schedule_t *sum, cudaStream_t stream)
     must(status);
 }
 
-/* Queues a step. */
+/* Queues a training step in the rank's stream. */
 static void train(const rank_t &rank, int number)
 {
     for (int layer = LAYERS - 1; layer >= 0; layer--) {

@@ -56,7 +56,7 @@
 #include <zlib.h>
 
 static baton_group_t *group;
-static int rank, ranks; /* of MPI_COMM_WORLD */
+static int rank, ranks; /* this rank, and the size of MPI_COMM_WORLD */
 
 static bool is(const char *text, const char *word)
 {
@@ -78,7 +78,7 @@ static const char *mode = "partial", *systems, *task, *late = "random",
 static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
               delay_ms = -1, device_ms, bucket_kib = 256, required;
 
-/* The value of an option is one of some words, or a number in a range. */
+/* The value of an option is an allowed word, or a number in a range. */
 static const struct {
     const char *name, *allowed, **text;
     double *number;
@@ -148,13 +148,15 @@ static bool train_read_option(const char *name, const char *value)
 
 enum { DIGITS = 1797, TRAINED = 1408, PIXELS = 64, CLASSES = 10 };
 enum { MOST_LAYERS = 8 };
-enum { HISTORY = 32 }; /* a rank may be so many epochs late with --keep all */
+enum { HISTORY = 32 }; /* with --keep all, the most epochs a rank may be late */
 
-static bool plane;       /* the task is hyperplane, not digits */
-static int part, steps;  /* examples of this rank in a batch, and batches in a
-                            pass over the data */
-static int trained, all; /* examples: the first ones are to train with, the
-                            others to test with */
+static bool plane; /* the task is hyperplane, not digits */
+/* Examples of this rank in a batch (part), and batches in a pass over the data
+   (steps). */
+static int part, steps;
+/* Of `all` examples the first `trained` are to train with, and the others to
+   test with. */
+static int trained, all;
 static int inputs;
 static float *x, *y; /* inputs [all][inputs] and targets [all] */
 
@@ -189,8 +191,8 @@ static float *floats(int n)
     return memory;
 }
 
-/* Makes points of the hyperplane: each rank makes its own ones to train with,
-   and rank 0 those to test with. */
+/* Makes points of the hyperplane. Each rank makes its own points to train with,
+   and rank 0 also makes the points to test with. */
 static void make_points(void)
 {
     for (int p = 0; p < (rank == 0 ? all : trained); p++) {
@@ -219,7 +221,7 @@ static bool read_digits(void)
     return file != NULL && pclose(file) == 0 && read == DIGITS * (PIXELS + 1);
 }
 
-/* Makes images up: ten random prototypes with noise. */
+/* Makes up images: ten random prototypes with noise. */
 static void make_digits(void)
 {
     for (int i = 0; i < DIGITS * PIXELS; i++) {
@@ -258,22 +260,21 @@ static const char *open_data(void)
 /* The parameters lie in one vector, and so do their gradients. The last layer
    comes first, as in back-propagation. So the gradients of layers that become
    ready one after another are adjacent, and one all-reduce can take them
-   without a copy. A layer has weights [in][out], then biases [out]: these are
-   the weights of an additional input, which is 1. */
-static int layers, count; /* how many there are; the number of parameters */
+   without a copy. A layer has weights [in][out], then biases [out]. The biases
+   are the weights of an additional input, which is 1. */
+static int layers, count; /* the numbers of layers and of parameters */
 static float *weights, *gradient, *velocity;
-static int firsts[MOST_LAYERS];        /* index of a layer's first parameter */
-static int widths[MOST_LAYERS + 1];    /* number of a layer's inputs, with the
-                                          additional one; then of the outputs,
-                                          and 1 */
-static float *values[MOST_LAYERS + 1]; /* [rows][width], each layer's inputs,
-                                          then the outputs */
-static float *deltas[MOST_LAYERS + 1]; /* derivatives of the loss by
-                                          `values` */
-static float *targets;                 /* [rows] */
-static int rows;                       /* of the current batch */
+static int firsts[MOST_LAYERS]; /* index of a layer's first parameter */
+/* The number of each layer's inputs, and of the network's outputs, plus 1. */
+static int widths[MOST_LAYERS + 1];
+/* [rows][width], each layer's inputs, and the network's outputs. */
+static float *values[MOST_LAYERS + 1];
+/* The derivatives of the loss by `values`. */
+static float *deltas[MOST_LAYERS + 1];
+static float *targets; /* [rows] */
+static int rows;       /* examples of this rank in the current batch */
 
-/* Makes the network and opens its data, whose source is returned. */
+/* Makes the network and opens the data. Returns the source of the data. */
 static const char *open_network(int hidden_layers)
 {
     double whole = batch > 0 ? batch : plane ? 2048 * scale : 88;
@@ -318,9 +319,9 @@ static void reset_weights(void)
     }
 }
 
-/* Loads n examples, from `first` on; the first one follows after the one before
-   `end`. Computes each layer's outputs = max(0, inputs * weights + biases). The
-   last layer has no max. */
+/* Loads n examples, from `first` on; after example `end` - 1 come the first
+   examples again. Computes each layer's outputs = max(0, inputs * weights +
+   biases). The last layer has no max. */
 static void forward(int first, int n, int end, useconds_t layer_us)
 {
     rows = n;
@@ -388,7 +389,7 @@ static void backward(int l)
     }
 }
 
-/* Computes on rank 0, with examples that are not trained with, the mean loss.
+/* Called on rank 0. Computes the mean loss of the examples to test with.
    Returns the percentage of right answers, or NAN for a regression. */
 static double check_network(double *loss_out)
 {
@@ -405,36 +406,37 @@ static double check_network(double *loss_out)
 
 /* ---- the training of one system ----------------------------------------- */
 
-/* A bucket has consecutive layers, from the last layer down to `until`, whose
-   gradients are summed at once. So small layers are fused, as in PyTorch's
-   DDP. */
+/* A bucket has consecutive layers, whose gradients are summed at once. So small
+   layers are fused, as in PyTorch's DDP. Bucket b ends with layer until[b], and
+   its parameters are begins[b] to begins[b + 1] - 1; there are counts[b] of
+   them. */
 static int buckets, until[MOST_LAYERS], begins[MOST_LAYERS + 1];
 static size_t counts[MOST_LAYERS];
 
 static struct {
     const char *name;
     enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
-    int mode;                            /* of a partial all-reduce; or the
-                                            sparse algorithm */
-    double number;                       /* the number of the mode's ranks, or
-                                            the density */
-    int started;                         /* buckets of this step whose
-                                            all-reduce has started */
+    /* The mode of a partial all-reduce, or the algorithm of a sparse one. */
+    int mode;
+    /* The number of ranks of the mode, or the density. */
+    double number;
+    /* The buckets of this step whose all-reduce has started. */
+    int started;
     baton_schedule_t *sums[MOST_LAYERS]; /* one for each bucket */
     baton_partial_t *partial;
     uint64_t applied; /* the last epoch whose sum was applied */
     baton_sparse_t *sparse;
     baton_sparse_options_t sparse_options;
-    double seconds; /* of this step in calls that start or wait */
+    double seconds; /* time of this step in calls that start or wait */
     double bytes, network_s;
 } run;
 
-static double momentum = 0.9; /* of the classification; the regression has
-                                 none */
+/* The momentum of the classification. The regression has none. */
+static double momentum = 0.9;
 
 /* Takes an SGD step on a range of the parameters. sum[0] is the gradient of
-   parameter `first`. Sparse sums contain the momentum. The time is not that of
-   communication. */
+   parameter `first`. Sparse sums contain the momentum already. Subtracts the
+   time of this call from run.seconds, since it is not communication. */
 static void update(const float *sum, int first, int n)
 {
     double began_s = MPI_Wtime();
@@ -491,7 +493,7 @@ static void finish_sums(void)
     }
 }
 
-/* ---- partial: one of all buckets, so that a sum has all of a rank's step  */
+/* ---- partial: one all-reduce for all buckets of a rank's step ------------ */
 
 static void open_partial(void)
 {
@@ -508,9 +510,10 @@ static void open_partial(void)
     must(baton_partial_create(group, &of, &run.partial));
 }
 
-/* Applies the sum of the gradients that are ready, and of those that late ranks
-   contributed for earlier steps. With KEEP_LATEST a late rank may get a sum
-   again that it has already applied. */
+/* Applies the sum of the gradients that are ready, and of the gradients that
+   late ranks have contributed for earlier steps. With KEEP_LATEST a late rank
+   may get a sum again that it has already applied, and does not apply it
+   again. */
 static void finish_partial(void)
 {
     baton_partial_result_t result;
@@ -522,7 +525,7 @@ static void finish_partial(void)
     run.applied = result.epoch;
 }
 
-/* ---- sparse: instead of an all-reduce; momentum is the library's -------- */
+/* ---- sparse: the library applies the momentum ---------------------------- */
 
 static void open_sparse(void)
 {
@@ -536,8 +539,9 @@ static void open_sparse(void)
     run.sparse_options = of;
 }
 
-/* Dense steps always send the same number of bytes, which the statistics do not
-   contain. */
+/* Applies the sparse sum, and adds up the bytes and the network's time. The
+   statistics do not contain the bytes of a dense step, which are always the
+   same. */
 static void finish_sparse(void)
 {
     baton_sparse_result_t result;
@@ -569,8 +573,8 @@ static double delay_of(int step)
     return rank == (is(late, "last") ? last : one) ? delay_ms : 0;
 }
 
-/* Starts the all-reduce of a bucket, or contributes the bucket, after the
-   backward pass of its last layer. */
+/* Called after the backward pass of a layer. If the layer completes a bucket,
+   starts the all-reduce of the bucket, or contributes the bucket. */
 static void layer_is_ready(int layer)
 {
     int b = run.started;
@@ -586,10 +590,9 @@ static void layer_is_ready(int layer)
     run.seconds += MPI_Wtime() - began_s;
 }
 
-/* Computes the gradient. In addition the rank sleeps as long as an accelerator
-   would compute: two thirds of that time in the backward pass. For the
-   hyperplane each rank has its own points; the images are shared by all
-   ranks. */
+/* Computes the gradient. In addition the rank sleeps for the time that an
+   accelerator would compute, two thirds of it in the backward pass. For the
+   hyperplane each rank has its own points; all ranks share the images. */
 static void train_compute(int step)
 {
     useconds_t third_us = (useconds_t)(1e3 * device_ms / layers / 3);
@@ -606,8 +609,8 @@ static void train_compute(int step)
     }
 }
 
-/* With --behind skip a rank computes no gradient for a step that the others
-   have ended without it. */
+/* Computes the gradient, and waits for the sum. With --behind skip a rank
+   computes no gradient for a step that the others have ended without it. */
 static void take_step(int step)
 {
     run.started = 0;
@@ -631,8 +634,8 @@ static void take_step(int step)
 /* ---- a system ----------------------------------------------------------- */
 
 /* Trains, and returns the mean time of a step's communication in ms. The first
-   pass over the data is a warm-up: it does not count, unless it is the only
-   one. */
+   pass over the data is a warm-up and does not count, unless there is only one
+   pass. */
 static double train_steps(void)
 {
     int end = (int)passes * steps, first = passes > 1 ? steps : 0;
