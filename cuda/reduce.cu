@@ -23,7 +23,7 @@ using baton_element::f16;
 using baton_element::load_words;
 using baton_element::store_words;
 
-constexpr unsigned threads = 256; /* in a block */
+constexpr unsigned threads = 256; /* threads of a block */
 constexpr unsigned depth = 4;     /* vectors that a thread requests at once */
 
 /* first() is the index of a thread's first element or vector, and stride() the

@@ -39,7 +39,7 @@ enum {
     TILE_BYTES = WARP * ROUNDS * 16,
     DIGIT_BITS = 11,
     DIGITS = 1 << DIGIT_BITS,
-    MOST_BLOCKS = 512, /* in kernels that have histograms */
+    MOST_BLOCKS = 512, /* the most blocks of kernels with histograms */
     WIDE = 1024,       /* threads of a kernel with a single block */
     /* For measure and join; equal to those of lib/ops/select_kernels.c. */
     LANES = 16,

@@ -86,8 +86,8 @@ baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 
-/* Destroys the schedules and the records of freed communicators whose
-   operations had not ended before, but have now. */
+/* Destroys the records, with their schedules, of freed communicators whose
+   operations have all ended. */
 void baton__mpi_comms_reap(void);
 
 /* Frees all records. Operations that have not ended are given up. */

@@ -22,7 +22,7 @@ typedef struct baton__mpi_op {
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
-    int tag; /* of a persistent request's message */
+    int tag; /* the tag of a persistent request's message */
     baton__mpi_vectors_t vectors;
     int code; /* the outcome, as an error code of MPI */
     /* For the log: when the operation was started, when it has ended, and when
@@ -58,7 +58,8 @@ baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
    all entries. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
-/* Starts the operation, or appends it to its entry's queue. */
+/* Starts the operation, or if another operation of the entry runs, appends it
+   to the entry's queue. */
 void baton__mpi_op_post(baton__mpi_op_t *op);
 void baton__mpi_op_free(baton__mpi_op_t *op);
 

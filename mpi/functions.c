@@ -29,7 +29,7 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 
 /* ---- calls --------------------------------------------------------------- */
 
-enum { PART = 4096 }; /* bytes of a copy, at most */
+enum { PART = 4096 }; /* the most bytes of a copy */
 
 /* Reduces elements by a function of the program. By MPI's rules the function
    writes its result to its second operand, so `right` is first copied to the

@@ -8,7 +8,7 @@
 typedef struct baton__mpi_function {
     baton_op_t op;
     MPI_User_function *function;
-    MPI_Datatype type; /* a copy, unless it is one of MPI's own */
+    MPI_Datatype type; /* a copy, unless the type is predefined */
 } baton__mpi_function_t;
 
 /* Records an operation of MPI_Op_create (see handles.h). Its key is no address

@@ -23,7 +23,7 @@
 #define INTERPOSE(KIND, Name, name, parameters, arguments, ...)                \
     int MPI_##Name(ALL parameters)                                             \
     {                                                                          \
-        if (!baton__mpi.settings.blocking) { /* at no cost */                  \
+        if (!baton__mpi.settings.blocking) { /* the default */                 \
             return PMPI_##Name(ALL arguments);                                 \
         }                                                                      \
         CALL(KIND, BLOCKING, __VA_ARGS__);                                     \

@@ -343,9 +343,9 @@ static void forward(int first, int n, int end, useconds_t layer_us)
     }
 }
 
-/* Returns the loss of a row, and sets the row's deltas to its derivatives times
-   `share`. The loss is the squared error, or softmax with cross entropy for
-   classes. */
+/* Returns the loss of a row, and sets the row's deltas to the loss's
+   derivatives times `share`. The loss is the squared error, or softmax with
+   cross entropy for classes. */
 static double row_loss(int row, float share, int *right)
 {
     int width_1 = widths[layers], class = (int)targets[row];
@@ -370,8 +370,8 @@ static double row_loss(int row, float share, int *right)
     return log(sum) - (double)(outputs[class] - most);
 }
 
-/* Sets the layer's part of the gradient, and the deltas of its inputs, which
-   the first layer does not need. */
+/* Sets the layer's part of the gradient, and the deltas of the layer's inputs,
+   except in the first layer, where they are not needed. */
 static void backward(int l)
 {
     int in = widths[l], out = widths[l + 1];
@@ -563,7 +563,7 @@ static void finish_sparse(void)
 
 static double delay_of(int step)
 {
-    int last = ranks - 1, one = step % ranks; /* the rank that is late */
+    int last = ranks - 1, one = step % ranks; /* `one` is late */
     if (is(late, "all")) {
         return 50 + 350.0 * ((step + rank) % ranks) / fmax(last, 1);
     }

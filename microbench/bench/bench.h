@@ -40,7 +40,7 @@ typedef enum bench_system_kind {
     BENCH_SYSTEM_MPI,        /* MPI's blocking call */
     BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
     BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
-    BENCH_SYSTEM_RING,       /* the nonblocking call by libnbc's ring */
+    BENCH_SYSTEM_RING,       /* as PERSISTENT, by libnbc's ring */
     BENCH_SYSTEM_BATON
 } bench_system_kind_t;
 

@@ -1,4 +1,4 @@
-/* baton-info: prints this Baton's version, its machine and its
+/* baton-info: prints the version of this Baton, the machine and the
    configuration. */
 #include "common/cli.h"
 #include "common/table.h"

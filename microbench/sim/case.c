@@ -20,7 +20,7 @@ static struct {
     uint64_t ended;    /* epochs that have ended */
     uint64_t before;   /* messages sent before the epochs */
     double sum_us;     /* virtual time of the ended epochs */
-    double formula_us; /* virtual time of one epoch by its closed form */
+    double formula_us; /* virtual time of an epoch by the closed form */
     double began_us;   /* when the running epoch began, in virtual time */
 } now;
 

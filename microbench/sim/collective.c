@@ -92,7 +92,7 @@ static void sim_collective_build(void *arg, baton_schedule_t *schedule)
     }
 }
 
-/* Stores each rank's contribution. In a broadcast only the root has one. */
+/* Stores each rank's contribution; in a broadcast only the root has data. */
 static bool sim_collective_fill(run_t *run, uint64_t epoch)
 {
     sim_data_t *data = &run->data;

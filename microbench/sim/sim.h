@@ -41,8 +41,8 @@ typedef enum sim_axis {
 } sim_axis_t;
 
 typedef struct sim_options {
-    /* The command, and the names of the variants it compares (algorithms or
-       modes), ended by NULL. */
+    /* The command, and the names of the variants (algorithms or modes) that the
+       command compares, ended by NULL. */
     unsigned command;
     const char *const *variant_names;
 
@@ -186,8 +186,8 @@ bool sim_data_check(const sim_data_t *data, int rank, uint64_t epoch,
 /* ---- the trace (trace.c) ------------------------------------------------- */
 
 /* Record the epochs between the two calls, and write them in Chrome's trace
-   format: a process for each rank, with rows for its epochs, its two ports and
-   its processor. Both do nothing if the case has no file. */
+   format: a process for each rank, with rows for the rank's epochs, two ports
+   and processor. Both calls do nothing if the case has no trace file. */
 void sim_trace_begin(const sim_case_t *c);
 void sim_trace_end(const sim_case_t *c);
 

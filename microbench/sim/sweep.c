@@ -168,7 +168,7 @@ typedef struct sweep {
     const sim_options_t *options;
     table_t table;
     FILE *trace;
-    sim_result_t results[SIM_MAX_VARIANTS]; /* of the sweep's current value */
+    sim_result_t results[SIM_MAX_VARIANTS]; /* at the sweep's current value */
 } sweep_t;
 
 static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)

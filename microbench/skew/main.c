@@ -28,8 +28,8 @@ static void print_heading(const skew_options_t *options)
 }
 
 /* Returns the time relative to skew_limit_us, or NAN for modes that elect
-   ranks: their limit is a mean over elections, the time a median over
-   iterations. */
+   ranks. The limit of these modes is a mean over elections, and the time a
+   median over iterations, so that the ratio would mean nothing. */
 static double over_limit(const skew_result_t *result)
 {
     skew_kind_t kind = result->choice.kind;

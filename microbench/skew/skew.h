@@ -32,9 +32,10 @@ enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 
 /* Returns the mean latency of a system that takes no time itself: how long
-   ranks wait for the arrival that begins the epoch. With `ranks` ranks arriving
-   skew_us apart it is (k - 1) k / 2P * skew_us if the k-th arrival begins the
-   epoch. For MAJORITY and candidates it is the mean over all elections. */
+   ranks wait for the arrival that begins the epoch. If P ranks arrive skew_us
+   apart, and the k-th arrival begins the epoch, this latency is skew_us times
+   (k - 1) k / 2P. For MAJORITY and candidates, returns the mean over all
+   elections. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {

@@ -118,8 +118,9 @@ void support_says_at(const char *text, const char *file, int line);
 /* Returns an empty schedule. */
 baton_schedule_t *support_schedule(baton_group_t *group, const char *name);
 
-/* Return a view of a whole new buffer: support_view's has the given memory,
-   support_scratch's the schedule's scratch memory. */
+/* Add a buffer to the schedule, and return a view of all of it. support_view
+   binds the buffer to `memory`, and the buffer of support_scratch is scratch
+   memory. */
 baton_view_t support_view(baton_schedule_t *schedule, void *memory,
                           size_t bytes);
 baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes);
@@ -187,8 +188,8 @@ typedef struct support_worker {
 
 typedef void (*support_worker_fn)(support_worker_t *worker);
 
-/* Runs all ranks at once and joins them. Fails the test with the message of the
-   first rank that failed. */
+/* Runs `run` in a thread for each rank, and joins the threads. Fails the test
+   with the message of the first rank that failed. */
 void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
                          void *arg);
 

@@ -34,7 +34,8 @@ static size_t tensors_of(const support_collective_t *self,
     return tensors;
 }
 
-/* Makes the vector the end of one long tensor and the beginning of the next. */
+/* The elements of a long tensor. The vector is the end of one long tensor and
+   the beginning of the next. */
 enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(double) + 1 };
 
 static size_t widen(support_collective_t *self,
@@ -324,8 +325,8 @@ baton_status_t support_collective_contribute(support_collective_t *self,
     return contribute(self, there(self, gradient), false);
 }
 
-/* Lends the vector in memory that is overwritten as soon as the loan has
-   ended. */
+/* Copies the vector to memory of the collective, and lends that. end_loan
+   overwrites the memory as soon as the loan has ended. */
 static baton_status_t lend(support_collective_t *self, const double *gradient)
 {
     if (self->lent == NULL || self->is_lending || gradient == NULL) {
@@ -484,8 +485,8 @@ static void set(bool *ended, size_t count, bool value)
     }
 }
 
-/* Waits for a partial result. With long tensors the first half is written to
-   the lent memory. */
+/* Waits for a partial result. With long tensors the wait writes the first
+   tensor, which has the first half of the vector, to the lent memory. */
 static baton_status_t wait_for_partial(support_collective_t *self,
                                        double *result)
 {

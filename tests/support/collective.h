@@ -55,7 +55,7 @@ typedef struct support_collective {
     /* The last step was partial and in a stream, so fields of `seen` are
        unknown. */
     bool unseen;
-    bool included; /* the last step's gradient was in time */
+    bool included; /* the last result has the last gradient */
     double *given; /* with in_place: the last step's gradient */
     /* With in_place: the gradient is in the residual, and the step has no
        result yet. */
@@ -92,8 +92,8 @@ baton_status_t
 support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
                            const baton_sparse_options_t *options);
-/* Prepares the collective on a rank of a cluster, in the memory of its device
-   if it has one, with the user's stream. */
+/* Prepares the collective on a rank of a cluster. If the rank has a device, the
+   collective works in the device's memory, and uses the user's stream. */
 baton_status_t
 support_collective_prepare_on(support_collective_t *self, support_row_t row,
                               const support_cluster_t *cluster, int rank,
@@ -107,14 +107,15 @@ baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient);
 
 /* Starts a step. *given_out is true if the gradient will be in a result or in
-   what is left over. */
+   the sum that support_collective_rest stores. */
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient,
                                         bool *given_out);
 baton_status_t support_collective_test(support_collective_t *self, bool *done);
 
-/* Waits for the step, and sets *ended if it has a result; otherwise the step
-   has failed. Returns the first error. `ended` may be NULL. */
+/* Waits for the step. Returns the first error. `ended`, unless NULL, has an
+   element for each element of the vector: true if that has a result, and false
+   if its step has failed. */
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
 

@@ -114,9 +114,10 @@ void conformance_run(const conformance_case_t *test, conformance_rank_t *self);
 void conformance_expect(conformance_rank_t *self, bool condition,
                         const char *text, const char *function, int line);
 
-/* Post a send, or a receive. `node` numbers the message in this case. The
-   number can be reused after conformance_forget(), or after the message has
-   ended. conformance_send returns true if the send completed at once. */
+/* conformance_send posts a send, and conformance_recv a receive. `node` numbers
+   the message in this case. The number can be reused after conformance_forget,
+   or after the message has ended. conformance_send returns true if the send
+   completed at once. */
 bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
                       uint32_t tag, const void *data, size_t bytes);
 void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,

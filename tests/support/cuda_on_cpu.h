@@ -117,7 +117,7 @@ template <class type> type atomicMax(type *at, type value)
     return before;
 }
 
-/* f16 is converted by the CPU's conversions. */
+/* f16 is converted by the functions for the CPU (base/half.h). */
 struct __half_raw {
     uint16_t x;
 };
@@ -205,8 +205,8 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-/* Marks a kernel as loaded. It must be loaded before it is launched, as
-   baton_cuda_attach does. */
+/* Marks a kernel as loaded. A kernel must be loaded before it is launched, as
+   baton_cuda_attach loads all kernels. */
 void cpu_load(const void *kernel);
 
 struct cudaFuncAttributes {

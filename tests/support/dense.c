@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The builders that choose an algorithm. */
+/* A builder that chooses an algorithm. */
 #define CHOICE(COLLECTIVE, member, builder, ordered_)                          \
     {                                                                          \
         .name = #builder, .chooses = true, .algorithm = {                      \

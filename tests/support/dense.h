@@ -7,7 +7,7 @@
 
 /* An algorithm of the library's table, or a builder that chooses one. */
 typedef struct dense_builder {
-    char name[64]; /* "allreduce_ring" */
+    char name[64]; /* such as "allreduce_ring" */
     baton_algorithm_t algorithm;
     bool chooses; /* the builder calls another one, which it chooses */
 } dense_builder_t;

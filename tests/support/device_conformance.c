@@ -139,7 +139,7 @@ static baton_status_t query(device_subject_t *self, void *of)
     return self->port->query(self->device, of);
 }
 
-/* Waits for an event. Returns its last status. */
+/* Waits for an event. Returns the status of the last query. */
 static baton_status_t wait_for(device_subject_t *self, void *of)
 {
     baton_status_t status = query(self, of);

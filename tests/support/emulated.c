@@ -101,7 +101,7 @@ typedef struct allocation {
     char *address; /* the address that was given out */
     size_t bytes;
     baton_memory_t kind; /* pinned main memory, or device memory */
-    bool opened;         /* another device has opened it */
+    bool opened;         /* another device has opened the handle */
 } allocation_t;
 
 struct emulated {

@@ -71,7 +71,7 @@ typedef struct emulated_counters {
     uint64_t reduces;
     uint64_t on_entries; /* selections, and operations on lists of entries */
     uint64_t records, follows, raises;
-    uint64_t allocated; /* live allocations of both kinds */
+    uint64_t allocated; /* live allocations of both kinds of memory */
     uint64_t events;    /* live events */
 } emulated_counters_t;
 

@@ -88,7 +88,7 @@ size_t program_bytes(const program_t *program);
 unsigned char *program_slot(const program_t *program, unsigned char *memory,
                             int rank, int slot);
 
-/* The reference: applies an epoch to this memory. */
+/* The reference: runs the steps of an epoch in order, on `memory`. */
 void program_run(const program_t *program, uint64_t epoch,
                  unsigned char *memory);
 

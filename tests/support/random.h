@@ -21,7 +21,7 @@ uint64_t support_random_next(support_random_t *random);
 /* Returns a number from 0 to bound - 1. */
 uint64_t support_random_below(support_random_t *random, uint64_t bound);
 
-/* Returns true once in `n` times. */
+/* Returns true with a probability of 1 / n. */
 bool support_once_in(support_random_t *random, uint64_t n);
 
 /* Returns a number from 0 to `limit`, without `limit`. */

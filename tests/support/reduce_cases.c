@@ -240,8 +240,8 @@ static void run_all_values(trial_t trial)
     }
 }
 
-/* Checks more than the reference can: the bits must be those of the kernels in
-   use, unless both operands are NaNs. */
+/* Checks more than the reference can: the bits must be those of the kernels
+   that the library uses on this machine, unless both operands are NaNs. */
 static void run_same_bits(trial_t trial)
 {
     static unsigned char in_use[REDUCE_MOST * 16];

@@ -50,7 +50,7 @@ typedef struct select_subject {
     select_position_fn position;
     size_t longest;  /* most elements of a vector */
     unsigned trials; /* number of vectors of random length */
-    bool brief;      /* true if it is slow: test one k for each vector */
+    bool brief;      /* the selection is slow: test one k a vector */
 } select_subject_t;
 
 /* Tests short vectors, vectors of each kind and type that are long enough to be

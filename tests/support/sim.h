@@ -53,8 +53,8 @@ const baton_sim_event_t *support_event(const support_trace_t *trace,
                                        baton_sim_what_t what, int rank,
                                        size_t k);
 
-/* Simulates one epoch of these messages, and fills its trace. Returns the
-   epoch's time. */
+/* Simulates one epoch of the messages of `list`, and fills the trace. Returns
+   the epoch's time. */
 double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace);
@@ -69,8 +69,8 @@ typedef struct support_words {
     uint32_t out, in;
 } support_words_t;
 
-/* Adds the pair to a simulator, which several pairs may share. start begins an
-   epoch of both ranks. */
+/* support_words_add adds a pair to a simulator, which several pairs may share.
+   support_words_start begins an epoch of both ranks. */
 void support_words_add(support_words_t *words, baton_sim_t *sim,
                        const char *name);
 void support_words_start(const support_words_t *words);

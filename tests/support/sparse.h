@@ -34,7 +34,7 @@ support_sparse_t *support_sparse_open_on(support_cluster_t *cluster,
                                          const baton_sparse_options_t *options);
 void support_sparse_close(support_sparse_t *group);
 
-/* Return a rank's vectors, of n elements. */
+/* Return a rank's gradient, and the rank's residual that was read last. */
 void *support_sparse_gradient(support_sparse_t *group, int rank);
 const void *support_sparse_residual(const support_sparse_t *group, int rank);
 

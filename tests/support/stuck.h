@@ -18,12 +18,12 @@ void stuck_says(baton_status_t actual, baton_status_t expected,
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer);
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
 
-/* A builder for two ranks that both send first. It ends only if messages are
-   buffered. */
+/* A builder for two ranks that both send first. The epoch ends only if messages
+   are buffered. */
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
-/* A builder: every rank receives from the left before it sends to the right. It
-   also has `*arg` nops in a row, unless arg is NULL. */
+/* A builder: every rank receives from the left before it sends to the right.
+   Unless `arg` is NULL, the schedule also has `*arg` nops in a row. */
 void stuck_ring(void *arg, baton_schedule_t *schedule);
 
 /* A builder: rank 0 sends `*arg` messages to rank 1, which has one receive. */

@@ -1,11 +1,12 @@
-/* Random groups of some ranks of other groups. All of their ranks make, use and
-   destroy them in the same random order. Many exist at once; they overlap, are
-   made of each other, and may outlive the group that they were made of. */
+/* Random groups of some ranks of other groups. All ranks of such groups make,
+   use and destroy the groups in the same random order. Many groups exist at
+   once. They overlap, are made of each other, and may outlive the group that
+   they were made of. */
 #pragma once
 
 #include <baton/baton.h>
 
-/* Runs one of the group's at most 8 ranks, and destroys the group. The seed is
-   the same on all ranks. Returns NULL or an error message, which is valid until
-   this thread's next call. */
+/* Runs one rank of a group of at most 8 ranks, and destroys the group. The seed
+   is the same on all ranks. Returns NULL or an error message, which is valid
+   until this thread's next call. */
 const char *subgroups_run(baton_group_t *group, uint64_t seed, int rounds);

@@ -1,5 +1,5 @@
-/* Runs a call once for each n with its n-th allocation failing. Only one file
-   of a program may include this. */
+/* Runs a call once for each n, and lets the call's n-th allocation fail. Only
+   one file of a program may include this. */
 #pragma once
 
 #include "base/alloc.h"

@@ -36,8 +36,9 @@ extern size_t fake_mpi_eager_bytes;
 void fake_mpi_stop(bool stopped);
 
 /* Holds back the messages of some ranks, each a bit of `ranks`. Messages that
-   they send from now on, and that are longer than fake_mpi_eager_bytes, are
-   received but do not complete. Messages of the other ranks complete. */
+   these ranks send from now on, and that are longer than fake_mpi_eager_bytes,
+   are received but do not complete. Held messages of other ranks complete
+   now. */
 void fake_mpi_hold(uint32_t ranks);
 
 /* fake_mpi_failing_sends is the number of calls of MPI_Isend that fail from now
