@@ -21,7 +21,7 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 /* Returns the function of an operation on a type, which the caller frees.
    Returns NULL if the operation must be left to MPI: it was not created by
    MPI_Op_create in C, Baton's thread may not call functions (see
-   baton__mpi.functions), the type has gaps, its elements are too long, or there
-   is no memory. */
+   baton__mpi.functions), the type has gaps, an operation that does not commute
+   has too long elements, or there is no memory. */
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type);
 void baton__mpi_function_free(baton__mpi_function_t *function);

@@ -226,7 +226,7 @@ static void seal(program_t *program, const program_step_t *step)
 
 /* Adds a random step to the program. If `sender` is not PROGRAM_NONE, the step
    is a message of this rank to the next rank. A rank that has sent a message
-   which nobody receives waits for the end of its peer's epoch, so these
+   that no rank receives waits for the end of its peer's epoch, so these
    messages must not form a cycle. */
 static void sample_step(program_t *program, support_random_t *random,
                         int sender)
