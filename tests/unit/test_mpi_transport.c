@@ -6,6 +6,7 @@
 #include "support/fake_mpi/fake_mpi.h"
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -1246,6 +1247,67 @@ static uint32_t sleep_of(int rank)
     assert_true(arm(rank));
     baton__mpi_disarm(rank_of(rank));
     return sleep_us;
+}
+
+/* Open MPI 4 aborts, or loops for good, behind a send to an ended process. So
+   nothing is sent to a peer whose link says that the peer has ended, before
+   that is reported. */
+TEST(test_mpi_far_sends_nothing_to_who_has_ended)
+{
+    open_quiet();
+    const uint32_t before = peer_of(0, 1)->packets_sent;
+    assert_int_equal(shutdown(link_of(1, 0)->fd, SHUT_WR), 0);
+    (void)poll(NULL, 0, 5);
+    assert_int_equal(post(0, 1, 1, 8), BATON_OK);
+    settle(0);
+    assert_int_equal(seen[0].losses, 1);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before);
+}
+
+/* A reset may be a firewall's: packets go on if nothing comes of it. */
+TEST(test_mpi_far_sends_nothing_behind_a_reset)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    open_quiet();
+    const uint32_t before = peer_of(0, 1)->packets_sent;
+    assert_int_equal(setsockopt(link_of(1, 0)->fd, SOL_SOCKET, SO_LINGER,
+                                &at_once, sizeof at_once),
+                     0);
+    baton__descriptor_close(&link_of(1, 0)->fd);
+    (void)poll(NULL, 0, 5);
+    assert_int_equal(post(0, 1, 1, 8), BATON_OK);
+    settle(0);
+    assert_int_equal(link_of(0, 1)->state, BATON__LINK_NONE);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before);
+    assert_int_equal(seen[0].losses, 0);
+    link_of(0, 1)->reset_ns = 1;
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
+}
+
+/* Behind a loss, who has no link may have ended, too: it gets one packet, to
+   which it would reply with a link. */
+TEST(test_mpi_far_sends_one_packet_to_who_may_have_ended)
+{
+    open_quiet();
+    baton__link_t *link = link_of(0, 1);
+    const uint32_t before = peer_of(0, 1)->packets_sent;
+    baton__mpi_lose(rank_of(0), peer_of(0, 2), BATON_ERR_TRANSPORT, "lost");
+    settle(0);
+    link->state = BATON__LINK_NONE;
+    assert_int_equal(post(0, 1, 1, 8), BATON_DONE);
+    assert_int_equal(post(0, 1, 2, 8), BATON_OK);
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
+    link->state = BATON__LINK_OPEN;
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 2);
+    link->state = BATON__LINK_NONE;
+    assert_int_equal(post(0, 1, 3, 8), BATON_OK);
+    peer_of(0, 2)->lost_ns = 1;
+    settle(0);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 3);
+    link->state = BATON__LINK_OPEN;
 }
 
 /* MPI may hold back what it calls sent until it is called again on the sender,

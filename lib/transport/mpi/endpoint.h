@@ -235,6 +235,9 @@ typedef struct baton__peer {
        packet. */
     uint32_t probe;
     uint64_t probe_ns;
+    /* When the peer was last sent a packet although it might have ended; 0:
+       never. */
+    uint64_t tried_ns;
     /* BATON__MPI_BODIES buffers for the peer's bodies. */
     baton__far_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */

@@ -41,7 +41,11 @@ enum {
     RANG_NS = 400000,
     /* Interval between wake-ups of a peer that data or packets are awaited
        from. */
-    ASK_NS = 1000000
+    ASK_NS = 1000000,
+    /* How long packets wait for a peer that may have ended: by then it is known
+       to have ended (see REFUSED_NS in poll.c), or it has no link because a
+       firewall prevents that. */
+    DOUBT_NS = 2000000000
 };
 
 static size_t far_part_of(size_t part, size_t left)
@@ -293,6 +297,41 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     peer->packets_sent++;
 }
 
+/* Returns the time since when the peer, which has no link, may have ended: its
+   link was reset, or some rank was lost. Returns 0 if nothing suggests it. */
+static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
+{
+    uint64_t since = mpi->far.links.at[rank].reset_ns;
+    for (int i = 0; i < mpi->size && mpi->first_lost > 0; i++) {
+        const baton__peer_t *other = &mpi->peers[i];
+        since = other->lost && other->lost_ns > since ? other->lost_ns : since;
+    }
+    return since;
+}
+
+/* Returns false if a packet to the peer must wait, because the peer's process
+   may have ended and this rank would learn that soon. A send to an ended
+   process makes Open MPI 4 close its connection. The next send then makes MPI
+   abort this process, or loop for good. So a peer that may have ended gets no
+   packet if its link was reset, and otherwise one packet, to which it replies
+   by making a link. */
+static bool far_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
+{
+    const int rank = (int)(peer - mpi->peers);
+    baton__links_t *links = &mpi->far.links;
+    if (links->listener < 0 || baton__links_is_open(links, rank)) {
+        return baton__links_is_sound(links, rank);
+    }
+    uint64_t since = doubted_since(mpi, rank);
+    uint64_t now = since == 0 ? 0 : baton__clock_ns();
+    if (since == 0 || now - since > DOUBT_NS) {
+        return true;
+    }
+    bool first = links->at[rank].reset_ns == 0 && peer->tried_ns < since;
+    peer->tried_ns = first ? now : peer->tried_ns;
+    return first;
+}
+
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count)
@@ -304,7 +343,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     if (!baton__far_enter(mpi)) {
         return true; /* the packet counts as sent: the peer is lost */
     }
-    bool room = find_room(mpi, packets, &slot);
+    bool room = find_room(mpi, packets, &slot) && far_may_send(mpi, peer);
     if (room) {
         for (size_t i = 0; i < packets && find_room(mpi, 1, &slot); i++) {
             size_t at = i * BATON__FIRST_BYTES;

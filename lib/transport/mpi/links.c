@@ -6,6 +6,7 @@
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 
@@ -14,6 +15,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -307,7 +309,9 @@ static void be_broken(baton__link_t *link, int error)
 {
     links_end(link);
     link->state = BATON__LINK_NONE;
-    link->reset |= error == ECONNRESET;
+    if (error == ECONNRESET) {
+        link->reset_ns = baton__clock_ns();
+    }
     link->error = 0;
     link->in_bytes = link->out_bytes = 0;
 }
@@ -399,6 +403,27 @@ void baton__links_ring(const baton__links_t *links, int peer,
     }
 }
 
+/* Marks the link as touched. */
+static void links_touch(baton__links_t *links, int peer)
+{
+    atomic_store_explicit(&links->at[peer].touched, true, memory_order_release);
+    atomic_store_explicit(&links->rang, true, memory_order_release);
+}
+
+bool baton__links_is_sound(baton__links_t *links, int peer)
+{
+    struct pollfd end = {.events = POLLRDHUP};
+    if (!baton__links_is_open(links, peer)) {
+        return true;
+    }
+    end.fd = links->at[peer].fd;
+    if (poll(&end, 1, 0) != 1) {
+        return true;
+    }
+    links_touch(links, peer);
+    return false;
+}
+
 /* ---- events on links -------------------------------------------------- */
 
 /* Handles a connection that is established, or has failed. */
@@ -422,7 +447,7 @@ static void finish_connecting(const baton__links_t *links, int peer,
     } else {
         link->state = BATON__LINK_OPEN;
         link->opened = true;
-        link->reset = false;
+        link->reset_ns = 0;
     }
 }
 
@@ -489,7 +514,7 @@ static bool identify_connections(baton__links_t *links, int *made)
         link->fd = fd;
         link->state = BATON__LINK_OPEN;
         link->opened = true;
-        link->reset = false;
+        link->reset_ns = 0;
         ++*made;
     }
     return room;
@@ -630,8 +655,7 @@ void baton__links_drain(baton__links_t *links)
         count = epoll_wait(links->epoll, events, 16, 0);
         for (int i = 0; i < count; i++) {
             if (events[i].data.fd >= 0) {
-                atomic_store_explicit(&links->at[events[i].data.fd].touched,
-                                      true, memory_order_release);
+                links_touch(links, events[i].data.fd);
             }
         }
         if (count > 0) {

@@ -39,9 +39,9 @@ typedef struct baton__link {
     int fd;
     baton__link_state_t state;
     bool opened; /* the link was open once, so the peer's address is right */
-    /* The link was reset since it was last open: by the peer's death or by a
-       firewall. */
-    bool reset;
+    /* When the link was reset, by the peer's death or by a firewall; 0: it was
+       not since it was last open. */
+    uint64_t reset_ns;
     int error;     /* errno of a failed write; 0: none */
     bool farewell; /* the peer has announced that it closes its group */
     bool gave_up;  /* the peer closes after a loss, and waits for nobody */
@@ -141,6 +141,10 @@ static inline bool baton__links_is_open(const baton__links_t *links, int peer)
 {
     return links->at != NULL && links->at[peer].state == BATON__LINK_OPEN;
 }
+
+/* Returns false if the link is open but broken, or closed by the peer; the next
+   baton__links_poll then handles it. */
+bool baton__links_is_sound(baton__links_t *links, int peer);
 
 /* Handles the links that were touched. Returns true if a link was made, a peer
    has woken this rank, or a peer is lost. */

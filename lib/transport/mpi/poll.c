@@ -500,7 +500,7 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
         bool ended = mate->lost && mate->status == BATON_ERR_TRANSPORT &&
                      now - mate->lost_ns < 2 * mpi->answers.timeout_ns;
         found = mpi->host_of[i] == mpi->host_of[peer] &&
-                (ended || mpi->far.links.at[i].reset);
+                (ended || mpi->far.links.at[i].reset_ns > 0);
     }
     return found;
 }
