@@ -64,7 +64,7 @@ typedef struct call {
     bool in_place;
 } call_t;
 
-static baton_status_t create_create_refuse(const call_t *call, const char *what)
+static baton_status_t create_refuse(const call_t *call, const char *what)
 {
     return baton__error(BATON_ERR_INVALID, "baton_%s_%s: %s", call->of->noun,
                         call->verb, what);
@@ -87,10 +87,9 @@ static bool has_counts(const call_t *call)
 }
 
 /* Fills all of a call_t except the sizes. */
-static call_t create_create_describe(const baton__collective_t *of,
-                                     const char *verb,
-                                     const baton_group_t *group,
-                                     const baton_operands_t *on)
+static call_t create_describe(const baton__collective_t *of, const char *verb,
+                              const baton_group_t *group,
+                              const baton_operands_t *on)
 {
     call_t call = {.of = of,
                    .verb = verb,
@@ -149,7 +148,7 @@ static bool add_up(const call_t *call, const size_t *counts, int ranks,
 
 /* Fills the sizes of a call_t except the arrays. Returns false if a count is
    too large. */
-static bool create_create_measure(call_t *call)
+static bool create_measure(call_t *call)
 {
     const baton__collective_t *of = call->of;
     const baton_operands_t *on = call->on;
@@ -270,14 +269,14 @@ static const char *wrong_vector(const call_t *call)
                : NULL;
 }
 
-static baton_status_t create_create_check(call_t *call)
+static baton_status_t create_check(call_t *call)
 {
     const baton_operands_t *on = call->on;
     const char *wrong = call->group == NULL ? "group is NULL"
                         : call->size < 0    ? "group was destroyed"
                                             : wrong_field(call);
     if (wrong != NULL) {
-        return create_create_refuse(call, wrong);
+        return create_refuse(call, wrong);
     }
     if (call->of->target == BATON__SPAN_NONE) {
         return BATON_OK;
@@ -290,16 +289,16 @@ static baton_status_t create_create_check(call_t *call)
                                  (int)on->dtype);
     }
     if (status != BATON_OK) {
-        return create_create_refuse(call, baton_error_message());
+        return create_refuse(call, baton_error_message());
     }
-    if (!create_create_measure(call)) {
-        return create_create_refuse(
-            call, on->counts != NULL
-                      ? "counts are too large: their bytes overflow"
-                      : "count is too large: its bytes overflow");
+    if (!create_measure(call)) {
+        return create_refuse(call,
+                             on->counts != NULL
+                                 ? "counts are too large: their bytes overflow"
+                                 : "count is too large: its bytes overflow");
     }
     wrong = wrong_vector(call);
-    return wrong != NULL ? create_create_refuse(call, wrong) : BATON_OK;
+    return wrong != NULL ? create_refuse(call, wrong) : BATON_OK;
 }
 
 baton_status_t baton__operands_check(const baton__collective_t *collective,
@@ -307,17 +306,15 @@ baton_status_t baton__operands_check(const baton__collective_t *collective,
                                      const baton_group_t *group,
                                      const baton_operands_t *on)
 {
-    call_t call = create_create_describe(collective, verb, group, on);
-    return baton__process_is_own(collective->noun) ? create_create_check(&call)
+    call_t call = create_describe(collective, verb, group, on);
+    return baton__process_is_own(collective->noun) ? create_check(&call)
                                                    : baton__error_status();
 }
 
 /* ---- building ----------------------------------------------------------- */
 
-static baton_view_t create_create_bind(const call_t *call,
-                                       baton_schedule_t *schedule,
-                                       const void *memory, size_t bytes,
-                                       bool is_input)
+static baton_view_t create_bind(const call_t *call, baton_schedule_t *schedule,
+                                const void *memory, size_t bytes, bool is_input)
 {
     baton_buffer_t buffer =
         is_input ? baton_buffer_bind_input(schedule, memory, bytes)
@@ -339,9 +336,9 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     if (call->in_place) {
         bool from = call->of->source == BATON__SPAN_BLOCKS;
         bool input = call->of->source_at_root;
-        views.source = views.target = create_create_bind(
-            call, s, input ? call->source : call->target,
-            from ? call->all_source : call->all_target, input);
+        views.source = views.target =
+            create_bind(call, s, input ? call->source : call->target,
+                        from ? call->all_source : call->all_target, input);
         if (call->of->source != call->of->target) {
             *(from ? &views.target : &views.source) =
                 baton_view(views.target.buffer, call->offset, call->part);
@@ -350,11 +347,11 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     }
     if (call->has_source) {
         views.source =
-            create_create_bind(call, s, call->source, call->all_source, true);
+            create_bind(call, s, call->source, call->all_source, true);
     }
     if (call->has_target) {
         views.target =
-            create_create_bind(call, s, call->target, call->all_target, false);
+            create_bind(call, s, call->target, call->all_target, false);
     }
     return views;
 }
@@ -500,9 +497,9 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const baton_operands_t *on,
                                         baton_schedule_t **out)
 {
-    call_t call = create_create_describe(collective, verb, group, on);
+    call_t call = create_describe(collective, verb, group, on);
     baton_schedule_t *s = NULL;
-    baton_status_t status = create_create_check(&call);
+    baton_status_t status = create_check(&call);
     if (status == BATON_OK && on->algorithm != NULL && !collective->chosen) {
         baton_algorithm_t found;
         status = baton_algorithm_find(collective->kind, on->algorithm, &found);
@@ -541,10 +538,10 @@ baton_status_t baton__collective_create(const baton__collective_t *collective,
     return status;
 }
 
-static baton_status_t
-create_create_create(const baton__collective_t *collective,
-                     baton_group_t *group, const baton_operands_t *operands,
-                     baton_schedule_t **out)
+static baton_status_t create_collective(const baton__collective_t *collective,
+                                        baton_group_t *group,
+                                        const baton_operands_t *operands,
+                                        baton_schedule_t **out)
 {
     static const baton_operands_t nothing = {.count = 0};
     if (operands == NULL && collective->target == BATON__SPAN_NONE) {
@@ -552,8 +549,8 @@ create_create_create(const baton__collective_t *collective,
     }
     if (out == NULL || operands == NULL) {
         const call_t call = {.of = collective, .verb = "create"};
-        return create_create_refuse(&call, out == NULL ? "out is NULL"
-                                                       : "operands is NULL");
+        return create_refuse(&call,
+                             out == NULL ? "out is NULL" : "operands is NULL");
     }
     return baton__collective_create(collective, "create", group, operands, out);
 }
@@ -564,103 +561,103 @@ baton_status_t baton_allreduce_create(baton_group_t *group,
                                       const baton_operands_t *operands,
                                       baton_schedule_t **out)
 {
-    return create_create_create(&baton__allreduce, group, operands, out);
+    return create_collective(&baton__allreduce, group, operands, out);
 }
 
 baton_status_t baton_reduce_create(baton_group_t *group,
                                    const baton_operands_t *operands,
                                    baton_schedule_t **out)
 {
-    return create_create_create(&baton__reduce, group, operands, out);
+    return create_collective(&baton__reduce, group, operands, out);
 }
 
 baton_status_t baton_scan_create(baton_group_t *group,
                                  const baton_operands_t *operands,
                                  baton_schedule_t **out)
 {
-    return create_create_create(&baton__scan, group, operands, out);
+    return create_collective(&baton__scan, group, operands, out);
 }
 
 baton_status_t baton_exscan_create(baton_group_t *group,
                                    const baton_operands_t *operands,
                                    baton_schedule_t **out)
 {
-    return create_create_create(&baton__exscan, group, operands, out);
+    return create_collective(&baton__exscan, group, operands, out);
 }
 
 baton_status_t baton_reduce_scatter_create(baton_group_t *group,
                                            const baton_operands_t *operands,
                                            baton_schedule_t **out)
 {
-    return create_create_create(&baton__reduce_scatter, group, operands, out);
+    return create_collective(&baton__reduce_scatter, group, operands, out);
 }
 
 baton_status_t baton_broadcast_create(baton_group_t *group,
                                       const baton_operands_t *operands,
                                       baton_schedule_t **out)
 {
-    return create_create_create(&baton__broadcast, group, operands, out);
+    return create_collective(&baton__broadcast, group, operands, out);
 }
 
 baton_status_t baton_allgather_create(baton_group_t *group,
                                       const baton_operands_t *operands,
                                       baton_schedule_t **out)
 {
-    return create_create_create(&baton__allgather, group, operands, out);
+    return create_collective(&baton__allgather, group, operands, out);
 }
 
 baton_status_t baton_allgatherv_create(baton_group_t *group,
                                        const baton_operands_t *operands,
                                        baton_schedule_t **out)
 {
-    return create_create_create(&baton__allgatherv, group, operands, out);
+    return create_collective(&baton__allgatherv, group, operands, out);
 }
 
 baton_status_t baton_gather_create(baton_group_t *group,
                                    const baton_operands_t *operands,
                                    baton_schedule_t **out)
 {
-    return create_create_create(&baton__gather, group, operands, out);
+    return create_collective(&baton__gather, group, operands, out);
 }
 
 baton_status_t baton_gatherv_create(baton_group_t *group,
                                     const baton_operands_t *operands,
                                     baton_schedule_t **out)
 {
-    return create_create_create(&baton__gatherv, group, operands, out);
+    return create_collective(&baton__gatherv, group, operands, out);
 }
 
 baton_status_t baton_scatter_create(baton_group_t *group,
                                     const baton_operands_t *operands,
                                     baton_schedule_t **out)
 {
-    return create_create_create(&baton__scatter, group, operands, out);
+    return create_collective(&baton__scatter, group, operands, out);
 }
 
 baton_status_t baton_scatterv_create(baton_group_t *group,
                                      const baton_operands_t *operands,
                                      baton_schedule_t **out)
 {
-    return create_create_create(&baton__scatterv, group, operands, out);
+    return create_collective(&baton__scatterv, group, operands, out);
 }
 
 baton_status_t baton_alltoall_create(baton_group_t *group,
                                      const baton_operands_t *operands,
                                      baton_schedule_t **out)
 {
-    return create_create_create(&baton__alltoall, group, operands, out);
+    return create_collective(&baton__alltoall, group, operands, out);
 }
 
 baton_status_t baton_alltoallv_create(baton_group_t *group,
                                       const baton_operands_t *operands,
                                       baton_schedule_t **out)
 {
-    return create_create_create(&baton__alltoallv, group, operands, out);
+    return create_collective(&baton__alltoallv, group, operands, out);
 }
 
 baton_status_t baton_barrier_create(baton_group_t *group,
                                     const baton_operands_t *operands,
                                     baton_schedule_t **out)
 {
-    return create_create_create(&baton__barrier, group, operands, out);
+    return create_collective(&baton__barrier, group, operands, out);
 }

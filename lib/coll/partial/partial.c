@@ -41,8 +41,8 @@ static bool try_take(baton_partial_t *partial)
     return took != BATON__TAKE_LATER;
 }
 
-static baton_status_t partial_partial_take(void *arg, baton_call_t *call,
-                                           baton_async_t async)
+static baton_status_t partial_take(void *arg, baton_call_t *call,
+                                   baton_async_t async)
 {
     baton_partial_t *partial = arg;
     (void)async; /* not needed: poll_take reports when the take is done */
@@ -55,7 +55,7 @@ static baton_status_t poll_take(void *arg)
     return try_take(arg) ? BATON_OK : BATON_AGAIN;
 }
 
-static const baton_async_ops_t take_ops = {.start = partial_partial_take,
+static const baton_async_ops_t take_ops = {.start = partial_take,
                                            .poll = poll_take};
 
 /* True if a take may have to wait. */
@@ -101,7 +101,7 @@ static baton_status_t bind_vectors(baton_partial_t *partial)
                : status;
 }
 
-static baton_status_t partial_partial_prepare(void *arg, baton_call_t *call)
+static baton_status_t partial_prepare(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     const baton__contribution_t *c = &partial->contribution;
@@ -127,7 +127,7 @@ static baton_status_t partial_partial_prepare(void *arg, baton_call_t *call)
     return bind_vectors(partial);
 }
 
-static baton_status_t partial_partial_publish(void *arg, baton_call_t *call)
+static baton_status_t partial_publish(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     baton__contribution_t *c = &partial->contribution;
@@ -144,7 +144,7 @@ static baton_status_t partial_partial_publish(void *arg, baton_call_t *call)
 
 /* Resets the partial in a recovery: steps are numbered from 1 again. Called
    while the application is in baton_group_recover. */
-static bool partial_partial_recover(void *arg, uint64_t epoch)
+static bool partial_recover(void *arg, uint64_t epoch)
 {
     baton_partial_t *partial = arg;
     baton__contribution_recover(&partial->contribution, epoch, 1);
@@ -219,9 +219,8 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
 
 /* Adds the all-reduce of a piece that begins at byte `offset` of the vectors.
    `nothing` has the identity; NULL: no builder needs it. */
-static void partial_partial_add_piece(baton_partial_t *partial,
-                                      baton__piece_t *piece, size_t offset,
-                                      const baton_buffer_t *nothing)
+static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
+                              size_t offset, const baton_buffer_t *nothing)
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
@@ -263,8 +262,8 @@ static void add_pieces(baton_partial_t *partial)
         baton_buffer_set_memory(s, nothing, options->memory);
     }
     for (size_t i = 0; i < partial->set.piece_count; i++) {
-        partial_partial_add_piece(partial, &partial->set.pieces[i], offset,
-                                  needs_nothing ? &nothing : NULL);
+        partial_add_piece(partial, &partial->set.pieces[i], offset,
+                          needs_nothing ? &nothing : NULL);
         offset += partial->set.pieces[i].bytes;
     }
     if (!partial->rides) {
@@ -308,8 +307,8 @@ static baton_status_t init_contribution(baton_partial_t *partial,
                         baton_error_message());
 }
 
-static baton_status_t partial_partial_init(baton_partial_t *partial,
-                                           baton_group_t *group)
+static baton_status_t partial_init(baton_partial_t *partial,
+                                   baton_group_t *group)
 {
     const baton_partial_options_t *options = &partial->options;
     bool device = options->memory == BATON_MEMORY_DEVICE;
@@ -336,10 +335,10 @@ static baton_status_t partial_partial_init(baton_partial_t *partial,
                : status;
 }
 
-static baton_status_t partial_partial_commit(baton_partial_t *partial)
+static baton_status_t partial_commit(baton_partial_t *partial)
 {
-    static const baton__epoch_t epoch = {partial_partial_prepare, add_pieces,
-                                         partial_partial_publish};
+    static const baton__epoch_t epoch = {partial_prepare, add_pieces,
+                                         partial_publish};
     partial->count_factor = partial->options.op == BATON_AVG
                                 ? baton_schedule_size(partial->schedule)
                                 : 1;
@@ -349,26 +348,26 @@ static baton_status_t partial_partial_commit(baton_partial_t *partial)
                               : status;
 }
 
-static char *partial_partial_give(baton_partial_t *partial, bool has)
+static char *partial_give(baton_partial_t *partial, bool has)
 {
     return baton__contribution_hand_over(&partial->contribution, has);
 }
 
-static void partial_partial_get(baton_partial_t *partial, uint64_t epoch,
-                                uint32_t active)
+static void partial_get(baton_partial_t *partial, uint64_t epoch,
+                        uint32_t active)
 {
     baton__contribution_publish(&partial->contribution, epoch, active);
 }
 
-static const baton__survivor_t survivor = {.commit = partial_partial_commit,
+static const baton__survivor_t survivor = {.commit = partial_commit,
                                            .agree = baton__partial_agree,
-                                           .give = partial_partial_give,
-                                           .get = partial_partial_get};
+                                           .give = partial_give,
+                                           .get = partial_get};
 
 /* Creates the schedule first, so that a partial that is given up here counts as
    an attempt of its name, as on the other ranks. */
-static baton_status_t partial_partial_create(baton_partial_t *partial,
-                                             baton_group_t *group)
+static baton_status_t partial_create(baton_partial_t *partial,
+                                     baton_group_t *group)
 {
     bool survives = partial->options.on_loss == BATON_ON_LOSS_CONTINUE;
     baton_status_t status =
@@ -376,7 +375,7 @@ static baton_status_t partial_partial_create(baton_partial_t *partial,
             ? BATON_OK
             : baton_schedule_create(group, partial->name, &partial->schedule);
     if (status == BATON_OK) {
-        status = partial_partial_init(partial, group);
+        status = partial_init(partial, group);
     }
     if (status != BATON_OK) {
         return status;
@@ -385,10 +384,9 @@ static baton_status_t partial_partial_create(baton_partial_t *partial,
         return baton__survival_create(partial, group, &survivor);
     }
     baton__partial_begin_limit(partial, true);
-    baton_schedule_on_recover(partial->schedule, partial_partial_recover,
-                              partial);
+    baton_schedule_on_recover(partial->schedule, partial_recover, partial);
     baton__begin_fail_if_lost(partial->schedule);
-    return partial_partial_commit(partial);
+    return partial_commit(partial);
 }
 
 baton_status_t baton_partial_create(baton_group_t *group,
@@ -415,7 +413,7 @@ baton_status_t baton_partial_create(baton_group_t *group,
     partial->name = name;
     partial->options = options;
     partial->options.name = name;
-    status = partial_partial_create(partial, group);
+    status = partial_create(partial, group);
     if (status != BATON_OK) {
         (void)!baton_partial_destroy(partial);
         return status;
@@ -485,9 +483,9 @@ static baton_status_t check_data(const baton_partial_t *partial,
                               function, partial->name);
 }
 
-static baton_status_t partial_partial_contribute(baton_partial_t *partial,
-                                                 const void *data, bool lent,
-                                                 const char *function)
+static baton_status_t partial_contribute(baton_partial_t *partial,
+                                         const void *data, bool lent,
+                                         const char *function)
 {
     baton_status_t status = check_data(partial, data, function);
     if (status != BATON_OK) {
@@ -506,13 +504,13 @@ static baton_status_t partial_partial_contribute(baton_partial_t *partial,
 baton_status_t baton_partial_contribute(baton_partial_t *partial,
                                         const void *data)
 {
-    return partial_partial_contribute(partial, data, false, __func__);
+    return partial_contribute(partial, data, false, __func__);
 }
 
 baton_status_t baton_partial_contribute_lent(baton_partial_t *partial,
                                              const void *data)
 {
-    return partial_partial_contribute(partial, data, true, __func__);
+    return partial_contribute(partial, data, true, __func__);
 }
 
 baton_status_t baton__partial_start_step(baton_partial_t *partial)

@@ -29,7 +29,7 @@ algorithm_of(baton_sparse_algorithm_t algorithm)
 }
 
 static const baton__sparse_backend_t *
-sparse_sparse_backend_of(const baton_sparse_options_t *options)
+sparse_backend_of(const baton_sparse_options_t *options)
 {
     return options->memory == BATON_MEMORY_DEVICE ? &baton__sparse_on_device
            : options->partial                     ? &baton__sparse_partial
@@ -57,7 +57,7 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
    kept in `wrong`, and the comparison tells the other ranks. All schedules are
    committed in any case: where commits are verified, all ranks take part in
    each. */
-static void sparse_sparse_build(baton_sparse_t *sparse)
+static void sparse_build(baton_sparse_t *sparse)
 {
     if (sparse->wrong.status == BATON_OK) {
         baton__wrong_keep(&sparse->wrong, sparse->backend->build(sparse));
@@ -145,13 +145,13 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
         sparse->algorithm = sparse->wrong.status == BATON_OK
                                 ? algorithm_of(sparse->options.algorithm)
                                 : NULL;
-        sparse->backend = sparse_sparse_backend_of(&sparse->options);
+        sparse->backend = sparse_backend_of(&sparse->options);
         /* While a step writes into one room, the other keeps the last result,
            which a rank that failed may need. */
         sparse->room_count =
             sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
         sparse->shown = 1;
-        sparse_sparse_build(sparse);
+        sparse_build(sparse);
         status = baton__sparse_compare_options(sparse);
     }
     if (status != BATON_OK) {
@@ -296,8 +296,8 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 
 /* Does what baton_schedule_wait does for the last step or, unless done_out is
    NULL, what baton_schedule_test does. */
-static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
-                                          int timeout_ms, bool *done_out)
+static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
+                                   bool *done_out)
 {
     return baton__sparse_goes_on(&sparse->options)
                ? sparse->backend->await(sparse, timeout_ms, done_out)
@@ -307,8 +307,7 @@ static baton_status_t sparse_sparse_await(const baton_sparse_t *sparse,
 
 /* Sets the phase, and makes the backend complete the step. Called when the
    running step has ended on this rank, or to take a result that was missed. */
-static void sparse_sparse_complete(baton_sparse_t *sparse,
-                                   baton_status_t status)
+static void sparse_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     sparse->phase =
         status == BATON_OK ? BATON__SPARSE_RESULT : BATON__SPARSE_NO_RESULT;
@@ -333,9 +332,9 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
         return BATON_OK;
     }
     bool done = false;
-    status = sparse_sparse_await(sparse, 0, &done);
+    status = sparse_await(sparse, 0, &done);
     if (running && (status != BATON_OK || done)) {
-        sparse_sparse_complete(sparse, status);
+        sparse_complete(sparse, status);
         done = true;
     }
     if (status == BATON_OK) {
@@ -346,19 +345,19 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
 
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
-    baton_status_t status = sparse_sparse_await(sparse, timeout_ms, NULL);
+    baton_status_t status = sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
         return status; /* a second wait would not return this error */
     }
     if (status != BATON_OK) {
         bool done = false;
-        baton_status_t ended = sparse_sparse_await(sparse, 0, &done);
+        baton_status_t ended = sparse_await(sparse, 0, &done);
         if (ended == BATON_OK && !done) {
             return status; /* a timeout: the step goes on */
         }
         status = ended;
     }
-    sparse_sparse_complete(sparse, status);
+    sparse_complete(sparse, status);
     return status;
 }
 
@@ -369,9 +368,8 @@ static baton_status_t no_result(const baton_sparse_t *sparse)
     bool done = false;
     bool none =
         sparse->latest == NULL && !baton__sparse_goes_on(&sparse->options);
-    baton_status_t status = none || sparse->recovered
-                                ? BATON_OK
-                                : sparse_sparse_await(sparse, 0, &done);
+    baton_status_t status =
+        none || sparse->recovered ? BATON_OK : sparse_await(sparse, 0, &done);
     return status != BATON_OK
                ? status
                : baton__error(BATON_ERR_STATE,
@@ -398,7 +396,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         }
     } else if (sparse->missed > 0) {
         sparse->missed--;
-        sparse_sparse_complete(sparse, BATON_OK);
+        sparse_complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
         sparse->phase = BATON__SPARSE_NO_RESULT; /* no more missed results */
     }
@@ -414,8 +412,7 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
     return status;
 }
 
-static void sparse_sparse_end_step(void *arg, uint64_t epoch,
-                                   baton_status_t status)
+static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
 {
     baton_sparse_t *sparse = arg;
     (void)epoch; /* dense steps have a schedule of their own */
@@ -441,7 +438,7 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     sparse->on_end = fn;
     sparse->on_end_arg = arg;
     sparse->ended = 0;
-    set_on_end(sparse, fn != NULL ? sparse_sparse_end_step : NULL);
+    set_on_end(sparse, fn != NULL ? sparse_end_step : NULL);
 }
 
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
@@ -457,8 +454,8 @@ baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
         baton__wrong_keep(&sparse->wrong, status);
         return status;
     }
-    sparse_sparse_build(sparse);
-    set_on_end(sparse, sparse->on_end != NULL ? sparse_sparse_end_step : NULL);
+    sparse_build(sparse);
+    set_on_end(sparse, sparse->on_end != NULL ? sparse_end_step : NULL);
     return sparse->wrong.status == BATON_OK
                ? BATON_OK
                : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
@@ -580,9 +577,8 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
         sparse, baton__entries_of(sparse->options.count, density));
 }
 
-static baton_status_t sparse_sparse_read_vector(baton_sparse_t *sparse,
-                                                bool velocity, void *vector,
-                                                const char *doing)
+static baton_status_t sparse_read_vector(baton_sparse_t *sparse, bool velocity,
+                                         void *vector, const char *doing)
 {
     baton_status_t status = baton__sparse_hold(sparse, doing, false);
     if (status != BATON_OK) {
@@ -604,19 +600,17 @@ static baton_status_t sparse_sparse_read_vector(baton_sparse_t *sparse,
 
 baton_status_t baton_sparse_residual(baton_sparse_t *sparse, void *vector)
 {
-    return sparse_sparse_read_vector(sparse, false, vector,
-                                     "copy the residual of");
+    return sparse_read_vector(sparse, false, vector, "copy the residual of");
 }
 
 baton_status_t baton_sparse_velocity(baton_sparse_t *sparse, void *vector)
 {
-    return sparse_sparse_read_vector(sparse, true, vector,
-                                     "copy the velocity of");
+    return sparse_read_vector(sparse, true, vector, "copy the velocity of");
 }
 
-static baton_status_t sparse_sparse_write_vectors(baton_sparse_t *sparse,
-                                                  const void *residual,
-                                                  const void *velocity)
+static baton_status_t sparse_write_vectors(baton_sparse_t *sparse,
+                                           const void *residual,
+                                           const void *velocity)
 {
     bool has_velocity = sparse->options.momentum > 0;
     if (sparse->payload &&
@@ -640,7 +634,7 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
         baton__sparse_hold(sparse, "set the residual of", false);
     if (status == BATON_OK) {
         sparse->part_count = 0;
-        status = sparse_sparse_write_vectors(sparse, residual, velocity);
+        status = sparse_write_vectors(sparse, residual, velocity);
         baton__sparse_release(sparse);
     }
     if (status == BATON_OK && !sparse->options.partial) {
