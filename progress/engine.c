@@ -145,9 +145,7 @@ static void disarm(baton_engine_t *engine)
     }
     engine->armed = false;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
-        if (g->root == NULL) {
-            g->transport->disarm(g->endpoint);
-        }
+        g->transport->disarm(g->endpoint);
     }
 }
 
@@ -192,7 +190,7 @@ static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
     engine->armed_us = BATON_SLEEP_FOREVER;
     for (baton_group_t *g = engine->stepper.groups; g != NULL; g = g->next) {
         uint32_t us = BATON_SLEEP_FOREVER;
-        if (g->root == NULL && !g->transport->arm(g->endpoint, how, &us)) {
+        if (!g->transport->arm(g->endpoint, how, &us)) {
             disarm(engine);
             return false;
         }

@@ -349,10 +349,8 @@ static bool poll_groups(baton__stepper_t *stepper)
          group = group->next) {
         /* This polls groups without schedules, too, since they must take the
            notices of their peers, which can have only a few in flight. */
-        size_t count = group->root != NULL
-                           ? 0
-                           : group->transport->poll(group->endpoint, events,
-                                                    EVENTS_A_POLL);
+        size_t count =
+            group->transport->poll(group->endpoint, events, EVENTS_A_POLL);
         for (size_t i = 0; i < count; i++) {
             happen(group, &events[i]);
         }

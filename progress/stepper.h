@@ -9,7 +9,7 @@
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
-    baton_group_t *groups;
+    baton_group_t *groups;        /* roots; a root lists its subsets */
     baton__task_t *runnable_head; /* tasks that get a turn in the next step */
     baton__task_t *runnable_tail;
     baton__task_t *tasks;       /* tasks of committed schedules */
