@@ -8,15 +8,15 @@
 #include <baton/partial.h>
 #include <baton/tuning.h>
 
-enum { LARGEST = 17, BYTES = 128 };
+enum { LARGEST = 17, MOST = 65, BYTES = 128 };
 
 typedef struct world {
     baton_sim_t *sim;
     int size;
     baton_partial_options_t options;
     size_t bytes; /* of a contribution */
-    baton_partial_t *partials[LARGEST];
-    baton_partial_result_t results[LARGEST];
+    baton_partial_t *partials[MOST];
+    baton_partial_result_t results[MOST];
 } world_t;
 
 /* Contributions are made before the first start, so they are all in the epoch.
@@ -204,19 +204,20 @@ TEST(test_the_order_of_operands_is_kept)
 /* ---- bytes ------------------------------------------------------------- */
 
 /* Returns the bytes sent with all ranks active (one < 0), or with one alone. */
-static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
+static uint64_t bytes_of(int size, size_t count, baton_allreduce_fn inner,
+                         int one)
 {
     const baton_partial_options_t options = options_of(inner, count, BATON_F32);
     world_t world;
-    bool active[8];
-    float *data = support_alloc(8 * count, sizeof *data);
+    bool active[MOST];
+    float *data = support_alloc((size_t)size * count, sizeof *data);
     uint64_t bytes = 0;
-    open_world(&world, 8, &options);
-    for (int r = 0; r < 8; r++) {
+    open_world(&world, size, &options);
+    for (int r = 0; r < size; r++) {
         active[r] = one < 0 || r == one;
     }
     run_epoch(&world, active, data, world.bytes);
-    for (int r = 0; r < 8; r++) {
+    for (int r = 0; r < size; r++) {
         const baton_schedule_t *s = baton_partial_schedule(world.partials[r]);
         bytes += baton_schedule_sent(s).bytes;
     }
@@ -227,21 +228,24 @@ static uint64_t bytes_of(size_t count, baton_allreduce_fn inner, int one)
 
 /* One rank's contribution goes up the tree to rank 0, and then in seven
    messages to the others. On one host, where one active rank is expected, the
-   tree is the flat one, up to a MiB. */
+   tree is the flat one, up to a MiB and 64 ranks. */
 TEST(test_null_contributions_save_bytes)
 {
     static const size_t counts[] = {1024, 262144}; /* 4 KiB, 1 MiB */
     baton_allreduce_fn binomial = baton_add_allreduce_binomial;
     for (size_t i = 0; i < 2; i++) {
         uint64_t n = (counts[i] + 1) * 4; /* the count of active ranks rides */
-        assert_int_equal(bytes_of(counts[i], binomial, -1), 14 * n);
-        assert_int_equal(bytes_of(counts[i], NULL, -1), 14 * n);
+        assert_int_equal(bytes_of(8, counts[i], binomial, -1), 14 * n);
+        assert_int_equal(bytes_of(8, counts[i], NULL, -1), 14 * n);
         for (int one = 0; one < 8; one++) {
             unsigned bits = (unsigned)one;
             uint64_t up = (bits & 1) + (bits >> 1 & 1) + (bits >> 2);
-            assert_int_equal(bytes_of(counts[i], binomial, one), (7 + up) * n);
-            assert_int_equal(bytes_of(counts[i], NULL, one),
+            assert_int_equal(bytes_of(8, counts[i], binomial, one),
+                             (7 + up) * n);
+            assert_int_equal(bytes_of(8, counts[i], NULL, one),
                              (one > 0 ? 8 : 7) * n);
         }
     }
+    assert_int_equal(bytes_of(64, 1, NULL, 24), (63 + 1) * 8);
+    assert_int_equal(bytes_of(65, 1, NULL, 24), (64 + 2) * 8);
 }

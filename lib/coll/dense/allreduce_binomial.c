@@ -1,5 +1,7 @@
 #include "coll/dense/allreduce.h"
 
+#include <assert.h>
+
 /* Reduce to rank 0 along a binomial tree, then broadcast along the same tree.
    In step t the ranks that are multiples of 2^t form pairs. The upper rank of a
    pair sends its partial sum, of the 2^t ranks from itself on, to the lower one
@@ -174,6 +176,7 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
 {
     baton__maybe_vector_t own = baton__given_source(args);
     sum_t sum = {.schedule = schedule, .args = args};
+    assert(of.count <= BATON__FLAT_RANKS);
     if (of.count == 0) {
         return own;
     }
