@@ -110,14 +110,14 @@ void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
     const baton_group_t *group = schedule->group;
     const baton__member_t *member = baton__member_of(group);
     if (baton__task_of(schedule)->on_failure != NULL &&
-        member->lost_count > 0) {
+        baton__member_has_lost(member)) {
         baton__epoch_fail_here(
             schedule,
             baton__error(BATON_ERR_TRANSPORT,
                          "\"%.128s\" failed on rank %d: %s is gone: %s",
                          schedule->name, group->rank,
-                         baton__group_rank_text(group, member->lost[0].peer),
-                         member->lost[0].detail));
+                         baton__group_rank_text(group, member->first.peer),
+                         member->first.detail));
     }
 }
 

@@ -401,7 +401,7 @@ static void fail_if_unsendable(baton_schedule_t *schedule)
     const baton__run_t *run = &schedule->run;
     const baton_group_t *group = schedule->group;
     const baton__member_t *member = baton__member_of(group);
-    if (run->waited > 0 || (!member->all_lost && member->lost_count == 0)) {
+    if (run->waited > 0 || !baton__member_has_lost(member)) {
         return;
     }
     for (uint32_t node = 0; node < schedule->count; node++) {

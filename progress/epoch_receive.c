@@ -174,9 +174,8 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node)
     const baton__member_t *member = baton__member_of(group);
     char memory[32] = "";
     baton__text_t first = {memory, sizeof memory, 0};
-    if (member->lost_count > 0 &&
-        member->lost[0].peer != baton__peer_of(schedule, op)) {
-        baton__text_add(&first, ", after rank %d", member->lost[0].peer);
+    if (member->first.peer != baton__peer_of(schedule, op)) {
+        baton__text_add(&first, ", after rank %d", member->first.peer);
     }
     (void)baton__error(
         BATON_ERR_TRANSPORT, "%s is gone: %s%s",

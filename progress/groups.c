@@ -579,8 +579,7 @@ static void close_root(baton_group_t *root)
             waits;
     engine->driver->enter(engine);
     if (root->transport->lose != NULL && root->collective &&
-        (!waits || watched->member.all_lost ||
-         watched->member.lost_count > 0)) {
+        (!waits || baton__member_has_lost(&watched->member))) {
         root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
                               NULL);
     }

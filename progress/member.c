@@ -111,7 +111,7 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
         .teller = -1,
         .detail =
             detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
-    member->first = member->lost_count == 0 ? loss : member->first;
+    member->first = baton__member_has_lost(member) ? member->first : loss;
     if (member->lost_count == member->lost_capacity) {
         uint32_t room = member->lost_capacity * 2 + 4;
         baton__loss_t *lost =

@@ -199,6 +199,13 @@ static inline baton__member_t *baton__member_at(const baton_group_t *group)
              default: (const baton__member_t *)baton__member_at(g))
 /* clang-format on */
 
+/* True if this rank has lost a peer, which `first` then names, or waits for no
+   peer any more. */
+static inline bool baton__member_has_lost(const baton__member_t *member)
+{
+    return member->lost_count > 0 || member->all_lost;
+}
+
 /* Returns the queue of notices for a rank. */
 static inline baton__peer_queue_t *
 baton__group_queue(const baton_group_t *group, int rank)

@@ -337,8 +337,7 @@ static bool advance_farewell(baton_group_t *group)
     if (member->answer_count + member->leaving > 0) {
         return false;
     }
-    bool alone =
-        !group->collective || member->all_lost || member->lost_count > 0;
+    bool alone = !group->collective || baton__member_has_lost(member);
     bool moved = !alone && tell_next(group, 0, &member->farewell);
     if (alone && group->collective && !member->all_lost) {
         tell_left(group);

@@ -437,8 +437,8 @@ static void progress_shrink_give_up(baton_group_t *group)
     }
     baton__notice_shrink(group, lost);
     for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
-        if (baton__member_of(g)->lost_count > 0) {
-            baton__notice_shrink(g, baton__member_of(g)->lost[0].peer);
+        if (baton__member_has_lost(baton__member_of(g))) {
+            baton__notice_shrink(g, baton__member_of(g)->first.peer);
         }
     }
 }

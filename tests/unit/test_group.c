@@ -138,5 +138,7 @@ TEST(test_group_remembers_lost_peers)
     baton__alloc_fail_nth(0);
     assert_non_null(baton__group_loss(group, 5));
     assert_non_null(baton__group_loss(group, 6)); /* which is unknown */
+    baton__group_lose(group, 6, "why");
+    assert_int_equal(baton__group_first_lost(group), 5 + 1);
     baton__member_fini(&member);
 }
