@@ -19,8 +19,9 @@ template <class type> struct exactly {
 };
 
 /* Launches a kernel. The arguments are converted to the types of the kernel's
-   parameters. Unlike <<<>>> this returns the launch's own error, and does not
-   touch the thread's last error. */
+   parameters. Unlike <<<>>> this returns the error, as other calls do: a failed
+   launch is not only seen in the thread's last error, which may be that of an
+   earlier call. */
 template <class... parameters>
 cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    unsigned threads, cudaStream_t stream,
