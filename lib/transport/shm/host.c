@@ -255,10 +255,11 @@ void baton__host_close(baton__host_t *host)
    because otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    uint16_t on[CPU_SETSIZE] = {0}; /* by processor: number of processes */
+    /* By 1 + processor: number of processes. */
+    uint16_t on[CPU_SETSIZE + 1] = {0};
     _Atomic int32_t *processors = host->processors;
-    int at = sched_getcpu() % CPU_SETSIZE;
-    bool last = at >= 0;
+    int at = sched_getcpu() % CPU_SETSIZE + 1;
+    bool last = at > 0;
     if (last && atomic_load_explicit(&processors[host->index],
                                      memory_order_relaxed) != at) {
         atomic_store_explicit(&processors[host->index], at,
@@ -277,15 +278,15 @@ void baton__host_spread(baton__host_t *host)
     }
     host->spread_ns = now;
     int to = at;
-    for (int i = 0; i < CPU_SETSIZE; i++) {
-        if (CPU_ISSET((size_t)i, &allowed) && on[i] + (to == at) < on[to]) {
+    for (int i = 1; i <= CPU_SETSIZE; i++) {
+        if (CPU_ISSET((size_t)i - 1, &allowed) && on[i] + (to == at) < on[to]) {
             to = i;
         }
     }
     if (to != at) {
         cpu_set_t set;
         CPU_ZERO(&set);
-        CPU_SET((size_t)to, &set);
+        CPU_SET((size_t)to - 1, &set);
         (void)sched_setaffinity(0, sizeof set, &set);
         (void)sched_setaffinity(0, sizeof allowed, &allowed);
         atomic_store_explicit(&processors[host->index], to,

@@ -93,8 +93,9 @@ typedef struct baton__host {
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
-    _Atomic int32_t *processors; /* by process: where it last polled */
-    _Atomic uint8_t *counts;     /* of the inboxes, if not in `states` */
+    /* By process: 1 + the processor where it last polled; 0: it has not. */
+    _Atomic int32_t *processors;
+    _Atomic uint8_t *counts; /* of the inboxes, if not in `states` */
     baton__cell_t *cells;
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;
