@@ -462,7 +462,7 @@ const char *baton__far_text(baton__mpi_t *mpi, int code);
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
 /* Sends a packet with `count` bytes of data. Returns false if there is no free
-   slot. */
+   slot, or if the peer's packets occupy so many that the rest is for others. */
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);

@@ -247,6 +247,19 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
+/* Returns the number of packets to the peer that MPI still has. */
+static size_t unsent_to(const baton__mpi_t *mpi, const baton__peer_t *peer)
+{
+    const baton__far_t *far = &mpi->far;
+    size_t unsent = 0;
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS && far->packets_unsent > 0;
+         i++) {
+        unsent += far->departures[i] != MPI_REQUEST_NULL &&
+                  far->destinations[i] == (int)(peer - mpi->peers);
+    }
+    return unsent;
+}
+
 /* Looks for `packets` free slots, because a body's packets are sent all
    together or not at all, and stores the first slot. Slots are freed in any
    order, so sends that MPI can't complete occupy only their own slots. In
@@ -340,10 +353,13 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                                   .source = packet->source};
     uint32_t slot;
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
+    /* As many slots as the peer's packets occupy stay free for other peers. */
+    size_t others = mpi->far.peers > 1 ? unsent_to(mpi, peer) : 0;
     if (!baton__far_enter(mpi)) {
         return true; /* the packet counts as sent: the peer is lost */
     }
-    bool room = find_room(mpi, packets, &slot) && far_may_send(mpi, peer);
+    bool room =
+        find_room(mpi, packets + others, &slot) && far_may_send(mpi, peer);
     if (room) {
         for (size_t i = 0; i < packets && find_room(mpi, 1, &slot); i++) {
             size_t at = i * BATON__FIRST_BYTES;
@@ -403,13 +419,7 @@ void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const baton__packet_t packet = {.kind = BATON__PACKET_ASK,
                                     .source = (uint32_t)mpi->rank};
-    const baton__far_t *far = &mpi->far;
-    int pending = 0;
-    for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        pending += far->departures[slot] != MPI_REQUEST_NULL &&
-                   far->destinations[slot] == (int)(peer - mpi->peers);
-    }
-    if (pending == 0) {
+    if (unsent_to(mpi, peer) == 0) {
         (void)baton__far_push(mpi, peer, &packet, NULL, 0);
     }
 }
