@@ -96,7 +96,7 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
     baton__text_t text = {out->text, sizeof out->text, 0};
     bool idle = run->phase == BATON__RUN_IDLE;
     *out = (baton__rank_state_t){.epoch = run->epoch + idle,
-                                 .progress = 1 + baton__progress_of(schedule)};
+                                 .progress = 2 + baton__progress_of(schedule)};
     if (run->phase == BATON__RUN_RUNNING && !baton__task_of(schedule)->held) {
         answer_running(schedule, out, &text);
     }

@@ -24,8 +24,9 @@ enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
 /* An answer. The text is empty if the rank waits only for other ranks; else the
    rank is the end of a chain, and the text follows "rank 3 has". */
 typedef struct baton__rank_state {
-    uint64_t epoch;    /* the epoch that runs on the rank, or the next one */
-    uint64_t progress; /* 1 + baton__progress_of on the rank */
+    uint64_t epoch; /* the epoch that runs on the rank, or the next one */
+    /* 2 + baton__progress_of on the rank, or 1 if the schedule is not there. */
+    uint64_t progress;
     uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
     uint64_t ordered_epoch;
     uint32_t first;       /* 1: the receiver asked first, so it reports */

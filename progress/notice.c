@@ -258,7 +258,7 @@ static const baton__task_t *find_in_order(const baton_group_t *group)
 static baton_status_t send_state(baton_group_t *group, int peer,
                                  const baton_header_t *header)
 {
-    baton__rank_state_t state = {0};
+    baton__rank_state_t state = {.progress = 1};
     const baton_schedule_t *schedule =
         baton__group_find(group, header->schedule);
     const baton__task_t *ordered = find_in_order(group);

@@ -421,6 +421,35 @@ TEST_WITH(test_stall_of_several_schedules_is_reported_by_one, 3,
     }
 }
 
+/* Two ranks wait for ranks that have not committed the schedule: the lowest of
+   these answers, and one of the two reports it. */
+TEST(test_stall_before_the_commit_is_reported_by_one)
+{
+    journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    support_set_variable("BATON_STALL_MS", "5");
+    support_cluster_t *cluster = support_cluster_open(4, SUPPORT_MANUAL);
+    baton_schedule_t **s = support_schedules_create(cluster, "uncommitted");
+    for (int rank = 2; rank < 4; rank++) {
+        support_message(s, rank - 2, rank, NULL, NULL, 0);
+        support_ok(baton_schedule_commit(s[rank]));
+        support_ok(baton_schedule_start(s[rank]));
+    }
+    baton_log_set(note, &journal);
+    for (int i = 0; i < 30; i++) { /* each look is about one of them */
+        support_expect(baton_schedule_wait(s[2], 10), BATON_ERR_TIMEOUT);
+    }
+    assert_int_equal(warnings(&journal), 1);
+    baton_log_set(NULL, NULL);
+    for (int rank = 0; rank < 2; rank++) {
+        support_ok(baton_schedule_commit(s[rank]));
+        support_run(s[rank]);
+    }
+    support_ends(s[2], BATON_OK);
+    support_ends(s[3], BATON_OK);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
+}
+
 enum { MANY = 32 };
 
 /* Many ranks wait for one, in a chain: one of them reports it. The last rank
