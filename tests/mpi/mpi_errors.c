@@ -14,6 +14,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static baton_engine_t *open_engine(baton_progress_t progress)
@@ -226,6 +228,21 @@ static void list_descriptors(int flags[DESCRIPTORS])
     }
 }
 
+/* How many listeners of this process are new. */
+static int count_listeners(const int *before, const int *now)
+{
+    int count = 0;
+    for (int fd = 3; fd < DESCRIPTORS; fd++) {
+        int listens = 0;
+        socklen_t bytes = sizeof listens;
+        if (now[fd] >= 0 && before[fd] < 0) {
+            (void)getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes);
+        }
+        count += listens;
+    }
+    return count;
+}
+
 /* Of all lengths, in memory that the ranks of a host read in place. */
 static void sum_all_lengths(baton_group_t *group, int32_t *data)
 {
@@ -244,10 +261,11 @@ static void sum_all_lengths(baton_group_t *group, int32_t *data)
 }
 
 /* A program may have closed its standard descriptors. None that the library
-   opens takes the number of one, which others write to; and exec closes all. */
+   opens takes the number of one, which others write to; exec closes all, and
+   fork those by which others find out that this process lives. */
 static void close_standard(int argc, char **argv)
 {
-    int before[DESCRIPTORS], now[DESCRIPTORS], copies[3], own = 0;
+    int before[DESCRIPTORS], now[DESCRIPTORS], copies[3], own = 0, left;
     int sent[8] = {0}, received[8];
     baton_group_t *group;
     int32_t *data;
@@ -277,6 +295,13 @@ static void close_standard(int argc, char **argv)
                           "exec leaves a descriptor open");
     }
     support_mpi_check(own >= 8, "no descriptors were seen");
+    support_mpi_check(count_listeners(before, now) > 0, "no listener was seen");
+    const pid_t child = fork();
+    if (child == 0) {
+        _exit(count_listeners(before, now));
+    }
+    (void)waitpid(child, &left, 0);
+    support_mpi_check(left == 0, "a forked child listens for its parent");
     support_mpi_ok(baton_memory_free(group, data));
     support_mpi_ok(baton_group_destroy(group));
     support_mpi_ok(baton_engine_close(engine));

@@ -183,7 +183,7 @@ static void handle_forks(void)
     (void)pthread_atfork(before_fork, after_fork, close_in_child);
 }
 
-static void links_list(baton__links_t *links)
+void baton__links_list(baton__links_t *links)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, handle_forks);
@@ -271,7 +271,7 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
     for (int i = 0; i < size; i++) {
         links->at[i].fd = -1;
     }
-    links_list(links);
+    baton__links_list(links);
     baton__link_place_t *own = &links->places[rank];
     baton__links_find(own, alone);
     links->epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC));

@@ -116,6 +116,10 @@ int baton__links_begin(const struct sockaddr *to, socklen_t bytes);
 /* Initialises `links` to a state without links. */
 void baton__links_init(baton__links_t *links);
 
+/* From here on, until baton__links_close, forked children close all descriptors
+   of `links` that they inherit. baton__links_open does this, too. */
+void baton__links_list(baton__links_t *links);
+
 /* Opens this rank's listener, and stores its addresses in `places`. Without a
    network this rank can't be reached, which is no error. `alone`: see
    baton__links_find. BATON_ERR_NO_MEMORY. */

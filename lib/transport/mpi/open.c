@@ -442,6 +442,8 @@ static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
             return status;
         }
         place = &links->places[mpi->rank];
+    } else {
+        baton__links_list(links); /* for links->answers */
     }
     int listener = baton__links_listen(place, mpi->size, &port);
     baton_status_t status =
