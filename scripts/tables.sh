@@ -313,11 +313,11 @@ sparse_links() {
 
 # ---- from Python: docs/torch.md, docs/python.md ------------------------------
 
-# python RANKS FILE OPTION ...: an example of examples/python.
+# python RANKS FILE OPTION ...: runs a program of the source tree on so many ranks.
 python() {
     BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python OMP_NUM_THREADS=1 \
         mpirun -np "$1" --oversubscribe --bind-to none \
-        "${PYTHON:-python3}" "$root/examples/python/$2" "${@:3}"
+        "${PYTHON:-python3}" "$root/$2" "${@:3}"
 }
 
 # Modes of gradient averaging, three seeds of each; with a picture.
@@ -327,7 +327,7 @@ torch_modes() {
     test -e "$build/digits.csv.gz" || "$root/scripts/digits.sh" "$build" >/dev/null
     for seed in 0 1 2; do
         for mode in full majority quorum:2 solo sparse:0.01; do
-            python 4 train.py --mode $mode --seed $seed --late-ms 100 \
+            python 4 examples/python/train.py --mode $mode --seed $seed --late-ms 100 \
                 --digits "$build/digits.csv.gz" --csv "$work/torch" >/dev/null
         done
     done
@@ -372,14 +372,14 @@ END
     fi
 }
 
-# beside SYSTEM RANKS ...: adds the rows of examples/python/beside.py to $work/all.
+# beside SYSTEM RANKS ...: adds the rows of scripts/beside.py to $work/all.
 beside() {
     local ranks
     echo "ranks,point,system,us" >"$work/all"
     for ranks in "${@:2}"; do
-        python "$ranks" beside.py "$1" | sed 1d >>"$work/all"
+        python "$ranks" scripts/beside.py "$1" | sed 1d >>"$work/all"
     done
-    command="mpirun -np RANKS python3 examples/python/beside.py $1"
+    command="mpirun -np RANKS python3 scripts/beside.py $1"
 }
 
 # over POINT UNIT: how many times as fast Baton is, by ranks; in parentheses the
@@ -432,9 +432,9 @@ END
     echo "ranks,point,system,us" >"$work/all"
     BATON_LIBRARY=$build/libbaton.so PYTHONPATH=$root/python OMP_NUM_THREADS=1 \
         "$root/scripts/hosts.sh" 2 bash "$work/paced" "$work/pace.so" mpirun -np 2 \
-        --bind-to none "${PYTHON:-python3}" "$root/examples/python/beside.py" sparse |
+        --bind-to none "${PYTHON:-python3}" "$root/scripts/beside.py" sparse |
         sed 1d >>"$work/all"
-    command='scripts/hosts.sh 2 mpirun -np 2 python3 examples/python/beside.py sparse'
+    command='scripts/hosts.sh 2 mpirun -np 2 python3 scripts/beside.py sparse'
     echo "gloo's time of a step over that of mode \`sparse:0.01\`, at 1 Gbit/s between two"
     echo "emulated hosts; in parentheses both in ms:"
     echo
@@ -450,11 +450,11 @@ python_mpi4py() {
 
 # start and wait of 8 bytes, by the package and in C, in turn.
 python_overhead() {
-    command='mpirun -np 2 python3 examples/python/beside.py run`, `mpirun -np 2 '
+    command='mpirun -np 2 python3 scripts/beside.py run`, `mpirun -np 2 '
     command+='baton-bench allreduce --bytes 8 --ways wait'
     for _ in 1 2 3 4 5; do
         bench bench 2 allreduce --systems baton --bytes 8 --ways wait --place in
-        python 2 beside.py run | sed -n 's/^2,8,baton,//p' >>"$work/python"
+        python 2 scripts/beside.py run | sed -n 's/^2,8,baton,//p' >>"$work/python"
     done
     awk -F, '$1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
         { print $at["median_us"] }' "$work/bench" | sort -g | sed -n 3p >"$work/c"

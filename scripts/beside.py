@@ -1,6 +1,6 @@
 """Compares times of Baton with those of others, in turn; prints microseconds as CSV.
 
-    mpirun -np 4 --bind-to none python3 examples/python/beside.py gloo
+    mpirun -np 4 --bind-to none python3 scripts/beside.py gloo
 
     gloo      dist.all_reduce with the backends baton and gloo
     mpi4py    Group.allreduce of numpy arrays, and mpi4py's Allreduce
