@@ -467,6 +467,9 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
+/* Returns the number of packets to the peer that MPI still has. */
+size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
+
 /* Returns true if the peer has so many new credits that it should be told of
    them. */
 bool baton__far_owes_credits(const baton__mpi_t *mpi,

@@ -247,8 +247,7 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
     return code != MPI_SUCCESS || complete;
 }
 
-/* Returns the number of packets to the peer that MPI still has. */
-static size_t unsent_to(const baton__mpi_t *mpi, const baton__peer_t *peer)
+size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
 {
     const baton__far_t *far = &mpi->far;
     size_t unsent = 0;
@@ -354,7 +353,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     uint32_t slot;
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
     /* As many slots as the peer's packets occupy stay free for other peers. */
-    size_t others = mpi->far.peers > 1 ? unsent_to(mpi, peer) : 0;
+    size_t others = mpi->far.peers > 1 ? baton__far_unsent(mpi, peer) : 0;
     if (!baton__far_enter(mpi)) {
         return true; /* the packet counts as sent: the peer is lost */
     }
@@ -419,7 +418,7 @@ void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const baton__packet_t packet = {.kind = BATON__PACKET_ASK,
                                     .source = (uint32_t)mpi->rank};
-    if (unsent_to(mpi, peer) == 0) {
+    if (baton__far_unsent(mpi, peer) == 0) {
         (void)baton__far_push(mpi, peer, &packet, NULL, 0);
     }
 }

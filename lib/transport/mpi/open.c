@@ -665,13 +665,10 @@ static int tell_last(baton__mpi_t *mpi)
         if (peer->near < 0 && !peer->told && peer->outbox.head == NULL) {
             peer->told = baton__far_push(mpi, peer, &last, NULL, 0);
         }
-        awaited =
-            peer->near >= 0 || (peer->told && peer->has_told) ? awaited : i;
-    }
-    for (int i = 0; i < BATON__MPI_PACKETS && awaited < 0; i++) {
-        awaited = mpi->far.departures[i] != MPI_REQUEST_NULL
-                      ? mpi->far.destinations[i]
-                      : -1;
+        awaited = peer->near >= 0 || (peer->told && peer->has_told &&
+                                      baton__far_unsent(mpi, peer) == 0)
+                      ? awaited
+                      : i;
     }
     return awaited;
 }
