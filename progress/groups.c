@@ -186,21 +186,23 @@ groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
         return status;
     }
     baton_group_t *group = &watched->member.group;
-    watched->member =
-        (baton__member_t){.magic = BATON__MEMBER_MAGIC,
-                          .parent = survive ? baton__member_of(parent) : NULL,
-                          .introduces = true,
-                          .unknown_peer = -1,
-                          .group = {.engine = engine,
-                                    .stepper = &engine->stepper,
-                                    .kinds = baton__kinds,
-                                    .device = engine->device,
-                                    .transport = &watched->transport,
-                                    .endpoint = endpoint,
-                                    .root = root,
-                                    .channel = channel,
-                                    .rank = rank,
-                                    .size = size}};
+    watched->member = (baton__member_t){
+        .magic = BATON__MEMBER_MAGIC,
+        .parent = survive ? baton__member_of(parent) : NULL,
+        .introduces = true,
+        .unknown_peer = -1,
+        .group = {.engine = engine,
+                  .stepper = &engine->stepper,
+                  .kinds = baton__kinds,
+                  .device = engine->device,
+                  .transport = &watched->transport,
+                  .endpoint = endpoint,
+                  .root = root,
+                  .collective =
+                      root != NULL && baton__group_is_collective(root),
+                  .channel = channel,
+                  .rank = rank,
+                  .size = size}};
     const baton__watched_t descriptors = {.name = watched->transport.name,
                                           .object = endpoint,
                                           .descriptor =
@@ -295,9 +297,6 @@ static baton_status_t create_subset(baton_group_t *of, uint64_t key,
         return status;
     }
     (*out)->origins = ranks;
-    engine->driver->enter(engine);
-    (*out)->collective = root->collective;
-    engine->driver->leave(engine);
     return BATON_OK;
 }
 
@@ -578,7 +577,7 @@ static void close_root(baton_group_t *root)
                 BATON_OK &&
             waits;
     engine->driver->enter(engine);
-    if (root->transport->lose != NULL && root->collective &&
+    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
         (!waits || baton__member_has_lost(&watched->member))) {
         root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
                               NULL);

@@ -611,7 +611,7 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
 void baton__notice_lost(baton_group_t *group, int lost)
 {
     baton__member_t *member = baton__member_of(group);
-    if (lost < 0 || !group->collective ||
+    if (lost < 0 || !baton__group_is_collective(group) ||
         baton__group_loss(group, lost) == baton__disowned) {
         return;
     }

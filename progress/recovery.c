@@ -337,9 +337,10 @@ static bool advance_farewell(baton_group_t *group)
     if (member->answer_count + member->leaving > 0) {
         return false;
     }
-    bool alone = !group->collective || baton__member_has_lost(member);
+    bool collective = baton__group_is_collective(group);
+    bool alone = !collective || baton__member_has_lost(member);
     bool moved = !alone && tell_next(group, 0, &member->farewell);
-    if (alone && group->collective && !member->all_lost) {
+    if (alone && collective && !member->all_lost) {
         tell_left(group);
     }
     if (alone || are_over(group, &member->farewell)) {

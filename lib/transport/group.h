@@ -81,7 +81,9 @@ struct baton_group {
     bool retired;         /* destroyed by the user: it only answers its peers */
     bool cost_only;       /* a simulation in which buffers have no memory */
     bool borrowed;        /* owned by a simulator */
-    bool collective;      /* all ranks destroy the group together */
+    /* All ranks destroy the group together. A group over MPI gets this when all
+       ranks have made theirs: a driver may have the group already. */
+    _Atomic bool collective;
     int rank;
     int size;
     /* In a simulation, plans that ranks share; or NULL. */
@@ -174,6 +176,12 @@ bool baton__group_is_near(const baton_group_t *group, int rank);
 /* The detail of a peer's loss if the peer counts as lost because it has itself
    lost this rank. The other ranks go on without this rank. */
 extern const char baton__disowned[];
+
+static inline bool baton__group_is_collective(const baton_group_t *group)
+{
+    /* Pairs with the store in mpi/group.c. */
+    return atomic_load_explicit(&group->collective, memory_order_relaxed);
+}
 
 /* Numbers the hosts in the order of their first ranks. `host_of` has, by rank,
    the lowest rank on the same host, which is replaced by the number of the

@@ -69,7 +69,8 @@ static baton_status_t mpi_group_create(baton_engine_t *engine,
         (void)!baton_group_destroy(group); /* the group is new and empty */
         return all;
     }
-    group->collective = true;
+    /* Pairs with the load in baton__group_is_collective. */
+    atomic_store_explicit(&group->collective, true, memory_order_relaxed);
     *out = group;
     return BATON_OK;
 }
