@@ -220,8 +220,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
 static baton__reply_t answers_ask(baton__asked_t *asked,
                                   const struct sockaddr *to, socklen_t bytes)
 {
-    /* The time must not be 0, so that a connection that fails at once is tried
-       again. */
+    /* If the connection fails at once, baton__answers_ask tries again, but only
+       if silent_ns is not 0. */
     asked->silent_ns += 1;
     asked->fd = baton__links_begin(to, bytes);
     return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED

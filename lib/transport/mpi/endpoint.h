@@ -13,10 +13,11 @@
        more           read by the receiver (CMA)      pulled: MPI messages of
                                                       60 KiB (BATON_FAR_PART)
 
-   From 16 KiB on, a near receiver reads data that lies in a segment
-   (shm/segments.h) in place, and can lend it. A freshly computed sum that is
-   too long for a buffer, and longer than 12 KiB, is written by the sender if a
-   near receiver has posted its receive (put.c).
+   From 16 KiB on, data that lies in a segment (shm/segments.h) is not copied
+   into a buffer: a near receiver reads the data in place, and can lend it to
+   the engine. A freshly computed sum that is too long for a buffer, and longer
+   than 12 KiB, is written by the sender if a near receiver has posted its
+   receive (put.c).
 
    A message that finds no credit or no buffer, or whose receiver may not read
    this process's memory, is sent by the method of the next row. The last
@@ -30,14 +31,15 @@
 
    Credits bound the memory that a receiver needs. A send that has a credit is
    complete when its packet is on its way. A send without one is complete when
-   the receiver has taken the data. So a late peer costs each pair of ranks one
-   window of short messages, and each further send costs its sender alone.
+   the receiver has taken the data. So each peer of a late receiver can complete
+   one window of short messages. Its further sends stay incomplete until the
+   receiver has taken their data.
 
    A packet that finds no space in a ring or in MPI waits in its peer's outbox.
    There answers, and announced sends that go in parts, come first, and then the
    other sends, which keep their order. A long copy is made a slice at a time,
-   so that no poll takes long. A poll looks only for what can arrive: with near
-   ranks alone and no data in motion, MPI is not called at all.
+   so that no poll takes long. A poll looks only where something can arrive:
+   with near ranks alone and no data in motion, MPI is not called at all.
 
    A peer is lost when its process has ended (shm/liveness.h), when its link
    ends or says farewell before this rank closes, when this rank waits for it
@@ -76,11 +78,12 @@ enum {
        number, one more send is announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
-    /* Longest sleep of an idle rank that all peers can wake. A peer whose link
-       broke without this rank noticing can only ask over MPI whether this rank
-       lives. */
+    /* Longest sleep of an idle rank that all peers can wake. The sleep is
+       limited because a peer whose link broke without this rank noticing can
+       ask only over MPI whether this rank lives. */
     BATON__MPI_ASKED_US = 500000,
-    BATON__MPI_BODIES = 8,   /* receive buffers for the bodies of one peer */
+    /* receive buffers for one peer's bodies (packet.h) */
+    BATON__MPI_BODIES = 8,
     BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
     BATON__MPI_PACKETS = 16, /* sends of packets in motion at a time */
     /* Receives that are posted for packets. There are few, so that their
@@ -112,7 +115,9 @@ enum {
 /* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
-    bool answers; /* true: embedded in a record; false: in a send */
+    /* True: the entry is the `out` of a baton__record_t, whose answer is to be
+       sent. False: the entry is the `out` of a baton__send_t. */
+    bool answers;
 } baton__outgoing_t;
 
 BATON__LIST(baton__outbox, baton__outgoing_t)
@@ -128,7 +133,8 @@ typedef enum baton__send_state {
 } baton__send_state_t;
 
 typedef struct baton__send {
-    baton__outgoing_t out; /* first, so that an entry can be cast to its send */
+    /* First, so that an entry of an outbox can be cast to its send. */
+    baton__outgoing_t out;
     struct baton__send *next;
     baton_token_t token;
     baton_header_t header;
@@ -137,18 +143,23 @@ typedef struct baton__send {
     int peer;
     uint32_t id;
     uint32_t generation;
-    uint16_t kind;  /* baton__packet_kind_t of the announcement */
-    bool counted;   /* included in the peer's `announced` */
-    uint32_t tag;   /* PULLED, MOVING: MPI tag of the data */
-    uint32_t asked; /* PULLED: receives that the peer has posted for the data */
+    uint16_t kind; /* the announcement's baton__packet_kind_t */
+    bool counted;  /* the peer's `announced` counts this send */
+    /* In the comments from here on, the names before a colon are the states in
+       which the field is used. PULLED, MOVING: the MPI tag of the data. */
+    uint32_t tag;
+    /* PULLED: number of receives that the peer has posted for the data */
+    uint32_t asked;
     size_t part;    /* PULLED, MOVING: bytes of each MPI message */
-    size_t moved;   /* bytes handed to MPI or to the peer so far */
+    size_t moved;   /* number of bytes handed to MPI or to the peer so far */
     uint32_t parts; /* MOVING: MPI messages in motion */
     /* PUTTING, PARTING: index of the peer's posted receive. BATON__HOST_POSTS
        in PARTING: there is no posted receive, and the peer, which has accepted
        the message, could not read the data. */
     uint32_t post;
-    uint32_t posted;  /* generation of the posted receive, or of this send */
+    /* PUTTING, PARTING: the generation of the posted receive; without a posted
+       receive, the generation of this send. */
+    uint32_t posted;
     uint64_t address; /* PUTTING: address of the posted receive's target */
     baton__send_state_t state;
 } baton__send_t;
@@ -157,7 +168,7 @@ BATON__LIST(baton__sends, baton__send_t)
 
 /* A message that has arrived. */
 typedef struct baton__record {
-    /* First, so that an entry can be cast to its record. */
+    /* First, so that an entry of an outbox can be cast to its record. */
     baton__outgoing_t out;
     struct baton__record *next; /* a record is in at most one list */
     baton_message_t message;
@@ -209,19 +220,22 @@ typedef struct baton__peer {
     bool refused;
     baton__flow_t messages, notices, bodies; /* bodies: far peers only */
     uint32_t announced; /* number of announced sends without an answer */
-    /* When a send was last announced beyond BATON__MPI_ANNOUNCED. */
+    /* When a send was last announced while BATON__MPI_ANNOUNCED or more sends
+       were unanswered. */
     uint64_t exceeded_ns;
-    baton__outbox_t outbox; /* answers and parts first, then sends */
-    /* Last answer or part in the outbox, or NULL. */
+    /* answers and sends in parts first, then other sends */
+    baton__outbox_t outbox;
+    /* The last entry of the outbox that is an answer or a send in parts; or
+       NULL. */
     baton__outgoing_t *last_reply;
-    /* A notice found no space in the ring: the sender of parts skips one
-       turn. */
+    /* A notice found no space in the ring. The next call of send_parts (send.c)
+       therefore sends no part. */
     bool notice_due;
     struct baton__peer *next_listed;
     uint32_t next_pull; /* number of pulls so far; determines the next tag */
     uint32_t pulling;   /* number of messages that are being pulled */
-    baton__records_t pulled; /* accepted, waiting to be pulled */
-    baton__records_t parted; /* accepted, with more PARTs to come */
+    baton__records_t pulled; /* accepted messages that wait to be pulled */
+    baton__records_t parted; /* accepted messages with more PARTs to come */
     uint64_t lost_ns;
     const char *detail; /* why the peer is lost */
     /* If lost, BATON_ERR_TRANSPORT: the peer has ended or left;
@@ -231,8 +245,8 @@ typedef struct baton__peer {
     /* When this rank last woke the peer, or knew that the peer was awake. */
     uint64_t rang_ns;
     uint32_t packets_sent; /* number of packets sent to the peer over MPI */
-    /* packets_sent just after probe_ns; 0 once the peer has taken that
-       packet. */
+    /* The value of packets_sent just after the packet of probe_ns was sent. 0:
+       the peer has taken that packet, so it was awake after probe_ns. */
     uint32_t probe;
     uint64_t probe_ns;
     /* When the peer was last sent a packet although it might have ended; 0:
@@ -250,8 +264,9 @@ typedef struct baton__peer {
     bool heard;
 } baton__peer_t;
 
-/* An MPI request for data: of a send or of a record. Both are NULL if the send
-   or record has ended before MPI was done. */
+/* The owner of an MPI request for data (see baton__far_t): either a send or a
+   record. Both are NULL if the send or record ended before MPI had completed
+   the request. */
 typedef struct baton__transfer {
     baton__send_t *send;
     baton__record_t *record;
@@ -276,8 +291,8 @@ typedef struct baton__far {
        these were queued after the data, they would wait until the data was
        received, and so would the data in the other direction. */
     baton__sends_t pulled;
-    /* Packets: the posted receives, in the order in which they were posted, and
-       the sends. */
+    /* The receives that are posted for packets, in the order in which they were
+       posted; and the sends of packets. */
     MPI_Request arrivals[BATON__MPI_RECEIVES];
     MPI_Request departures[BATON__MPI_PACKETS];
     /* The buffers that `arrived` and `departed` have at first. */
@@ -291,19 +306,22 @@ typedef struct baton__far {
     baton__far_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
     baton__far_buffer_t *later;
-    int destinations[BATON__MPI_PACKETS]; /* peers of the sends */
+    /* by slot of `departures`: the peer */
+    int destinations[BATON__MPI_PACKETS];
     /* arrival: the oldest receive. departure: the first slot to try for a
        send. */
     uint32_t arrival, departure;
     uint32_t packets_unsent;
-    bool rings_due; /* some peer was not told of all packets; see poll.c */
-    bool closing;   /* the endpoint is being closed */
-    bool cut; /* all far peers are lost: MPI failed or was finalized here */
+    /* a peer with a link was not told how many packets were sent to it; see
+       poll.c */
+    bool rings_due;
+    bool closing; /* the endpoint is being closed */
+    bool cut;     /* all far peers are lost: MPI failed or was finalized here */
     baton__links_t links;
     /* By rank: true if the rank's address was found to lead to the rank's host.
-       While the group is made, this is tried with one rank of each other host.
-       Otherwise a rank that dies before it has a link with anybody would look
-       like a wrong address. */
+       While the group is made, one rank of each other host is asked. Otherwise
+       a rank that dies before it has a link with anybody would look like a
+       wrong address. */
     unsigned char *reached;
     /* The next three fields serve to detect that MPI_Finalize is called while
        there is a group. `inside` is the number of calls of baton__far_enter
@@ -343,7 +361,8 @@ typedef struct baton__mpi {
     size_t put_above; /* only longer messages are written by their sender */
     size_t put_bytes; /* longest message that is written; 0: no message is */
     size_t buffered_bytes; /* longest message in a shm buffer; 0: none is */
-    /* Shared by the ranks of this host. This rank may be the only one. */
+    /* The memory that the ranks of this host share. This rank may be the only
+       one. */
     baton__host_t host;
 
     baton__peer_t *listed; /* peers with a non-empty outbox */
@@ -430,8 +449,9 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail);
 
-/* Sets the error of a message with a peer: that the peer is lost, or else
-   `wrong`. */
+/* Sets this thread's error for a message to or from a peer, and returns
+   BATON_ERR_TRANSPORT. The error says why the peer is lost, or `wrong` if the
+   peer is not lost. */
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong);
 
@@ -445,8 +465,9 @@ baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- far.c: through MPI ------------------------------------------------ */
 
-/* The port's function: true if MPI can send this message out of device memory,
-   and receive it there (MPIX_Query_cuda_support, BATON_GPU_AWARE_MPI). */
+/* Implements takes_device of baton/transport.h: true if MPI can send this
+   message out of device memory, and receive it there (MPIX_Query_cuda_support,
+   BATON_GPU_AWARE_MPI). */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
 /* baton__far_enter returns true if MPI may be called; then baton__far_leave
@@ -479,8 +500,8 @@ bool baton__far_owes_credits(const baton__mpi_t *mpi,
    true. */
 void baton__far_report_credits(baton__mpi_t *mpi);
 
-/* Asks a far peer over MPI whether it lives, unless MPI still has a packet to
-   it. */
+/* Asks a far peer over MPI whether it lives, unless MPI has not completed an
+   earlier packet to the peer. */
 void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Replies to a peer that has asked whether this rank lives. */
@@ -511,7 +532,8 @@ void baton__far_test_packets(baton__mpi_t *mpi);
 int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
 
 /* Posts one more receive if a packet waits in MPI: messages that lost peers
-   have not finished may occupy all other receives. In MPI. */
+   have not finished may occupy all other receives. Call it between
+   baton__far_enter and baton__far_leave. */
 void baton__far_add_arrival(baton__mpi_t *mpi);
 
 /* Notes that the peer has taken `taken` packets of this rank so far. */
@@ -525,7 +547,8 @@ void baton__far_ring_due(baton__mpi_t *mpi);
    this rank. Returns true if there is such a peer. */
 bool baton__far_ask(baton__mpi_t *mpi);
 
-/* True if receives go on after this error. In MPI. */
+/* True if the posted receives can still be used after this error. Call it
+   between baton__far_enter and baton__far_leave. */
 bool baton__far_goes_on(const baton__mpi_t *mpi, int code);
 
 /* Marks all far peers as lost. */
@@ -618,14 +641,15 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
                                  size_t bytes);
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token);
 
-/* Answers a message, now or when there is space: by FIN, which then frees the
-   record, or by CTS or COPY. */
+/* Answers a message by FIN, CTS or COPY, now or when there is space. Once FIN
+   has been sent, the record is free. */
 void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
                        baton__packet_kind_t answer);
 
-/* These handle answers of a peer. FIN means that the peer is done with a send,
-   CTS that it asks for the data, and COPY that it could not read the data. COPY
-   is handled by baton__mpi_take_cts, too. */
+/* baton__mpi_take_fin and baton__mpi_take_cts handle answers of a peer. FIN
+   means that the peer is done with a send, CTS that it asks for the data, and
+   COPY that it could not read the data. COPY is handled by baton__mpi_take_cts,
+   too. */
 void baton__mpi_take_fin(baton__mpi_t *mpi, const baton__packet_t *packet);
 void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet);
 
@@ -704,7 +728,7 @@ typedef struct baton__meeting {
     int listener; /* a socket where peers report a rank that has ended; or -1 */
     /* A kept endpoint, which watches the processes of this host; or NULL. */
     const baton__mpi_t *kept;
-    bool met;      /* an exchange has ended: all ranks have called */
+    bool met;      /* an exchange has ended, so all ranks make the group */
     bool reported; /* the long wait was logged */
 } baton__meeting_t;
 
@@ -767,7 +791,7 @@ void baton__mpi_free(baton__mpi_t *mpi);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
    any rank fails, all do, and the others' message says so. On success closing
-   the endpoint is collective, too; before any rank sends, all ranks agree once
-   more (baton__meeting_conclude). */
+   the endpoint is collective, too; before any rank sends, the caller must make
+   all ranks agree once more (baton__meeting_conclude). */
 baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out);

@@ -27,7 +27,7 @@
 
 #include <string.h>
 
-/* MPIX_Query_cuda_support, MPIX_Comm_failure_ack. */
+/* This header declares MPIX_Query_cuda_support and MPIX_Comm_failure_ack. */
 #if defined(OPEN_MPI) && defined(__has_include)
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -42,9 +42,10 @@ enum {
     /* Interval between wake-ups of a peer that data or packets are awaited
        from. */
     ASK_NS = 1000000,
-    /* How long packets wait for a peer that may have ended: by then it is known
-       to have ended (see REFUSED_NS in poll.c), or it has no link because a
-       firewall prevents that. */
+    /* How long packets to a peer that may have ended are held back. After this
+       time a peer that has ended is known to have ended (see REFUSED_NS in
+       poll.c). A peer that is not lost by then has no link because a firewall
+       prevents that. */
     DOUBT_NS = 2000000000
 };
 
@@ -66,9 +67,11 @@ static bool is_gpu_aware(void)
 #endif
 }
 
-/* Pulled data goes from the sender's memory to the receiver's through MPI
-   alone. This transport copies shorter messages on the CPU, so they can't be in
-   device memory. */
+/* True only for messages that are pulled (endpoint.h): those to or from a far
+   peer that are longer than BATON__BODY_LONGEST. Their data goes from the
+   sender's memory to the receiver's through MPI alone, so the memory may be a
+   device's if MPI is GPU-aware. CPUs copy or read the data of all other
+   messages, so it must be in main memory. */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
@@ -140,7 +143,8 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 
 /* ---- packets out ------------------------------------------------------- */
 
-/* True if the peer has a link, and was not told of all packets. */
+/* True if the peer has a link, over which it was not told of all packets that
+   were sent to it. */
 static bool far_is_behind(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
@@ -655,8 +659,8 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
     }
 }
 
-/* Transfers with the peer stay in motion in MPI, but their completion is no
-   longer reported. */
+/* Transfers with the lost peer stay in motion in MPI, but nobody is told when
+   MPI completes them. */
 bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     baton__far_t *far = &mpi->far;

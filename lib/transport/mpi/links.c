@@ -33,8 +33,9 @@ typedef struct greeting {
 static const uint64_t FAREWELL = UINT64_C(1) << 32;
 static const uint64_t FAREWELL_AFTER_LOSS = UINT64_C(3) << 32;
 
-/* Numbers in the epoll's events: of the listener, and of connections without a
-   greeting. Other numbers are peers. */
+/* The numbers (data.fd) in the epoll's events: LISTENER for the listener,
+   PENDING for a connection that has not sent its greeting. Other numbers are
+   the ranks of peers. */
 enum { LISTENER = -1, PENDING = -2 };
 
 /* ---- addresses -------------------------------------------------------- */
@@ -503,7 +504,8 @@ static bool identify_connections(baton__links_t *links, int *made)
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
         if (link != NULL && link->state == BATON__LINK_OPEN) {
-            /* For the peer this link is broken: it has connected again. */
+            /* The peer has connected again, so it has found this link
+               broken. */
             be_broken(link, 0);
         }
         if (link == NULL || link->state != BATON__LINK_NONE ||

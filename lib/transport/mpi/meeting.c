@@ -47,7 +47,8 @@ typedef struct baton__member {
 } member_t;
 static_assert(sizeof(member_t) == 136, "as in all versions");
 
-/* A message to a rank's `place`. */
+/* The message that tells a rank, at its `place`, that another rank has
+   ended. */
 typedef struct news {
     uint64_t secret;
     int32_t ended; /* a rank whose process has ended */

@@ -35,7 +35,7 @@ typedef struct card {
     cpu_set_t processors;
     uint64_t secret; /* random; a host uses its first rank's secret */
     uint64_t nonce;  /* random; the group uses rank 0's nonce */
-    /* Set by BATON_SHM, BATON_CMA and BATON_VERIFY. */
+    /* This rank's values of BATON_SHM, BATON_CMA and BATON_VERIFY. */
     bool shares, reads, verifies;
 } card_t;
 static_assert(sizeof(card_t) <= BATON__MEETING_BYTES, "there is room");
@@ -428,7 +428,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
 
 /* ---- other hosts ------------------------------------------------------- */
 
-/* Opens this rank's listeners. From here on this rank answers other ranks. */
+/* Opens this rank's listeners. From then on this rank answers other ranks. */
 static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
 {
     baton__links_t *links = &mpi->far.links;
@@ -543,8 +543,8 @@ static int process(const void *endpoint, int rank, const char **host_out)
     return mpi->host_of[rank] != mpi->host_of[mpi->rank] ||
                    found->pids == mpi->processes[mpi->rank].pids
                ? found->number
-               /* In another PID namespace: here the number means another
-                  process. */
+               /* The process is in another PID namespace, so its number means
+                  another process here. */
                : 0;
 }
 
@@ -849,8 +849,8 @@ static baton_status_t open_complete(baton__mpi_t *mpi, const host_t *host)
     return status == BATON_OK ? watch_finalize(mpi) : status;
 }
 
-/* Opens what the ranks of this host share, and the connections to other
-   hosts. */
+/* Opens the memory that the ranks of this host share, and this rank's
+   listeners; exchanges the addresses of all ranks. */
 static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
 {
     baton_status_t status =
@@ -859,7 +859,8 @@ static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
         return status;
     }
     mpi->far.peers = mpi->size - mpi->host.count;
-    /* There is no link before a reservation. */
+    /* Ranks of two hosts make their link at the first reservation, so a notice
+       that is sent before it wakes nobody. */
     mpi->transport.strangers = mpi->far.peers > 0;
     mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
     status = baton__meeting_agree(host->meeting, open_complete(mpi, host));

@@ -10,7 +10,8 @@
    packets were sent. Until these packets have come, and while data is in
    motion, the rank polls, and wakes the ranks that it waits for, because MPI
    may have to be called there, too. A sender polls until it has announced all
-   packets that it has sent. */
+   packets that it has sent. Functions marked "In MPI" must be called between
+   baton__far_enter and baton__far_leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -35,7 +36,9 @@ enum {
        the timer that a start sets, so that alternating starts and waits need
        not set the timer each time. */
     LATER_US = 2000,
-    MOVING_US = 1000, /* MPI moves data only while it is called */
+    /* The longest sleep while MPI has data or packets in motion: MPI moves them
+       only while it is called. */
+    MOVING_US = 1000,
     /* If a rank's host refuses connections, either the rank's process has ended
        and the kernel refuses them, or a firewall does. So the rank must also
        have been silent for this long, or for half of BATON_PEER_TIMEOUT_MS if
@@ -322,8 +325,9 @@ static void poll_near(baton__mpi_t *mpi)
     while (!baton__events_are_full(mpi)) {
         const baton__packet_t *packet = baton__inbox_front(inbox);
         if (packet == NULL && mpi->host.reserved > 0) {
-            /* The next send reads this flag, which is in another processor's
-               cache: the buffer's reader has written it last. */
+            /* The next send that needs a buffer reads this flag. It is in
+               another processor's cache, because the rank that has read the
+               buffer wrote the flag last. */
             __builtin_prefetch(
                 &baton__host_buffer(&mpi->host, mpi->host.index, 0)->full);
         }

@@ -59,7 +59,7 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
     slab->next = mpi->slabs;
     mpi->slabs = slab;
     /* The new sends go after the free ones, so that low ids are used first:
-       only sends with low ids have offers. */
+       only sends with low ids have a word for an offer in shared memory. */
     baton__send_t **end = &mpi->free_sends;
     while (*end != NULL) {
         end = &(*end)->next;

@@ -159,7 +159,8 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
 }
 
 /* Returns false if the sender would need a time slice of a shared processor, or
-   would have to be woken: then this rank reads sooner. */
+   would have to be woken: then this rank is sooner done if it reads the data
+   itself. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];

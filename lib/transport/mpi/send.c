@@ -150,8 +150,9 @@ static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                                        bytes);
 }
 
-/* Exchanges the ids and generations of this send and a free one, so that this
-   send's id has an offer. Returns false if all ids with offers are in use. */
+/* Gives the send an id below BATON__HOST_OFFERS, because only such an id has a
+   word for an offer in shared memory: exchanges the ids and generations of this
+   send and a free one. Returns false if all such ids are in use. */
 static bool mpi_send_renumber(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__send_t *other = mpi->free_sends;
@@ -268,8 +269,8 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
     mpi_send_list(mpi, peer);
 }
 
-/* Queues an answer, or a send whose data goes in parts. It is put behind
-   earlier entries of these two kinds and ahead of all other sends, because the
+/* Queues an answer, or a send whose data goes in parts. The entry is put after
+   earlier entries of these two kinds and before all other sends, because the
    other sends may be waiting for the peer to act on this entry. */
 static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__outgoing_t *out)
@@ -565,7 +566,7 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         send->posted = send->generation;
         baton__mpi_part(mpi, send, BATON__HOST_POSTS);
     } else if (send != NULL && send->kind == BATON__PACKET_OFFER &&
-               packet->flags == 0) { /* other flags: the peer pulls */
+               packet->flags == 0) { /* if `flags` is not 0, the peer pulls */
         baton__mpi_take_ask(mpi, send, packet);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
         baton__far_send_nothing(mpi, (int)packet->source, packet->place,
