@@ -40,8 +40,9 @@ typedef struct rank {
     uint64_t given_bits, living;
     outcome_t outcomes[STEPS + 1]; /* by epoch */
 
-    /* For sparse all-reduces. */
+    /* For sparse all-reduces, alone or of a set of tensors. */
     baton_sparse_t *sparse;
+    baton_tensors_t *set;
     baton_group_t *groups[MOST]; /* the latest is the last */
     int shrunk;
     enum { WORKS, SHRINKS, MOVES, CATCHES_UP } at;
@@ -139,13 +140,17 @@ static void learn_all(const rank_t *rank, bool dead_alone)
     }
 }
 
+static void die(rank_t *rank)
+{
+    enter(rank);
+    rank->dead = true;
+    leave(rank);
+}
+
 /* The last rank dies, and the others learn of it. */
 static void lose_last(void)
 {
-    rank_t *last = &ranks[size - 1];
-    enter(last);
-    last->dead = true;
-    leave(last);
+    die(&ranks[size - 1]);
     for (int r = 0; r < size - 1; r++) {
         learn_outside(&ranks[r], size - 1);
     }
@@ -165,6 +170,7 @@ static void open_groups(int count, baton_progress_t progress)
         support_ok(baton_engine_open(&own, &rank->engine));
         support_ok(
             baton_group_create_inproc(rank->engine, medium, r, &rank->group));
+        rank->groups[0] = rank->group;
         enter(rank);
         rank->given = rank->group->transport;
         rank->port = *rank->given;
@@ -187,10 +193,9 @@ static void open_ranks(int count, baton_progress_t progress)
 static void destroy_one(void *arg)
 {
     rank_t *rank = arg;
-    baton_status_t status = rank->sparse != NULL
-                                ? baton_sparse_destroy(rank->sparse)
-                                : baton_partial_destroy(rank->partial);
-    if (status != BATON_OK) {
+    if (baton_tensors_destroy(rank->set) != BATON_OK ||
+        baton_sparse_destroy(rank->sparse) != BATON_OK ||
+        baton_partial_destroy(rank->partial) != BATON_OK) {
         print_error("destroy: %s\n", baton_error_message());
         abort();
     }
@@ -566,9 +571,7 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
     open_ranks(3, BATON_PROGRESS_THREAD);
     do_steps(&ranks[0], 3, 3);
     assert_true(baton_partial_lives(ranks[0].partial, 2));
-    enter(&ranks[2]);
-    ranks[2].dead = true;
-    leave(&ranks[2]);
+    die(&ranks[2]);
     enter(&ranks[1]);
     learn_outside(&ranks[0], 2);
     interrupt_while_it_waits_for_peers(&ranks[0]);
@@ -769,9 +772,7 @@ TEST(test_partial_that_does_not_go_on_fails)
     options.mode_ranks = 2;
     open_ranks(3, BATON_PROGRESS_THREAD);
     support_ok(baton_partial_start(ranks[2].partial));
-    enter(&ranks[1]);
-    ranks[1].dead = true;
-    leave(&ranks[1]);
+    die(&ranks[1]);
     learn_outside(&ranks[0], 1);
     learn_outside(&ranks[2], 1);
     support_fails(baton_partial_wait(ranks[2].partial, 10000, &result),
@@ -839,7 +840,6 @@ static void open_sparse(baton_progress_t progress)
     generation = 0;
     open_groups(size, progress);
     for (int r = 0; r < size; r++) {
-        ranks[r].groups[0] = ranks[r].group;
         support_ok(baton_sparse_prepare(ranks[r].group, &sparse_options,
                                         &ranks[r].sparse));
     }
@@ -1055,7 +1055,8 @@ static void check_sparse(int died)
     }
 }
 
-static void close_sparse(void)
+/* Closes ranks whose groups may have been shrunk. */
+static void close_shrunk(void)
 {
     for (int r = 0; r < size; r++) {
         rank_t *rank = &ranks[r];
@@ -1063,7 +1064,7 @@ static void close_sparse(void)
         rank->dead = false;
         rank->messages = -1;
         (void)baton_engine_step(rank->engine);
-        support_ok(baton_sparse_destroy(rank->sparse));
+        destroy_one(rank);
         rank->group->transport = rank->given;
         rank->group->collective = false;
         for (int i = 0; i < MOST; i++) {
@@ -1093,7 +1094,7 @@ static void kill_in_sparse_steps(bool partial, baton_on_loss_t on_loss)
         }
         check_sparse(dead);
         died += dead;
-        (goes_on() ? close_ranks : close_sparse)();
+        (goes_on() ? close_ranks : close_shrunk)();
     }
     print_message("%d ranks died\n", died);
     assert_true(died > TRIALS / 4);
@@ -1183,7 +1184,7 @@ static bool shrink_without_memory(int64_t n)
     }
     do_all(2, wait_for_step);
     check_sparse(1);
-    close_sparse();
+    close_shrunk();
     return failed;
 }
 
@@ -1287,9 +1288,7 @@ TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
 {
     open_solo(3, BATON_SOLO, BATON_PROGRESS_THREAD);
     do_sparse_steps(&ranks[0], 3);
-    enter(&ranks[2]);
-    ranks[2].dead = true;
-    leave(&ranks[2]);
+    die(&ranks[2]);
     support_ok(start_sparse(&ranks[0]));
     application = pthread_self();
     atomic_store(&holds_start, true);
@@ -1309,13 +1308,13 @@ TEST(test_partial_sparse_starts_a_step_once_it_runs_again)
     close_ranks();
 }
 
-/* Ranks 0 and 1 do a step. */
-static void do_a_sparse_step(void)
+/* The ranks below `count` do a step together. */
+static void do_a_sparse_step(int count)
 {
-    for (int r = 0; r < 2; r++) {
+    for (int r = 0; r < count; r++) {
         support_ok(start_sparse(&ranks[r]));
     }
-    do_all(2, wait_for_step);
+    do_all(count, wait_for_step);
 }
 
 /* After the import of a state, results are those of the steps that follow. */
@@ -1336,7 +1335,7 @@ TEST(test_partial_sparse_goes_back_to_a_state)
             baton_sparse_state_export(ranks[r].sparse, states[r], bytes));
     }
     for (int step = 0; step < 3; step++) {
-        do_a_sparse_step();
+        do_a_sparse_step(2);
     }
     for (int r = 0; r < 2; r++) {
         support_ok(
@@ -1345,7 +1344,7 @@ TEST(test_partial_sparse_goes_back_to_a_state)
     }
     for (int step = 0; step < 5; step++) {
         memset(ranks[0].results, 0, sizeof ranks[0].results);
-        do_a_sparse_step();
+        do_a_sparse_step(2);
         for (int i = 0; i < SPARSE; i++) {
             assert_true(ranks[0].results[i] == ranks[i % 2].gradient[i]);
         }
@@ -1380,10 +1379,7 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
     kept = calloc(1, kept_bytes);
     double before[SPARSE], after[SPARSE];
     for (int step = 0; step < 4; step++) {
-        for (int r = 0; r < 3; r++) {
-            support_ok(start_sparse(&ranks[r]));
-        }
-        do_all(3, wait_for_step);
+        do_a_sparse_step(3);
         if (step == 1) {
             support_ok(
                 baton_sparse_state_export(ranks[0].sparse, kept, kept_bytes));
@@ -1423,64 +1419,10 @@ TEST(test_partial_sparse_begins_without_a_rank_that_is_lost)
     }
     lose_last();
     do_all(2, connect_sparse);
-    for (int r = 0; r < 2; r++) {
-        support_ok(start_sparse(&ranks[r]));
-    }
-    do_all(2, wait_for_step);
+    do_a_sparse_step(2);
     assert_false(baton_sparse_lives(ranks[0].sparse, 2));
     check_sparse(1);
     close_ranks();
-}
-
-/* A rank is lost before the comparison. Names of the tensors differ on the
-   others, and the error says so. */
-TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
-{
-    static const char *const names[] = {"weight", "bias"};
-    const double gradient[4] = {1};
-    baton_tensors_options_t of = BATON_TENSORS_OPTIONS;
-    of.dtype = BATON_F64;
-    of.partial = true;
-    of.on_loss = BATON_ON_LOSS_CONTINUE;
-    baton_tensors_t *sets[2] = {NULL};
-    baton_status_t status[2];
-    open_groups(3, BATON_PROGRESS_MANUAL);
-    ranks[2].dead = true;
-    for (int r = 0; r < 2; r++) {
-        const baton_tensor_t tensor = {.name = names[r], .count = 4};
-        learn(&ranks[r], 2);
-        (void)baton_engine_step(ranks[r].engine);
-        support_ok(
-            baton_tensors_prepare(ranks[r].group, &tensor, 1, &of, &sets[r]));
-        support_ok(baton_tensors_agree(sets[r], 0));
-    }
-    bool connected[2] = {false};
-    while (!connected[0] || !connected[1]) {
-        for (int r = 0; r < 2; r++) {
-            connected[r] =
-                connected[r] || baton_tensors_connect(sets[r], 0) == BATON_OK;
-        }
-    }
-    for (int r = 0; r < 2; r++) {
-        status[r] = baton_tensors_ready(sets[r], 0, gradient);
-    }
-    for (int turn = 0; turn < 4000; turn++) {
-        const int r = turn % 2;
-        bool done;
-        (void)baton_engine_step(ranks[r].engine);
-        if (status[r] == BATON_OK) {
-            status[r] = baton_tensors_test(sets[r], 0, &done);
-        }
-    }
-    support_expect(status[0], BATON_ERR_MISMATCH);
-    support_fails(status[1], BATON_ERR_MISMATCH,
-                  "rank 1 has count of bias 4 where rank 0 has "
-                  "count of weight 4");
-    for (int r = 0; r < 2; r++) {
-        support_ok(baton_tensors_destroy(sets[r]));
-        ranks[r].partial = NULL;
-    }
-    close_groups();
 }
 
 /* Rank 1 has nothing to wait for. Its calls of test alone let rank 0's steps
@@ -1585,36 +1527,26 @@ TEST(test_partial_sparse_outlives_its_group)
 
 /* ---- sets of tensors ----------------------------------------------------- */
 
-static baton_tensors_t *sets[3];
-
 static baton_status_t agree_on_set(int r)
 {
-    return baton_tensors_agree(sets[r], 0);
+    return baton_tensors_agree(ranks[r].set, 0);
 }
 
 static baton_status_t connect_set(int r)
 {
-    return baton_tensors_connect(sets[r], 0);
+    return baton_tensors_connect(ranks[r].set, 0);
 }
 
 static baton_status_t shrink_set(int r)
 {
-    return baton_tensors_shrink(sets[r], ranks[r].groups[1], 0);
-}
-
-static void destroy_set(void *set)
-{
-    if (baton_tensors_destroy(set) != BATON_OK) {
-        print_error("destroy: %s\n", baton_error_message());
-        abort();
-    }
+    return baton_tensors_shrink(ranks[r].set, ranks[r].groups[1], 0);
 }
 
 static void ready_all(int count, const float *gradient)
 {
     for (int r = 0; r < count; r++) {
         for (size_t i = 0; i < 2; i++) {
-            support_ok(baton_tensors_ready(sets[r], i, gradient));
+            support_ok(baton_tensors_ready(ranks[r].set, i, gradient));
         }
     }
 }
@@ -1625,8 +1557,8 @@ static void open_sets(const baton_tensor_t tensors[2],
 {
     open_groups(3, BATON_PROGRESS_MANUAL);
     for (int r = 0; r < 3; r++) {
-        support_ok(
-            baton_tensors_prepare(ranks[r].group, tensors, 2, own, &sets[r]));
+        support_ok(baton_tensors_prepare(ranks[r].group, tensors, 2, own,
+                                         &ranks[r].set));
     }
     do_all(3, agree_on_set);
     do_all(3, connect_set);
@@ -1650,33 +1582,23 @@ TEST(test_tensors_go_on_in_a_group_that_was_shrunk)
     do_all(2, shrink_group);
     do_all(2, shrink_set);
     for (size_t i = 0; i < 2; i++) { /* no rank has completed it */
-        support_expect(baton_tensors_wait(sets[0], i, 0, &result),
-                       BATON_ERR_STATE);
-        support_expect(baton_tensors_wait(sets[1], i, 0, &result),
-                       BATON_ERR_STATE);
+        for (int r = 0; r < 2; r++) {
+            support_expect(baton_tensors_wait(ranks[r].set, i, 0, &result),
+                           BATON_ERR_STATE);
+        }
     }
     ready_all(2, gradient);
     for (size_t i = 0; i < 2; i++) {
         baton_status_t status = BATON_ERR_TIMEOUT;
         while (status == BATON_ERR_TIMEOUT) {
             (void)baton_engine_step(ranks[1].engine);
-            status = baton_tensors_wait(sets[0], i, 0, &result);
+            status = baton_tensors_wait(ranks[0].set, i, 0, &result);
         }
         support_ok(status);
         assert_int_equal(result.count, 4);
         assert_true(((const float *)result.values)[3] == 8);
     }
-    for (int r = 0; r < 3; r++) {
-        learn_all(&ranks[r], r < 2);
-        ranks[r].dead = false;
-        (void)baton_engine_step(ranks[r].engine);
-        support_ok(baton_tensors_destroy(sets[r]));
-        ranks[r].group->collective = false;
-        support_ok(baton_group_destroy(ranks[r].groups[1]));
-        support_ok(baton_group_destroy(ranks[r].group));
-        support_ok(baton_engine_close(ranks[r].engine));
-    }
-    support_ok(baton_inproc_destroy(medium));
+    close_shrunk();
 }
 
 /* Rank 2 dies in the first step. Ranks 0 and 1 do this and the next without it,
@@ -1692,16 +1614,16 @@ TEST(test_tensors_go_on_by_themselves)
     own.mode = BATON_FULL;
     own.on_loss = BATON_ON_LOSS_CONTINUE;
     open_sets(tensors, &own, gradient);
-    support_expect(baton_tensors_shrink(sets[0], ranks[0].group, 0),
+    support_expect(baton_tensors_shrink(ranks[0].set, ranks[0].group, 0),
                    BATON_ERR_UNSUPPORTED);
     for (int step = 0; step < 2; step++) {
         bool done[2] = {false, false};
         for (int r = 0; !done[0] || !done[1]; r = 1 - r) {
-            support_ok(baton_tensors_test(sets[r], 0, &done[r]));
+            support_ok(baton_tensors_test(ranks[r].set, 0, &done[r]));
         }
         for (int r = 0; r < 2; r++) {
             for (size_t i = 0; i < 2; i++) {
-                support_ok(baton_tensors_wait(sets[r], i, 0, &result));
+                support_ok(baton_tensors_wait(ranks[r].set, i, 0, &result));
                 assert_int_equal(result.count, 4);
                 assert_true(((const float *)result.values)[3] == 8);
             }
@@ -1710,16 +1632,45 @@ TEST(test_tensors_go_on_by_themselves)
             ready_all(2, gradient);
         }
     }
-    support_thread_t *threads[2];
+    close_ranks();
+}
+
+/* A rank is lost before the comparison. Names of the tensors differ on the
+   others, and the error says so. */
+TEST(test_partial_tensors_compare_without_a_rank_that_is_lost)
+{
+    static const char *const names[] = {"weight", "bias"};
+    const double gradient[4] = {1};
+    baton_tensors_options_t of = BATON_TENSORS_OPTIONS;
+    of.dtype = BATON_F64;
+    of.partial = true;
+    of.on_loss = BATON_ON_LOSS_CONTINUE;
+    baton_status_t status[2];
+    open_groups(3, BATON_PROGRESS_MANUAL);
+    ranks[2].dead = true;
     for (int r = 0; r < 2; r++) {
-        threads[r] = support_thread_start(destroy_set, sets[r]);
+        const baton_tensor_t tensor = {.name = names[r], .count = 4};
+        learn(&ranks[r], 2);
+        (void)baton_engine_step(ranks[r].engine);
+        support_ok(baton_tensors_prepare(ranks[r].group, &tensor, 1, &of,
+                                         &ranks[r].set));
+        support_ok(agree_on_set(r));
     }
+    do_all(2, connect_set);
     for (int r = 0; r < 2; r++) {
-        support_thread_join(threads[r]);
+        status[r] = baton_tensors_ready(ranks[r].set, 0, gradient);
     }
-    learn_all(&ranks[2], false);
-    ranks[2].dead = false;
-    (void)baton_engine_step(ranks[2].engine);
-    destroy_set(sets[2]);
-    close_groups();
+    for (int turn = 0; turn < 4000; turn++) {
+        const int r = turn % 2;
+        bool done;
+        (void)baton_engine_step(ranks[r].engine);
+        if (status[r] == BATON_OK) {
+            status[r] = baton_tensors_test(ranks[r].set, 0, &done);
+        }
+    }
+    support_expect(status[0], BATON_ERR_MISMATCH);
+    support_fails(status[1], BATON_ERR_MISMATCH,
+                  "rank 1 has count of bias 4 where rank 0 has "
+                  "count of weight 4");
+    close_ranks();
 }
