@@ -25,11 +25,8 @@ void mpi_waitall_(f *count, f *requests, f *statuses, f *error);
 
 int main(void)
 {
-    f error = -1;
-    f level = -1;
-    f comm;
-    f request[2];
-    f status[2 * (sizeof(MPI_Status) / sizeof(f))];
+    f error = -1, level = -1;
+    f comm, request[2], status[2 * (sizeof(MPI_Status) / sizeof(f))];
     mpi_init_(&error);
     EXPECT(error == MPI_SUCCESS, "init: %d", error);
     mpi_query_thread_(&level, &error);
@@ -38,8 +35,7 @@ int main(void)
     f real8 = MPI_Type_c2f(MPI_DOUBLE_PRECISION);
     f integer = MPI_Type_c2f(MPI_INTEGER);
     f sum = MPI_Op_c2f(MPI_SUM);
-    f size;
-    f rank;
+    f size, rank;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     f count = 3;
@@ -57,9 +53,7 @@ int main(void)
                     &request[0], &error);
     f one = 1;
     f root = size - 1;
-    f ones[16];
-    f places[16];
-    f ranks[16];
+    f ones[16], places[16], ranks[16];
     for (f r = 0; r < size; r++) {
         ones[r] = 1;
         places[r] = size - 1 - r;

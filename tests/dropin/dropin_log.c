@@ -81,10 +81,7 @@ int main(int argc, char **argv)
     }
     LOOKED_UP(from, MPI_Init)(&argc, &argv);
     int at_start = requests;
-    int one = 1;
-    int sum = 0;
-    int rank;
-    int size;
+    int one = 1, sum = 0, rank, size;
     MPI_Request q;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -132,20 +132,12 @@ static void settle(MPI_Comm comm, int calls_left)
 
 static void run_all_kinds(MPI_Comm comm)
 {
-    int p;
-    int me;
+    int p, me;
     MPI_Comm_size(comm, &p);
     MPI_Comm_rank(comm, &me);
-    int counts[16];
-    int packed[16];
-    int apart[16];
-    int sends[16];
-    int send_at[16];
-    int recvs[16];
+    int counts[16], packed[16], apart[16], sends[16], send_at[16], recvs[16];
     int recv_at[16];
-    int sum = 0;
-    int sent = 0;
-    int received = 0;
+    int sum = 0, sent = 0, received = 0;
     for (int r = 0; r < p; r++) {
         counts[r] = (r * 5) % 9;
         packed[r] = sum;
@@ -206,10 +198,7 @@ static void test_kinds(void)
 static void test_in_place(void)
 {
     int root = size - 1;
-    int counts[16];
-    int at[16];
-    int same[16];
-    int even[16];
+    int counts[16], at[16], same[16], even[16];
     MPI_Request q;
     for (int r = 0; r < size; r++) {
         counts[r] = 1 + r % 3;
@@ -335,8 +324,7 @@ static void test_types(void)
    addresses are absolute. */
 static void test_derived(void)
 {
-    MPI_Datatype column;
-    MPI_Datatype absolute;
+    MPI_Datatype column, absolute;
     MPI_Request request;
     MPI_Aint address;
     int matrix[9][9];
@@ -439,9 +427,7 @@ static void free_types(MPI_Datatype types[8])
 /* What a persistent call was made with is gone before it starts. */
 static void test_freed(void)
 {
-    int key;
-    int counts[16];
-    int at[16];
+    int key, counts[16], at[16];
     MPI_Request q;
     MPI_Datatype others[8];
     if (size == 1) { /* Open MPI itself keeps no type */
@@ -506,9 +492,7 @@ static void test_outstanding(void)
                           &requests[2 * i + 1]);
             }
         }
-        int index;
-        int flag;
-        int some[2 * MANY];
+        int index, flag, some[2 * MANY];
         MPI_Status status;
         switch (way) {
         case 0:
@@ -558,10 +542,7 @@ static void test_outstanding(void)
  */
 static void test_comms(void)
 {
-    MPI_Comm dup[2];
-    MPI_Comm half;
-    MPI_Comm cart;
-    MPI_Comm later;
+    MPI_Comm dup[2], half, cart, later;
     MPI_Request requests[3];
     int sums[3] = {0, 0, 0};
     int periods = 1;
@@ -632,9 +613,7 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
 /* The application's attributes, errors, thread level, and what is left. */
 static void test_application(void)
 {
-    int key;
-    int flag;
-    int level;
+    int key, flag, level;
     void *value;
     MPI_Comm dup;
     MPI_Request request;
@@ -689,8 +668,7 @@ static void test_persistent(void)
     MPI_Request q[5];
     int right = (rank + 1) % size;
     static int a[2]; /* used behind the return */
-    int b = 0;
-    int got = -1;
+    int b = 0, got = -1;
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);
     MPIX_Allreduce_init(&rank, &a[0], 1, MPI_INT, MPI_SUM, dup, MPI_INFO_NULL,
                         &q[0]);
@@ -756,8 +734,7 @@ static void test_rendezvous(void)
     enum { LONG = 1 << 20 };
     static int sent[LONG], received[LONG];
     MPI_Request q[2];
-    int one = 1;
-    int sum = 0;
+    int one = 1, sum = 0;
     int right = (rank + 1) % size;
     int left = (rank + size - 1) % size;
     for (int i = 0; i < LONG; i++) {
@@ -785,8 +762,7 @@ static void test_huge(void)
 {
     enum { BLOCK = 1 << 16, BLOCKS = 1 + (1 << 15) };
     static char block[BLOCK + 1];
-    MPI_Datatype huge;
-    MPI_Datatype odd;
+    MPI_Datatype huge, odd;
     MPI_Request q;
     MPI_Aint at[2] = {0, 0};
     int counts[2] = {1, BLOCK - 1};
@@ -811,8 +787,7 @@ static void test_huge(void)
 static void test_handlers(void)
 {
     enum { EACH = 300 }; /* 1 KiB at least, so that the call is taken */
-    static int sent[2 * EACH];
-    static int got[16 * EACH];
+    static int sent[2 * EACH], got[16 * EACH];
     MPI_Datatype wide;
     MPI_Comm dup;
     MPI_Request q;

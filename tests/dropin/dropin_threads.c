@@ -45,8 +45,7 @@ static void fill(matrix_t *to, int of)
 /* Of ranks 0 to `last`. */
 static void expect_product(const matrix_t *got, int last, const char *what)
 {
-    matrix_t each[MATRICES];
-    matrix_t all[MATRICES];
+    matrix_t each[MATRICES], all[MATRICES];
     fill(all, 0);
     for (int r = 1; r <= last; r++) {
         fill(each, r);
@@ -190,8 +189,7 @@ static void *use(void *arg)
     MPI_Comm comm = *(MPI_Comm *)arg;
     enum { MANY = 8 };
     static _Atomic int kept[2][MANY];
-    int sums[MANY];
-    int index;
+    int sums[MANY], index;
     int sent = rank;
     int got = -1;
     for (int turn = 0; turn < 30; turn++) {

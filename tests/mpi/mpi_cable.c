@@ -29,8 +29,7 @@ static uint64_t epoch;
 /* Renamed when it is whole, so that a reader finds all of it or nothing. */
 static void touch(const char *name, int number, const char *text)
 {
-    char path[4096];
-    char temporary[4200];
+    char path[4096], temporary[4200];
     snprintf(path, sizeof(path), "%s/%s.%d", dir, name, number);
     snprintf(temporary, sizeof(temporary), "%s.new", path);
     FILE *file = fopen(temporary, "w");

@@ -130,8 +130,7 @@ static void use(void)
 static void create_with_few_files(void)
 {
     enum { FILES = 256 };
-    int held[FILES];
-    int count = 0;
+    int held[FILES], count = 0;
     const struct rlimit limit = {FILES, FILES};
     baton_status_t status = BATON_ERR_SYSTEM;
     support_mpi_ok(baton_engine_open(NULL, &world.engine));

@@ -257,8 +257,7 @@ void conformance_notices(conformance_rank_t *self)
     enum { COUNT = 1500, LENGTHS = BATON_NOTICE_BYTES + 1 };
     unsigned char out[BATON_NOTICE_BYTES];
     unsigned char in[BATON_NOTICE_BYTES];
-    uint32_t sent = 0;
-    uint32_t seen = 0;
+    uint32_t sent = 0, seen = 0;
     while ((sent < COUNT || seen < COUNT) && self->failure[0] == '\0') {
         const baton_header_t header = {.schedule = 1, .tag = sent};
         conformance_fill(out, sent % LENGTHS, sent);

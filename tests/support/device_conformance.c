@@ -485,8 +485,7 @@ CASE(handles)
         return;
     }
     device_subject_t *owner = self->other;
-    char out[1000];
-    char in[1000];
+    char out[1000], in[1000];
     char *far = on_device(owner, 4096);
     char *near = on_device(self, 1000);
     for (size_t offset = 0; offset < 3096; offset += 1021) {
@@ -559,8 +558,7 @@ CASE(failed_work_fails_queries)
 CASE(random_work)
 {
     enum { WORDS = 12, STEPS = 1500, STREAMS = 5 };
-    uint32_t expected[WORDS];
-    uint32_t got[WORDS];
+    uint32_t expected[WORDS], got[WORDS];
     int last[WORDS] = {0};
     void *ends[STREAMS];
     baton_stream_t in[STREAMS] = {stream(self, 0), stream(self, 1),

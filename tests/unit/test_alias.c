@@ -190,8 +190,7 @@ enum { PAIRS = 20 };
 ALIAS_TEST(test_rebind_of_many_buffers_at_once)
 {
     float memory[2][PAIRS][FLOATS] = {{{0}}};
-    baton_buffer_t left[PAIRS];
-    baton_buffer_t right[PAIRS];
+    baton_buffer_t left[PAIRS], right[PAIRS];
     for (int i = 0; i < PAIRS; i++) {
         baton_view_t from = half(&memory[0][i][2]);
         baton_view_t to = half(&memory[0][i][2]);

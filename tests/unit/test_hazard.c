@@ -76,8 +76,7 @@ static bool needs(const graph_t *graph, uint32_t v, uint32_t u)
     for (bool more = true; more;) {
         more = false;
         for (uint32_t node = 0; node < graph->count; node++) {
-            uint32_t edges = 0;
-            uint32_t met = 0;
+            uint32_t edges = 0, met = 0;
             for (uint32_t from = 0; from < graph->count; from++) {
                 edges += graph->edge[from][node];
                 met += graph->edge[from][node] && fired[from] && from != u;
@@ -200,8 +199,7 @@ static void draw_edges(graph_t *graph, baton_schedule_t *s,
  */
 static void expect_hazard(const graph_t *graph)
 {
-    unsigned u;
-    unsigned v;
+    unsigned u, v;
     const char *pair = strstr(baton_error_message(), "failed: ");
     assert_non_null(pair);
     assert_int_equal(sscanf(pair, "failed: %*[a-z]#%u and %*[a-z]#%u", &u, &v),

@@ -125,8 +125,7 @@ TEST_BETWEEN(test_many_ranks, open_proof, close_proof)
         baton_proof_t *many;
         support_ok(baton_proof_create(sizes[i], &many));
         const baton_op_t *op = baton_proof_op(many);
-        uint32_t all = 0;
-        uint32_t one = 0;
+        uint32_t all = 0, one = 0;
         for (int rank = 0; rank < sizes[i]; rank++) {
             if (rank > 0) {
                 support_expect(baton_proof_check(many, NULL, 9, 1, &all),

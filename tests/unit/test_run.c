@@ -80,8 +80,7 @@ static bool is_through(void)
 /* The nodes that an epoch fires: the least fixed point. */
 static uint32_t fired_at_the_end(void)
 {
-    uint32_t fired = 0;
-    uint32_t satisfied = 0;
+    uint32_t fired = 0, satisfied = 0;
     for (uint32_t i = 0; i < graph.count; i++) {
         if (fires(i, satisfied)) {
             fired |= 1u << i;
@@ -94,8 +93,7 @@ static uint32_t fired_at_the_end(void)
 /* Run and model agree on what is ready and whether the epoch is over. */
 static void compare(void)
 {
-    uint32_t ready = 0;
-    uint32_t expected = 0;
+    uint32_t ready = 0, expected = 0;
     for (uint32_t i = now.run.head; i < now.run.tail; i++) {
         assert_int_equal(ready >> now.ready[i] & 1, 0);
         ready |= 1u << now.ready[i];
