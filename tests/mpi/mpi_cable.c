@@ -82,10 +82,7 @@ static baton_status_t loop(baton_schedule_t *schedule)
         if (dir != NULL && epoch > FEW) {
             (void)usleep((useconds_t)support_random_below(&pace, PAUSE_US));
         }
-        baton_status_t status = baton_schedule_start(schedule);
-        if (status == BATON_OK) {
-            status = baton_schedule_wait(schedule, -1);
-        }
+        baton_status_t status = baton_schedule_run(schedule, -1);
         if (status != BATON_OK) {
             if (group == world.group) { /* later ones number ranks anew */
                 touch("error", world.rank, baton_error_message());

@@ -116,8 +116,7 @@ static void test_letters(uint64_t seed, bool together)
                              support_random(seed, 100 + (uint64_t)world.rank)};
     baton_schedule_t *schedule = create_letters(&letters, together);
     for (int epoch = 0; epoch < 10 * rounds; epoch++) {
-        support_mpi_ok(baton_schedule_start(schedule));
-        support_mpi_ok(baton_schedule_wait(schedule, SUPPORT_MPI_WAIT_MS));
+        support_mpi_run(schedule);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     uint64_t counts[2] = {letters.taken, letters.skipped};

@@ -317,10 +317,7 @@ static baton_status_t step_schedule(uint64_t epoch)
     for (size_t i = 0; i < count; i++) {
         input[i] = element(rank, (int)(i / MESSAGES), epoch, i);
     }
-    baton_status_t status = baton_schedule_start(schedule);
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(schedule, -1);
-    }
+    baton_status_t status = baton_schedule_run(schedule, -1);
     for (size_t i = 0; i < count && status == BATON_OK; i++) {
         if (data[i] != (works("dense")
                             ? ranks * (ranks - 1) / 2 + ranks * (epoch + i)
@@ -355,10 +352,7 @@ static baton_status_t sum_in(baton_group_t *group)
     baton_status_t status = BATON_OK;
     for (uint64_t i = 0; i < SUMS && status == BATON_OK; i++) {
         sum = (uint64_t)baton_group_rank(group) + i;
-        status = baton_schedule_start(s);
-        if (status == BATON_OK) {
-            status = baton_schedule_wait(s, -1);
-        }
+        status = baton_schedule_run(s, -1);
         if (status == BATON_OK && sum != ranks * (ranks - 1) / 2 + ranks * i) {
             say("FAULT", "a wrong sum of %" PRIu64 " ranks", ranks);
         }
@@ -564,10 +558,7 @@ static void try_orders(int late)
             say("begin", "start");
             pairs[1] = support_mpi_sum(world.group, &sums[1], 8, BATON_U64,
                                        "recursive_doubling");
-            baton_status_t status = baton_schedule_start(pairs[1]);
-            if (status == BATON_OK) {
-                status = baton_schedule_wait(pairs[1], -1);
-            }
+            baton_status_t status = baton_schedule_run(pairs[1], -1);
             say("end", "%s", baton_error_message());
             support_mpi_check(status != BATON_OK, "nobody took part");
         }

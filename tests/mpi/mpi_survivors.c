@@ -134,10 +134,7 @@ static bool can_sum(baton_group_t *group)
     for (int i = 0; i < COUNT; i++) {
         data[i] = (uint64_t)world.rank;
     }
-    baton_status_t status = baton_schedule_start(sum);
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(sum, SUPPORT_MPI_WAIT_MS);
-    }
+    baton_status_t status = baton_schedule_run(sum, SUPPORT_MPI_WAIT_MS);
     if (status == BATON_OK) {
         support_mpi_check(data[0] == all && data[COUNT - 1] == all,
                           "a wrong sum");
@@ -252,8 +249,7 @@ static void check_same(baton_group_t *group, uint64_t hash)
     baton_schedule_t *sum = support_mpi_sum(group, data, sizeof *data,
                                             BATON_U64, "recursive_doubling");
     data[0] = hash;
-    support_mpi_ok(baton_schedule_start(sum));
-    support_mpi_ok(baton_schedule_wait(sum, SUPPORT_MPI_WAIT_MS));
+    support_mpi_run(sum);
     support_mpi_check(data[0] == hash * (uint64_t)baton_group_size(group),
                       "different results");
     support_mpi_ok(baton_schedule_destroy(sum));

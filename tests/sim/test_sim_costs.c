@@ -263,13 +263,11 @@ TEST(test_sim_cost_eager_bytes_free_the_sender)
         options.eager_bytes = SUPPORT_WORD + (size_t)shorter;
         support_words_t words;
         support_words_add(&words, support_sim_open(&options), "eager");
-        support_ok(baton_schedule_start(words.send));
-        support_ok(baton_schedule_wait(words.send, -1));
+        support_ok(baton_schedule_run(words.send, -1));
         support_us(baton_schedule_ended_us(words.send),
                    shorter ? 0 : SUPPORT_WORD_US);
         words.out = 0;
-        support_ok(baton_schedule_start(words.recv));
-        support_ok(baton_schedule_wait(words.recv, -1));
+        support_ok(baton_schedule_run(words.recv, -1));
         support_us(baton_schedule_ended_us(words.recv), SUPPORT_WORD_US);
         assert_int_equal(words.in, 7);
         support_words_close(&words);

@@ -208,18 +208,14 @@ baton_view_t support_scratch(baton_schedule_t *schedule, size_t bytes)
 
 void support_run(baton_schedule_t *schedule)
 {
-    support_ok(baton_schedule_start(schedule));
-    support_ok(baton_schedule_wait(schedule, SUPPORT_WAIT_MS));
+    support_ok(baton_schedule_run(schedule, SUPPORT_WAIT_MS));
 }
 
 baton_status_t support_run_until_failure(baton_schedule_t *schedule)
 {
     baton_status_t status = BATON_OK;
     while (status == BATON_OK) {
-        status = baton_schedule_start(schedule);
-        if (status == BATON_OK) {
-            status = baton_schedule_wait(schedule, SUPPORT_WAIT_MS);
-        }
+        status = baton_schedule_run(schedule, SUPPORT_WAIT_MS);
     }
     return status;
 }

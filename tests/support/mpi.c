@@ -100,8 +100,7 @@ baton_schedule_t *support_mpi_sum(baton_group_t *group, void *memory,
 
 void support_mpi_run(baton_schedule_t *schedule)
 {
-    support_mpi_ok(baton_schedule_start(schedule));
-    support_mpi_ok(baton_schedule_wait(schedule, SUPPORT_MPI_WAIT_MS));
+    support_mpi_ok(baton_schedule_run(schedule, SUPPORT_MPI_WAIT_MS));
 }
 
 void support_mpi_healthy(baton_group_t *group)

@@ -165,8 +165,7 @@ TEST_EACH(test_async_is_waited_for_after_a_cancel, 1)
     open_operation(&operation, cluster, &notifies);
     for (int epoch = 1; epoch <= 3; epoch++) {
         atomic_store(&operation.begun, false);
-        support_ok(baton_schedule_start(operation.schedule));
-        support_expect(baton_schedule_wait(operation.schedule, 1),
+        support_expect(baton_schedule_run(operation.schedule, 1),
                        BATON_ERR_TIMEOUT);
         while (!atomic_load(&operation.begun)) { /* a thread may be late */
             (void)baton_engine_step(cluster->engines[0]);
@@ -225,8 +224,7 @@ TEST_EACH(test_async_that_has_completed_is_not_cancelled, 1)
     baton_before(s, first, async);
     baton_before(s, first, call); /* the nodes fire in this order */
     support_ok(baton_schedule_commit(s));
-    support_ok(baton_schedule_start(s));
-    support_ends(s, BATON_ERR_LIMIT);
+    support_expect(baton_schedule_run(s, SUPPORT_WAIT_MS), BATON_ERR_LIMIT);
     assert_int_equal(atomic_load(&operation.cancels), 0);
     support_ok(baton_schedule_destroy(s));
 }

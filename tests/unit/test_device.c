@@ -284,10 +284,7 @@ TEST(test_refuses_receiver_without_device)
     (void)baton_add_recv(s[1], 0, support_scratch(s[1], BYTES));
     support_schedules_commit(cluster, s);
     for (int rank = 0; rank < 2; rank++) {
-        baton_status_t status = baton_schedule_start(s[rank]);
-        if (status == BATON_OK) {
-            status = baton_schedule_wait(s[rank], SUPPORT_WAIT_MS);
-        }
+        baton_status_t status = baton_schedule_run(s[rank], SUPPORT_WAIT_MS);
         assert_true(status == BATON_ERR_MISMATCH || status == BATON_ERR_FAILED);
         support_says("is to receive device memory of rank 0, but its engine "
                      "has no device");
@@ -421,8 +418,7 @@ static void fail_kth(support_cluster_t *cluster, int k,
     add_chain(s, 10);
     support_ok(baton_schedule_commit(s));
     plant(device, k);
-    support_ok(baton_schedule_start(s));
-    support_fails(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
+    support_fails(baton_schedule_run(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
                   "\"failing\" epoch 1 failed at ");
     support_says(at);
     emulated_repair(device);

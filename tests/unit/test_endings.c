@@ -244,8 +244,7 @@ TEST_EACH(test_destroy_takes_a_send_back, 2)
     char *memory;
     baton_schedule_t **s = open_long(cluster, &memory);
     set_timeout("5");
-    support_ok(baton_schedule_start(s[0]));
-    support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+    support_expect(baton_schedule_run(s[0], 10), BATON_ERR_TIMEOUT);
     support_ok(baton_schedule_destroy(s[0]));
     memset(memory, 42, LONG);
     baton_status_t status = support_run_until_failure(s[1]);
@@ -437,10 +436,7 @@ TEST_WITH(test_group_that_leaves_ends_who_needs_it, 2, SUPPORT_OWN_MANUAL)
     s[1] = NULL;
     support_drain(cluster); /* rank 0 hears of it before it commits */
     support_ok(baton_schedule_commit(s[0]));
-    baton_status_t status = baton_schedule_start(s[0]);
-    if (status == BATON_OK) {
-        status = baton_schedule_wait(s[0], SUPPORT_WAIT_MS);
-    }
+    baton_status_t status = baton_schedule_run(s[0], SUPPORT_WAIT_MS);
     assert_true(status != BATON_OK && status != BATON_ERR_TIMEOUT);
     support_schedules_destroy(cluster, s);
 }

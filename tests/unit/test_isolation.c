@@ -313,8 +313,7 @@ TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
             never = support_schedule(cluster->groups[0], "never");
         }
         support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
-        support_ok(baton_schedule_start(exchange.schedule));
-        support_expect(baton_schedule_wait(exchange.schedule, 50),
+        support_expect(baton_schedule_run(exchange.schedule, 50),
                        BATON_ERR_TIMEOUT);
         if (i == CREATED_LATER) {
             never = support_schedule(cluster->groups[0], "never");

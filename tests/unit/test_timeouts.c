@@ -74,8 +74,7 @@ TEST(test_branch_not_taken_fails_without_a_timeout)
         support_ok(baton_schedule_commit(s));
         for (int epoch = 1; epoch <= 3; epoch++) {
             char text[128];
-            support_ok(baton_schedule_start(s));
-            support_expect(baton_schedule_wait(s, -1), BATON_ERR_UNREACHABLE);
+            support_expect(baton_schedule_run(s, -1), BATON_ERR_UNREACHABLE);
             snprintf(text, sizeof(text),
                      "\"branch\" epoch %d can't end on rank 0: nop#1 will not "
                      "fire: call#0 skipped",
@@ -147,8 +146,7 @@ TEST_WITH(test_timeout_of_a_wait_that_drives_up_to_a_long_call, 2,
         baton_before(s[0], (baton_node_t){0},
                      baton_add_call(s[0], pass_gate, &gate));
         support_schedules_commit(cluster, s);
-        support_ok(baton_schedule_start(s[0]));
-        support_expect(baton_schedule_wait(s[0], 1), BATON_ERR_TIMEOUT);
+        support_expect(baton_schedule_run(s[0], 1), BATON_ERR_TIMEOUT);
         support_ok(baton_schedule_start(s[1]));
         do {
             support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
@@ -337,8 +335,7 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     support_schedules_run(cluster, s);
     baton__task_of(s[0])->asked_epoch = 2;
     baton__task_of(s[0])->asked_by = 1;
-    support_ok(baton_schedule_start(s[0]));
-    support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TIMEOUT);
+    support_expect(baton_schedule_run(s[0], 0), BATON_ERR_TIMEOUT);
     const uint64_t progress = baton__progress_of(s[0]);
     baton_schedule_t **other = support_schedules_create(cluster, "other");
     support_message(other, 1, 0, NULL, NULL, 0);
@@ -363,8 +360,7 @@ TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
 {
     char memory[2][BYTES] = {{0}};
     baton_schedule_t **s = open_waiting(cluster, memory);
-    support_ok(baton_schedule_start(s[0]));
-    support_expect(baton_schedule_wait(s[0], 0), BATON_ERR_TIMEOUT);
+    support_expect(baton_schedule_run(s[0], 0), BATON_ERR_TIMEOUT);
     baton__rank_state_t peer = {.epoch = 1, .progress = 7, .await_count = 1};
     for (int round = 0; round < 4; round++) {
         peer.progress += round == 2; /* and stands still again */
