@@ -7,6 +7,15 @@
 
 enum { GPU_RANKS = 5 };
 
+/* Stands at the end of a file: defines a main that runs all tests, or none
+   where there is no GPU. */
+#define RUN_GPU_TESTS                                                          \
+    int main(int argc, char **argv)                                            \
+    {                                                                          \
+        return gpu_there() ? support_run_tests(argc, argv, NULL, NULL)         \
+                           : GPU_SKIPPED;                                      \
+    }
+
 /* On one engine with a thread. */
 typedef struct gpu_cluster {
     support_cluster_t *cluster;

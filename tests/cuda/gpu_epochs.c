@@ -77,7 +77,7 @@ static void assert_all(const float *data, float value)
 
 /* a is written late, and the sum is changed behind the epoch: all in stream
    order, with several epochs started before the first has ended. */
-static void test_epochs_are_in_stream_order(void **state)
+TEST(test_epochs_are_in_stream_order)
 {
     single_t v = open_sum();
     cudaStream_t stream = v.stream;
@@ -104,7 +104,7 @@ static void CUDART_CB pass_gate(void *gate)
 
 /* The stream stands at a gate that the host opens after start_on and wait_on
    have returned. */
-static void test_the_host_waits_for_nothing(void **state)
+TEST(test_the_host_waits_for_nothing)
 {
     single_t v = open_sum();
     sem_t gate;
@@ -138,7 +138,7 @@ static baton_status_t add_three(void *arg, baton_call_t *call,
 }
 
 /* host --> copy --> device call --> copy --> host */
-static void test_a_device_call_is_in_its_place(void **state)
+TEST(test_a_device_call_is_in_its_place)
 {
     single_t v = open_single();
     baton_schedule_t *s = v.schedule;
@@ -166,7 +166,7 @@ static void test_a_device_call_is_in_its_place(void **state)
 /* The program captures a graph itself, in the default mode, in which CUDA
    forbids much to all threads: epochs go on beside it, and one can't be started
    on the stream that is captured. */
-static void test_program_captures(void **state)
+TEST(test_program_captures)
 {
     single_t v = open_sum();
     cudaStream_t captured = gpu_stream();
@@ -269,7 +269,7 @@ static void run_allreduce(const gpu_cluster_t *gpu, const char *algorithm,
     }
 }
 
-static void test_allreduces(void **state)
+TEST(test_allreduces)
 {
     static const char *const algorithms[] = {
         "ring",      "linear_pipeline",    "double_tree", "rabenseifner",
@@ -286,17 +286,4 @@ static void test_allreduces(void **state)
     }
 }
 
-int main(void)
-{
-    if (!gpu_there()) {
-        return GPU_SKIPPED;
-    }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epochs_are_in_stream_order),
-        cmocka_unit_test(test_the_host_waits_for_nothing),
-        cmocka_unit_test(test_a_device_call_is_in_its_place),
-        cmocka_unit_test(test_program_captures),
-        cmocka_unit_test(test_allreduces),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_GPU_TESTS

@@ -77,7 +77,7 @@ static void give(baton__gpu_t *gpu, const char *memory, size_t offset)
     assert_int_equal(read(to_parent[0], &answer, 1), 1);
 }
 
-static void test_another_process_copies(void **state)
+TEST(test_another_process_copies)
 {
     baton__gpu_t *gpu = NULL;
     void *memory = NULL;
@@ -124,8 +124,5 @@ int main(void)
         (void)wait(NULL);
         return GPU_SKIPPED;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_process_copies),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return support_run_tests(0, NULL, NULL, NULL);
 }

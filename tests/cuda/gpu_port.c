@@ -89,20 +89,13 @@ static void run_case(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    static struct CMUnitTest tests[DEVICE_CONFORMANCE_CASES];
-    static device_conformance_case_t cases[DEVICE_CONFORMANCE_CASES];
     if (!gpu_there()) {
         return GPU_SKIPPED;
     }
     private_stream = gpu_stream();
     support_seed();
-    for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
-        cases[i] = device_conformance_cases[i];
-        tests[i] =
-            (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
-    }
-    return _cmocka_run_group_tests("gpu_port", tests, DEVICE_CONFORMANCE_CASES,
-                                   NULL, NULL);
+    device_conformance_add(run_case);
+    return support_run_tests(argc, argv, NULL, NULL);
 }

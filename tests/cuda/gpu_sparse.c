@@ -192,7 +192,7 @@ static void compare(world_t *world, const baton_sparse_options_t *options,
     destroy(world);
 }
 
-static void test_bits_of_the_host(void **state)
+TEST(test_bits_of_the_host)
 {
     static const size_t counts[] = {1, 700, 50000, MOST};
     static const baton_sparse_algorithm_t algorithms[] = {
@@ -227,13 +227,4 @@ static void test_bits_of_the_host(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bits_of_the_host),
-    };
-    if (!gpu_there()) {
-        return GPU_SKIPPED;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_GPU_TESTS

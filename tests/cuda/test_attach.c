@@ -35,7 +35,7 @@ static void assert_says(const char *part)
     }
 }
 
-static void test_attach_wants_an_engine(void **state)
+TEST(test_attach_wants_an_engine)
 {
     assert_int_equal(baton_cuda_attach(NULL, 0), BATON_ERR_INVALID);
     assert_says("engine is NULL");
@@ -43,7 +43,7 @@ static void test_attach_wants_an_engine(void **state)
 
 /* Without a driver, or with one that was made to fail, the reason is known. A
    machine with a GPU attaches it. */
-static void test_attach_says_why_not(void **state)
+TEST(test_attach_says_why_not)
 {
     baton_engine_t *engine = open_engine();
     baton_status_t status = baton_cuda_attach(engine, 0);
@@ -63,7 +63,7 @@ static void test_attach_says_why_not(void **state)
     assert_int_equal(baton_engine_close(engine), BATON_OK);
 }
 
-static void test_attach_refuses_other_numbers(void **state)
+TEST(test_attach_refuses_other_numbers)
 {
     baton_engine_t *engine = open_engine();
     bool there = baton_cuda_attach(engine, 0) == BATON_OK;
@@ -78,7 +78,7 @@ static void test_attach_refuses_other_numbers(void **state)
 }
 
 /* It is refused before CUDA is asked for anything. */
-static void test_vectors_have_to_be_aligned(void **state)
+TEST(test_vectors_have_to_be_aligned)
 {
     baton__gpu_t gpu = {.name = "cuda:7"};
     const baton_device_port_t port = baton__gpu_port(&gpu);
@@ -137,7 +137,7 @@ cudaError_t __wrap_cudaStreamSynchronize(cudaStream_t stream)
 
 /* Engines of a process share a GPU's streams, of which the last one destroys
    them. */
-static void test_streams_are_shared(void **state)
+TEST(test_streams_are_shared)
 {
     baton__gpu_t first = {.ordinal = 0}, second = {.ordinal = 0},
                  other = {.ordinal = 1};
@@ -165,12 +165,5 @@ static void test_streams_are_shared(void **state)
 int main(int argc, char **argv)
 {
     expected = argc > 1 ? argv[1] : NULL;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attach_wants_an_engine),
-        cmocka_unit_test(test_attach_says_why_not),
-        cmocka_unit_test(test_attach_refuses_other_numbers),
-        cmocka_unit_test(test_vectors_have_to_be_aligned),
-        cmocka_unit_test(test_streams_are_shared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return support_run_tests(0, NULL, NULL, NULL);
 }

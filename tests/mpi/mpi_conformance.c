@@ -46,7 +46,7 @@ static void run_case(void **state)
 }
 
 /* Ranks in another order than the world's, two groups at once. */
-static void run_in_halves(void **state)
+TEST(run_in_halves)
 {
     MPI_Comm half;
     MPI_Comm_split(MPI_COMM_WORLD, world.rank % 2, -world.rank, &half);
@@ -59,7 +59,7 @@ static void run_in_halves(void **state)
     MPI_Comm_free(&half);
 }
 
-static void an_error_of_one_rank_is_all_ranks(void **state)
+TEST(an_error_of_one_rank_is_all_ranks)
 {
     bool last = world.rank == world.size - 1;
     support_mpi_expect(
@@ -68,7 +68,7 @@ static void an_error_of_one_rank_is_all_ranks(void **state)
 }
 
 /* The n-th allocation fails on the last rank, until none does. */
-static void every_allocation_may_fail(void **state)
+TEST(every_allocation_may_fail)
 {
     baton_status_t status = BATON_ERR_NO_MEMORY;
     int64_t nth = 1;
@@ -85,13 +85,6 @@ static void every_allocation_may_fail(void **state)
 
 int main(int argc, char **argv)
 {
-    enum { OWN = 3 };
-    static struct CMUnitTest tests[OWN + CONFORMANCE_CASES] = {
-        cmocka_unit_test(an_error_of_one_rank_is_all_ranks),
-        cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(run_in_halves),
-    };
-    static conformance_case_t cases[CONFORMANCE_CASES];
     /* A full ring or outbox is looked at again so soon. */
     setenv("BATON_SLEEP_US", "100", 0);
     support_mpi_begin(argc, argv);
@@ -102,11 +95,11 @@ int main(int argc, char **argv)
     support_mpi_check(world.rank == 0 || freopen("/dev/null", "w", stdout),
                       "freopen");
     for (int i = 0; i < CONFORMANCE_CASES; i++) {
-        cases[i] = conformance_cases[i];
-        tests[OWN + i] =
-            (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
+        support_add((struct CMUnitTest){conformance_cases[i].name, run_case,
+                                        NULL, NULL,
+                                        (void *)&conformance_cases[i]});
     }
-    int failed = cmocka_run_group_tests_name("mpi", tests, NULL, NULL);
+    int failed = support_run_tests(argc, argv, NULL, NULL);
     support_mpi_end();
     return failed;
 }

@@ -1,24 +1,29 @@
 #include "support/device_conformance.h"
 
+#include "support/cmocka.h"
 #include "support/values.h"
 
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define CASE(name)    static void name(device_subject_t *self)
 #define DECLARE(name) CASE(name);
 DEVICE_CONFORMANCE_LIST(DECLARE)
 
-const device_conformance_case_t
-    device_conformance_cases[DEVICE_CONFORMANCE_CASES] = {
+static const device_conformance_case_t cases[] = {
 #define ENTRY(name) {#name, name},
-        DEVICE_CONFORMANCE_LIST(ENTRY)};
+    DEVICE_CONFORMANCE_LIST(ENTRY)};
+
+void device_conformance_add(void (*run)(void **state))
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        support_add((struct CMUnitTest){cases[i].name, run, NULL, NULL,
+                                        (void *)&cases[i]});
+    }
+}
 
 /* Records a failure and continues. After a failure all waits return. */
 #define EXPECT(self, condition)                                                \

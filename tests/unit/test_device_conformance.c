@@ -85,6 +85,8 @@ static void run_case(void **state)
 
 /* ---- the emulated device's own ------------------------------------------- */
 
+#if !SUPPORT_SANITIZED /* sanitizers have signal handlers of their own */
+
 /* Runs fn in a child, and returns the signal that ended it. A sanitizer's own
    handler would exit instead. */
 static int ends_by(void (*fn)(void))
@@ -124,36 +126,20 @@ static void release_what_is_in_use(void)
     emulated_release(device, memory);
 }
 
-static void test_emulated_memory_is_not_the_hosts(void **state)
-{
-    assert_int_equal(ends_by(read_by_the_host), SIGSEGV);
-}
-
-static void test_emulated_memory_in_use_is_not_released(void **state)
+TEST(test_emulated_memory_in_use_is_not_released)
 {
     assert_int_equal(ends_by(release_what_is_in_use), SIGABRT);
 }
 
-int main(void)
+TEST(test_emulated_memory_is_not_the_hosts)
 {
-    static const struct CMUnitTest own[] = {
-        cmocka_unit_test(test_emulated_memory_in_use_is_not_released),
-        cmocka_unit_test(test_emulated_memory_is_not_the_hosts),
-    };
-    enum { OWN = sizeof own / sizeof own[0] };
-    static struct CMUnitTest tests[OWN + DEVICE_CONFORMANCE_CASES];
-    static device_conformance_case_t cases[DEVICE_CONFORMANCE_CASES];
+    assert_int_equal(ends_by(read_by_the_host), SIGSEGV);
+}
+#endif
+
+int main(int argc, char **argv)
+{
     support_seed();
-    int count_of = OWN;
-    memcpy(tests, own, sizeof own);
-    if (SUPPORT_SANITIZED) {
-        count_of -= 2; /* sanitizers have signal handlers of their own */
-    }
-    for (int i = 0; i < DEVICE_CONFORMANCE_CASES; i++) {
-        cases[i] = device_conformance_cases[i];
-        tests[count_of++] =
-            (struct CMUnitTest){cases[i].name, run_case, NULL, NULL, &cases[i]};
-    }
-    return _cmocka_run_group_tests("device_conformance", tests,
-                                   (size_t)count_of, NULL, NULL);
+    device_conformance_add(run_case);
+    return support_run_tests(argc, argv, NULL, NULL);
 }
