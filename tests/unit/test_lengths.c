@@ -12,7 +12,8 @@ enum { COUNT = 1000, BYTES = COUNT * 8 };
        rank 0   set --> send         recv (a length of its own)
        rank 1   recv --> reduce --> copy --> send                            */
 typedef struct echo {
-    baton_schedule_t *schedules[2];
+    support_cluster_t *cluster;
+    baton_schedule_t **schedules; /* [2] */
     uint64_t sent[COUNT], kept[COUNT], back[COUNT];
     size_t wanted; /* bytes; SIZE_MAX if it is not set */
     size_t seen;
@@ -79,30 +80,16 @@ static void build_echo(baton_schedule_t *s, echo_t *echo)
 static void open_echo(echo_t *echo, support_cluster_t *cluster)
 {
     memset(echo, 0, sizeof *echo);
-    for (int rank = 0; rank < 2; rank++) {
-        baton_schedule_t *s = support_schedule(cluster->groups[rank], "echo");
-        if (rank == 0) {
-            build_sender(s, echo);
-        } else {
-            build_echo(s, echo);
-        }
-        support_ok(baton_schedule_commit(s));
-        echo->schedules[rank] = s;
-    }
+    echo->cluster = cluster;
+    echo->schedules = support_schedules_create(cluster, "echo");
+    build_sender(echo->schedules[0], echo);
+    build_echo(echo->schedules[1], echo);
+    support_schedules_commit(cluster, echo->schedules);
 }
 
 static void close_echo(echo_t *echo)
 {
-    support_ok(baton_schedule_destroy(echo->schedules[0]));
-    support_ok(baton_schedule_destroy(echo->schedules[1]));
-}
-
-static void run_echo(echo_t *echo)
-{
-    support_ok(baton_schedule_start(echo->schedules[0]));
-    support_ok(baton_schedule_start(echo->schedules[1]));
-    support_ends(echo->schedules[0], BATON_OK);
-    support_ends(echo->schedules[1], BATON_OK);
+    support_schedules_destroy(echo->cluster, echo->schedules);
 }
 
 TEST_EACH(test_length_is_each_epochs_own, 2)
@@ -122,7 +109,7 @@ TEST_EACH(test_length_is_each_epochs_own, 2)
         bool set = support_random_below(&random, 5) != 0;
         count = set ? count : COUNT; /* else its whole view */
         echo.wanted = set ? count * 8 : SIZE_MAX;
-        run_echo(&echo);
+        support_schedules_run(cluster, echo.schedules);
         assert_int_equal(echo.seen, count * 8);
         for (size_t k = 0; k < COUNT; k++) {
             uint64_t wanted = k < count ? 2 * (epoch * COUNT + k) : 7;
@@ -165,26 +152,19 @@ TEST_EACH(test_length_of_broken_elements_fails_the_epoch, 2)
 /* A message that is longer than the view of its receive. */
 TEST_EACH(test_length_of_a_message_above_the_view_fails, 2)
 {
-    baton_schedule_t *s[2];
+    baton_schedule_t **s = support_schedules_create(cluster, "more");
     uint64_t numbers[3] = {1, 2, 3};
-    for (int rank = 0; rank < 2; rank++) {
-        s[rank] = support_schedule(cluster->groups[rank], "more");
-        if (rank == 0) {
-            (void)baton_add_send(s[0], 1, support_view(s[0], numbers, 16));
-        } else {
-            baton_node_t recv =
-                baton_add_recv(s[1], 0, support_view(s[1], &numbers[2], 8));
-            baton_set_length(s[1], recv, baton_add_length(s[1]));
-        }
-        support_ok(baton_schedule_commit(s[rank]));
-    }
+    (void)baton_add_send(s[0], 1, support_view(s[0], numbers, 16));
+    baton_node_t recv =
+        baton_add_recv(s[1], 0, support_view(s[1], &numbers[2], 8));
+    baton_set_length(s[1], recv, baton_add_length(s[1]));
+    support_schedules_commit(cluster, s);
     support_ok(baton_schedule_start(s[1]));
     support_ok(baton_schedule_start(s[0]));
     support_ends(s[1], BATON_ERR_MISMATCH);
     support_says("up to 8 bytes and got 16");
     assert_int_equal(numbers[2], 3);
-    support_ok(baton_schedule_destroy(s[0]));
-    support_ok(baton_schedule_destroy(s[1]));
+    support_schedules_destroy(cluster, s);
 }
 
 /* ---- what commit refuses ----------------------------------------------- */

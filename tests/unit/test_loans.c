@@ -285,6 +285,7 @@ enum { LARGEST = COUNT * 80 };
 typedef struct sum {
     baton_op_t op;
     witness_t witness;
+    baton_schedule_t **schedules; /* of both ranks: */
     baton_schedule_t *sender, *receiver;
     float given[LARGEST], sum[LARGEST];
     baton_node_t receive, reduce;
@@ -300,8 +301,9 @@ static void sum_begin(sum_t *s, size_t count, baton_call_fn between)
         s->given[i] = (float)(i % 1000);
         s->sum[i] = 1;
     }
-    s->sender = support_schedule(pair->groups[0], "sum");
-    s->receiver = support_schedule(pair->groups[1], "sum");
+    s->schedules = support_schedules_create(pair, "sum");
+    s->sender = s->schedules[0];
+    s->receiver = s->schedules[1];
     size_t bytes = count * sizeof(float);
     (void)baton_add_send(s->sender, 1,
                          support_view(s->sender, s->given, bytes));
@@ -316,26 +318,6 @@ static void sum_begin(sum_t *s, size_t count, baton_call_fn between)
     s->reduce = baton_add_reduce_local(s->receiver, BATON_F32, &s->op, sum, sum,
                                        s->scratch);
     baton_before(s->receiver, s->receive, s->reduce);
-}
-
-static void sum_commit(sum_t *s)
-{
-    support_ok(baton_schedule_commit(s->sender));
-    support_ok(baton_schedule_commit(s->receiver));
-}
-
-static void sum_run(const sum_t *s)
-{
-    support_ok(baton_schedule_start(s->sender));
-    support_ok(baton_schedule_start(s->receiver));
-    support_ends(s->sender, BATON_OK);
-    support_ends(s->receiver, BATON_OK);
-}
-
-static void sum_end(const sum_t *s)
-{
-    support_ok(baton_schedule_destroy(s->sender));
-    support_ok(baton_schedule_destroy(s->receiver));
 }
 
 static void sum_is(const sum_t *s, size_t count, int epochs)
@@ -353,15 +335,15 @@ TEST(test_loans_are_read_where_they_lie)
     static const size_t counts[] = {COUNT, LARGEST};
     for (int i = 0; i < 2; i++) {
         sum_begin(&sum, counts[i], NULL);
-        sum_commit(&sum);
+        support_schedules_commit(pair, sum.schedules);
         for (int epoch = 1; epoch <= 3; epoch++) {
             sum.witness = (witness_t){0};
-            sum_run(&sum);
+            support_schedules_run(pair, sum.schedules);
             assert_ptr_equal(sum.witness.right, sum.given);
             assert_int_equal(sum.witness.count, counts[i]);
             sum_is(&sum, counts[i], epoch);
         }
-        sum_end(&sum);
+        support_schedules_destroy(pair, sum.schedules);
     }
 }
 
@@ -435,8 +417,8 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
             sum.receiver->ops[sum.reduce.index].buffer[BATON__TARGET] =
                 support_view(sum.receiver, result, sizeof result).buffer.index;
         }
-        sum_commit(&sum);
-        sum_run(&sum);
+        support_schedules_commit(pair, sum.schedules);
+        support_schedules_run(pair, sum.schedules);
         assert_ptr_equal(sum.witness.right,
                          in_place
                              ? group->parts + BATON__RIGHT * BATON__PART_BYTES
@@ -445,7 +427,7 @@ TEST(test_loans_are_read_into_a_target_that_is_free)
             memcpy(sum.sum, result, sizeof result);
         }
         sum_is(&sum, LARGEST, 1);
-        sum_end(&sum);
+        support_schedules_destroy(pair, sum.schedules);
     }
     pair->groups[1]->transport = inproc;
 }
@@ -469,15 +451,15 @@ TEST(test_loans_that_can_not_be_read_are_received)
             baton_before(sum.receiver, sum.reduce,
                          baton_add_copy(sum.receiver, to, sum.scratch));
         }
-        sum_commit(&sum);
+        support_schedules_commit(pair, sum.schedules);
         reads_left = i / TARGETS;
-        sum_run(&sum);
+        support_schedules_run(pair, sum.schedules);
         assert_true(reads_left == -1);
         if (target != OTHER) {
             memcpy(sum.sum, result, sizeof result);
         }
         sum_is(&sum, LARGEST, 1);
-        sum_end(&sum);
+        support_schedules_destroy(pair, sum.schedules);
     }
     pair->groups[1]->transport = inproc;
 }
@@ -485,11 +467,11 @@ TEST(test_loans_that_can_not_be_read_are_received)
 TEST(test_loans_not_of_short_messages)
 {
     sum_begin(&sum, 100, NULL);
-    sum_commit(&sum);
-    sum_run(&sum);
+    support_schedules_commit(pair, sum.schedules);
+    support_schedules_run(pair, sum.schedules);
     assert_ptr_not_equal(sum.witness.right, sum.given);
     sum_is(&sum, 100, 1);
-    sum_end(&sum);
+    support_schedules_destroy(pair, sum.schedules);
 }
 
 static baton_status_t halve(void *arg, baton_call_t *call)
@@ -507,13 +489,13 @@ TEST(test_loans_of_a_shorter_message)
     baton_set_length(sum.sender, (baton_node_t){0}, length);
     baton_node_t call = baton_add_call(sum.sender, halve, &length);
     baton_before(sum.sender, call, (baton_node_t){0});
-    sum_commit(&sum);
-    sum_run(&sum);
+    support_schedules_commit(pair, sum.schedules);
+    support_schedules_run(pair, sum.schedules);
     assert_ptr_equal(sum.witness.right, sum.given);
     assert_int_equal(sum.witness.count, COUNT / 2);
     sum_is(&sum, COUNT / 2, 1);
     assert_true(sum.sum[COUNT / 2] == 1);
-    sum_end(&sum);
+    support_schedules_destroy(pair, sum.schedules);
 }
 
 /* The reduce waits for a second message, which rank 0 sends only when the send
@@ -528,7 +510,7 @@ TEST(test_loans_not_while_the_reduce_waits)
     baton_node_t second =
         baton_add_send(sum.sender, 1, support_view(sum.sender, more, BYTES));
     baton_before(sum.sender, (baton_node_t){0}, second);
-    sum_commit(&sum);
+    support_schedules_commit(pair, sum.schedules);
     support_ok(baton_schedule_start(sum.sender));
     support_ok(baton_schedule_start(sum.receiver));
     support_drain(pair);
@@ -537,7 +519,7 @@ TEST(test_loans_not_while_the_reduce_waits)
     assert_true(done);
     assert_ptr_not_equal(sum.witness.right, sum.given);
     sum_is(&sum, COUNT, 1);
-    sum_end(&sum);
+    support_schedules_destroy(pair, sum.schedules);
 }
 
 /* Between the receive and the reduce. */
@@ -553,7 +535,7 @@ static baton_status_t fail_while_lent(void *arg, baton_call_t *call)
 TEST(test_loans_end_with_a_failure)
 {
     sum_begin(&sum, COUNT, fail_while_lent);
-    sum_commit(&sum);
+    support_schedules_commit(pair, sum.schedules);
     support_ok(baton_schedule_start(sum.sender));
     support_ok(baton_schedule_start(sum.receiver));
     support_ends(sum.receiver, BATON_ERR_LIMIT);
@@ -561,7 +543,7 @@ TEST(test_loans_end_with_a_failure)
     assert_int_equal(sum.receiver->run.lent_count, 0);
     support_drain(pair);
     assert_int_equal(baton__task_of(sum.sender)->moving, 0);
-    sum_end(&sum);
+    support_schedules_destroy(pair, sum.schedules);
 }
 
 /* Steps until the reduce has read a part of what it was lent. */
@@ -583,11 +565,12 @@ TEST(test_loans_end_with_a_cancel_or_a_destroy)
 {
     for (int destroys = 0; destroys < 2; destroys++) {
         sum_begin(&sum, LARGEST, NULL);
-        sum_commit(&sum);
+        support_schedules_commit(pair, sum.schedules);
         sum_run_in_part(&sum);
         if (destroys) {
             support_ok(baton_schedule_cancel(sum.sender)); /* can't withdraw */
             support_ok(baton_schedule_destroy(sum.receiver));
+            sum.schedules[1] = NULL;
         } else {
             support_ok(baton_schedule_cancel(sum.receiver));
             support_ends(sum.receiver, BATON_ERR_CANCELLED);
@@ -595,10 +578,7 @@ TEST(test_loans_end_with_a_cancel_or_a_destroy)
         }
         support_drain(pair);
         assert_int_equal(baton__task_of(sum.sender)->moving, 0);
-        if (!destroys) {
-            support_ok(baton_schedule_destroy(sum.receiver));
-        }
-        support_ok(baton_schedule_destroy(sum.sender));
+        support_schedules_destroy(pair, sum.schedules);
     }
 }
 
