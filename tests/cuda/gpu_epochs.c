@@ -215,8 +215,7 @@ static void add_allreduce(baton_schedule_t *s, const char *algorithm,
 static void check_sums(const char *algorithm, int size, const int64_t *device,
                        size_t count)
 {
-    int64_t *found = malloc(BYTES * 2);
-    assert_non_null(found);
+    int64_t *found = support_alloc(2, BYTES);
     copy(found, device, count * sizeof *found);
     for (size_t i = 0; i < count; i++) {
         int64_t sum = 0;

@@ -81,8 +81,7 @@ TEST(test_another_process_copies)
 {
     baton__gpu_t *gpu = NULL;
     void *memory = NULL;
-    unsigned char *host = malloc(BYTES);
-    assert_non_null(host);
+    unsigned char *host = support_alloc(1, BYTES);
     for (size_t i = 0; i < BYTES; i++) {
         host[i] = byte_at(i);
     }

@@ -158,9 +158,8 @@ static void check(const world_t *world, const baton_sparse_options_t *options,
 
 static void check_residual(const rank_t *rank, size_t count)
 {
-    float *right = malloc(count * sizeof *right);
-    float *found = malloc(count * sizeof *found);
-    assert_true(right != NULL && found != NULL);
+    float *right = support_alloc(count, sizeof *right);
+    float *found = support_alloc(count, sizeof *found);
     support_ok(baton_sparse_residual(rank->host, right));
     support_ok(baton_sparse_residual(rank->device, found));
     assert_memory_equal(found, right, count * sizeof *right);

@@ -1,13 +1,11 @@
 /* Collectives by one call between processes: long vectors and short ones, again
    and again, at once and started. The exit code is the result. */
 #include "base/config.h"
+#include "support/cmocka.h"
 #include "support/mpi.h"
 
 #include <baton/build.h>
 #include <baton/engine.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void check_sum(const float *x, size_t count)
 {
@@ -27,13 +25,9 @@ static void fill(float *x, size_t count)
 
 static void check_count(size_t count)
 {
-    float *x = malloc((count + 1) * sizeof *x);
-    float *y = malloc((count + 1) * sizeof *y);
+    float *x = support_alloc(count + 1, sizeof *x);
+    float *y = support_alloc(count + 1, sizeof *y);
     baton_schedule_t *sum;
-    support_mpi_check(x != NULL && y != NULL, "there is memory");
-    if (x == NULL || y == NULL) {
-        exit(EXIT_FAILURE);
-    }
     support_mpi_ok(baton_allreduce_create(world.group,
                                           &(baton_operands_t){
                                               .target = x,
@@ -82,13 +76,9 @@ static void check_queued(size_t count)
 {
     enum { EPOCHS = 50, VECTORS = 8 };
     size_t depth = world.rank % 2 == 0 ? VECTORS : 3;
-    float *x = malloc(VECTORS * count * sizeof *x);
-    float *y = malloc(VECTORS * count * sizeof *y);
+    float *x = support_alloc(VECTORS * count, sizeof *x);
+    float *y = support_alloc(VECTORS * count, sizeof *y);
     baton_schedule_t *sum;
-    support_mpi_check(x != NULL && y != NULL, "there is memory");
-    if (x == NULL || y == NULL) {
-        exit(EXIT_FAILURE);
-    }
     const baton_operands_t operands = {.source = x,
                                        .target = y,
                                        .count = count,

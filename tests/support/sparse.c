@@ -173,8 +173,7 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
         size_t part = i % 2 == 0 ? i / 2 : (all - 1) / step - i / 2;
         size_t end = (part + 1) * step < all ? (part + 1) * step : all;
         size_t count = end - part * step;
-        char *copy = malloc(count * group->element);
-        assert_non_null(copy);
+        char *copy = support_alloc(count, group->element);
         memcpy(copy, (const char *)gradient + part * step * group->element,
                count * group->element);
         support_ok(baton_sparse_contribute(sparse, part * step, count, copy));
@@ -199,8 +198,7 @@ static void expect_ranges(const support_sparse_t *group)
     const size_t all = group->options.count, step = all / 3 + 1;
     for (size_t first = 0; first < all; first += step) {
         const size_t count = all - first < step ? all - first : step;
-        char *got = malloc(count * group->element);
-        assert_non_null(got);
+        char *got = support_alloc(count, group->element);
         memset(got, 0x55, count * group->element);
         support_ok(
             baton_sparse_dense_range(group->ranks[0], first, count, got));

@@ -304,7 +304,6 @@ static baton_status_t refuse_notice(void *endpoint, int peer,
                                     const baton_header_t *header,
                                     const void *data, size_t bytes)
 {
-    (void)endpoint, (void)peer, (void)header, (void)data;
     return BATON_AGAIN;
 }
 

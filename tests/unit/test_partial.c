@@ -433,9 +433,7 @@ TEST(test_lent_tensors_outlast_no_recovery)
 {
     baton_partial_result_t seen;
     lend_late(5);
-    (void)!baton_group_recover(two->groups[0], 0);
-    support_ok(baton_group_recover(two->groups[1], SUPPORT_WAIT_MS));
-    support_ok(baton_group_recover(two->groups[0], SUPPORT_WAIT_MS));
+    support_cluster_recover(two);
     lent[LONG - 1] = 3;
     support_ok(baton_partial_start(both[0]));
     const baton_partial_result_t first = wait_for(both[0]);

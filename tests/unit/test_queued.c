@@ -383,7 +383,6 @@ TEST_MANUALLY(test_queued_recovery_ends_all, 2)
 
 static void add_end(void *arg, uint64_t epoch, baton_status_t status)
 {
-    (void)epoch, (void)status;
     (void)atomic_fetch_add((atomic_int *)arg, 1);
 }
 
@@ -418,9 +417,7 @@ TEST_WITH(test_queued_start_beside_a_failure, 2, SUPPORT_OWN_ENGINES)
             (void)poll(NULL, 0, 1);
         }
         assert_int_equal(ends, expected);
-        (void)!baton_group_recover(cluster->groups[1], 0);
-        support_ok(baton_group_recover(cluster->groups[0], SUPPORT_WAIT_MS));
-        support_ok(baton_group_recover(cluster->groups[1], SUPPORT_WAIT_MS));
+        support_cluster_recover(cluster);
     }
     support_schedules_destroy(cluster, s);
 }

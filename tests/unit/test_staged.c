@@ -148,20 +148,38 @@ static int wait_for(pair_t *pair, const int *result)
     return *result;
 }
 
+static const baton_memory_t HOST = BATON_MEMORY_HOST;
+static const baton_memory_t DEVICE = BATON_MEMORY_DEVICE;
+
+static char *memory_of(const end_t *end, baton_memory_t memory)
+{
+    return memory == DEVICE ? end->memory : end->host;
+}
+
+static baton_token_t token_of(pair_t *pair, uint32_t node,
+                              baton_memory_t memory)
+{
+    return (baton_token_t){.owner = pair, .node = node, .memory = memory};
+}
+
+/* Sends what is at `at` of the memory. */
+static void post_at(pair_t *pair, uint32_t node, uint32_t tag,
+                    baton_memory_t memory, size_t at, size_t bytes)
+{
+    end_t *end = &pair->ends[0];
+    baton_header_t numbered = header;
+    numbered.tag = tag;
+    baton_status_t status =
+        end->port->send(end->endpoint, token_of(pair, node, memory), 1,
+                        &numbered, memory_of(end, memory) + at, bytes);
+    assert_true(status == BATON_OK || status == BATON_DONE);
+    end->sent[node] = status == BATON_DONE ? BATON_OK : 1;
+}
+
 static void post(pair_t *pair, uint32_t node, baton_memory_t memory,
                  size_t bytes)
 {
-    end_t *end = &pair->ends[0];
-    const baton_token_t token = {.owner = pair, .node = node, .memory = memory};
-    const void *data = memory == BATON_MEMORY_DEVICE ? end->memory : end->host;
-    baton_header_t numbered = header;
-    numbered.tag = node;
-    baton_status_t status =
-        end->port->send(end->endpoint, token, 1, &numbered, data, bytes);
-    assert_true(status == BATON_OK || status == BATON_DONE);
-    if (status == BATON_DONE) {
-        end->sent[node] = BATON_OK;
-    }
+    post_at(pair, node, node, memory, 0, bytes);
 }
 
 static baton_message_t *take(pair_t *pair)
@@ -178,18 +196,27 @@ static baton_message_t *take(pair_t *pair)
     return message;
 }
 
-static baton_status_t take_in(pair_t *pair, uint32_t node,
-                              baton_memory_t memory, baton_message_t *message)
+/* Receives a message into what is at `at` of the memory. */
+static baton_status_t take_at(pair_t *pair, uint32_t node,
+                              baton_memory_t memory, size_t at,
+                              baton_message_t *message)
 {
     end_t *end = &pair->ends[1];
-    const baton_token_t token = {.owner = pair, .node = node, .memory = memory};
-    baton_status_t status = end->port->accept(
-        end->endpoint, message, token,
-        memory == BATON_MEMORY_DEVICE ? end->memory : end->host);
-    end->received[node] = status == BATON_DONE ? BATON_OK
-                          : status == BATON_OK ? 1
-                                               : (int)status;
+    end->received[node] = 1;
+    baton_status_t status =
+        end->port->accept(end->endpoint, message, token_of(pair, node, memory),
+                          memory_of(end, memory) + at);
+    if (status != BATON_OK) {
+        end->received[node] = status == BATON_DONE ? BATON_OK : (int)status;
+    }
     return status;
+}
+
+/* Receives the next message. */
+static baton_status_t take_next(pair_t *pair, uint32_t node,
+                                baton_memory_t memory)
+{
+    return take_at(pair, node, memory, 0, take(pair));
 }
 
 static void fill(pair_t *pair, size_t bytes, uint64_t key)
@@ -219,14 +246,11 @@ static void pass(pair_t *pair, baton_memory_t from, baton_memory_t to,
     forget(&pair->ends[1]);
     fill(pair, bytes, bytes);
     post(pair, 1, from, bytes);
-    (void)take_in(pair, 2, to, take(pair));
+    (void)take_next(pair, 2, to);
     assert_int_equal(wait_for(pair, &pair->ends[1].received[2]), BATON_OK);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
     expect_data(pair, to, bytes);
 }
-
-static const baton_memory_t HOST = BATON_MEMORY_HOST;
-static const baton_memory_t DEVICE = BATON_MEMORY_DEVICE;
 
 /* ---- ways -------------------------------------------------------------- */
 
@@ -280,7 +304,7 @@ TEST(test_staged_unreadable_host_messages_are_received)
     post(pair, 5, HOST, ROOM);
     baton_message_t *message = take(pair);
     baton__alloc_fail_nth(1);
-    support_expect(take_in(pair, 5, DEVICE, message), BATON_ERR_NO_MEMORY);
+    support_expect(take_at(pair, 5, DEVICE, 0, message), BATON_ERR_NO_MEMORY);
     baton__alloc_fail_nth(0);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[5]), BATON_OK);
     pass(pair, HOST, DEVICE, ROOM);
@@ -331,7 +355,7 @@ TEST(test_staged_leaves_device_memory_to_who_takes_it)
     pair->ends[1].inner.takes_device = takes_long;
     fill(pair, 50000, 2);
     post(pair, 1, DEVICE, 50000);
-    (void)take_in(pair, 2, DEVICE, take(pair));
+    (void)take_next(pair, 2, DEVICE);
     assert_int_equal(wait_for(pair, &pair->ends[1].received[2]), BATON_OK);
     assert_int_equal(wait_for(pair, &pair->ends[0].sent[1]), BATON_OK);
     assert_memory_equal(pair->ends[1].host, pair->ends[0].host, 50000);
@@ -348,9 +372,7 @@ TEST(test_staged_leaves_device_memory_to_who_takes_it)
 static bool withdraw(pair_t *pair, uint32_t node)
 {
     const end_t *end = &pair->ends[0];
-    return end->port->withdraw(
-        end->endpoint,
-        (baton_token_t){.owner = pair, .node = node, .memory = DEVICE});
+    return end->port->withdraw(end->endpoint, token_of(pair, node, DEVICE));
 }
 
 /* More offers than there are records for have come, as those before were
@@ -393,7 +415,7 @@ static void close_while_copying(const char *direct, int closes, int stream)
                    30000);
     uint64_t before = emulated_counters(end->device).submissions;
     post(pair, 1, DEVICE, 3 * BLOCK);
-    (void)take_in(pair, 1, DEVICE, take(pair));
+    (void)take_next(pair, 1, DEVICE);
     while (emulated_counters(end->device).submissions == before) {
         poll_both(pair);
     }
@@ -419,10 +441,8 @@ TEST(test_staged_wrong_sends_are_errors)
                                    &wrong, NULL, 0),
                    BATON_ERR_INVALID);
     for (uint32_t i = 0; i < 100 && status == BATON_OK; i++) {
-        status = end->port->send(
-            end->endpoint,
-            (baton_token_t){.owner = pair, .node = i, .memory = DEVICE}, 1,
-            &header, end->memory, 64);
+        status = end->port->send(end->endpoint, token_of(pair, i, DEVICE), 1,
+                                 &header, end->memory, 64);
     }
     support_expect(status, BATON_ERR_LIMIT);
     close_end(&pair->ends[1]);
@@ -488,22 +508,15 @@ static void post_any(traffic_t *self)
     end_t *end = &self->pair->ends[0];
     uint32_t slot = (uint32_t)free_slot(self->sending);
     size_t at = slot * (size_t)SLOT_BYTES;
-    baton_token_t token = {.owner = self->pair, .node = slot};
-    baton_header_t numbered = header;
     if (slot == SLOTS || end->endpoint == NULL || end->lost > 0) {
         return;
     }
-    numbered.tag = self->number[slot] = ++self->posted;
+    self->number[slot] = ++self->posted;
     size_t bytes = contents(self->posted, end->host + at);
-    token.memory = self->source[slot] = below(self, 3) == 0 ? HOST : DEVICE;
+    self->source[slot] = below(self, 3) == 0 ? HOST : DEVICE;
     emulated_write(end->device, end->memory + at, end->host + at, bytes);
-    end->sent[slot] = 1;
     self->sending[slot] = true;
-    baton_status_t status = end->port->send(
-        end->endpoint, token, 1, &numbered,
-        (token.memory == DEVICE ? end->memory : end->host) + at, bytes);
-    assert_true(status == BATON_OK || status == BATON_DONE);
-    end->sent[slot] = status == BATON_DONE ? BATON_OK : 1;
+    post_at(self->pair, slot, self->posted, self->source[slot], at, bytes);
 }
 
 static void withdraw_any(traffic_t *self)
@@ -514,9 +527,7 @@ static void withdraw_any(traffic_t *self)
         if (self->sending[slot] && end->sent[slot] == 1 &&
             end->port->withdraw(
                 end->endpoint,
-                (baton_token_t){.owner = self->pair,
-                                .node = slot,
-                                .memory = memory != 0 ? DEVICE : HOST})) {
+                token_of(self->pair, slot, memory != 0 ? DEVICE : HOST))) {
             self->sending[slot] = false;
             self->withdrawn[self->number[slot]] = true;
         }
@@ -538,20 +549,11 @@ static void take_any(traffic_t *self)
         end->port->drop(end->endpoint, message);
         return;
     }
-    const baton_token_t token = {.owner = self->pair,
-                                 .node = (uint32_t)slot,
-                                 .memory = below(self, 3) == 0 ? HOST : DEVICE};
     self->expected[slot] = message->header.tag;
-    self->target[slot] = token.memory;
+    self->target[slot] = below(self, 3) == 0 ? HOST : DEVICE;
     self->receiving[slot] = true;
-    end->received[slot] = 1;
-    baton_status_t status =
-        end->port->accept(end->endpoint, message, token,
-                          (token.memory == DEVICE ? end->memory : end->host) +
-                              (size_t)slot * SLOT_BYTES);
-    end->received[slot] = status == BATON_DONE ? BATON_OK
-                          : status == BATON_OK ? end->received[slot]
-                                               : (int)status;
+    (void)take_at(self->pair, (uint32_t)slot, self->target[slot],
+                  (size_t)slot * SLOT_BYTES, message);
 }
 
 /* The device of an end stands for a while. */
@@ -769,7 +771,7 @@ static void every_copy_may_fail(const char *direct, int which, bool submits)
             emulated_fail_work(device, k);
         }
         post(pair, 1, DEVICE, BYTES);
-        (void)take_in(pair, 1, DEVICE, take(pair));
+        (void)take_next(pair, 1, DEVICE);
         int sent = wait_for(pair, &pair->ends[0].sent[1]);
         int received = wait_for(pair, &pair->ends[1].received[1]);
         bool failed = received != BATON_OK;
@@ -823,7 +825,7 @@ TEST(test_staged_next_of_a_failed_send_is_withdrawn)
     end_t *end = &pair->ends[0];
     fill(pair, 10000, 1);
     post(pair, 1, DEVICE, 10000);
-    (void)take_in(pair, 1, DEVICE, take(pair));
+    (void)take_next(pair, 1, DEVICE);
     inner_notify = end->inner.notify;
     end->inner.notify = notify_late;
     notices_refused = INT_MAX;
