@@ -38,6 +38,14 @@ void *support_alloc(size_t count, size_t bytes)
     return memory;
 }
 
+void support_write_file(const char *path, const char *mode, const char *text)
+{
+    FILE *file = fopen(path, mode);
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
 void support_set_variable(const char *name, const char *value)
 {
     assert_int_equal(value != NULL ? setenv(name, value, 1) : unsetenv(name),

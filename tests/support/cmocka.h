@@ -51,6 +51,9 @@ int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
 /* Allocates zeroed memory. Fails the test if there is none. */
 void *support_alloc(size_t count, size_t bytes);
 
+/* Opens a file in this mode, "w" or "a", and writes the text. */
+void support_write_file(const char *path, const char *mode, const char *text);
+
 /* Sets an environment variable, or removes it if the value is NULL, and makes
    the library read its variables again. */
 void support_set_variable(const char *name, const char *value);

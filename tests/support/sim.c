@@ -73,6 +73,20 @@ const baton_sim_event_t *support_event(const support_trace_t *trace,
     return NULL;
 }
 
+void support_sim_recover(baton_sim_t *sim, int ranks)
+{
+    bool all = false;
+    for (int tries = 0; !all; tries++) {
+        assert_true(tries < 100);
+        all = true;
+        for (int r = 0; r < ranks; r++) {
+            baton_group_t *group = baton_sim_group(sim, r);
+            all = baton_group_recover(group, 0) == BATON_OK && all;
+        }
+        support_ok(baton_sim_run(sim, -1));
+    }
+}
+
 double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace)

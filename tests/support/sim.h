@@ -24,6 +24,9 @@ baton_sim_t *support_sim_of(int ranks);
 baton_schedule_t *support_sim_schedule(baton_sim_t *sim, int rank,
                                        const char *name);
 
+/* Recovers the groups of all ranks. */
+void support_sim_recover(baton_sim_t *sim, int ranks);
+
 /* A message. Each rank sends its messages in the order of the list. */
 typedef struct support_message {
     int from, to;

@@ -2,6 +2,7 @@
 
 #include "support/device_cluster.h"
 #include "support/select_cases.h"
+#include "support/sim.h"
 
 #include <baton/select.h>
 #include <baton/sparse.h>
@@ -256,17 +257,9 @@ void support_sparse_step(support_sparse_t *group)
 
 void support_sparse_recover(support_sparse_t *group)
 {
-    bool all = group->cluster != NULL;
-    if (all) {
+    if (group->cluster != NULL) {
         support_cluster_recover(group->cluster);
-    }
-    while (!all) {
-        all = true;
-        for (int rank = 0; rank < group->size; rank++) {
-            baton_status_t status =
-                baton_group_recover(baton_sim_group(group->sim, rank), 0);
-            all = all && status == BATON_OK;
-        }
-        support_ok(baton_sim_run(group->sim, -1));
+    } else {
+        support_sim_recover(group->sim, group->size);
     }
 }

@@ -309,10 +309,7 @@ static void write_below_root(const char *folder, const char *name,
     snprintf(path, sizeof path, "mkdir -p %s%s", root, folder);
     assert_int_equal(system(path), 0);
     snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
+    support_write_file(path, "w", text);
 }
 
 TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)

@@ -299,7 +299,6 @@ TEST(test_quorum_counts_anew_after_a_recovery)
 {
     enum { RANKS = 5, QUORUM = 4 };
     const baton_partial_options_t options = options_of(BATON_QUORUM, QUORUM);
-    bool all = false;
     open_world(RANKS, 1, &options);
     support_ok(baton_sim_at(world.sim, 1e6, do_nothing, NULL));
     for (int r = 0; r < 3; r++) {
@@ -310,14 +309,7 @@ TEST(test_quorum_counts_anew_after_a_recovery)
             BATON_ERR_TIMEOUT);
     }
     support_ok(baton_sim_fail_send(world.sim, 2, 0));
-    while (!all) {
-        all = true;
-        for (int r = 0; r < RANKS; r++) {
-            baton_group_t *group = baton_sim_group(world.sim, r);
-            all = baton_group_recover(group, 0) == BATON_OK && all;
-        }
-        support_ok(baton_sim_run(world.sim, -1));
-    }
+    support_sim_recover(world.sim, RANKS);
     world.epoch = 0;
     step(IN_TURN);
     assert_int_equal(world.included, QUORUM);

@@ -427,10 +427,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
     costs.inside.alpha_us *= 2;
     for (int i = 0; i < 2; i++) {
         support_ok(baton_costs_write(cut, &costs));
-        FILE *file = fopen(cut, "a");
-        assert_non_null(file);
-        assert_true(fputs("choice \n", file) >= 0);
-        assert_int_equal(fclose(file), 0);
+        support_write_file(cut, "a", "choice \n");
         struct stat whole;
         assert_int_equal(stat(cut, &whole), 0);
         assert_int_equal(truncate(cut, whole.st_size - 16 * i), 0);
@@ -486,10 +483,8 @@ TEST(test_wrong_lines_are_refused)
         (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_%zu",
                        (long)getpid(), i);
         support_ok(baton_costs_write(path, &costs));
-        FILE *file = fopen(path, "a");
-        assert_non_null(file);
-        assert_true(fprintf(file, "%s \n", wrong[i]) > 0);
-        assert_int_equal(fclose(file), 0);
+        support_write_file(path, "a", wrong[i]);
+        support_write_file(path, "a", " \n");
         support_set_variable("BATON_CALIBRATION", path);
         support_fails(baton_choose(&of, &choice), BATON_ERR_INVALID,
                       "line 8 of");
@@ -529,10 +524,7 @@ TEST_WITH(test_builders_measure_without_a_calibration, RANKS,
     let_win(2);
     (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld", (long)getpid());
     support_ok(baton_costs_write(path, &costs));
-    FILE *file = fopen(path, "a");
-    assert_non_null(file);
-    assert_true(fprintf(file, "choice\n") > 0);
-    assert_int_equal(fclose(file), 0);
+    support_write_file(path, "a", "choice\n");
     support_set_variable("BATON_TUNE", "measure");
     baton_log_set(count_warning, &warnings);
     for (int i = 0; i < 2; i++) {

@@ -357,14 +357,6 @@ static const baton_costs_t measured = {.size = sizeof(baton_costs_t),
                                        .device = {12, 0.0625},
                                        .turn_us = 1.5};
 
-static void write_text(const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
 static int open_path(void **state)
 {
     (void)snprintf(path, sizeof path, "/tmp/baton_tuning_%ld", (long)getpid());
@@ -522,7 +514,7 @@ TEST(test_wrong_costs_are_not_written)
 static void refuses(const char *text, baton_status_t status, const char *why)
 {
     baton_costs_t costs = measured;
-    write_text(text);
+    support_write_file(path, "w", text);
     support_fails(baton_costs_read(path, &costs), status, why);
     assert_memory_equal(&costs, &measured, sizeof costs);
 }
@@ -555,7 +547,7 @@ TEST(test_files_of_others_are_refused)
                    "between 3 4\ngamma 5\ndevice 1 2\nturn 9\nmachine VAX\n"
                    "machine %s\n",
                    baton_machine_name());
-    write_text(more);
+    support_write_file(path, "w", more);
     support_ok(baton_costs_read(path, &costs));
     assert_true(costs.inside.alpha_us == 1 && costs.turn_us == 9);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

@@ -92,9 +92,8 @@ static void start_and_block(void *arg)
     }
 }
 
-static void run_tasks(bool polls)
+static void run_tasks(const support_cluster_t *cluster, bool polls)
 {
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
     support_thread_t *threads[THREADS];
     (void)pthread_barrier_init(&together, NULL, THREADS);
     for (int i = 0; i < THREADS; i++) {
@@ -108,23 +107,21 @@ static void run_tasks(bool polls)
         close_task(&tasks[i]);
     }
     (void)pthread_barrier_destroy(&together);
-    support_cluster_close(cluster);
 }
 
-TEST(test_wakes_for_mail_of_many_threads)
+TEST_WITH(test_wakes_for_mail_of_many_threads, 1, SUPPORT_ONE_THREAD)
 {
-    run_tasks(false);
+    run_tasks(cluster, false);
 }
 
-TEST(test_wakes_for_what_is_polled)
+TEST_WITH(test_wakes_for_what_is_polled, 1, SUPPORT_ONE_THREAD)
 {
-    run_tasks(true);
+    run_tasks(cluster, true);
 }
 
 /* While a call keeps the engine from it, more than one letter comes. */
-TEST(test_wakes_for_all_mail_that_came_meanwhile)
+TEST_WITH(test_wakes_for_all_mail_that_came_meanwhile, 1, SUPPORT_ONE_THREAD)
 {
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_ONE_THREAD);
     (void)sem_init(&released, 0, 0);
     for (int i = 0; i < THREADS; i++) {
         open_task(&tasks[i], cluster->groups[0], false);
@@ -140,7 +137,6 @@ TEST(test_wakes_for_all_mail_that_came_meanwhile)
         support_ok(baton_schedule_wait(tasks[i].schedule, SUPPORT_WAIT_MS));
         close_task(&tasks[i]);
     }
-    support_cluster_close(cluster);
 }
 
 static baton_async_t pending;
@@ -158,15 +154,21 @@ static bool see_hint(baton_schedule_t *schedule, baton__next_t next)
     return baton__real_driver.start(schedule, next);
 }
 
+/* Returns a group whose starts show their hints. */
+static baton_group_t *show_hints(const support_cluster_t *cluster)
+{
+    static baton__driver_t driver;
+    driver = baton__real_driver;
+    driver.start = see_hint;
+    cluster->groups[0]->engine->driver = &driver;
+    return cluster->groups[0];
+}
+
 /* That a wait has come soon once is no hint where nobody waits any more. */
-TEST(test_starts_are_not_waited_for_for_ever)
+TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
 {
     static const baton_async_ops_t ops = {.start = pend};
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_MANUAL);
-    baton_group_t *group = cluster->groups[0];
-    baton__driver_t driver = baton__real_driver;
-    driver.start = see_hint;
-    group->engine->driver = &driver;
+    baton_group_t *group = show_hints(cluster);
     baton_schedule_t *s = support_schedule(group, "task");
     (void)baton_add_async(s, &ops, NULL);
     support_ok(baton_schedule_commit(s));
@@ -180,19 +182,13 @@ TEST(test_starts_are_not_waited_for_for_ever)
         }
     }
     support_ok(baton_schedule_destroy(s));
-    group->engine->driver = &baton__real_driver;
-    support_cluster_close(cluster);
 }
 
 /* Where a start yields, it and a wait do the same, also for an epoch that ends
    in the start: whether somebody waits then is a hint. */
-TEST(test_starts_that_yield_are_told_who_waits)
+TEST_MANUALLY(test_starts_that_yield_are_told_who_waits, 1)
 {
-    support_cluster_t *cluster = support_cluster_open(1, SUPPORT_MANUAL);
-    baton_group_t *group = cluster->groups[0];
-    baton__driver_t driver = baton__real_driver;
-    driver.start = see_hint;
-    group->engine->driver = &driver;
+    baton_group_t *group = show_hints(cluster);
     baton_schedule_t *s = support_schedule(group, "task");
     (void)baton_add_nop(s);
     support_ok(baton_schedule_commit(s));
@@ -211,8 +207,6 @@ TEST(test_starts_that_yield_are_told_who_waits)
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     }
     support_ok(baton_schedule_destroy(s));
-    group->engine->driver = &baton__real_driver;
-    support_cluster_close(cluster);
 }
 
 /* ---- interrupts --------------------------------------------------------- */
