@@ -226,8 +226,7 @@ static void memory_is_shared(void)
     void *memory = allocate(BYTES);
     support_mpi_check(is_shared(memory) == expected, "memory is shared");
     release(memory);
-    baton_schedule_t *s;
-    s = copy_scratch(BYTES);
+    baton_schedule_t *s = copy_scratch(BYTES);
     (void)baton_buffer_scratch(s, BYTES);
     support_mpi_ok(baton_schedule_commit(s));
     support_mpi_check(s->buffers[0].shared == expected, "scratch is shared");

@@ -132,11 +132,10 @@ static void observe(void *arg)
 TEST_EACH(test_wait_of_many_never_misses_a_failure, 1)
 {
     enum { OBSERVERS = 3, EPOCHS = SUPPORT_REPEAT(2000) };
-    baton_schedule_t *s;
     atomic_bool over = false;
     observer_t observers[OBSERVERS];
     support_thread_t *threads[OBSERVERS];
-    s = support_schedule(cluster->groups[0], "failing");
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "failing");
     (void)baton_add_call(s, fail_always, NULL);
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_start(s));

@@ -11,19 +11,15 @@ typedef struct exchange {
     uint64_t sent, got;
 } exchange_t;
 
-static baton_status_t open_exchange(exchange_t *exchange, baton_group_t *group,
-                                    const char *name)
+static void open_exchange(exchange_t *exchange, baton_group_t *group,
+                          const char *name)
 {
-    baton_schedule_t *s;
-    baton_status_t status = baton_schedule_create(group, name, &s);
-    if (status != BATON_OK) {
-        return status;
-    }
+    baton_schedule_t *s = support_schedule(group, name);
     int peer = 1 - baton_group_rank(group);
     exchange->schedule = s;
     (void)baton_add_send(s, peer, support_view(s, &exchange->sent, 8));
     (void)baton_add_recv(s, peer, support_view(s, &exchange->got, 8));
-    return baton_schedule_commit(s);
+    support_ok(baton_schedule_commit(s));
 }
 
 /* Runs epochs of an exchange on both ranks, from the main thread. */
@@ -56,8 +52,8 @@ TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
     for (int k = 0; k < 2; k++) {
         for (int rank = 0; rank < RANKS; rank++) {
             int which = rank == 0 ? k : 1 - k;
-            support_ok(open_exchange(&both[which][rank], cluster->groups[rank],
-                                     names[which]));
+            open_exchange(&both[which][rank], cluster->groups[rank],
+                          names[which]);
         }
     }
     for (uint64_t number = 1; number <= 20; number++) {
@@ -74,14 +70,13 @@ TEST_EACH(test_other_order_of_commits_swaps_no_data, RANKS)
 TEST_EACH(test_unmatched_receive_takes_no_other_message, RANKS)
 {
     exchange_t good[RANKS] = {{0}};
-    baton_schedule_t *lonely;
     uint64_t place = 5;
-    lonely = support_schedule(cluster->groups[0], "lonely");
+    baton_schedule_t *lonely = support_schedule(cluster->groups[0], "lonely");
     (void)baton_add_recv(lonely, 1, support_view(lonely, &place, 8));
     support_ok(baton_schedule_commit(lonely));
     support_ok(baton_schedule_start(lonely));
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(open_exchange(&good[rank], cluster->groups[rank], "good"));
+        open_exchange(&good[rank], cluster->groups[rank], "good");
     }
     for (uint64_t number = 1; number <= EPOCHS; number++) {
         expect_works(good, number);
@@ -161,7 +156,7 @@ TEST_EACH(test_mismatch_fails_both_and_names_them, RANKS)
     exchange_t good[RANKS] = {{0}};
     memset(sent, 0x5a, sizeof sent);
     for (int rank = 0; rank < RANKS; rank++) {
-        support_ok(open_exchange(&good[rank], cluster->groups[rank], "good"));
+        open_exchange(&good[rank], cluster->groups[rank], "good");
     }
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++) {
         baton_schedule_t **s = support_schedules_create(cluster, "unequal");
@@ -277,20 +272,20 @@ TEST_EACH(test_attempts_of_a_name_belong_together, RANKS)
 {
     exchange_t first[RANKS] = {{0}};
     exchange_t second[RANKS] = {{0}};
-    support_ok(open_exchange(&first[0], cluster->groups[0], "again"));
-    support_ok(open_exchange(&second[0], cluster->groups[0], "again"));
+    open_exchange(&first[0], cluster->groups[0], "again");
+    open_exchange(&second[0], cluster->groups[0], "again");
     first[0].sent = 1;
     second[0].sent = 2;
     support_ok(baton_schedule_start(second[0].schedule));
     support_ok(baton_schedule_start(first[0].schedule));
-    support_ok(open_exchange(&first[1], cluster->groups[1], "again"));
+    open_exchange(&first[1], cluster->groups[1], "again");
     first[1].sent = 3;
     support_run(first[1].schedule);
     assert_int_equal(first[1].got, 1);
     support_ends(first[0].schedule, BATON_OK);
     assert_int_equal(first[0].got, 3);
     close_exchanges(first);
-    support_ok(open_exchange(&second[1], cluster->groups[1], "again"));
+    open_exchange(&second[1], cluster->groups[1], "again");
     second[1].sent = 4;
     support_run(second[1].schedule);
     assert_int_equal(second[1].got, 2);
@@ -312,7 +307,7 @@ TEST_EACH(test_peer_of_one_never_committed_is_told, RANKS)
         if (i == CREATED) {
             never = support_schedule(cluster->groups[0], "never");
         }
-        support_ok(open_exchange(&exchange, cluster->groups[1], "never"));
+        open_exchange(&exchange, cluster->groups[1], "never");
         support_expect(baton_schedule_run(exchange.schedule, 50),
                        BATON_ERR_TIMEOUT);
         if (i == CREATED_LATER) {

@@ -678,8 +678,7 @@ static baton_status_t wait_inside(void *partial, baton_call_t *call)
 /* A wait in a call node is refused, and the partial goes on. */
 static void refuse_a_wait_inside(const rank_t *rank)
 {
-    baton_schedule_t *s = NULL;
-    support_ok(baton_schedule_create(rank->group, "inside", &s));
+    baton_schedule_t *s = support_schedule(rank->group, "inside");
     baton_add_call(s, wait_inside, rank->partial);
     support_ok(baton_schedule_commit(s));
     support_ok(baton_schedule_start(s));

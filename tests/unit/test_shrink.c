@@ -554,8 +554,7 @@ SHRINK_TEST(test_shrink_goes_on_without_a_stopped_rank_of_the_host)
 
 static baton_schedule_t *make_barrier(int r, const char *name)
 {
-    baton_schedule_t *schedule;
-    support_ok(baton_schedule_create(ranks[r].group, name, &schedule));
+    baton_schedule_t *schedule = support_schedule(ranks[r].group, name);
     baton_add_barrier(schedule);
     return schedule;
 }
@@ -603,7 +602,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
     baton_schedule_t *s[4];
     open_ranks(4);
     for (int r = 0; r < 4; r++) {
-        support_ok(baton_schedule_create(ranks[r].group, name, &s[r]));
+        s[r] = support_schedule(ranks[r].group, name);
         for (int peer = 0; peer < 4; peer++) {
             (void)baton_add_send(s[r], peer, support_scratch(s[r], 1));
             (void)baton_add_recv(s[r], peer, support_scratch(s[r], 1));

@@ -108,10 +108,9 @@ TEST_VARIANTS(test_timeout_beside_a_long_call, 2, 1, SUPPORT_VARIANTS)
 {
     for (int round = 0; round < 5; round++) {
         char memory[2][BYTES] = {{0}};
-        baton_schedule_t *s;
         gate_t gate = {false, false};
         baton_schedule_t **waiting = open_waiting(cluster, memory);
-        s = support_schedule(cluster->groups[0], "long");
+        baton_schedule_t *s = support_schedule(cluster->groups[0], "long");
         (void)baton_add_call(s, pass_gate, &gate);
         support_ok(baton_schedule_commit(s));
         support_ok(baton_schedule_start(waiting[0]));

@@ -302,9 +302,8 @@ TEST(test_a_name_overrides_the_variable_and_that_the_costs)
 
 TEST(test_a_wrong_variable_is_the_schedules_error)
 {
-    baton_schedule_t *schedule = NULL;
-    support_ok(baton_schedule_create(support_cluster_of(3)->groups[1], "choice",
-                                     &schedule));
+    baton_schedule_t *schedule =
+        support_schedule(support_cluster_of(3)->groups[1], "choice");
     baton_view_t data = baton_view(baton_buffer_scratch(schedule, 64), 0, 64);
     baton_broadcast_args_t args = {.size = sizeof args, .data = data};
     support_set_variable("BATON_BROADCAST", "tree");
@@ -426,12 +425,10 @@ static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
     baton_schedule_t *schedules[4];
     for (int rank = 0; rank < 4; rank++) {
         support_set_variable("BATON_CALIBRATION", rank == 1 ? file : NULL);
-        support_ok(baton_schedule_create(baton_sim_group(sim, rank), "sum",
-                                         &schedules[rank]));
+        schedules[rank] = support_sim_schedule(sim, rank, "sum");
         baton_allreduce_args_t args = BATON_ALLREDUCE_ARGS;
-        args.source = args.target = baton_view(
-            baton_buffer_bind(schedules[rank], data[rank], sizeof data[rank]),
-            0, sizeof data[rank]);
+        args.source = args.target =
+            support_view(schedules[rank], data[rank], sizeof data[rank]);
         args.dtype = BATON_F32;
         args.op = BATON_SUM;
         args.algorithm = algorithm;

@@ -333,9 +333,8 @@ TEST(test_calls_refuse_a_schedule_without_commit)
 
 TEST(test_calls_refuse_a_schedule_at_rest)
 {
-    baton_schedule_t *s;
     baton_failure_t failure;
-    s = support_schedule(ranks->groups[0], "rest");
+    baton_schedule_t *s = support_schedule(ranks->groups[0], "rest");
     (void)baton_add_nop(s);
     support_ok(baton_schedule_commit(s));
     expect_state(baton_schedule_commit(s), "\"rest\"");
