@@ -25,6 +25,21 @@ static const char *dropin_test = "";
     (*(__typeof__(&name) *)&(void *){dlsym(where, #name)})
 #define NEXT(name) LOOKED_UP(RTLD_NEXT, name)
 
+/* Returns whether Baton makes progress while the program makes no call. */
+static inline bool dropin_in_background(void)
+{
+    const char *thread = getenv("BATON_MPI_THREAD");
+    return thread == NULL || thread[0] != '0';
+}
+
+/* Reads plain memory that another thread writes. The thread sanitizer is right:
+   MPI has no such read. */
+__attribute__((no_sanitize("thread"))) static inline int
+dropin_look(const volatile int *value)
+{
+    return *value;
+}
+
 /* Says what is wrong, a few times. */
 #define EXPECT(condition, ...)                                                 \
     do {                                                                       \

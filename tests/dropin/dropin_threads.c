@@ -56,18 +56,6 @@ static void expect_product(const matrix_t *got, int last, const char *what)
     EXPECT(memcmp(got, all, sizeof all) == 0, "%s", what);
 }
 
-/* Plain memory, at which nobody looks before the other thread has written. */
-__attribute__((no_sanitize("thread"))) static int look(const volatile int *at)
-{
-    return *at;
-}
-
-static bool in_background(void)
-{
-    const char *thread = getenv("BATON_MPI_THREAD");
-    return thread == NULL || thread[0] != '0';
-}
-
 /* Types and operations are freed at once, and others of the same handles come;
    and no MPI call is made until the result is there, if it was taken. */
 static void test_functions(void)
@@ -109,8 +97,8 @@ static void test_functions(void)
         }
         MPI_Type_free(&type);
         MPI_Op_free(&op);
-        while (turn % 5 == 0 && size > 1 && in_background() &&
-               look(&out[MATRICES - 1].at[3]) < 0) {
+        while (turn % 5 == 0 && size > 1 && dropin_in_background() &&
+               dropin_look(&out[MATRICES - 1].at[3]) < 0) {
             usleep(100);
         }
         MPI_Wait(&q, MPI_STATUS_IGNORE);

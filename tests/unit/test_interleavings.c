@@ -1146,7 +1146,7 @@ static const scenario_t scenarios[] = {
     {"manual: two wait for one", MANUAL, {"o", "sw"}, "1", {"m", "m"}, 0, FEW},
 };
 
-static void test_interleavings(void **state)
+TEST(test_interleavings)
 {
     (void)getcontext(&fresh);
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
@@ -1167,7 +1167,7 @@ static int looks_of_start(int reply_at)
 }
 
 /* In vain one of 16 polls. The thread gets what is long, behind due rings. */
-static void test_start_polls_for_a_wake_up(void **state)
+TEST(test_start_polls_for_a_wake_up)
 {
     static const scenario_t start = {"", SETTLED, {"S"}, NULL, {"m"}, 0, 0};
     int polled = 0;
@@ -1194,7 +1194,7 @@ static void test_start_polls_for_a_wake_up(void **state)
    others run, but no longer than a wait would. After a yield that takes a time
    slice few starts do, and more again only little by little. Who has not
    started an epoch does not yield, nor for ranks of other hosts. */
-static void test_start_yields_where_ranks_share_processors(void **state)
+TEST(test_start_yields_where_ranks_share_processors)
 {
     static const scenario_t start = {"", SHARED, {"S"}, NULL, {"m"}, 0, 0};
     const baton_transport_t far = {.poll = transport_poll,
@@ -1231,13 +1231,4 @@ static void test_start_yields_where_ranks_share_processors(void **state)
     points = alone.looks = 0;
     assert_true(baton__real_driver.start(&task->schedule, BATON__NEXT_UNKNOWN));
     assert_int_equal(alone.looks, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interleavings),
-        cmocka_unit_test(test_start_polls_for_a_wake_up),
-        cmocka_unit_test(test_start_yields_where_ranks_share_processors)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

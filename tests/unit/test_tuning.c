@@ -304,8 +304,8 @@ TEST(test_a_wrong_variable_is_the_schedules_error)
 {
     baton_schedule_t *schedule =
         support_schedule(support_cluster_of(3)->groups[1], "choice");
-    baton_view_t data = baton_view(baton_buffer_scratch(schedule, 64), 0, 64);
-    baton_broadcast_args_t args = {.size = sizeof args, .data = data};
+    baton_broadcast_args_t args = {.size = sizeof args,
+                                   .data = support_scratch(schedule, 64)};
     support_set_variable("BATON_BROADCAST", "tree");
     baton_add_broadcast(schedule, &args);
     support_set_variable("BATON_BROADCAST", NULL);
@@ -329,12 +329,11 @@ TEST(test_the_builder_gets_the_segments_of_the_choice)
     for (int i = 0; i < 2; i++) {
         baton_schedule_t **all = support_schedules_create(ranks, "segments");
         for (int rank = 0; rank < 3; rank++) {
-            baton_view_t data =
-                baton_view(baton_buffer_scratch(all[rank], BYTES), 0, BYTES);
-            baton_broadcast_args_t args = {.size = sizeof args,
-                                           .data = data,
-                                           .chunk_bytes = i == 0 ? 0 : GIVEN,
-                                           .algorithm = of.algorithm};
+            baton_broadcast_args_t args = {
+                .size = sizeof args,
+                .data = support_scratch(all[rank], BYTES),
+                .chunk_bytes = i == 0 ? 0 : GIVEN,
+                .algorithm = of.algorithm};
             baton_add_broadcast(all[rank], &args);
         }
         support_schedules_commit(ranks, all);
