@@ -1,6 +1,5 @@
 /* Collectives by one call between processes: long vectors and short ones, again
    and again, at once and started. The exit code is the result. */
-#include "base/config.h"
 #include "support/cmocka.h"
 #include "support/mpi.h"
 
@@ -126,14 +125,12 @@ static void check_late(void)
         MPI_Recv(NULL, 0, MPI_BYTE, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
         baton_log_set(call_the_others, NULL);
-        (void)setenv("BATON_STALL_MS", "1", 1);
-        baton__config_forget();
+        support_set_variable("BATON_STALL_MS", "1");
     }
     support_mpi_ok(
         baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group));
     baton_log_set(NULL, NULL);
-    (void)unsetenv("BATON_STALL_MS");
-    baton__config_forget();
+    support_set_variable("BATON_STALL_MS", NULL);
     support_mpi_check(warnings == (world.rank == last && last > 0),
                       "it is said once");
 }

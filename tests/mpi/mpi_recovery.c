@@ -4,17 +4,14 @@
    and no message meets an epoch that is not its own. That partial collectives
    lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
    exit code is the result. */
-#include "base/config.h"
 #include "progress/engine.h"
 #include "sched/schedule.h"
+#include "support/cmocka.h"
 #include "support/given_up.h"
 #include "support/mpi.h"
-#include "support/random.h"
 #include "support/sanitized.h"
 #include "transport/mpi/endpoint.h"
 #include <baton/coll.h>
-#include <stdlib.h>
-#include <string.h>
 
 static int rounds = SUPPORT_REPEAT(500);
 
@@ -201,8 +198,7 @@ static void test_again(void)
 static void test_late(void)
 {
     baton_group_t *group = make_group();
-    setenv("BATON_DESTROY_MS", "100", 1);
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", "100");
     uint64_t one = 1;
     if (world.rank == world.size - 1) {
         MPI_Barrier(MPI_COMM_WORLD);
@@ -218,8 +214,7 @@ static void test_late(void)
     if (world.rank < world.size - 1) {
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    unsetenv("BATON_DESTROY_MS");
-    baton__config_forget();
+    support_set_variable("BATON_DESTROY_MS", NULL);
     support_mpi_ok(baton_group_destroy(make_group()));
 }
 

@@ -2,14 +2,13 @@
    in each process. Devices of different processes have no kin here, so that all
    data pass through the host, but for messages of a rank to itself. (The
    conformance suite, over a fake MPI, is test_conformance's.) */
-#include "base/config.h"
+#include "support/cmocka.h"
 #include "support/device_program.h"
 #include "support/mpi.h"
 #include "support/values.h"
 #include "transport/mpi/endpoint.h"
 
 #include <baton/engine.h>
-#include <stdlib.h>
 
 enum { TRIALS = 40, EPOCHS = 4, PART_BYTES = 30000 };
 
@@ -66,9 +65,8 @@ static void run_programs(baton_progress_t progress, const char *block)
     baton_engine_t *engine = NULL;
     baton_group_t *group = NULL;
     emulated_t *device = emulated_open(&device_options);
-    setenv("BATON_DEVICE_BLOCK", block, 1);
-    setenv("BATON_DEVICE_BUFFERS", "3", 1);
-    baton__config_forget();
+    support_set_variable("BATON_DEVICE_BLOCK", block);
+    support_set_variable("BATON_DEVICE_BUFFERS", "3");
     options.progress = progress;
     support_mpi_ok(baton_engine_open(&options, &engine));
     support_mpi_ok(
@@ -89,8 +87,7 @@ static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
     baton__meeting_t meeting;
     baton__mpi_t *mpi = NULL;
-    setenv("BATON_GPU_AWARE_MPI", word, 1);
-    baton__config_forget();
+    support_set_variable("BATON_GPU_AWARE_MPI", word);
     support_mpi_ok(baton__meeting_begin(&meeting, MPI_COMM_WORLD));
     support_mpi_ok(baton__mpi_open(&meeting, BATON_OK, &mpi));
     baton__meeting_end(&meeting);

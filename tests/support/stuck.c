@@ -1,8 +1,6 @@
 #include "support/stuck.h"
 #include "support/sim.h"
 
-#include "base/config.h"
-
 #include <baton/coll.h>
 
 baton_sim_t *stuck_open(int ranks, size_t sync)
@@ -183,12 +181,12 @@ bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal)
 
 int stuck_verify_on(void **state)
 {
-    baton__config_forget();
-    return setenv("BATON_VERIFY", "1", 1);
+    support_set_variable("BATON_VERIFY", "1");
+    return 0;
 }
 
 int stuck_verify_off(void **state)
 {
-    baton__config_forget();
-    return unsetenv("BATON_VERIFY");
+    support_set_variable("BATON_VERIFY", NULL);
+    return 0;
 }

@@ -5,7 +5,6 @@
    is one thread, which never blocks.
 
    BATON_SEED repeats what is sampled; what the threads do may differ. */
-#include "base/config.h"
 #include "support/device_cluster.h"
 #include "support/device_program.h"
 #include "support/sanitized.h"
@@ -398,7 +397,7 @@ static void set_number(const char *variable, int value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%d", value);
-    assert_int_equal(setenv(variable, text, 1), 0);
+    support_set_variable(variable, text);
 }
 
 static emulated_options_t sample_trial(int number)
@@ -430,7 +429,6 @@ static emulated_options_t sample_trial(int number)
     set_number("BATON_DEVICE_BUFFERS", 2 + below(5));
     set_number("BATON_DEVICE_DIRECT", !once_in(3));
     set_number("BATON_VERIFY", once_in(6));
-    baton__config_forget();
     return (emulated_options_t){.seed = support_random_next(&trial.random),
                                 .workers = 1 + below(3),
                                 .delay_us = 1 + below(60),
@@ -484,6 +482,6 @@ TEST(test_random_programs)
         static const char *const set[] = {
             "BATON_DEVICE_BLOCK", "BATON_DEVICE_BUFFERS", "BATON_DEVICE_DIRECT",
             "BATON_VERIFY"};
-        assert_int_equal(unsetenv(set[i]), 0);
+        support_set_variable(set[i], NULL);
     }
 }

@@ -593,7 +593,7 @@ TEST(test_partial_goes_on_without_a_rank_that_computes)
 TEST(test_partial_says_that_peers_do_no_more_steps)
 {
     baton_partial_result_t result;
-    (void)setenv("BATON_DESTROY_MS", "600000", 1);
+    support_set_variable("BATON_DESTROY_MS", "600000");
     options.mode = BATON_FULL;
     open_ranks(3, BATON_PROGRESS_THREAD);
     support_ok(baton_partial_start(ranks[0].partial));
@@ -609,7 +609,7 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
         support_thread_join(others[i]);
     }
     close_groups();
-    (void)unsetenv("BATON_DESTROY_MS");
+    support_set_variable("BATON_DESTROY_MS", NULL);
     options.mode = BATON_SOLO;
 }
 
@@ -663,10 +663,10 @@ static void find_motion(baton_on_loss_t on_loss,
 
 TEST(test_partial_keeps_memory_that_a_peer_uses)
 {
-    (void)setenv("BATON_DESTROY_MS", "5", 1);
+    support_set_variable("BATON_DESTROY_MS", "5");
     find_motion(BATON_ON_LOSS_CONTINUE, destroy_in_motion);
     find_motion(BATON_ON_LOSS_FAIL, destroy_in_motion);
-    (void)unsetenv("BATON_DESTROY_MS");
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 static baton_status_t wait_inside(void *partial, baton_call_t *call)
