@@ -187,12 +187,12 @@ def operand(a, writable=True):
     return _from_numpy(numpy.asarray(view), writable)
 
 
-def exactly(a, writable, count, dtype):
-    """The Operand of an array of that many elements (None: of any) of that type."""
+def exactly(a, writable, count, dtype, memory=lib.BATON_MEMORY_HOST):
+    """The Operand of an array of that many elements (None: of any), type and memory."""
     given = operand(a, writable)
-    count = given.count if count is None else count
-    if (given.count, given.dtype) != (count, dtype):
-        raise errors.Invalid(f"{given!r} was given, and {dtype_name(dtype)}[{count}] is needed")
+    needed = given.count if count is None else count, dtype, memory
+    if given.kind != needed:
+        raise errors.Invalid(f"{given!r} was given, and {describe(*needed)} is needed")
     return given
 
 

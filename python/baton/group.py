@@ -284,7 +284,11 @@ class Group(_handles.Handle):
             given, target = _arrays.operand(a, False), _arrays.operand(out)
             if given.kind != target.kind:
                 raise errors.Invalid(f"reduce: source is {given!r} and out {target!r}")
-            ffi.memmove(target.address, given.address, given.bytes)
+            if given.memory == lib.BATON_MEMORY_HOST:
+                ffi.memmove(target.address, given.address, given.bytes)
+            else:  # the device copies: a collective of one rank
+                with Group.alone() as copies:
+                    copies.allgather(a, out)
             a, out = out, None
         source, target, result, count = self._operands(collective, a, out, root, counts,
                                                        target_counts)

@@ -113,6 +113,7 @@ class Sparse(_Entries):
                  dtype: Any = "f32", mode: Optional[str] = None, name: str = "sparse",
                  timeout: Timeout = None, **more: Any) -> None:
         self.count, self.dtype, keep = count, _arrays.dtype_number(dtype), []
+        self._memory = more.get("memory") or lib.BATON_MEMORY_HOST
         given = _options("baton_sparse_options_t", keep, mode, {
             "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
             **more})
@@ -124,12 +125,12 @@ class Sparse(_Entries):
         """Starts a step. The gradient is read, and must stay as it is, until wait has
         returned; None: it was contributed in parts. Busy: a step runs. State: a part is
         missing."""
-        given = self._given(gradient)
+        given = self._given(gradient, self._memory)
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
 
-    def _given(self, a: Any) -> Any:
-        return None if a is None else _arrays.exactly(a, False, self.count, self.dtype)
+    def _given(self, a: Any, *memory: int) -> Any:
+        return None if a is None else _arrays.exactly(a, False, self.count, self.dtype, *memory)
 
     def contribute(self, first: int, part: Any) -> None:
         """Adds a part of the next step's gradient, from element `first` on, such as a bucket

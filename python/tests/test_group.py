@@ -11,7 +11,7 @@ import pytest
 
 import baton
 from baton import _arrays
-from baton._library import lib
+from baton._library import ffi, lib
 
 INTEGERS = [name for name in _arrays.NUMBERS if name[0] in "iu" and "_" not in name]
 FLOATS = ["f32", "f64"]
@@ -259,6 +259,33 @@ def test_what_numpy_copies_is_not_written(group):
             group.allreduce(wrong)
     group.allreduce(numpy.float32(1), out=out)
     assert out[0] == group.size
+
+
+class OnDevice:
+    """An array of the CPU that says it is in a GPU's memory."""
+
+    def __init__(self, a):
+        self.kept = a
+
+    def __dlpack__(self):
+        capsule = self.kept.__dlpack__()
+        address = _arrays._capsule_pointer(capsule, b"dltensor")
+        ffi.cast("dlpack_tensor_t *", address).device = 2
+        return capsule
+
+
+def test_the_cpu_does_not_touch_device_memory(group):
+    """No GPU is attached: so the library refuses it."""
+    a, out = numpy.ones(3, "f4"), numpy.zeros(3, "f4")
+    with group.sub([group.rank]) as alone:
+        with pytest.raises(baton.Unsupported, match="device"):
+            alone.reduce(OnDevice(a), out=OnDevice(out))
+        assert not out.any()
+        with baton.Partial(alone, 3) as partial, baton.Sparse(alone, 3, k=3) as sparse:
+            for use in (partial.contribute, partial.pending, sparse.start, sparse.dense,
+                        sparse.set_residual, lambda a: sparse.contribute(0, a)):
+                with pytest.raises(baton.Invalid, match="of a device was given"):
+                    use(OnDevice(a))
 
 
 def test_timeouts(group):
