@@ -14,6 +14,7 @@ import datetime
 import itertools
 import os
 import sys
+import threading
 import time
 import weakref
 
@@ -151,18 +152,20 @@ def wait(call, timeout, cancel=None):
 
 # ---- the engine, and MPI -------------------------------------------------------
 
-_engine = NULL
+_engine = ffi.new("baton_engine_t **")  # NULL until the first group
+_opening = threading.RLock()
 _mpi_is_ours = has_cuda = False
 lost = False  # a rank: MPI_Finalize may wait for it for ever
 
 
 def engine():
     """The engine of this process, which is opened at the first call."""
-    global _engine, _pid
-    if _engine == NULL:
-        _pid = os.getpid()
-        _engine = answer("baton_engine_t *", lib.baton_engine_open, NULL)
-    return _engine
+    global _pid
+    with _opening:
+        if _engine[0] == NULL:
+            _pid = os.getpid()
+            check(lib.baton_engine_open(NULL, _engine))
+    return _engine[0]
 
 
 def attach_cuda(ordinal: int = 0) -> None:
@@ -191,9 +194,9 @@ def initialise_mpi():
                                  "-DBATON_MPI=ON") from None
     if not answer("int", lib.MPI_Initialized):
         multiple, provided = 3, ffi.new("int *")
+        _mpi_is_ours = True  # whatever Ctrl-C raises meanwhile
         if lib.MPI_Init_thread(NULL, NULL, multiple, provided) != 0:
             raise errors.PeerLost("MPI_Init_thread failed")
-        _mpi_is_ours = True
 
 
 def _nobody_caught():
@@ -202,7 +205,6 @@ def _nobody_caught():
 
 @atexit.register
 def _at_exit():
-    global _engine
     if os.getpid() != _pid or _nobody_caught():
         return
     for handle in _later + in_order(_live):
@@ -210,8 +212,8 @@ def _at_exit():
             handle.destroy()
         except errors.Error as left:
             sys.stderr.write(f"baton, at exit: {left}\n")
-    if _engine != NULL:
-        lib.baton_engine_close(_engine)
-        _engine = NULL
+    if _engine[0] != NULL:
+        lib.baton_engine_close(_engine[0])
+        _engine[0] = NULL
     if _mpi_is_ours and not lost and not answer("int", lib.MPI_Finalized):
         lib.MPI_Finalize()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import weakref
 from typing import Any, Optional, Sequence
 
@@ -34,6 +35,7 @@ _CHARS = ffi.typeof("char[]")
 _ndarray = numpy.ndarray
 
 _world: Optional["Group"] = None
+_making_world = threading.RLock()
 
 
 class Group(_handles.Handle):
@@ -75,8 +77,11 @@ class Group(_handles.Handle):
         initialises MPI, unless that is done, and MPI is finalised at exit then."""
         global _world
         if _world is None or _world._handle == _NULL:
-            _handles.initialise_mpi()
-            _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
+            with _making_world:  # of several threads that come at once one does it
+                if _world is None or _world._handle == _NULL:
+                    _handles.initialise_mpi()
+                    _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
+                                     _world_comm())
         return _world
 
     @classmethod

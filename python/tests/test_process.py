@@ -193,6 +193,37 @@ def test_fork_before_the_first_group():
     assert code == 0 and all(each in text for each in ("child 1", "status 0", "parent 1"))
 
 
+def test_two_threads_make_the_first_group():
+    """There is one engine, and one world."""
+    program = """
+        from baton import _handles
+        lib, opened = _handles.lib, []
+
+        class Slow:
+            def __getattr__(self, name):
+                return getattr(lib, name)
+
+            def baton_engine_open(self, *given):
+                opened.append(1)
+                time.sleep(0.2)
+                return lib.baton_engine_open(*given)
+
+        def twice(make):
+            made = []
+            threads = [threading.Thread(target=lambda: made.append(make())) for _ in range(2)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            return made
+
+        _handles.lib = Slow()
+        twice(baton.Group.alone)
+        first, second = twice(baton.Group.world)
+        say("engines", len(opened), "one world", first is second)
+    """
+    code, text = job(1, program)
+    assert code == 0 and "engines 1 one world True" in text, text
+
+
 def test_calls_may_not_wait():
     program = """
         group = baton.Group.alone()
