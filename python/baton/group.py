@@ -310,6 +310,7 @@ class Group(_handles.Handle):
                 target_counts=target_counts)
             kept._shape = shape
         elif given is not None:
+            kept._target = None  # not known, if Ctrl-C comes meanwhile
             check(_rebind(kept._handle, _NULL if source is None else source.address,
                           _NULL if target is None else target.address))
         kept._target = target and target.address
@@ -346,6 +347,7 @@ class Group(_handles.Handle):
                 memory = None
             if memory is not None:
                 if memory != kept._target:
+                    kept._target = None  # not known, if Ctrl-C comes meanwhile
                     check(_rebind(kept._handle, _NULL, memory))
                     kept._target = ffi.cast("void *", memory)
                 try:

@@ -126,6 +126,7 @@ class Schedule(_handles.Handle):
                                      f"{_arrays.describe(*bound)}")
             addresses.append(_NULL if given is None else given.address)
             keep.append(given)
+        self._binding = keep  # which stays, whatever Ctrl-C raises meanwhile
         check(_rebind(self._alive(), *addresses))
         if target is not None:
             self.result = target

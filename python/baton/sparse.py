@@ -126,6 +126,7 @@ class Sparse(_Entries):
         returned; None: it was contributed in parts. Busy: a step runs. State: a part is
         missing."""
         given = self._given(gradient, self._memory)
+        self._keep = self._keep, given  # whatever Ctrl-C raises meanwhile
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
 
@@ -258,6 +259,7 @@ class Tensors(_Entries):
         """The gradient of a tensor is ready; it stays as it is until wait has returned."""
         self._within(tensor)
         given = _arrays.exactly(gradient, False, self.counts[tensor], self.dtype)
+        self._keep[tensor] = self._keep.get(tensor), given  # whatever Ctrl-C raises meanwhile
         check(lib.baton_tensors_ready(self._alive(), tensor, given.address))
         self._keep[tensor] = given
 

@@ -246,6 +246,21 @@ def test_interrupt_between_start_and_wait(group, monkeypatch, warm):
         assert (alone.allreduce(numpy.ones(5)) == 1).all()
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_interrupt_after_a_rebind(group, monkeypatch, quick):
+    def interrupt(*given):
+        assert rebind(*given) == lib.BATON_OK
+        raise KeyboardInterrupt
+
+    a, rebind = numpy.ones(4), baton.group._rebind
+    group.allreduce(a)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(baton.group, "_rebind", interrupt)
+        group.allreduce(numpy.ones(4), timeout=None if quick else 20)
+    a[:] = 1
+    assert (group.allreduce(a) == group.size).all()
+
+
 def test_what_numpy_copies_is_not_written(group):
     class Copied:
         @property

@@ -224,6 +224,38 @@ def test_results_are_copied_before_the_end_is_seen(seen):
     thread.join()
 
 
+@pytest.mark.parametrize("name", ["_start", "_rebind"])
+def test_ctrl_c_right_after_a_call(monkeypatch, name):
+    """The library has done what the package has not noted yet."""
+    def interrupt(*given):
+        assert call(*given) == lib.BATON_OK
+        raise KeyboardInterrupt
+
+    group, a, call = dist.new_group(), torch.ones(3), getattr(backend, name)
+    dist.all_reduce(a, group=group)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(backend, name, interrupt)
+        dist.all_reduce(torch.zeros(3), group=group, async_op=True)
+    a.fill_(1)
+    work = dist.all_reduce(a, group=group, async_op=True)
+    assert work._epoch == lib.baton_schedule_started(work._kept.handle)
+    work.wait()
+    assert (a == size()).all() and not work._kept.works
+
+
+def test_ctrl_c_while_results_are_copied():
+    def interrupt():
+        work._after = copy
+        raise KeyboardInterrupt
+
+    outs = [torch.zeros(4) for _ in range(size())]
+    work = dist.all_gather(outs, torch.ones(4), async_op=True)
+    copy, work._after = work._after, interrupt
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    assert work.wait() and all((out == 1).all() for out in outs)
+
+
 def test_sub_groups():
     evens = dist.new_group(list(range(0, size(), 2)))
     alone = [dist.new_group([r]) for r in range(size())]

@@ -1,5 +1,6 @@
 """Partial and sparse all-reduces, and sets of tensors."""
 import gc
+import types
 import weakref
 
 import numpy
@@ -91,6 +92,27 @@ def test_what_is_lent_stays_after_an_interrupt(group):
             assert alive() is not None
             group.barrier()
         assert (partial.wait().data == group.size).all()
+        assert alive() is None
+        group.barrier()
+
+
+def test_what_a_start_reads_stays_after_ctrl_c(group, monkeypatch):
+    class Array(numpy.ndarray):  # one that can be referred to weakly
+        pass
+
+    def interrupt(*given):
+        assert start(*given) == lib.BATON_OK
+        raise KeyboardInterrupt
+
+    a, start = numpy.ones(3, "f4").view(Array), lib.baton_sparse_start
+    with baton.Sparse(group, 3, k=3) as sparse:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(baton.sparse, "lib", types.SimpleNamespace(baton_sparse_start=interrupt))
+            sparse.start(a)
+        alive = weakref.ref(a)
+        del a
+        gc.collect()
+        assert alive() is not None and (sparse.wait().values == group.size).all()
         assert alive() is None
         group.barrier()
 

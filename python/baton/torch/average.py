@@ -96,8 +96,8 @@ class _Full:
                 "allreduce", tensor, op="sum" if half else "avg", name="bucket")
         elif schedule.result.data_ptr() != tensor.data_ptr():
             schedule.rebind(target=tensor)
+        self._started.append(schedule)  # whatever Ctrl-C raises meanwhile
         schedule.start()
-        self._started.append(schedule)
 
     def end(self):
         end = _handles.deadline(self._timeout)
@@ -164,7 +164,6 @@ class _Vector:
         if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
             raise errors.Invalid("a step has other parameters than the first one")
         self._start()
-        self._reads = True
         step = self._finish(self._wait())
         self._pieces.clear()
         return step
@@ -219,6 +218,7 @@ class _Partial(_Vector):
                 tensor.div_(self._half)
             # After TimedOut the next backward pass writes over what this step still reads.
             self._steps.contribute(tensor.to(self._dtype), i, lent=self._timeout is None)
+        self._reads = True
         self._steps.start()
 
     def _finish(self, got):
@@ -278,6 +278,7 @@ class _Sparse(_Vector):
 
     def _start(self):
         self._give()
+        self._reads = True
         self._steps.start()
 
     def _finish(self, got):

@@ -82,6 +82,7 @@ class _Kept:
     def bind(self, source, target):
         """Source and target are addresses; 0 means none."""
         if source != self.source or target != self.target:
+            self.source = self.target = None  # not known, if Ctrl-C comes meanwhile
             check(self.with_room(_rebind, _cast("void *", source), _cast("void *", target)))
             self.source, self.target = source, target
 
@@ -90,35 +91,32 @@ class _Kept:
         work if it takes long."""
         try:
             status = _run(self.handle, _SLICE)
+            if status:
+                return self.in_flight(Work(tensors, opts)) or self.fail(status)
+            self.ended = self.started = self.started + 1
         except BaseException:  # of a signal's handler
-            self.in_flight(tensors, opts)
+            self.in_flight(Work(tensors, opts))
             raise
-        if status:
-            return self.in_flight(tensors, opts) or self.fail(status)
-        self.started += 1
-        self.ended = self.started
-        return None
-
-    def in_flight(self, tensors, opts):
-        """The work of an epoch that `run` has started; None: it could not."""
-        started = lib.baton_schedule_started(self.handle)
-        if started == self.started:
-            return None
-        self.started = started
-        return self.add(Work(tensors, opts))
 
     def start(self, work):
-        status = self.with_room(_start)
-        if status:
-            self.fail(status)
-        self.started += 1
-        return self.add(work)
+        try:
+            status = self.with_room(_start)
+            return self.fail(status) if status else self.add(work)
+        except BaseException:  # of a signal's handler, too
+            self.in_flight(work)
+            raise
+
+    def in_flight(self, work):
+        """Adds the work of an epoch that was started and not counted; None: there is none."""
+        started = lib.baton_schedule_started(self.handle) > self.started
+        return self.add(work) if started else None
 
     def add(self, work):
         """Keeps the work of the epoch that was started last until that has ended."""
         work._kept = self
-        work._epoch = self.started
+        work._epoch = self.started + 1
         self.works.append(work)
+        self.started += 1
         if self.state.coalesced is not None:
             self.state.coalesced.append(work)
         if len(self.works) > self.depth:
@@ -177,9 +175,13 @@ class _Kept:
             works = self.works
             while works and works[0]._epoch <= epoch:
                 work = works.popleft()
-                if work._after is not None:
-                    work._after()
-                    work._after = None
+                try:
+                    if work._after is not None:
+                        work._after()
+                        work._after = None
+                except KeyboardInterrupt:  # the next wait copies them
+                    works.appendleft(work)
+                    raise
                 self.abandon(work)
             self.ended = max(self.ended, epoch)
 
