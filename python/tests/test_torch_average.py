@@ -403,6 +403,20 @@ def test_a_step_that_failed_says_what_to_do(mode):
     assert baton_torch.average_gradients(model, mode).included in (True, False)
 
 
+@pytest.mark.parametrize("mode, options", [("majority", {}), ("majority", {"on_loss": "continue"}),
+                                           ("sparse:0.3", {}), ("sparse:0.3:solo", {})])
+def test_modes_that_differ(mode, options):
+    if dist.get_world_size() == 1:
+        return
+    first, model = dist.get_rank() == 0, torch.nn.Parameter(torch.zeros(3))
+    hook = baton_torch.DDPHook("full" if first else mode, timeout=20,
+                               **({} if first else options))
+    # What others hear first may be that a rank that knows already has destroyed its own.
+    with pytest.raises(RuntimeError, match="(differ|destroyed).* one mode .here "
+                       + ("full" if first else mode)):
+        hook(None, Bucket(0, True, [model], [1.0])).wait()
+
+
 @pytest.mark.parametrize("mode", ["solo", "sparse:0.3"])
 def test_a_first_step_that_failed(mode):
     a, b = (torch.nn.Parameter(torch.zeros(n)) for n in (3, 5))

@@ -29,6 +29,8 @@ from baton.sparse import _options as sparse_options
 from baton.torch.backend import ProcessGroup
 
 _GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
+# Of the schedules of all modes: so ranks of different modes find each other's, and fail.
+_NAME = "gradients"
 _numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
 
 
@@ -93,7 +95,7 @@ class _Full:
         schedule = self._schedules.get(shape)
         if schedule is None:
             schedule = self._schedules[shape] = self._group.prepare(
-                "allreduce", tensor, op="sum" if half else "avg", name="bucket")
+                "allreduce", tensor, op="sum" if half else "avg", name=_NAME)
         elif schedule.result.data_ptr() != tensor.data_ptr():
             schedule.rebind(target=tensor)
         self._started.append(schedule)  # whatever Ctrl-C raises meanwhile
@@ -329,14 +331,14 @@ def _exchange_of(mode, options):
         _without(options, mode, _OF_VECTOR)
         options["density"] = density
         sparse_options("baton_sparse_options_t", [], late or None, options)
-        return _Sparse, dict(options, mode=late or None)
+        return _Sparse, {"name": _NAME, **options, "mode": late or None}
     mode_of(mode)
     _without(options, mode, set(options) - _OF_PARTIAL)
     library_options("baton_partial_options_t", [], options, on_loss=ON_LOSSES)
     if mode == "full" and options.get("on_loss", "fail") == "fail":
         _without(options, mode, _OF_PARTIAL - {"on_loss"})
         return _Full, {}
-    return _Partial, dict(options, mode=mode)
+    return _Partial, {"name": _NAME, **options, "mode": mode}
 
 
 # Options that the vector decides, and those that are left of a Partial's.
@@ -384,7 +386,7 @@ class _Averager:
         user's."""
         if isinstance(failed, (errors.Invalid, *_GOES_ON)):
             return  # the next step may be right
-        self._is_over, where = True, "on all ranks"
+        self._is_over, where = True, f"on all ranks, of one mode (here {self.mode})"
         if isinstance(failed, errors.PeerLost) or _handles.lost:
             where = ('in a process group of the ranks that live (with on_loss="continue" '
                      "they go on by themselves)")
