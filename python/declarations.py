@@ -39,35 +39,24 @@ def preprocess(*options):
                      for header in headers if header.name not in LEFT_OUT)
     command = ["gcc", "-E", "-std=c11", f"-I{INCLUDE}", "-D__attribute__(x)=", *options,
                "-x", "c", "-"]
-    return subprocess.run(command, input=source, capture_output=True, check=True,
-                          text=True).stdout
-
-
-def own_lines(text):
-    """The lines that stem from Baton's headers, by the preprocessor's line markers."""
-    kept, inside = [], False
-    for line in text.splitlines():
-        if line.startswith("#"):
-            inside = f'"{INCLUDE}/baton/' in line
-        elif inside:
-            kept.append(line)
-    return "\n".join(kept)
+    return subprocess.run(command, input=source, capture_output=True, check=True, text=True).stdout
 
 
 def numbers():
     """Yields the macros that stand for numbers."""
-    for line in sorted(set(preprocess("-dM").splitlines())):
-        match = re.fullmatch(r"#define (BATON_[A-Z0-9_]+) (.+)", line)
-        if match:
-            value = re.sub(r"\(size_t\)|(?<=\d)[uUlL]+", "", match[2])
-            if re.fullmatch(r"[\d\sx<()+-]+", value):
-                yield f"#define {match[1]} {eval(value)}"
+    for name, text in sorted(set(re.findall(r"^#define (BATON_[A-Z0-9_]+) (.+)$",
+                                            preprocess("-dM"), re.M))):
+        value = re.sub(r"\(size_t\)|(?<=\d)[uUlL]+", "", text)
+        if re.fullmatch(r"[\d\sx<()+-]+", value):
+            yield f"#define {name} {eval(value)}"
 
 
 def text():
     """Without what cffi can't read: the bodies of inline functions, globals that are
     constants, and functions that return a struct that nobody sees."""
-    headers = re.sub(r"static inline .*?\n}\n", "", own_lines(preprocess()), flags=re.S)
+    # Between the preprocessor's line markers.
+    parts = re.findall(rf'^#.*"{INCLUDE}/baton/.*\n((?:(?!#).*\n)*)', preprocess(), re.M)
+    headers = re.sub(r"static inline .*?\n}\n", "", "".join(parts), flags=re.S)
     headers = re.sub(r"\s+", " ", headers).replace("extern const ", "extern ")
     headers = re.sub(r"struct baton__\w+ \(\*(\w+)\)\([^)]*\)", r"void *\1", headers)
     return "\n".join([*numbers(), headers.replace("; ", ";\n")]) + ADDED

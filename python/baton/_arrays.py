@@ -63,8 +63,7 @@ def dtype_number(dtype):
     """Baton's number of a type: "f32", a numpy or a torch type."""
     if isinstance(dtype, str) and dtype in NUMBERS:
         return NUMBERS[dtype]
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(dtype, torch.dtype):
+    if str(dtype).startswith("torch."):
         return _of_torch(dtype)
     return _of_numpy(numpy.dtype(dtype))
 
@@ -93,9 +92,7 @@ def _of_numpy(dtype):
 
 @functools.lru_cache(None)
 def _of_torch(dtype):
-    name = str(dtype).replace("torch.", "").replace("bfloat", "bf").replace("uint", "u")
-    for word in ("int", "float", "complex"):
-        name = name.replace(word, word[0])
+    name = re.sub(r"torch\.|(?<=u)int|(?<=i)nt|(?<=f)loat|(?<=c)omplex", "", str(dtype))
     if name not in NUMBERS:
         raise errors.Invalid(f"elements of type {dtype} can't be sent")
     return NUMBERS[name]

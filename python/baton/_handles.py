@@ -10,6 +10,7 @@ nothing caught none of this happens: MPI_Finalize would wait for ranks that wait
 one, while mpirun ends the job when it finds a process that ended without it.
 """
 import atexit
+import contextlib
 import datetime
 import itertools
 import os
@@ -19,7 +20,7 @@ import time
 import weakref
 
 from baton import errors
-from baton._library import answer, check, ffi, lib, place
+from baton._library import answer, check, error, ffi, lib, place
 
 SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
@@ -62,18 +63,18 @@ class Handle:
             raise errors.State(f"this {type(self).__name__} was destroyed")
         return self._handle
 
-    def _fail(self, status):
-        """Raises what a wait, or a test, has failed with, and notes a rank that is lost."""
+    def _error(self, status):
+        """What a wait, or a test, has failed with; notes a rank that is lost."""
         global lost
         lost |= status == lib.BATON_ERR_TRANSPORT
-        check(status)
+        return error(status)
 
     def _has_ended(self, test, *given):
         """What a function of C that tests says."""
         done = ffi.new("bool *")
         status = test(self._alive(), *given, done)
         if status:
-            self._fail(status)
+            raise self._error(status)
         return done[0]
 
     def __enter__(self):
@@ -81,11 +82,9 @@ class Handle:
         return self
 
     def __exit__(self, kind, value, trace):
-        try:
+        # An exception that is on its way says more.
+        with contextlib.suppress(*() if kind is None else (errors.Error,)):
             self.destroy()
-        except errors.Error:
-            if kind is None:  # else the exception that is on its way says more
-                raise
 
     def __del__(self):
         if self._collected and getattr(self, "_handle", NULL) != NULL:

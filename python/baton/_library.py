@@ -9,6 +9,7 @@ the folder build/ of a source tree that this package is in; the folders above an
 package; the paths of the dynamic loader.
 """
 import collections
+import functools
 import os
 import pathlib
 
@@ -17,8 +18,7 @@ from baton._declarations import ffi
 
 MPICH_COMM_WORLD = 0x44000000
 
-_WANTED = "{}.{}".format(*map(ffi.integer_const, ("BATON_VERSION_MAJOR",
-                                                   "BATON_VERSION_MINOR")))
+_WANTED = "{}.{}".format(*map(ffi.integer_const, ("BATON_VERSION_MAJOR", "BATON_VERSION_MINOR")))
 _SONAME = "libbaton.so." + _WANTED
 _INSTALL = f"""\
 Baton's Python package needs the C library libbaton, which was not found.
@@ -32,22 +32,18 @@ Tried:
 
 
 def _places():
-    """Yields where the library may be, the first one that exists being the one."""
-    named = os.environ.get("BATON_LIBRARY")
-    if named:
-        yield named
-        return
-    package = pathlib.Path(__file__).resolve().parent
-    if (package.parents[1] / "include" / "baton" / "baton.h").exists():
-        yield str(package.parents[1] / "build" / "libbaton.so")
-    for folder in list(package.parents)[1:4]:  # prefix/lib of .../pythonX/site-packages
-        yield str(folder / _SONAME)
-    yield _SONAME
+    """Where the library may be, the first one that exists being the one."""
+    if os.environ.get("BATON_LIBRARY"):
+        return [os.environ["BATON_LIBRARY"]]
+    above = pathlib.Path(__file__).resolve().parents  # prefix/lib of .../pythonX/site-packages
+    is_tree = (above[2] / "include" / "baton" / "baton.h").exists()
+    return [*([above[2] / "build" / "libbaton.so"] if is_tree else []),
+            *(folder / _SONAME for folder in above[2:5]), _SONAME]
 
 
 def _open():
     tried = []
-    for place in _places():
+    for place in map(str, _places()):
         if os.sep in place and not os.path.exists(place):
             tried.append(f"    {place}: no such file")
             continue
@@ -103,9 +99,16 @@ def answer(kind, function, *given):
     return made[0]
 
 
-def options(kind, alive, given, /, **words):
+@functools.lru_cache(None)
+def words(enum):
+    """The enumerators of a type by their values, without what all of their names begin with."""
+    names = [name for _, name in sorted(enum.elements.items()) if not name.endswith("_COUNT")]
+    return [name[len(os.path.commonprefix(names)):].lower() for name in names]
+
+
+def options(kind, alive, given):
     """A new `kind *`, whose fields are `given` by name: numbers, lists of them, text, or one
-    of the words of a field; None leaves it as it is. `alive` gets what the struct points to.
+    of the words of a type; None leaves it as it is. `alive` gets what the struct points to.
     Invalid: there is no such option."""
     made = ffi.new(f"{kind} *")
     fields = dict(ffi.typeof(kind).fields)
@@ -117,12 +120,11 @@ def options(kind, alive, given, /, **words):
                 field for field in fields if field != "size"))
         if value is None:
             continue
-        if name in words:
-            if value not in words[name]:
-                raise errors.Invalid(f'{name} is "{value}"; it may be: '
-                                     + ", ".join(words[name]))
-            value = words[name].index(value)
         of = fields[name].type
+        if of.kind == "enum" and isinstance(value, str):
+            if value not in words(of):
+                raise errors.Invalid(f'{name} is "{value}"; it may be: ' + ", ".join(words(of)))
+            value = words(of).index(value)
         try:
             if of.kind == "pointer" and not isinstance(value, ffi.CData):
                 value = value.encode() if isinstance(value, str) else list(value)
@@ -135,14 +137,18 @@ def options(kind, alive, given, /, **words):
 
 
 def record(name, kind):
-    """A named tuple with the fields of a struct."""
-    return collections.namedtuple(name, [field for field, _ in ffi.typeof(kind).fields])
+    """A named tuple with the fields of a struct; enumerators are words, but for a status."""
+    fields = ffi.typeof(kind).fields
+    made = collections.namedtuple(name, [field for field, _ in fields])
+    made._words = {field: words(of.type) for field, of in fields
+                   if of.type.kind == "enum" and field != "status"}
+    return made
 
 
-def filled(of, struct, **words):
-    """The record of a struct; the fields in `words` are enumerators of these names."""
+def filled(of, struct):
+    """The record of a struct."""
     values = {field: getattr(struct, field) for field in of._fields}
     values.update((field, ffi.string(value).decode(errors="replace"))
                   for field, value in values.items() if isinstance(value, ffi.CData))
-    values.update((field, names[values[field]]) for field, names in words.items())
+    values.update((field, names[values[field]]) for field, names in of._words.items())
     return of(**values)

@@ -20,10 +20,9 @@ def _messages(graphs: List[Any]) -> List[Tuple[Any, Any]]:
     ends: dict = {}
     for graph in graphs:
         for node, kind, _, peer in graph._nodes:
-            if kind == "send":
-                ends.setdefault((graph.rank, peer), ([], []))[0].append(node)
-            elif kind == "recv":
-                ends.setdefault((peer, graph.rank), ([], []))[1].append(node)
+            if kind in ("send", "recv"):
+                pair = (graph.rank, peer)[::1 if kind == "send" else -1]
+                ends.setdefault(pair, ([], []))[kind == "recv"].append(node)
     return [pair for sends, receives in ends.values() for pair in zip(sends, receives)]
 
 

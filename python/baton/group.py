@@ -1,6 +1,7 @@
 """Groups: ranks that communicate, and the collectives among them."""
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import weakref
@@ -27,11 +28,9 @@ _KEPT = 64  # schedules of collectives in one call, by shape
 
 _IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
-_run = lib.baton_schedule_run
-_rebind = lib.baton_schedule_rebind
+_run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
-_from_buffer = ffi.from_buffer
-_CHARS = ffi.typeof("char[]")
+_from_buffer, _CHARS = ffi.from_buffer, ffi.typeof("char[]")
 _ndarray = numpy.ndarray
 
 _world: Optional["Group"] = None
@@ -177,12 +176,11 @@ class Group(_handles.Handle):
         caller's; the schedule keeps them alive. Invalid: an argument, which is named.
         """
         if collective not in _CREATE:
-            raise errors.Invalid(f'no collective "{collective}"; there are: '
-                                 + ", ".join(_CREATE))
+            raise errors.Invalid(f'no collective "{collective}"; there are: ' + ", ".join(_CREATE))
         operands = self._operands(collective, source, out, root, counts, target_counts)
-        return self._prepare(collective, *operands, op=op, root=root, counts=counts,
-                             target_counts=target_counts, algorithm=algorithm, name=name,
-                             depth=depth)
+        return self._prepare(
+            collective, *operands, op=op, root=root, counts=counts, depth=depth,
+            target_counts=target_counts, algorithm=algorithm, name=name)
 
     def _prepare(self, collective: str, source: Any, target: Any, result: Any, count: int, *,
                  op: Any = None, root: int = 0, counts: _Counts = None, depth: int = 1,
@@ -251,11 +249,12 @@ class Group(_handles.Handle):
         else:
             count = first.count // size if kind == "all" else first.count
             total = count * size
+        needed = {"n": count, "mine": count, "all": total}
+        wanted = needed.get(gets) if target_counts is None else sum(target_counts)
         if target is None and gets != "-":
             shape = getattr(a, "shape", (count,))
             if counts is not None:
-                blocks = counts if target_counts is None else target_counts
-                shape = (count if gets == "mine" else sum(blocks),)
+                shape = (wanted,)
             elif gives == "mine":
                 shape = (size, *shape)
             elif gets == "mine":
@@ -263,11 +262,7 @@ class Group(_handles.Handle):
                 shape = (shape[0] // size, *shape[1:]) if rows else (count,)
             out = _arrays.empty_like(a, shape)
             target = _arrays.operand(out)
-        needed = {"n": count, "mine": count, "all": total}
-        for what, made, of in (("source", source, needed.get(gives)),
-                               ("out", target, needed.get(gets))):
-            if what == "out" and target_counts is not None:
-                of = sum(target_counts)
+        for what, made, of in (("source", source, needed.get(gives)), ("out", target, wanted)):
             if made is not None and made.count != of:
                 raise errors.Invalid(f"{collective}: {what} has {made.count} elements on "
                                      f"rank {rank}; it needs {of}, of {size} ranks")
@@ -285,18 +280,15 @@ class Group(_handles.Handle):
         all of them, and the first that was made is dropped for a new one."""
         if counts is not None and collective != "reduce_scatter":
             collective += "v"
-        if collective == "reduce" and out is not None and self.rank == root:
-            given, target = _arrays.operand(a, False), _arrays.operand(out)
-            if given.kind != target.kind:
-                raise errors.Invalid(f"reduce: source is {given!r} and out {target!r}")
-            if given.memory == lib.BATON_MEMORY_HOST:
-                ffi.memmove(target.address, given.address, given.bytes)
+        source, target, result, count = self._operands(collective, a, out, root, counts,
+                                                       target_counts)
+        if collective == "reduce" and source and target:  # at the root, which is in place
+            if source.memory == lib.BATON_MEMORY_HOST:
+                ffi.memmove(target.address, source.address, source.bytes)
             else:  # the device copies: a collective of one rank
                 with Group.alone() as copies:
                     copies.allgather(a, out)
-            a, out = out, None
-        source, target, result, count = self._operands(collective, a, out, root, counts,
-                                                       target_counts)
+            source = None
         given = target or source
         shape = (collective, count, given and given.kind[1:], op, root,
                  None if counts is None else tuple(counts),
@@ -330,10 +322,8 @@ class Group(_handles.Handle):
         Another exception is on its way, and says more than what these may fail with."""
         lib.baton_schedule_cancel(kept._handle)
         kept._keep.append(arrays)
-        try:
+        with contextlib.suppress(KeyError, errors.Error):
             self._drop(kept._shape)
-        except (KeyError, errors.Error):
-            pass
 
     def allreduce(self, a: Any, op: Any = "sum", out: Any = None, *,
                   timeout: Timeout = None) -> Any:
@@ -370,8 +360,7 @@ class Group(_handles.Handle):
         """The reduction of the `a` of ranks 0 to this one, into `a` or `out`."""
         return self._now("scan", a, out, timeout, op=op)
 
-    def exscan(self, a: Any, op: Any = "sum", out: Any = None, *,
-               timeout: Timeout = None) -> Any:
+    def exscan(self, a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:
         """That of ranks 0 to the one before; on rank 0 nothing is written."""
         return self._now("exscan", a, out, timeout, op=op)
 

@@ -11,14 +11,12 @@ from baton._library import answer, check, failed_start, ffi, lib, options
 from baton.group import Group
 from baton.schedule import Timeout
 
-ON_LOSSES = ("fail", "continue")
 _MODES = {"solo": lib.BATON_SOLO, "majority": lib.BATON_MAJORITY, "full": lib.BATON_FULL,
           "quorum": lib.BATON_QUORUM, "any": lib.BATON_CANDIDATES_ANY,
           "all": lib.BATON_CANDIDATES_ALL}
 # Of all elements, or of a tensor: by whether it is lent.
 _CONTRIBUTE = lib.baton_partial_contribute, lib.baton_partial_contribute_lent
-_CONTRIBUTE_TENSOR = (lib.baton_partial_contribute_tensor,
-                      lib.baton_partial_contribute_tensor_lent)
+_CONTRIBUTE_TENSOR = (lib.baton_partial_contribute_tensor, lib.baton_partial_contribute_tensor_lent)
 _LOANS_GO_ON = lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED, lib.BATON_ERR_STATE
 
 
@@ -79,18 +77,15 @@ class Partial(_handles.Handle):
             "dtype": self.dtype, "op": _arrays.operation(op), "history": history,
             "sync_every": sync_every, "max_staleness": max_staleness, "seed": seed,
             "count": count, "keep": keep, "on_loss": on_loss, "name": name,
-            "counts": self.counts, "tensors": len(self.counts or ()), **mode_of(mode)},
-            keep=("all", "latest"), on_loss=ON_LOSSES)
+            "counts": self.counts, "tensors": len(self.counts or ()), **mode_of(mode)})
         self.count = count or sum(self.counts or ())
+        self._parts = self.counts or [self.count]
         self._op = op  # one of the caller's own
         super().__init__(answer("baton_partial_t *", lib.baton_partial_create,
                                 group._alive(), given), group)
         self._result = ffi.new("baton_partial_result_t *")
         self._lent: list = []  # arrays, for the next step
         self._kept: list = []  # the same, of steps that were started
-
-    def _operand(self, a: Any, writable: bool, count: int) -> Any:
-        return _arrays.exactly(a, writable, count, self.dtype)
 
     def contribute(self, a: Any, tensor: Optional[int] = None, *, lent: bool = False) -> None:
         """Adds `a` to what is pending on this rank; with `tensor`, to that one of
@@ -102,7 +97,7 @@ class Partial(_handles.Handle):
             if self.counts is None or not 0 <= tensor < len(self.counts):
                 raise errors.Invalid(f"there is no tensor {tensor}")
             calls, count, where = _CONTRIBUTE_TENSOR, self.counts[tensor], (tensor,)
-        given = self._operand(a, False, count)
+        given = _arrays.exactly(a, False, count, self.dtype)
         try:
             check(calls[lent](self._alive(), *where, given.address))
         finally:  # whatever Ctrl-C raises; and no start of another thread comes between
@@ -132,8 +127,7 @@ class Partial(_handles.Handle):
         call, given = lib.baton_partial_wait, ()
         if out is not None:
             call, given = lib.baton_partial_wait_into, (self._targets(out),)
-        status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout,
-                               self._cancel)
+        status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout, self._cancel)
         if status not in _LOANS_GO_ON:
             self._kept.clear()
         check(status)
@@ -145,15 +139,14 @@ class Partial(_handles.Handle):
 
     def _targets(self, out: Any) -> Any:
         """The addresses of an array of all tensors, or of one for each."""
-        counts = self.counts or [self.count]
         if isinstance(out, (list, tuple)) and self.counts is not None:
-            if len(out) != len(counts):
-                raise errors.Invalid(f"{len(out)} arrays were given, for {len(counts)} tensors")
-            return ffi.new("void *[]", [self._operand(a, True, count).address
-                                        for a, count in zip(out, counts)])
-        at, size = self._operand(out, True, self.count).address, _arrays.SIZES[self.dtype]
-        starts = accumulate([0, *counts[:-1]])
-        return ffi.new("void *[]", [ffi.cast("char *", at) + size * start for start in starts])
+            if len(out) != len(self.counts):
+                raise errors.Invalid(f"{len(out)} arrays were given, for {len(self.counts)} tensors")
+            return ffi.new("void *[]", [_arrays.exactly(a, True, count, self.dtype).address
+                                        for a, count in zip(out, self.counts)])
+        at = ffi.cast("char *", _arrays.exactly(out, True, self.count, self.dtype).address)
+        starts = accumulate([0, *self._parts[:-1]])
+        return ffi.new("void *[]", [at + _arrays.SIZES[self.dtype] * start for start in starts])
 
     def _cancel(self) -> None:
         schedule = lib.baton_partial_schedule(self._handle)
@@ -168,12 +161,12 @@ class Partial(_handles.Handle):
 
     def split(self, data: Any) -> list:
         """The tensors of a result, by `counts`."""
-        counts = self.counts or [self.count]
-        return [data[end - count:end] for count, end in zip(counts, accumulate(counts))]
+        return [data[end - count:end]
+                for count, end in zip(self._parts, accumulate(self._parts))]
 
     def pending(self, out: Any) -> bool:
         """Copies what no epoch has taken yet to `out`; whether there is something."""
-        given = self._operand(out, True, self.count)
+        given = _arrays.exactly(out, True, self.count, self.dtype)
         return answer("bool", lib.baton_partial_pending, self._alive(), given.address)
 
     def lives(self, rank: int) -> bool:

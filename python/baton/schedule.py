@@ -11,10 +11,8 @@ from baton._library import check, failed_start, ffi, filled, lib, record
 if TYPE_CHECKING:
     from baton.group import Group
 
-_start = lib.baton_schedule_start
-_wait = lib.baton_schedule_wait
-_run = lib.baton_schedule_run
-_rebind = lib.baton_schedule_rebind
+_start, _wait = lib.baton_schedule_start, lib.baton_schedule_wait
+_run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
 _SLICE = _handles.SLICE_MS
 _NULL = ffi.NULL
 Timeout = Union[float, datetime.timedelta, None]  # seconds; None: for ever
@@ -62,7 +60,7 @@ class Schedule(_handles.Handle):
         failed with (PeerLost, Mismatch, Cancelled, Failed): here, or on a peer."""
         status = _start(self._handle)
         if status:
-            self._fail(status)
+            raise self._error(status)
 
     def wait(self, timeout: Timeout = None) -> None:
         """Waits until all started epochs have ended, for `timeout` seconds at most.
@@ -88,15 +86,16 @@ class Schedule(_handles.Handle):
             status = _handles.wait(wait or (lambda ms: _wait(handle, ms)), timeout,
                                    lambda: lib.baton_schedule_cancel(handle))
         if status:
-            self._fail(status)
+            raise self._error(status)
 
-    def _fail(self, status: int) -> None:
-        failed = failed_start(status, self._alive())
+    def _error(self, status: int) -> BaseException:
+        failed: BaseException = failed_start(status, self._alive())
         _handles.lost |= failed.status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
-        if cause is not None and not isinstance(cause, Exception):
-            raise cause from failed  # Ctrl-C, or an exit
-        raise failed from cause
+        if cause is not None and not isinstance(cause, Exception):  # Ctrl-C, or an exit
+            failed, cause = cause, failed
+        failed.__cause__ = cause
+        return failed
 
     def test(self) -> bool:
         """Whether all started epochs have ended. Makes a little progress, and does not
@@ -118,16 +117,15 @@ class Schedule(_handles.Handle):
         """Uses other arrays of the same size and type from the next start on. `source` is None if
         the schedule was prepared in place, or this rank has none; `target` is ignored on
         ranks without one. Busy: an epoch runs, and `depth` is 1."""
-        addresses, keep = [], []
+        keep = []
         for array, bound in zip((source, target), self._bound):
             given = None if array is None else _arrays.operand(array, array is target)
             if given is not None and bound is not None and given.kind != bound:
                 raise errors.Invalid(f"rebind: {given!r} is given, and what was prepared is "
                                      f"{_arrays.describe(*bound)}")
-            addresses.append(_NULL if given is None else given.address)
             keep.append(given)
         self._binding = keep  # which stays, whatever Ctrl-C raises meanwhile
-        check(_rebind(self._alive(), *addresses))
+        check(_rebind(self._alive(), *(_NULL if of is None else of.address for of in keep)))
         if target is not None:
             self.result = target
         begun = (lib.baton_group_recoveries(self.group._handle),

@@ -54,13 +54,10 @@ def _act(arg: Any) -> None:
     _guarded(sim, action)
 
 
-_WHATS = ("send", "recv", "reduce", "epoch")
-
-
 @ffi.callback("void(void *, const baton_sim_event_t *)")
 def _trace(arg: Any, event: Any) -> None:
     sim, function = ffi.from_handle(arg)
-    _guarded(sim, function, filled(Event, event, what=_WHATS))
+    _guarded(sim, function, filled(Event, event))
 
 
 _interrupts: List[BaseException] = []

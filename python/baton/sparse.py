@@ -9,14 +9,9 @@ import numpy
 from baton import _arrays, _handles, errors
 from baton._library import answer, check, error, ffi, filled, lib, options, record
 from baton.group import Group
-from baton.partial import ON_LOSSES, mode_of
+from baton.partial import mode_of
 from baton.schedule import Timeout
 
-_ALGORITHMS = ("auto", "spardl", "topka", "topkdsa", "gtopk", "oktopk", "redsync", "dense")
-_EXCHANGES = ("auto", "rsag", "bsag")
-_REDSYNCS = ("exact", "trimmed", "search", "sampled")
-_ROLES = ("dense", "convolution", "recurrent", "bias_or_norm", "output")
-_FORMS = ("packed", "dense", "sparse")
 
 
 class SparseResult(NamedTuple):
@@ -35,11 +30,9 @@ SparseStats = record("SparseStats", "baton_sparse_stats_t")
 TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
 
 
-def _options(kind: str, keep: list, mode: Optional[str], given: dict) -> Any:
-    if mode is not None:
-        given = {**given, "partial": True, **mode_of(mode)}
-    return options(kind, keep, given, algorithm=_ALGORITHMS, exchange=_EXCHANGES,
-                   redsync=_REDSYNCS, on_loss=ON_LOSSES)
+def partial_if(mode: Optional[str]) -> dict:
+    """The options of a mode; None: of a step that is not partial."""
+    return {} if mode is None else {"partial": True, **mode_of(mode)}
 
 
 class _Entries(_handles.Handle):
@@ -114,9 +107,9 @@ class Sparse(_Entries):
                  timeout: Timeout = None, **more: Any) -> None:
         self.count, self.dtype, keep = count, _arrays.dtype_number(dtype), []
         self._memory = more.get("memory") or lib.BATON_MEMORY_HOST
-        given = _options("baton_sparse_options_t", keep, mode, {
+        given = options("baton_sparse_options_t", keep, {
             "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
-            **more})
+            **more, **partial_if(mode)})
         self._keep: Any = None
         self._open(group, answer("baton_sparse_t *", lib.baton_sparse_prepare, group._alive(),
                                  given), timeout, lib.baton_sparse_connect)
@@ -213,7 +206,7 @@ class Sparse(_Entries):
     def stats(self) -> SparseStats:
         """Statistics of the last step."""
         return filled(SparseStats, answer("baton_sparse_stats_t", lib.baton_sparse_stats,
-                                          self._alive()), algorithm=_ALGORITHMS)
+                                          self._alive()))
 
 
 class Tensors(_Entries):
@@ -244,12 +237,11 @@ class Tensors(_Entries):
             raise errors.Invalid("tensors are given as (name, role, elements), such as "
                                  '("w", "dense", w.size)')
         self.counts = [count for _, _, count in tensors]
-        given = _options("baton_tensors_options_t", keep, mode, {
-            "density": density, "dtype": self.dtype, "name": name,
-            "densities": densities or None, "density_count": len(densities), **more})
+        given = options("baton_tensors_options_t", keep, {
+            "density": density, "dtype": self.dtype, "name": name, "densities": densities or None,
+            "density_count": len(densities), **more, **partial_if(mode)})
         array = ffi.new("baton_tensor_t[]", [options(
-            "baton_tensor_t", keep, dict(zip(("name", "role", "count"), of)), role=_ROLES)[0]
-            for of in tensors])
+            "baton_tensor_t", keep, dict(zip(("name", "role", "count"), of)))[0] for of in tensors])
         self._keep: dict = {}
         self._open(group, answer("baton_tensors_t *", lib.baton_tensors_prepare,
                                  group._alive(), array, len(tensors), given),
@@ -284,8 +276,7 @@ class Tensors(_Entries):
     def plan(self, tensor: int) -> TensorPlan:
         """How a tensor's gradient is sent."""
         return filled(TensorPlan, answer("baton_tensor_plan_t", lib.baton_tensors_plan,
-                                         self._alive(), self._within(tensor)),
-                      form=_FORMS, algorithm=_ALGORITHMS, selection=_REDSYNCS)
+                                         self._alive(), self._within(tensor)))
 
     def _within(self, tensor: int) -> int:
         if not 0 <= tensor < len(self.counts):

@@ -22,10 +22,9 @@ import torch
 import torch.distributed as dist
 
 import baton
-from baton import _arrays, _handles, errors
-from baton._library import options as library_options
-from baton.partial import ON_LOSSES, mode_of
-from baton.sparse import _options as sparse_options
+from baton import _arrays, _handles, _library, errors
+from baton.partial import mode_of
+from baton.sparse import partial_if
 from baton.torch.backend import ProcessGroup
 
 _GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
@@ -48,8 +47,7 @@ class Step(NamedTuple):
 def _group_for(group):
     """A group of its own, whose failures are nobody else's."""
     default = dist.group.WORLD if dist.is_initialized() else None
-    if group is None:
-        group = default
+    group = default if group is None else group
     if torch.device("cpu") in getattr(group, "_device_types", ()):  # torch 2
         group = getattr(group._get_backend(torch.device("cpu")), "group", group)
     if isinstance(group, ProcessGroup):
@@ -108,11 +106,7 @@ class _Full:
         self._started.clear()
         return Step(True, self._group.size, 0, self._group.size)
 
-    def state(self):
-        return None
-
-    def load(self, state):
-        pass
+    state = load = lambda self, *_: None  # nothing is pending
 
 
 class _Vector:
@@ -246,8 +240,7 @@ class _Partial(_Vector):
     def _state(self):
         pending = torch.empty(self._count, dtype=self._dtype)
         some = self._steps.pending(pending)
-        return {"pending": self._ordered(pending, True) if some else None,
-                "staleness": self._last}
+        return {"pending": self._ordered(pending, True) if some else None, "staleness": self._last}
 
     def _load(self, state):
         if state["pending"] is not None:
@@ -330,11 +323,11 @@ def _exchange_of(mode, options):
                                  '"sparse:0.01:majority"')
         _without(options, mode, _OF_VECTOR)
         options["density"] = density
-        sparse_options("baton_sparse_options_t", [], late or None, options)
+        _library.options("baton_sparse_options_t", [], {**options, **partial_if(late or None)})
         return _Sparse, {"name": _NAME, **options, "mode": late or None}
     mode_of(mode)
     _without(options, mode, set(options) - _OF_PARTIAL)
-    library_options("baton_partial_options_t", [], options, on_loss=ON_LOSSES)
+    _library.options("baton_partial_options_t", [], options)
     if mode == "full" and options.get("on_loss", "fail") == "fail":
         _without(options, mode, _OF_PARTIAL - {"on_loss"})
         return _Full, {}
@@ -377,8 +370,7 @@ class _Averager:
         before the first step, which must bring the parameters in the order in which they
         came then. Invalid: another rank, mode, or number of elements."""
         if state["mode"] != self.mode:
-            raise errors.Invalid(f"the state is of mode {state['mode']}, and this is "
-                                 f"{self.mode}")
+            raise errors.Invalid(f"the state is of mode {state['mode']}, and this is {self.mode}")
         self._exchange.load(state["state"])
 
     def _explain(self, failed):

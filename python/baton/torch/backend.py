@@ -20,6 +20,7 @@ tensors, and Baton one vector, the work has a vector of its own and copies at it
 """
 import atexit
 import collections
+import contextlib
 import ctypes
 import datetime
 import os
@@ -47,13 +48,9 @@ _LEAVING_S = int(os.environ.get("BATON_DESTROY_MS", 10000)) / 1000
 _MONITORED = -1  # the tag of monitored_barrier's
 _ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 
-_start = lib.baton_schedule_start
-_run = lib.baton_schedule_run
-_wait_epoch = lib.baton_schedule_wait_epoch
-_rebind = lib.baton_schedule_rebind
-_SLICE = _handles.SLICE_MS
-_BUSY = lib.BATON_ERR_BUSY
-_cast = ffi.cast
+_start, _run = lib.baton_schedule_start, lib.baton_schedule_run
+_wait_epoch, _rebind = lib.baton_schedule_wait_epoch, lib.baton_schedule_rebind
+_SLICE, _BUSY, _cast = _handles.SLICE_MS, lib.BATON_ERR_BUSY, ffi.cast
 _no_timeout = datetime.timedelta(0)
 _TORCH_2 = hasattr(_c10d, "Backend")
 # Whether a collective that nobody waits for later may return None, after it has ended.
@@ -136,13 +133,14 @@ class _Kept:
         status = _handles.wait(lambda ms: _wait_epoch(self.handle, epoch, ms), timeout,
                                lambda: lib.baton_schedule_cancel(self.handle))
         if status == lib.BATON_ERR_TIMEOUT:
-            raise errors.TimedOut(f"{self.error(status)}, within the timeout of {timeout:g} s")
+            late = self.schedule._error(status)
+            raise errors.TimedOut(f"{late}, within the timeout of {timeout:g} s")
         if status:
             self.fail(status)
         self.retire(epoch)
 
     def fail(self, status):
-        failed = self.error(status)
+        failed = self.schedule._error(status)
         if not isinstance(failed, errors.Interrupted):  # after which the epochs go on
             self.give_up(failed)
         raise failed
@@ -162,12 +160,6 @@ class _Kept:
                 self.schedule._keep.append([(of._tensors, of._buffers) for of in self.works])
                 self.give_up(failed)
             self.handle = ffi.NULL
-
-    def error(self, status):
-        try:
-            self.schedule._fail(status)
-        except errors.Error as failed:
-            return failed
 
     def retire(self, epoch):
         """All works up to `epoch` have ended: copies results, and then says so."""
@@ -246,7 +238,7 @@ class Work(_c10d.Work):
                 if status in (lib.BATON_ERR_TIMEOUT, lib.BATON_ERR_INTERRUPTED):
                     return False
                 if status:
-                    self._failed = self._failed or kept.error(status)
+                    self._failed = self._failed or kept.schedule._error(status)
                 else:
                     kept.retire(self._epoch)
             return True
@@ -317,8 +309,7 @@ class _Completer:
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
         with _finishing:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, daemon=True,
-                                                name="baton futures")
+                self._thread = threading.Thread(target=self._run, daemon=True, name="baton futures")
                 self._thread.start()
 
     def stop(self):
@@ -386,11 +377,9 @@ class _State:
         """Waits for what is in flight as long as the library would; works that have not
         ended then fail."""
         for kept in list(self.all):
-            try:
+            with contextlib.suppress(errors.Error):  # which the works say
                 if kept.works:
                     kept.ends_at(kept.started, _LEAVING_S)
-            except errors.Error:
-                pass  # the works say it
             kept.close(errors.State("the process group was destroyed"))
         for group in [*self.old_pairs, *self.pairs.values(), self.group]:
             group.destroy()
@@ -676,8 +665,7 @@ class _Collectives:
         outputs, come = self._of_ranks("all_to_all", outputs)
         inputs, go = self._of_ranks("all_to_all", inputs)
         vector, work = _into_all(outputs, opts)
-        return self._run(work, "alltoallv", _joined(inputs), vector, counts=go,
-                         target_counts=come)
+        return self._run(work, "alltoallv", _joined(inputs), vector, counts=go, target_counts=come)
 
     def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
         vector, work = _into(output, opts)
@@ -790,8 +778,7 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
         if _TORCH_2:
             kind = dist.ProcessGroup.BackendType.CUSTOM
             self._set_default_backend(kind)
-            self._register_backend(torch.device("cpu"), kind,
-                                   Backend(group, timeout, vars(self)))
+            self._register_backend(torch.device("cpu"), kind, Backend(group, timeout, vars(self)))
 
     def split_group(self, ranks, timeout, group_name, group_desc, **_):
         if self._rank not in ranks:
@@ -855,8 +842,7 @@ def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **opt
         LOCAL_RANK=str(local.index(_base.rank)))
     if "init_method" not in options and "store" not in options:
         host, first = "127.0.0.1" if len(local) == _base.size else names[0], _base.rank == 0
-        store = first and dist.TCPStore(host, 0, _base.size, True, timeout,
-                                        wait_for_workers=False)
+        store = first and dist.TCPStore(host, 0, _base.size, True, timeout, wait_for_workers=False)
         port = int(_texts(str(store.port) if first else "")[0])
         options["store"] = store or dist.TCPStore(host, port, _base.size, False, timeout)
     dist.init_process_group("baton", rank=_base.rank, world_size=_base.size, timeout=timeout,
