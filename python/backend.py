@@ -2,10 +2,7 @@
 `pip install ./python` needs no network."""
 import sys
 
-try:
-    import setuptools  # noqa: F401
-except ImportError:
-    sys.path.append("/usr/lib/python3/dist-packages")
+sys.path.append("/usr/lib/python3/dist-packages")  # after those of the build
 
 from setuptools.build_meta import *  # noqa: E402, F401, F403
 

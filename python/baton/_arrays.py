@@ -16,17 +16,17 @@ import numpy
 from baton import errors
 from baton._library import answer, ffi, lib
 
-_NAMES = [ffi.string(lib.baton_dtype_name(i)).decode() for i in range(1, lib.BATON_DTYPE_COUNT)]
+_NAMES = [ffi.string(lib.baton_dtype_name(i)).decode() for i in range(lib.BATON_DTYPE_COUNT)]
 # By Baton's name: its number, and bytes of an element.
-NUMBERS = {name: i + 1 for i, name in enumerate(_NAMES)}
+NUMBERS = {name: i for i, name in enumerate(_NAMES) if i}
 SIZES = [0] + [lib.baton_dtype_size(i) for i in NUMBERS.values()]
 
 # numpy's type for each of Baton's; bf16 has none, but the package ml_dtypes has.
 NUMPY = {name: numpy.dtype(f"{name[0]}{int(name[1:]) // 8}")
-         for name in _NAMES if re.fullmatch(r"[iufc]\d+", name)}
+         for name in NUMBERS if re.fullmatch(r"[iufc]\d+", name)}
 NUMPY["bool"] = numpy.dtype("?")
 _PAIRS = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
-          for name in _NAMES if name.endswith("_i32")}
+          for name in NUMBERS if name.endswith("_i32")}
 NUMPY.update(_PAIRS)
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
 _OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
@@ -52,11 +52,7 @@ class Operand:
 
 def describe(count, dtype, memory):
     device = " of a device" if memory == lib.BATON_MEMORY_DEVICE else ""
-    return f"{dtype_name(dtype)}[{count}]{device}"
-
-
-def dtype_name(number):
-    return _NAMES[number - 1]
+    return f"{_NAMES[dtype]}[{count}]{device}"
 
 
 def dtype_number(dtype):
@@ -76,9 +72,7 @@ def operation(op):
 
 
 def _of_numpy(dtype):
-    number = _OF_NUMPY.get(dtype)
-    if number is None and dtype.name == "bfloat16":
-        number = NUMBERS["bf16"]
+    number = NUMBERS["bf16"] if dtype.name == "bfloat16" else _OF_NUMPY.get(dtype)
     if number is None and dtype.names and len(dtype.names) == 2:
         fields = [dtype.fields[name] for name in dtype.names]
         for name, pair in _PAIRS.items():
@@ -86,7 +80,7 @@ def _of_numpy(dtype):
                 number = NUMBERS[name]
     if number is None:
         raise errors.Invalid(f"elements of type {dtype} can't be sent; the types are: "
-                             + ", ".join(_NAMES) + ", in this machine's byte order")
+                             + ", ".join(NUMBERS) + ", in this machine's byte order")
     return number
 
 
@@ -207,7 +201,7 @@ def _over(buffer, dtype):
     PyTorch is loaded, else the bits."""
     torch = sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
     if torch is None:
-        return numpy.frombuffer(buffer, NUMPY.get(dtype_name(dtype), "u2"))
+        return numpy.frombuffer(buffer, NUMPY.get(_NAMES[dtype], "u2"))
     return torch.frombuffer(buffer if len(buffer) else bytearray(2),
                             dtype=torch.bfloat16)[:len(buffer) // 2]
 

@@ -131,9 +131,7 @@ class Partial(_handles.Handle):
         if status not in _LOANS_GO_ON:
             self._kept.clear()
         check(status)
-        data = out
-        if out is None:
-            data = _arrays.vector(result.data, self.count, self.dtype, self)
+        data = _arrays.vector(result.data, self.count, self.dtype, self) if out is None else out
         return PartialResult(result.epoch, data, result.included, result.active,
                              result.staleness, result.living)
 

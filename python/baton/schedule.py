@@ -161,6 +161,4 @@ class Schedule(_handles.Handle):
     def failure(self) -> Optional[Failure]:
         """How it failed; None if it has not."""
         out = ffi.new("baton_failure_t *")
-        if lib.baton_schedule_failure(self._alive(), out):
-            return None
-        return filled(Failure, out)
+        return None if lib.baton_schedule_failure(self._alive(), out) else filled(Failure, out)

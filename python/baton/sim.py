@@ -11,8 +11,8 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy
 
-from baton import _arrays, _handles, draw, errors
-from baton._library import answer, check, ffi, filled, lib, options, record
+from baton import _arrays, _handles, draw
+from baton._library import answer, check, error, ffi, filled, lib, options, record
 from baton.graph import Graph
 
 Build = Callable[..., Any]
@@ -206,10 +206,8 @@ def prove(build: Build, ranks: int, count: int = 64, root: Optional[int] = None,
     for rank in range(ranks) if root is None else [root]:
         status = lib.baton_proof_check(proof, expected, 0, count,
                                        ffi.from_buffer("uint32_t[]", arrays[rank][1]))
-        if status == lib.BATON_ERR_MISMATCH:
-            text = ffi.string(lib.baton_error_message()).decode()
-            raise errors.Mismatch(f"on rank {rank}: {text}")
-        check(status)
+        if status:
+            raise error(status, f"on rank {rank}: {error(status)}")
 
 
 def picture(build: Build, ranks: int, path: Optional[str] = None, *,

@@ -66,8 +66,7 @@ class _Entries(_handles.Handle):
         return SparseResult(result.count, indices, values, result.included)
 
     def _copied(self, copy: Any, out: Any, count: int) -> Any:
-        if out is None:
-            out = _arrays.empty(max(count, 0), self.dtype)
+        out = _arrays.empty(max(count, 0), self.dtype) if out is None else out
         check(copy(self._alive(), _arrays.exactly(out, True, count, self.dtype).address))
         return out
 

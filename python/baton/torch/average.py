@@ -420,15 +420,12 @@ class DDPHook(_Averager):
     def __init__(self, mode="full", *, group=None, timeout=None, **options):
         super().__init__(mode, group=group, timeout=timeout, **options)
         self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
-        self._buckets = []  # of this step: buffer, future
-        self._failed = None  # what this step has failed with
 
     def __call__(self, state, bucket):
         buffer, future = bucket.buffer(), torch.futures.Future()
         _refuse_sparse(buffer)
-        if bucket.index() == 0:  # after a backward pass that was broken off, too
-            self._buckets.clear()
-            self._failed = None
+        if bucket.index() == 0:  # of this step: buffers with futures, and what it failed with
+            self._buckets, self._failed = [], None
         self._buckets.append((buffer, future))
         if self._failed is None:
             try:

@@ -56,12 +56,11 @@ _TORCH_2 = hasattr(_c10d, "Backend")
 # Whether a collective that nobody waits for later may return None, after it has ended.
 _SAYS_SYNC = hasattr(dist.AllreduceOptions(), "asyncOp")
 
-_OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "band",
-        "BOR": "bor", "BXOR": "bxor", "AVG": "avg"}
+_OPS = ("SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG")
 # Reductions of bool, on which torch's sum is a logical or.
 _OPS_OF_BOOL = {"sum": "lor", "max": "lor", "prod": "land", "min": "land"}
 # By the hash of a ReduceOp, which is its number; comparing two of them takes microseconds.
-_OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): op for name, op in _OPS.items()}
+_OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): name.lower()[:4] for name in _OPS}
 _number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
 
 
