@@ -407,7 +407,7 @@ class DDPHook(_Averager):
     torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of
     baton.Partial or baton.Sparse, such as history=8, max_staleness=2, momentum=0.9;
     on_loss="continue": training goes on among the ranks that live. All ranks make the
-    same hook, in the same order.
+    same hook, of the same mode and name, in the same order: Mismatch in the first step.
 
     `step` says what the last step was. An error is a RuntimeError of the backward pass that
     names its class, and says what to do. After TimedOut the step goes on, and the next one
