@@ -9,8 +9,6 @@ from baton import _arrays, draw, errors
 from baton._library import answer, check, ffi, lib, options
 from baton.schedule import Schedule
 
-_NULL = ffi.NULL
-
 
 class View:
     """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
@@ -74,7 +72,7 @@ class Call:
         """A view's elements, as an array that can be written, also those of scratch."""
         view = self._graph._view(view, True)
         address = lib.baton_call_address(self._call, self._graph._c(view))
-        if address == _NULL:
+        if address == ffi.NULL:
             raise errors.State("the view has no memory: the simulation is of costs only")
         return _arrays.vector(address, view.count, view.dtype)
 

@@ -13,7 +13,6 @@ from baton import _arrays, _handles, errors
 from baton._library import MPICH_COMM_WORLD, answer, check, ffi, lib, options
 from baton.schedule import Schedule, Timeout
 
-_NULL = ffi.NULL
 _Counts = Optional[Sequence[int]]
 # What source and out have: n elements on all ranks, one of blocks (mine), or all of them.
 _SHAPES = {"allreduce": "n n", "reduce": "n n", "scan": "n n", "exscan": "n n",
@@ -29,7 +28,7 @@ _KEPT = 64  # schedules of collectives in one call, by shape
 _IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
 _run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
-_SLICE = _handles.SLICE_MS
+_SLICE, _NULL = _handles.SLICE_MS, ffi.NULL
 _from_buffer, _CHARS = ffi.from_buffer, ffi.typeof("char[]")
 _ndarray = numpy.ndarray
 
@@ -206,11 +205,13 @@ class Group(_handles.Handle):
         """One for calls, each of which keeps its arrays. The k-th schedule of a name belongs
         with the k-th of the peers: ranks may have made different ones before they failed,
         so the recoveries are in the name."""
-        recoveries = lib.baton_group_recoveries(self._alive())
         made = self._prepare(collective, source, target, None, count,
-                             name=f"{collective} call {recoveries}", **given)
+                             name=f"{collective} call {self._recoveries()}", **given)
         made._keep.clear()
         return made
+
+    def _recoveries(self) -> int:
+        return lib.baton_group_recoveries(self._alive())
 
     def _operands(self, collective: str, a: Any, out: Any, root: int, counts: _Counts,
                   target_counts: _Counts) -> tuple:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 _start, _wait = lib.baton_schedule_start, lib.baton_schedule_wait
 _run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
-_SLICE = _handles.SLICE_MS
-_NULL = ffi.NULL
+_SLICE, _NULL = _handles.SLICE_MS, ffi.NULL
 Timeout = Union[float, datetime.timedelta, None]  # seconds; None: for ever
 
 
@@ -51,7 +50,7 @@ class Schedule(_handles.Handle):
         # What epochs in flight may use, and the next one.
         self._keep = collections.deque([keep], maxlen=depth + 1)
         # When the last of these was bound: the group's recoveries, and started epochs.
-        self._begun = lib.baton_group_recoveries(group._alive()), 0
+        self._begun = group._recoveries(), 0
         self._raised: Optional[BaseException] = None  # by a call node
 
     def start(self) -> None:
@@ -128,8 +127,7 @@ class Schedule(_handles.Handle):
         check(_rebind(self._alive(), *(_NULL if of is None else of.address for of in keep)))
         if target is not None:
             self.result = target
-        begun = (lib.baton_group_recoveries(self.group._handle),
-                 lib.baton_schedule_started(self._handle))
+        begun = self.group._recoveries(), lib.baton_schedule_started(self._handle)
         if begun == self._begun:
             self._keep.pop()  # no epoch uses what was bound before
         self._begun = begun

@@ -248,8 +248,8 @@ class Tensors(_Entries):
 
     def ready(self, tensor: int, gradient: Any) -> None:
         """The gradient of a tensor is ready; it stays as it is until wait has returned."""
-        self._within(tensor)
-        given = _arrays.exactly(gradient, False, self.counts[tensor], self.dtype)
+        count = self.counts[self._within(tensor)]
+        given = _arrays.exactly(gradient, False, count, self.dtype)
         self._keep[tensor] = self._keep.get(tensor), given  # whatever Ctrl-C raises meanwhile
         check(lib.baton_tensors_ready(self._alive(), tensor, given.address))
         self._keep[tensor] = given

@@ -189,11 +189,9 @@ class Work(_c10d.Work):
     it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
     After TimedOut the operation goes on: wait again, or end the process."""
 
-    _kept = None
+    _kept = _failed = _future = None
     _epoch = 0
-    _failed = None
     _after = None  # copies results to where they belong
-    _future = None
     _buffers = None  # tensors that the epoch works on
 
     def __init__(self, tensors, options=None):
@@ -438,6 +436,16 @@ def _one(tensors):
     return tensors[0]
 
 
+def _number(opts):
+    return hash(dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts))
+
+
+def _reduction(opts):
+    if _number(opts) not in _OF_REDUCE_OP:
+        raise errors.Invalid("the backend baton has the reductions " + ", ".join(_OPS))
+    return _OF_REDUCE_OP[_number(opts)]
+
+
 class _Collectives:
     """What torch calls of a process group, and of a backend in torch 2."""
 
@@ -510,20 +518,6 @@ class _Collectives:
         state.pairs.clear()
         self.group.recover(timeout)
 
-    def _recoveries(self):
-        """In names, as the k-th schedule of a name belongs with the k-th of the peers,
-        and ranks may have made different ones before they failed."""
-        return lib.baton_group_recoveries(self.group._alive())
-
-    @staticmethod
-    def _number(opts):
-        return hash(dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts))
-
-    def _reduction(self, opts):
-        if self._number(opts) not in _OF_REDUCE_OP:
-            raise errors.Invalid("the backend baton has the reductions " + ", ".join(_OPS))
-        return _OF_REDUCE_OP[self._number(opts)]
-
     # ---- collectives --------------------------------------------------------------
 
     def allreduce(self, tensors, opts=None):
@@ -543,9 +537,9 @@ class _Collectives:
 
     def _allreduce(self, tensors, opts):
         vector, work = _into(_one(tensors), opts)
-        self._run(work, "allreduce", None, vector, vector.numel(), self._reduction(opts))
+        self._run(work, "allreduce", None, vector, vector.numel(), _reduction(opts))
         if vector.numel():
-            self._sums[vector.numel(), vector.dtype, self._number(opts)] = work._kept
+            self._sums[vector.numel(), vector.dtype, _number(opts)] = work._kept
         return work
 
     def allreduce_coalesced(self, tensors, opts=None):
@@ -561,7 +555,7 @@ class _Collectives:
         operands = None, vector
         if self._rank != opts.rootRank:
             operands, work._after = (vector, None), None
-        return self._run(work, "reduce", *operands, vector.numel(), self._reduction(opts),
+        return self._run(work, "reduce", *operands, vector.numel(), _reduction(opts),
                          opts.rootRank)
 
     def barrier(self, opts=None):
@@ -653,7 +647,7 @@ class _Collectives:
         _sizes("reduce_scatter", [source.numel(), output.numel()],
                [sum(counts), counts[self._rank]])
         vector, work = _into(output, opts)
-        return self._run(work, "reduce_scatter", source, vector, op=self._reduction(opts),
+        return self._run(work, "reduce_scatter", source, vector, op=_reduction(opts),
                          counts=counts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
@@ -713,9 +707,10 @@ class _Collectives:
                              f"{self._size}")
         pair = self._state.pairs.get(peer)
         if pair is None:
+            # The k-th group of a name belongs with the peer's k-th: see Group._for_calls.
             ranks = sorted((self._rank, peer))
             pair = self._state.pairs[peer] = self.group.sub(
-                ranks, "ranks {} and {}, {} recoveries".format(*ranks, self._recoveries()))
+                ranks, "ranks {} and {}, {} recoveries".format(*ranks, self.group._recoveries()))
         sender = self._rank if kind == "send" else peer
         graph = Graph(pair, f"from {sender}, tag {tag}, {size} bytes")
         depth = _DEPTH if _handles.has_cuda else _MESSAGES
