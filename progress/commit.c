@@ -287,9 +287,9 @@ static baton_status_t commit_schedule(baton_schedule_t *schedule, bool verify)
     }
     bool prepared = status == BATON_OK;
     if (verify) {
-        /* This is called even after an error on this rank, since the other
-           ranks must learn of it; and after all that can fail here for lack of
-           memory. */
+        /* `verify` is called even after an error on this rank, since the other
+           ranks must learn of the error. Everything that can fail for lack of
+           memory on this rank alone has been done before. */
         status = schedule->group->engine->verification->verify(
             baton__member_of(schedule->group)->verifier, schedule, status);
     }
@@ -384,8 +384,8 @@ static void abandon(baton__task_t *task)
 /* How a committed schedule has left the driver. */
 typedef enum detached {
     DETACHED,          /* the caller frees the schedule */
-    DETACHED_LEAVING,  /* freed after its notices are sent */
-    DETACHED_ABANDONED /* freed when the parts in motion end */
+    DETACHED_LEAVING,  /* the driver frees it after sending its notices */
+    DETACHED_ABANDONED /* the driver frees it when its parts in motion end */
 } detached_t;
 
 static detached_t detach(baton__task_t *task)
@@ -407,7 +407,7 @@ static detached_t detach(baton__task_t *task)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    baton__epoch_begin_if_due(schedule); /* if it was started just now */
+    baton__epoch_begin_if_due(schedule); /* it may have been started just now */
     baton__recovery_leave(task);
     const bool has_failed = task->failing_from != 0;
     baton__notice_destroy(schedule);

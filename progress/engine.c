@@ -182,7 +182,8 @@ static baton_arm_t arm_for(baton_engine_t *engine, bool sleeps)
 }
 
 /* Arms all transports. Returns false, with none armed, if an event is already
-   there to poll. `sleeps`: the caller will sleep at the descriptors itself. */
+   there to poll. `sleeps` says that the caller will sleep at the descriptors
+   itself. */
 static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
 {
     baton_arm_t how = arm_for(engine, sleeps);
@@ -361,8 +362,8 @@ static bool is_copying(const baton_engine_t *engine)
 
 /* Arms the transports, or sets the progress thread's timer, so that the driver
    can leave. Returns false if that is not enough, and the sleeping thread must
-   be kicked after the lock is released. `soon`: the caller will probably be
-   back at once. */
+   be kicked after the lock is released. `soon` says that the caller will
+   probably be back at once. */
 static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
 {
     const baton__stepper_t *stepper = &engine->stepper;
@@ -383,7 +384,8 @@ static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
         }
         bytes = step_leaving(engine, bytes);
     }
-    /* No armed descriptor reports when these can be advanced. */
+    /* No armed descriptor reports when notices, async nodes that are polled,
+       recoveries or the device's work can be advanced. */
     if (baton__stepper_has_notices(stepper) || stepper->polled > 0 ||
         stepper->recovering > 0 || uses_device(engine)) {
         return false; /* the progress thread arms the device */
@@ -404,8 +406,9 @@ static bool progress_engine_hand_over(baton_engine_t *engine, bool soon)
     return true;
 }
 
-/* Leaves, and makes sure that another thread drives if there is something to
-   do. `soon`: the caller will probably be back at once. */
+/* Releases the driver lock, and makes sure that another thread drives if there
+   is something to do. `soon` says that the caller will probably be back at
+   once. */
 static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
@@ -458,11 +461,11 @@ static void stop_driving(baton_engine_t *engine, bool soon)
     }
 }
 
-/* Leaves, for a thread that calls baton_engine_step again and again. Nothing is
-   armed, so that no peer sends a wake-up and the progress thread goes on
-   sleeping; the timer has it take over if the next call does not come in time.
-   Returns false, still the driver, if no epoch runs, a thread leads, the engine
-   has no progress thread, or mail has come. */
+/* Releases the driver lock for a thread that calls baton_engine_step again and
+   again. Nothing is armed, so that no peer sends a wake-up and the progress
+   thread goes on sleeping; the timer has it take over if the next call does not
+   come in time. Returns false, still the driver, if no epoch runs, a thread
+   leads, the engine has no progress thread, or mail has come. */
 static bool leave_polling(baton_engine_t *engine)
 {
     if (!engine->threaded || engine->stepper.running == 0 ||
@@ -472,7 +475,8 @@ static bool leave_polling(baton_engine_t *engine)
     baton__stepper_flush(&engine->stepper);
     baton__event_loop_set_timer(engine->event_loop, INSIST_US);
     progress_engine_unlock(engine);
-    /* As in stop_driving(). */
+    /* Mail and wake-ups are looked for after the unlock, as in
+       stop_driving(). */
     return (!baton__step_has_mail(&engine->stepper) &&
             !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
            !try_drive(engine);
@@ -604,8 +608,9 @@ static void drive_until_true(waiter_t *waiter)
     stepper->leaves_calls = false;
 }
 
-/* Arms, releases the lock and sleeps at the descriptors. Returns true after the
-   sleep; false, still the driver, if there is something to do. */
+/* Arms the device and the transports, releases the driver lock, and sleeps at
+   the descriptors. Returns true after the sleep; false, still the driver, if
+   there is something to do. */
 static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
@@ -631,9 +636,9 @@ static bool fall_asleep(const waiter_t *waiter)
     atomic_store_explicit(&engine->asleep, true, memory_order_seq_cst);
     progress_engine_unlock(engine);
     baton__wakeup_t wakeup = BATON__WAKEUP_KICK;
-    /* As in stop_driving(). A thread that makes the condition true without
-       driving looks at `asleep` after that, so the condition is checked once
-       more here. */
+    /* Mail and wake-ups are looked for after the unlock, as in stop_driving().
+       A thread that makes the condition true without driving looks at `asleep`
+       afterwards, so the condition is checked once more, too. */
     if (!baton__step_has_mail(&engine->stepper) &&
         !atomic_load_explicit(&engine->woken, memory_order_seq_cst) &&
         !is_true(waiter)) {
@@ -790,7 +795,7 @@ static baton_status_t progress_engine_wait_until(baton_engine_t *engine,
             atomic_load_explicit(&engine->reigns, memory_order_seq_cst);
         if (may_lead(engine)) {
             lead(&waiter);
-            reigns++; /* this thread's own */
+            reigns++; /* lead() has counted this thread's own reign */
         }
         if (!is_true(&waiter)) {
             if (is_late(&waiter)) {
@@ -871,8 +876,9 @@ static bool yield_lock(baton_engine_t *engine)
     return true;
 }
 
-/* Arms, sets the timer and releases the lock. Returns true if the thread may
-   sleep; false, still the driver, if there is something to do. */
+/* Arms the device and the transports, sets the timer, and releases the driver
+   lock. Returns true if the thread may sleep; false, still the driver, if there
+   is something to do. */
 static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
     baton__watchdog_look(&engine->watchdog, &engine->stepper);
@@ -882,7 +888,8 @@ static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
     }
     baton__event_loop_set_timer(engine->event_loop, sleep_us(engine));
     progress_engine_unlock(engine);
-    /* As in stop_driving(). */
+    /* Mail and wake-ups are looked for after the unlock, as in
+       stop_driving(). */
     if ((!baton__step_has_mail(&engine->stepper) &&
          !atomic_load_explicit(&engine->woken, memory_order_seq_cst)) ||
         !progress_engine_lock(engine)) {
@@ -892,8 +899,9 @@ static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
     return false;
 }
 
-/* Drives until the thread should sleep, or another thread has the lock.
-   `woken`: a message has woken the thread, so more messages may come soon. */
+/* Drives until the thread should sleep, or another thread has the lock. `woken`
+   says that a message has woken the thread, so that more messages may come
+   soon. */
 static void drive_in_thread(baton_engine_t *engine, bool woken)
 {
     baton__stepper_t *stepper = &engine->stepper;

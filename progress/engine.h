@@ -70,7 +70,7 @@ struct baton_engine {
     bool threaded;
     pthread_t thread;
 
-    /* The following are guarded by the driver lock. */
+    /* The driver lock guards the fields from here to `nested`. */
     baton__idle_t idle;
     baton__watchdog_t watchdog;
     bool armed;
@@ -83,7 +83,7 @@ struct baton_engine {
     bool gate_closed; /* only the leader accesses this */
     uint64_t insisted_ns;
 
-    /* All threads access the following. */
+    /* All threads access the fields from here on. */
     _Atomic bool driving;
     _Atomic int wanted;
     _Atomic bool woken;
@@ -97,7 +97,7 @@ struct baton_engine {
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
     _Atomic uint64_t interrupted; /* number of the last interrupt, or 0 */
-    _Atomic bool tells;           /* ended_fd is armed */
+    _Atomic bool tells;           /* baton_engine_arm has armed ended_fd */
     int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };
 
@@ -171,9 +171,9 @@ extern const baton__driver_t baton__real_driver;
    just a delay. */
 extern bool baton__engine_rechecks;
 
-/* Returns the number up to which interrupts do not end this thread's wait: the
-   last interrupt for which this thread has returned, or UINT64_MAX if the wait
-   can't be interrupted. */
+/* Returns the highest number of an interrupt that does not end this thread's
+   wait: that of the last interrupt because of which this thread has returned
+   from a wait, or UINT64_MAX if the wait can't be interrupted. */
 uint64_t baton__engine_heeded(const baton__wait_t *wait);
 /* Marks all interrupts of the engine so far as heeded, sets the error message
    and returns BATON_ERR_INTERRUPTED. */
@@ -197,7 +197,8 @@ static inline bool baton__engine_is_inside(const baton_engine_t *engine)
     return engine->driver->is_inside(engine);
 }
 
-/* baton_engine_open for an engine that can verify its groups' commits. */
+/* Opens an engine, like baton_engine_open. `verification` has the functions by
+   which commits are verified with BATON_VERIFY=1. */
 baton_status_t baton__engine_open(const baton_engine_options_t *options,
                                   const baton__verification_t *verification,
                                   baton_engine_t **out);

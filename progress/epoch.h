@@ -48,7 +48,8 @@ void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail);
 /* ---- failure ---------------------------------------------------------- */
 
 /* Fails the running epoch, or between epochs the next one, and notifies the
-   peers. Waiting threads return `message`. Does nothing in other phases. */
+   peers. Waiting threads return `message`. Does nothing if the run
+   (lib/sched/run.h) is in any other phase. */
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message);
 
@@ -78,13 +79,14 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
    the end is published, since on_end may start the next epoch. */
 void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed);
 
-/* Returns the last epoch that has ended; in a failed schedule, the last one
-   that has ended or was started, since that will not begin. */
+/* Returns the last epoch that has ended. In a schedule that is failed or
+   abandoned, the epochs that were started count as ended, since none of them
+   will begin. */
 uint64_t baton__epoch_last_ended(const baton__task_t *task);
 
-/* Called when a schedule is destroyed while parts of it are in motion. Waiting
-   threads return its failure; the schedule is freed when these parts have
-   ended. */
+/* Called when a schedule is destroyed while parts of it are in motion. Makes
+   waiting threads return the schedule's failure, and has the schedule freed
+   when these parts have ended. */
 void baton__epoch_abandon(baton_schedule_t *schedule);
 
 /* Returns how the schedule failed, and copies the message that says so. Any

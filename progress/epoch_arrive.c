@@ -92,7 +92,8 @@ static void lose_in(baton_schedule_t *schedule, int peer)
             (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
             continue;
         }
-        /* The reduce that borrows the message has begun. */
+        /* True if a reduce has begun that borrows the message of this
+           receive. */
         const bool begun = baton__task_of(schedule)->unlent == node + 1;
         if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
             baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);

@@ -267,8 +267,9 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
 /* ---- end ----------------------------------------------------------------- */
 
 /* Raises the flag to the last epoch that has ended. In a schedule that stays
-   failed or is abandoned, this is the last one that was started, since that
-   will not begin. Otherwise it is the last one that has retired. */
+   failed or is abandoned, this is the last epoch that was started, since no
+   started epoch will begin there. Otherwise it is the last epoch that has
+   retired. */
 static void raise_flag(const baton__task_t *task, uint64_t failed,
                        uint64_t retired)
 {
@@ -374,7 +375,8 @@ static void end_if_drained(baton__task_t *task)
     baton__epoch_tell_ended(task, first);
     if (run->phase == BATON__RUN_IDLE &&
         baton__task_requested(task) > run->epoch) {
-        baton__stepper_add_runnable(schedule); /* its turn begins the epoch */
+        /* the next turn begins the epoch */
+        baton__stepper_add_runnable(schedule);
     }
 }
 

@@ -8,7 +8,8 @@
        epoch_fail.c       failure, and the end of any epoch
        epoch_state.c      basic operations on the state
 
-   Functions that return a bool and may fail the epoch return false then. */
+   Functions that return a bool and may fail the epoch return false if they have
+   failed it. */
 #pragma once
 
 #include "progress/stepper.h"
@@ -61,15 +62,17 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node);
 void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
                           baton_status_t status);
 
-/* True if memory is bound to all operands of the node, or need not be, because
-   `bytes`, the bytes that the node uses of each, is 0, or the group is one
-   without payload. Else fails the epoch. */
+/* True if memory is bound to all operands of the node. It need not be if
+   `bytes`, the number of bytes that the node uses of each operand, is 0, or in
+   a group whose messages carry no data (baton_group_has_payload). Otherwise
+   fails the epoch. */
 bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,
                              size_t bytes);
 /* True if `bytes` is a whole number of elements; else fails the epoch. */
 bool baton__epoch_is_whole(baton_schedule_t *schedule, uint32_t node,
                            size_t bytes, size_t element);
-/* True if both of the above hold; else fails the epoch. */
+/* True if `bytes` is a whole number of the node's elements, and
+   baton__epoch_has_memory is true; else fails the epoch. */
 bool baton__epoch_can_compute(baton_schedule_t *schedule, uint32_t node,
                               size_t bytes);
 
@@ -108,8 +111,8 @@ void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
 baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
                                          uint32_t loan);
 
-/* Returns the index of the plan's first loan to a reduce or, if it has none,
-   where its loans would be. */
+/* Returns the index of the plan's first loan to a reduce; if the reduce has
+   none, the index that its first loan would have. */
 uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce);
 /* Gives back the messages that were lent to a reduce, which has read them. */
 void baton__epoch_return_loans(baton_schedule_t *schedule, uint32_t reduce);

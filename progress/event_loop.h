@@ -1,9 +1,9 @@
-/* Where an engine's threads sleep. The descriptors that can wake them, one for
-   kicks and those of transports and the device, are in one set. The progress
-   thread sleeps in an event loop that watches a timer and a gate; the gate
-   contains the set while it is open. An application thread that waits first
-   closes the gate, so that only one thread is woken, and then sleeps at the set
-   itself. No other file uses libevent. */
+/* Where an engine's threads sleep. The descriptors that can wake them are in
+   one set: one for kicks (see baton__event_loop_kick), and those of transports
+   and the device. The progress thread sleeps in an event loop that watches a
+   timer and a gate; the gate contains the set while it is open. An application
+   thread that waits first closes the gate, so that only one thread is woken,
+   and then sleeps at the set itself. No other file uses libevent. */
 #pragma once
 
 #include <baton/types.h>

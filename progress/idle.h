@@ -52,8 +52,8 @@ typedef struct baton__idle {
     uint64_t share_ns; /* the part of yield_ns that other threads may run */
     uint64_t wake_ns;  /* the time of a wake-up; 0: not measured */
     uint32_t polls;    /* polls since something moved */
-    /* The time that yields in which other threads may have run have taken since
-       something moved. */
+    /* The total time, since something moved, of the yields in which other
+       threads may have run. */
     uint64_t shared_ns;
     /* The number of polls that sleep instead of yielding, because the last
        yield was slow. */

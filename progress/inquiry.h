@@ -29,8 +29,12 @@ typedef struct baton__rank_state {
     uint64_t progress;
     uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
     uint64_t ordered_epoch;
-    uint32_t first;       /* 1: the receiver asked first, so it reports */
-    uint32_t await_count; /* ranks in `awaits`: the first that it waits for */
+    /* 1: the rank that gets this answer was the first to ask, so it reports the
+       stall. */
+    uint32_t first;
+    /* Number of ranks in `awaits`, which has the first ranks that the answering
+       rank waits for. */
+    uint32_t await_count;
     int32_t awaits[BATON__AWAITS_MOST];
     char text[128];
 } baton__rank_state_t;
@@ -42,8 +46,9 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
                            baton__rank_state_t *out);
 
 /* Begins an inquiry about the running epoch; or the second round of the last
-   inquiry, if that was about the same stall. `first`: no other rank had asked
-   this one about that stall. Without memory nothing is asked. */
+   inquiry, if that was about the same stall. `first` is true if no other rank
+   has asked this one about that stall. If there is no memory, no rank is
+   asked. */
 void baton__inquiry_begin(baton__task_t *task, bool first);
 /* Returns a rank that is to be asked now, or -1. */
 int baton__inquiry_next(const baton__task_t *task);

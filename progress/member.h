@@ -138,9 +138,9 @@ typedef struct baton__member {
 
     baton__loss_t *lost;    /* lost peers */
     uint32_t lost_capacity; /* allocated entries in `lost` */
-    /* The peer that was lost first, which errors name. Before this rank loses
-       one, it is a rank whose loss a peer has reported. Without a detail there
-       is no such peer. */
+    /* The peer that was lost first, which errors name. As long as this rank
+       itself has lost no peer, it is a rank whose loss a peer has reported. If
+       its detail is NULL, there is no such peer. */
     baton__loss_t first;
     /* Agreements of the recoveries, indexed by the lowest bit of the new
        incarnation, because peers may be one recovery ahead. */
@@ -171,7 +171,7 @@ typedef struct baton__member {
     int asked_by; /* the rank that first asked about the epoch of `asked` */
     /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
-    struct baton__verifier *verifier; /* with BATON_VERIFY=1 */
+    struct baton__verifier *verifier; /* NULL without BATON_VERIFY=1 */
     /* This rank in the group whose survivors form this one; or NULL. */
     struct baton__member *parent;
     uint32_t children; /* existing groups of this group's survivors */
@@ -239,7 +239,7 @@ bool baton__group_keep(baton__kept_t **list, uint64_t channel,
 /* Frees a list of headers. */
 void baton__group_drop_kept(baton__kept_t **list);
 
-/* Changes the state of the recovery. Nothing else does. */
+/* Changes the state of the recovery, which no other function does. */
 void baton__group_set_recovery(baton_group_t *group,
                                baton__recovery_state_t state);
 

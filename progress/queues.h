@@ -15,22 +15,23 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
 
 /* Ends a turn: if all remaining nodes of the epoch are in streams and a user's
    stream may wait for the epoch, has one stream raise the flag after them. If a
-   node in a stream has a successor on the host, this is not done: then the
-   driver raises the flag when it retires the epoch. */
+   node in a stream has a successor on the host, no stream raises the flag: the
+   driver raises it when it retires the epoch. */
 void baton__queues_end_turn(baton_schedule_t *schedule);
 
 /* True if the application has started this epoch on a stream, and that stream
    has not got to the start. */
 bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch);
-/* Begins to wait for the stream on which the epoch was started. `external`: a
-   peer has already begun the epoch, so the epoch is not held. */
+/* Begins to wait for the stream on which the epoch was started. If `external`,
+   a peer has already begun the epoch, so the epoch is not held. */
 void baton__queues_begin(baton_schedule_t *schedule, bool external);
 
-/* Called when the epoch has failed or retired: its start is no longer waited
-   for. The driver goes on waiting for nodes in streams. */
+/* Called when the epoch has failed or retired. Stops waiting for the stream to
+   get to the epoch's start. The driver goes on waiting for nodes in streams. */
 void baton__queues_stop(baton_schedule_t *schedule);
 
-/* Raises the flag: all epochs up to this one have ended. */
+/* Raises the schedule's flag to `epoch`, because all epochs up to this one have
+   ended. */
 void baton__queues_raise(const baton_schedule_t *schedule, uint64_t epoch);
 
 /* Queries the device. Completes nodes whose work is done, and fires the starts
@@ -44,8 +45,8 @@ void baton__queues_forget(const baton_group_t *group,
 
 /* ---- state -------------------------------------------------------------- */
 
-/* Has each step query the device about the schedule, until it has no events to
-   query. */
+/* Has each step query the device about the schedule, until the schedule has no
+   events to query. */
 void baton__queues_list(baton_schedule_t *schedule);
 
 /* Returns the queue's stream. */

@@ -19,8 +19,8 @@
 void baton__recovery_begin(baton_group_t *group);
 
 /* Called when a rank of the group is lost. Fails epochs that wait for that
-   rank, and ends recoveries, which it won't join. If the group is a root, does
-   the same in its subsets. */
+   rank, and ends recoveries, since that rank won't join them. If the group is a
+   root, does the same in its subsets. */
 void baton__recovery_lose(baton_group_t *group, int peer, const char *detail);
 
 /* Advances groups that recover or are PARTING, and schedules that recover; true

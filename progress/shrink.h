@@ -4,8 +4,8 @@
    sends the view again whenever the view has grown, because of its transport or
    another rank's view. A rank that is not shrinking the group yet drops views,
    and asks for them when it begins. A rank has agreed when it has sent its view
-   to all ranks that live in it, and has received the same view from all of
-   them.
+   to all ranks that live by this view, and has received the same view from all
+   of them.
 
    From then on its view is fixed. It answers a different view, or a question,
    with the agreed one, which the receiver takes over. So two living ranks never
@@ -18,9 +18,10 @@
    do. It uses notices alone, and ranks answer until the group is closed.
 
    A rank is lost because its process has ended, which its host or the end of a
-   connection reports; or because it can't be reached. Then it may live, and
-   think the same of the ranks here. A rank that another rank of its host has
-   lost counts as ended: it can be told there that it is excluded.
+   connection reports; or because it can't be reached. A rank that can't be
+   reached may live, and may itself have lost the ranks here. A rank that
+   another rank of its host has lost counts as ended: it can be told there that
+   it is excluded.
 
    Of two sides of a partition at most one goes on (with BATON_MINORITY both
    do): the side that has more ranks than it has lost ranks that may live; or,
@@ -64,7 +65,8 @@ int baton__shrink_parted(const baton_group_t *group, int *count_out);
 void baton__shrink_end(baton_group_t *group);
 
 /* Returns the first rank from `from` on with which this one has not exchanged
-   equal views; -1: none. That rank has not come, or waits for another one. */
+   equal views; -1: none. That rank does not shrink the group yet, or waits for
+   another rank. */
 int baton__shrink_awaits(const baton_group_t *group, int from);
 
 /* Sends views that are due, and agrees if it can; true if anything happened. */

@@ -40,7 +40,8 @@ static inline bool baton__step_is_due(const baton__stepper_t *stepper)
 
 /* Adds a schedule that was created. */
 void baton__step_attach(baton_schedule_t *schedule);
-/* Moves a schedule that was committed to those that are stepped. */
+/* Moves a schedule that was committed to the list of the schedules that are
+   stepped. */
 void baton__step_commit(baton_schedule_t *schedule);
 /* Removes a schedule. Nothing of it may be in motion, unless it was
    abandoned. */

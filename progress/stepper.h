@@ -15,7 +15,8 @@ typedef struct baton__stepper {
     baton__task_t *tasks;       /* tasks of committed schedules */
     baton__task_t *uncommitted; /* tasks of other schedules */
     baton__queue_list_t queues; /* peers' queues with notices to send */
-    baton_schedule_t *issuing;  /* its nodes are being issued now; or NULL */
+    /* The schedule whose nodes are being issued now; or NULL. */
+    baton_schedule_t *issuing;
     baton_schedule_t *offloads; /* schedules with events to query */
     uint32_t waited;   /* nodes that running epochs wait for: in motion, or
                           receives without their message */
@@ -34,7 +35,7 @@ typedef struct baton__stepper {
     /* A recovery or shrink must be advanced again without any event: a peer had
        no room for a notice, or a baton_recover_fn is to be called again. */
     bool untold;
-    bool leaves_calls; /* this driver leaves long calls to another */
+    bool leaves_calls; /* this thread leaves long calls to another one */
     bool left_calls;   /* this step has left a long call */
     bool unpolled;     /* the last step has not polled */
     bool doubts;       /* some task has a `doubted` node */

@@ -94,7 +94,7 @@ typedef struct baton__task {
     /* A buffer was rebound, and has not been checked since. The driver lock
        guards the buffers if there are no `bindings`. */
     _Atomic bool rebound;
-    _Atomic uint32_t waiters;    /* threads in wait, or completing a node */
+    _Atomic uint32_t waiters;    /* threads in wait or baton_async_complete */
     _Atomic uint32_t generation; /* recoveries so far */
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
@@ -132,7 +132,7 @@ typedef struct baton__task {
     uint32_t attempt;          /* counts schedules of this name; see group.h */
     bool leaving;  /* destroyed, and freed when its notices are sent */
     bool in_order; /* see baton_schedule_in_order */
-    bool verifies; /* it belongs to the verifier */
+    bool verifies; /* the verifier created it */
     /* 1 + a node that is held because its message failed; 0: none. See
        baton__epoch_fail_message. */
     uint32_t doubted;
@@ -154,7 +154,8 @@ typedef struct baton__task {
 
     /* ---- the watchdog ---- */
 
-    uint64_t seen_progress;  /* baton__progress_of when it last changed */
+    /* value of baton__progress_of after its last change */
+    uint64_t seen_progress;
     uint64_t seen_at_ns;     /* when the watchdog saw that change */
     uint8_t inquiries;       /* rounds of inquiries about this stall */
     bool stall_logged;       /* the stall has been logged */

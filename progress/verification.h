@@ -4,7 +4,8 @@
 
 #include <baton/baton.h>
 
-typedef struct baton__verifier baton__verifier_t; /* of one group */
+/* the verifier of one group */
+typedef struct baton__verifier baton__verifier_t;
 
 typedef struct baton__verification {
     /* create makes a group's verifier, and destroy frees it. Neither waits

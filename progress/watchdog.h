@@ -5,7 +5,8 @@
 #include "progress/stepper.h"
 
 typedef struct baton__watchdog {
-    uint32_t stall_ms;  /* a stall: no progress for this long */
+    /* An epoch that makes no progress for this long has stalled. */
+    uint32_t stall_ms;
     uint64_t looked_ns; /* time of the last look */
 } baton__watchdog_t;
 

@@ -6,8 +6,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* A flag whose schedule has ended is used again by another one. Its value only
-   grows, because streams may still wait for values that it has long passed. */
+/* A flag whose schedule has ended is used again by another schedule. Its value
+   only grows, because streams may still wait for values that it has long
+   passed. */
 typedef struct baton__flag {
     struct baton__flag *next; /* in the list of unused flags */
     uint64_t *word;

@@ -62,20 +62,23 @@ typedef struct baton__attribute {
    operand. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
-/* The fields that each step accesses come first. What progress keeps of a group
-   is in the member that embeds it; see progress/member.h. */
+/* The fields that each step accesses come first. The fields that progress alone
+   uses are in the baton__member_t that embeds the group; see
+   progress/member.h. */
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
     struct baton__stepper *stepper;       /* drives the group's schedules */
     const struct baton__kind_info *kinds; /* functions of the node kinds */
-    /* For parts of lent messages, if the transport copies them by `read`. */
+    /* Space for a part of each operand of a reduction; used if the transport
+       copies parts of lent messages by `read`. */
     char *parts;
     baton__device_t *device; /* the engine's, or NULL */
-    /* In the engine's list of roots, or in a root's list of subsets. */
+    /* The next group in the engine's list of roots, or in a root's list of
+       subsets. */
     baton_group_t *next;
-    /* Of a subset, the group whose endpoint it uses, and which is itself no
-       subset; else NULL. See subset.h. */
+    /* If this group is a subset, its root: the group whose endpoint it uses,
+       which is itself no subset. Else NULL. See subset.h. */
     baton_group_t *root;
     uint16_t incarnation; /* number of recoveries of the group so far */
     bool retired;         /* destroyed by the user: it only answers its peers */
@@ -94,8 +97,10 @@ struct baton_group {
 
     /* The fields from here on are protected by the engine's driver lock, unless
        their comment says otherwise. */
-    uint32_t schedules;      /* existing schedules, without the verifier's */
-    baton__memory_t *memory; /* blocks that the user has */
+    /* Number of existing schedules, without the verifier's
+       (lib/sim/verify.c). */
+    uint32_t schedules;
+    baton__memory_t *memory; /* blocks that the user has not freed */
     baton__table_t names;
     baton__attribute_t *attributes; /* protected by a lock of group.c */
     /* By rank, the rank in the group that this one was made of; or NULL. */
@@ -124,8 +129,8 @@ bool baton__group_is_stopped(const baton_group_t *group, int rank);
    destroyed, or if this process is a forked child. */
 bool baton__is_group(const baton_group_t *group, const char *function);
 
-/* A schedule has at most 2^24 messages to one rank, because their numbers have
-   this many bits of a tag. */
+/* A schedule has at most 2^24 messages to one rank, because a message's number
+   takes this many bits of the header's `tag`. */
 enum { BATON__TAG_BITS = 24 };
 
 /* Returns the identity of the `attempt`-th schedule of a name. */

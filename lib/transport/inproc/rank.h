@@ -26,8 +26,8 @@ typedef struct baton__inproc_rank baton__inproc_rank_t;
 
 typedef enum baton__inproc_state {
     BATON__INPROC_POSTED,
-    BATON__INPROC_TAKEN,    /* by the receiver, which will end the send */
-    BATON__INPROC_WITHDRAWN /* by the sender */
+    BATON__INPROC_TAKEN,    /* taken by the receiver, which will end the send */
+    BATON__INPROC_WITHDRAWN /* withdrawn by the sender */
 } baton__inproc_state_t;
 
 /* A message. The record has a copy of the data, or refers to the sender's
@@ -61,7 +61,7 @@ typedef struct baton__inproc_slab {
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
     BATON__INPROC_LOST,   /* the loss has yet to be reported */
-    BATON__INPROC_SILENT, /* the same, but the peer may still live */
+    BATON__INPROC_SILENT, /* the same, for a peer that may still live */
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 
@@ -127,5 +127,5 @@ baton_status_t baton__inproc_join(baton_inproc_t *medium, int rank,
                                   const baton_transport_t **transport_out,
                                   void **endpoint_out);
 
-/* The transport's `close`. */
+/* Closes an endpoint; the `close` of baton__inproc_transport. */
 void baton__inproc_close(void *endpoint);

@@ -96,7 +96,8 @@ static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
         return;
     }
     socklen_t bytes = baton__peer_address(state, BATON__FOR_DOORBELL, &address);
-    /* After EAGAIN the socket is readable already. */
+    /* EAGAIN means that datagrams fill the process's socket, which is therefore
+       readable. */
     (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (struct sockaddr *)&address, bytes);
     (void)atomic_compare_exchange_strong_explicit(

@@ -32,9 +32,9 @@ enum { BATON__STATE_COUNTS = 40 };
 /* The state of a process, in shared memory. */
 typedef struct baton__peer_state {
     _Alignas(
-        64) _Atomic uint32_t armed; /* how often armed << 2 | baton__bell_t */
-    /* `process` and `nonce` are written before the processes meet in open, and
-       constant from then on. */
+        64) _Atomic uint32_t armed; /* count of armings << 2 | baton__bell_t */
+    /* `process` and `nonce` are written while the group is opened, before other
+       processes read them, and are constant from then on. */
     uint32_t process;
     uint64_t nonce;
     /* The counts of the process's inbox (ring.h), unless the host has more
@@ -97,12 +97,15 @@ static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 
 /* When the delayed bells are rung. */
 typedef enum baton__due_ring {
-    /* Now if the moment of the delay has passed; this is for each poll. */
+    /* The bells are rung if the delay has passed, and otherwise stay delayed.
+       Each poll does this. */
     BATON__DUE_LATER,
-    /* Waits until the moment has passed or all processes poll again. This is
-       for a caller after which no thread of this process polls. */
+    /* The call waits until the delay has passed, and then rings the bells, or
+       until all these processes poll again. This is for a caller after which no
+       thread of this process polls. */
     BATON__DUE_WAIT,
-    /* At once, because this process will not poll for a while. */
+    /* The bells are rung at once, because this process will not poll for a
+       while. */
     BATON__DUE_NOW
 } baton__due_ring_t;
 

@@ -78,10 +78,10 @@ typedef struct baton__host {
        every decision, so that this number is the same everywhere. */
     uint32_t decided;
     baton__doorbell_t doorbell;
-    baton__liveness_t liveness; /* of the other processes */
-    baton__segments_t segments; /* of this process */
-    baton__mappings_t mappings; /* of the other processes' segments */
-    baton__inbox_t inbox;       /* of this process */
+    baton__liveness_t liveness; /* watches the other processes */
+    baton__segments_t segments; /* those of this process */
+    baton__mappings_t mappings; /* other processes' segments */
+    baton__inbox_t inbox;       /* the rings to this process */
     /* This process's posted receives, by sender and place. */
     baton__host_posted_t *posted;
     /* The pointers from here on point into the shared memory. */
@@ -95,7 +95,7 @@ typedef struct baton__host {
     baton__host_post_t *posts;
     /* By process: 1 + the processor where it last polled; 0: it has not. */
     _Atomic int32_t *processors;
-    _Atomic uint8_t *counts; /* of the inboxes, if not in `states` */
+    _Atomic uint8_t *counts; /* the inboxes' counts, if not in `states` */
     baton__cell_t *cells;
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;

@@ -62,7 +62,7 @@ typedef struct baton__ring {
     uint32_t size;           /* number of cells, a power of two */
     uint32_t claimed, freed; /* number of cells so far; `freed` is the last
                                 value read from credit->cells */
-    uint8_t put;             /* number of records so far, wraps */
+    uint8_t put;             /* number of records put in so far; wraps */
 } baton__ring_t;
 
 /* A consumer's end of all rings to it. */

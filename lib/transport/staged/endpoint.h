@@ -99,9 +99,10 @@ typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_ASKED,   /* the receiver has asked for a handle */
     BATON__TRANSFER_COPYING, /* devices copy, or the copy waits for a free
                                 slot */
-    BATON__TRANSFER_PULLING, /* an ordinary message is on its way to `memory` */
+    /* a message from main memory is on its way to `memory` */
+    BATON__TRANSFER_PULLING,
     BATON__TRANSFER_RECEIVING,
-    /* States of both. */
+    /* States of sends and receives. */
     BATON__TRANSFER_ENDED, /* the transfer's event has yet to be reported */
     BATON__TRANSFER_OVER   /* peers or the inner transport still refer to the
                               record */
@@ -135,12 +136,12 @@ typedef struct baton__staged_transfer {
     uint32_t started;
     uint32_t finished;       /* number of blocks that have ended */
     baton_message_t message; /* the message as the engine sees it */
-    char *memory; /* allocated for an ordinary message, which is received here
-                     first */
+    /* allocated for a message from main memory, which is first received here */
+    char *memory;
 
-    /* The control message that was sent to the peer last, or that waits for
-       capacity (control_waits). The next three fields are its kind, tag and
-       handle. */
+    /* The control message that was sent to the peer last, or (control_waits)
+       that waits until the inner transport can take it. The next three fields
+       are its kind, tag and handle. */
     bool control_waits;
     baton__staged_kind_t control;
     uint32_t number;
@@ -227,7 +228,9 @@ typedef struct baton__staged {
        is reported. If no record is free, the offer waits here, and so do all
        later messages. */
     baton__staged_messages_t arrived;
-    uint32_t controls; /* number of control messages that wait for capacity */
+    /* number of control messages that wait until the inner transport can take
+       them */
+    uint32_t controls;
     /* Requests for withdrawn sends, which have yet to be answered. */
     baton_message_t *refused;
     char device_error[256]; /* message of the device's last error */
@@ -241,7 +244,8 @@ typedef enum baton__staged_tokens {
     BATON__STAGED_TOKEN_OUT,   /* index of a buffer of `out` */
     BATON__STAGED_TOKEN_IN,    /* index of a buffer of `in` */
     BATON__STAGED_TOKEN_HOST,  /* index of the receive that this block is for */
-    BATON__STAGED_TOKEN_PLAIN, /* index of the receive of an ordinary message */
+    /* index of the receive of a message from main memory */
+    BATON__STAGED_TOKEN_PLAIN,
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;
 
