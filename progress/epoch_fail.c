@@ -375,7 +375,7 @@ static void end_if_drained(baton__task_t *task)
     baton__epoch_tell_ended(task, first);
     if (run->phase == BATON__RUN_IDLE &&
         baton__task_requested(task) > run->epoch) {
-        /* the next turn begins the epoch */
+        /* The next turn begins the epoch. */
         baton__stepper_add_runnable(schedule);
     }
 }

@@ -34,7 +34,8 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
                      up_to ? "up to " : "", op->bytes, bytes));
 }
 
-/* Below this a copy costs less than a loan (lib/sched/loans.h). */
+/* A message shorter than this is copied, because a copy of it costs less than a
+   loan (lib/sched/loans.h). */
 enum { LEND_BYTES = 1024 };
 
 /* Lends a receive's message to the reduce that follows, which then reads the
@@ -84,7 +85,7 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     run->lent_count--;
     if (baton__operand(reduce, of->operand, schedule->addresses) ==
         baton__operand(reduce, BATON__TARGET, schedule->addresses)) {
-        task->slice_done = 0; /* the message overwrites what was reduced */
+        task->slice_done = 0; /* the message overwrites the reduced part */
     }
     baton_status_t status = group->transport->accept(
         group->endpoint, message, token,
@@ -133,7 +134,8 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
         baton__task_of(schedule)->moving++;
         break;
     case BATON_ERR_CANCELLED:
-        break; /* the sender's epoch has failed; it will tell this rank */
+        /* The sender's epoch has failed, and the sender will report that. */
+        break;
     default:
         baton__epoch_fail_message(schedule, node, status, NULL);
     }

@@ -9,7 +9,7 @@
 #include <sched.h>
 
 enum {
-    SOON_NS = 20000, /* a wait this soon after its start comes soon */
+    SOON_NS = 20000, /* a wait within this time of its start is soon */
     DESCRIBE_NS =
         2000000 /* how long a wait that timed out tries to get the lock */
 };
@@ -118,7 +118,7 @@ bool baton__epoch_runs(const baton__task_t *task)
 /* ---- start ------------------------------------------------------------ */
 
 /* Checks the buffers that were rebound. With a depth above 1 the driver does
-   not read what is bound, so its lock is not needed. */
+   not read buffers[].memory, so the driver lock is not needed. */
 static baton_status_t check_rebound(baton_schedule_t *schedule)
 {
     baton_engine_t *engine = schedule->group->engine;
@@ -146,7 +146,7 @@ static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_acquire);
     uint64_t retired = baton__task_retired(task);
     if (retired >= epoch) {
-        return BATON_OK; /* it has run without this rank's start */
+        return BATON_OK; /* the epoch has run without this rank's start */
     }
     /* An epoch that need not be recovered has failed a moment before it
        retires. */
@@ -246,7 +246,8 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         /* In the second case peers have begun the epoch, and it has retired. */
         return BATON_OK;
     }
-    /* If no thread has waited for the last epoch, earlier waits are no hint. */
+    /* If no thread has waited for the last epoch, earlier waits are no hint
+       that a wait will follow this start. */
     bool unwaited =
         atomic_load_explicit(&task->started_ns, memory_order_relaxed) != 0;
     bool waits = !unwaited &&
@@ -306,10 +307,10 @@ static baton_status_t epochs_choose(baton_schedule_t *schedule, uint64_t epoch,
     return status;
 }
 
-/* An error if no epoch has been started. After a recovery (the generation is
-   not 0) epoch 0 is allowed: the last epoch precedes the recovery, and its
-   outcome may not have been read yet. The generation is read again here, since
-   a recovery increments it before it sets the epoch back. */
+/* Returns an error if no epoch has been started. After a recovery (the
+   generation is not 0) epoch 0 is allowed: the last epoch precedes the
+   recovery, and its outcome may not have been read yet. The generation is read
+   again here, since a recovery increments it before it sets the epoch back. */
 static baton_status_t check_started(const awaited_t *awaited)
 {
     if (awaited->epoch != 0 || generation(awaited->task) != 0) {

@@ -27,7 +27,7 @@ enum { EVENTS = 16 /* events taken at a time */ };
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    int count; /* the object's descriptors in the set */
+    int count; /* number of the object's descriptors */
 };
 
 struct baton__event_loop {
@@ -41,7 +41,8 @@ struct baton__event_loop {
     baton__wakeup_t wakeup; /* the cause that has ended the thread's wait */
     uint64_t due_ns; /* when the timer ends or has ended; UINT64_MAX: never */
     _Atomic bool kicked;
-    pthread_mutex_t lock; /* held while draining: no watch ends then */
+    /* Held while draining, so that no watch ends meanwhile. */
+    pthread_mutex_t lock;
 };
 
 /* ---- draining ---------------------------------------------------------- */
@@ -104,9 +105,10 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
 
 /* Makes libevent's loop. Only the progress thread uses it, so it gets no locks
    (by default a base has locks if the process has called evthread_use_pthreads,
-   as Open MPI does). Nothing in it needs a cached time. libevent opens
-   descriptors that can't be moved, so meanwhile placeholders take those of 0 to
-   2 that the program has closed. */
+   as Open MPI does). Nothing in it needs a cached time. The descriptors that
+   libevent opens can't be moved. So that they do not become 0, 1 or 2,
+   placeholders meanwhile take those of these numbers that the program has
+   closed. */
 static bool make_base(baton__event_loop_t *loop)
 {
     struct event_config *config = event_config_new();

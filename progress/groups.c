@@ -257,9 +257,9 @@ baton_status_t baton_group_create(baton_engine_t *engine,
                          size, out);
 }
 
-/* Makes a group of `size` ranks of another, among them this rank. Its channel
-   follows from the key, so no messages are exchanged. On success the group owns
-   the array `ranks`. */
+/* Makes a group of `size` ranks of another group, among them this rank. The new
+   group's channel follows from the key, so no messages are exchanged. On
+   success the group owns the array `ranks`. */
 static baton_status_t create_subset(baton_group_t *of, uint64_t key,
                                     bool survive, int *ranks, int size,
                                     baton_group_t **out)
@@ -654,7 +654,7 @@ baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
     }
     const baton__task_t *task = baton__task_of(schedule);
     if (atomic_load_explicit(&task->failed, memory_order_acquire) == 0) {
-        /* This is an answer, so it is not logged. */
+        /* This status is an answer and no failure, so it is not logged. */
         return baton_error_set(BATON_ERR_STATE, "\"%s\" has not failed",
                                schedule->name);
     }

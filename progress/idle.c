@@ -10,7 +10,7 @@ enum {
        long messages are awaited, it is slow only if it also takes longer than
        the patience with them. */
     SLOW_YIELD_NS = 2500000,
-    ALONE_YIELD_NS = 1500, /* the longest yield without another thread */
+    ALONE_YIELD_NS = 1500, /* the longest yield in which no other thread ran */
     SLOW_POLLS = 400,      /* the most polls that sleep after slow yields */
     /* While bytes are awaited, a poll that sleeps after slow yields counts as 1
        + bytes / SLOW_POLL_BYTES such polls. */
@@ -21,8 +21,9 @@ enum {
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,
     MOST_WAKE_NS = 40000,
-    BYTE_NS = 2,         /* patience with each byte of long messages */
-    MOST_NS = 100000000, /* the longest patience: then the peer is late */
+    BYTE_NS = 2, /* patience with each byte of long messages */
+    /* The longest patience: a peer that takes longer is late. */
+    MOST_NS = 100000000,
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is the time waited, divided by this */
 };

@@ -15,8 +15,8 @@ typedef struct asked {
     int rank;
     bool sent; /* the rank was asked in this round, or is this rank itself */
     bool told; /* the rank is in the text that is being composed */
-    /* A rank that was asked waits for this rank. Otherwise this rank is asked
-       only to learn which rank reports. */
+    /* True: a rank that was asked waits for `rank`. False: `rank` is asked only
+       to learn which rank reports the stall. */
     bool awaited;
     uint64_t before; /* progress in the rank's first answer; 0: unknown */
     baton__rank_state_t state;
@@ -142,7 +142,8 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     asked_t *at = inquiry_find(inquiry, rank);
     size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
     if (behind > 0 && at->rank == rank) {
-        at->sent &= at->awaited || !awaited; /* its `awaits` count now */
+        /* The rank is asked again, since its `awaits` count now. */
+        at->sent &= at->awaited || !awaited;
         at->awaited |= awaited;
         return;
     }
@@ -219,7 +220,7 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                        (unsigned long long)schedule->run.epoch, schedule->name);
         return;
     }
-    bool awaited = asked->awaited; /* a rank that is added may move this one */
+    bool awaited = asked->awaited; /* adding a rank may move *asked */
     for (uint32_t i = 0;
          awaited && i < state->await_count && i < BATON__AWAITS_MOST; i++) {
         add_rank(schedule->group, inquiry, state->awaits[i], true);

@@ -67,8 +67,8 @@ bool baton__inquiry_saw_progress(const baton__task_t *task);
 /* True if another rank reports the same stall. */
 bool baton__inquiry_leaves_report(const baton__task_t *task);
 
-/* Counts what this rank has done for the schedule so far, including HELLOs of
-   the schedule's peers. */
+/* Returns a number that grows when this rank makes progress in the schedule, or
+   gets a HELLO (notice.h) from one of the schedule's peers. */
 uint64_t baton__progress_of(const baton_schedule_t *schedule);
 
 /* True if a node of the running epoch has fired and not ended. */

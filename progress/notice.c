@@ -218,8 +218,8 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity)
 }
 
 /* Returns true if `rank` was the first to ask this rank about this stall, which
-   decides who reports it; see inquiry.h. After progress of the schedule, the
-   next question is about another stall. */
+   decides which rank reports the stall; see inquiry.h. After progress of the
+   schedule, the next question is about another stall. */
 static bool asks_first(baton_group_t *group, const baton_header_t *header,
                        int rank)
 {
@@ -803,8 +803,8 @@ void baton__notice_shrink(baton_group_t *group, int lost)
 }
 
 /* True if a peer may still send a HELLO for the schedule that is being
-   destroyed: this rank has sent it one without an answer; or the schedule
-   failed before any epoch sent a HELLO. */
+   destroyed: because this rank has sent the peer a HELLO and got no answer, or
+   because the schedule failed before any epoch had sent a HELLO. */
 static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
 {
     const uint8_t acquaintance = task->due[peer].acquaintance;
@@ -1009,7 +1009,8 @@ static void receive_hello(baton_group_t *group, baton_message_t *message)
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && header.kind == BATON__MESSAGE_HELLO) {
         baton__notice_early(group, &header, peer);
-    } else if (schedule == NULL) { /* destroyed; the peer was told then */
+    } else if (schedule == NULL) {
+        /* The schedule was destroyed here, and the peer was told then. */
         baton__group_told(group, header.schedule, peer);
     }
     baton__notice_take(group, message, &hello, sizeof hello);

@@ -151,7 +151,7 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
     baton__queue_t *queue =
         &offload->queues[baton__offload_queue(schedule, op)];
     baton_status_t status = queues_put(context, schedule, queue, node, bytes);
-    if (queue->last == node) { /* also if only the record has failed */
+    if (queue->last == node) { /* true even if only the record has failed */
         baton__queues_list(schedule);
         baton__run_queue(&schedule->run, node);
     }
@@ -361,7 +361,8 @@ static bool queues_advance(baton_schedule_t *schedule, baton__queue_t *queue,
     return false;
 }
 
-/* True if the schedule has been freed. */
+/* Completes the nodes of all queues that the device has done. True if that has
+   freed the schedule. */
 static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {

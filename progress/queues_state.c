@@ -72,8 +72,8 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            /* Records the event again: a failed record may be what has failed
-               the epoch. */
+            /* Records the event again, because the epoch may have failed when
+               it was recorded. */
             (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }

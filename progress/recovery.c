@@ -101,15 +101,16 @@ static baton__agreement_t *agreement_of(baton__task_t *task)
 static void recovery_reset(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
-    baton__epoch_forget_failure(task); /* reads what is reset below */
+    baton__epoch_forget_failure(task); /* reads fields that are reset below */
     uint64_t last = schedule->run.epoch;
     schedule->run.epoch = 0;
     task->failing_from = 0;
     uint64_t requested =
         atomic_exchange_explicit(&task->requested, 0, memory_order_acq_rel);
     if (schedule->offload != NULL) {
-        /* Only after `requested` was reset: baton_schedule_wait_on reads the
-           two in the other order. The flag itself only grows. */
+        /* This comes after the reset of `requested`, because
+           baton_schedule_wait_on reads the two in the other order. The flag
+           itself only grows. */
         atomic_fetch_add_explicit(&schedule->offload->base,
                                   requested > last ? requested : last,
                                   memory_order_acq_rel);
@@ -202,10 +203,11 @@ void baton__recovery_begin(baton_group_t *group)
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
-        baton__epoch_begin_if_due(s); /* if it was started just now */
+        baton__epoch_begin_if_due(s); /* one may have been started just now */
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
-            /* Peers may be in an epoch of this schedule, and must join, too. */
+            /* Peers may be in an epoch of this schedule, and must join the
+               recovery, too. */
             baton__notice_recover(s);
         }
     }
@@ -330,7 +332,7 @@ static void tell_left(const baton_group_t *group)
 
 /* Says farewell once this rank's notices are sent, and answers until all ranks
    have said farewell. After a loss this rank leaves alone, since a lost rank
-   never does. */
+   never says farewell. */
 static bool advance_farewell(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -470,7 +472,8 @@ int baton__recovery_awaits(const baton_group_t *group)
     if (member->recovery == BATON__RECOVERY_STOPPING) {
         return -1;
     }
-    /* The peer may have left alone after a loss, without room to say so. */
+    /* A peer for which notices are queued may have left alone after a loss,
+       without room for a notice that says so. */
     if (member->recovery == BATON__RECOVERY_PARTING &&
         member->answer_count + member->leaving > 0) {
         return baton__notice_awaits(group);

@@ -24,8 +24,9 @@ static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
 enum {
-    ASKS = 1,  /* first view of a sender that dropped all earlier ones */
-    AGREED = 2 /* an answer: the view to take over */
+    /* The sender's first view; the sender dropped all views before. */
+    ASKS = 1,
+    AGREED = 2 /* the sender has agreed; the receiver takes the view over */
 };
 
 typedef struct view {
@@ -336,7 +337,7 @@ static bool may_prove_ends(const baton_group_t *group)
         shrink->parts_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
-    group->transport->drain(group->endpoint); /* this step then polls it */
+    group->transport->drain(group->endpoint); /* this step then polls */
     group->stepper->untold = true;            /* nothing else wakes this rank */
     return now < shrink->parts_ns;
 }

@@ -152,7 +152,8 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
         baton__group_is_near(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
-    if (transport->lose != NULL) { /* or else its close waits for the rank */
+    /* Without this call the transport's close would wait for the rank. */
+    if (transport->lose != NULL) {
         transport->lose(group->endpoint, lost, status, why);
     } else {
         lose_for_all(group, lost, status, why);
@@ -298,8 +299,8 @@ void baton__step_adopt(baton_group_t *group)
     }
 }
 
-/* Called when a rank is lost. Takes the notices of this group that waited for
-   that. */
+/* Called when a rank is lost. Takes the notices that the group has kept until
+   then; see receive_left. */
 static void heed_leaves(baton_group_t *group)
 {
     baton__kept_t *leaves = baton__member_of(group)->leaves;

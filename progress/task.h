@@ -154,7 +154,7 @@ typedef struct baton__task {
 
     /* ---- the watchdog ---- */
 
-    /* value of baton__progress_of after its last change */
+    /* Value of baton__progress_of after its last change. */
     uint64_t seen_progress;
     uint64_t seen_at_ns;     /* when the watchdog saw that change */
     uint8_t inquiries;       /* rounds of inquiries about this stall */

@@ -4,7 +4,7 @@
 
 #include <baton/baton.h>
 
-/* the verifier of one group */
+/* The verifier of one group. */
 typedef struct baton__verifier baton__verifier_t;
 
 typedef struct baton__verification {

@@ -14,8 +14,8 @@ void *baton__alloc(size_t count, size_t size);
    nothing. */
 void *baton__alloc_raw(size_t bytes);
 
-/* Returns false if the kernel has less than `bytes` bytes left: then it would
-   end a process that touches this much. Call this again for each
+/* Returns false if the kernel has less than `bytes` bytes left: a process that
+   touches so much memory would be ended by the kernel. Call this again for each
    BATON__TOUCHED_BYTES of long memory, as other ranks take memory at the same
    time. */
 #define BATON__TOUCHED_BYTES ((size_t)32 << 20)

@@ -308,7 +308,8 @@ static baton_costs_t known;
 
 baton_status_t baton__calibration_failed(baton_status_t status)
 {
-    static atomic_bool warned; /* relaxed: it guards no other memory */
+    /* `warned` guards no other memory, so relaxed suffices. */
+    static atomic_bool warned;
     status =
         baton__error(status, "BATON_CALIBRATION: %s", baton_error_message());
     if (status == BATON_ERR_NO_MEMORY ||

@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* Plain variables: baton_log_set is documented as not thread-safe, and opening
-   an engine (which creates its thread) orders the writes before all reads. */
+/* These variables need not be atomic: baton_log_set is documented as not
+   thread-safe, and opening an engine (which creates its thread) orders the
+   writes before all reads. */
 static baton_log_fn log_handler;
 static void *log_arg;
 

@@ -116,7 +116,8 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
 
 const char *baton__read_number(const char *text, double *out)
 {
-    /* strtod also accepts blanks, names and hexadecimal. */
+    /* strtod also accepts blanks, names and hexadecimal numbers, so the
+       characters are checked, too. */
     size_t length = strspn(text, "0123456789.+-eE");
     locale_t c = text_find_locale();
     if (c == (locale_t)0) {

@@ -70,8 +70,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
     }
 }
 
-/* A node may write exactly the view that it reads, but not a shifted part of
-   it. */
+/* Returns an error if a node writes a part of memory that overlaps a view that
+   it reads, unless the two are exactly the same bytes. */
 static baton_status_t alias_check_node(const baton_schedule_t *schedule,
                                        uint32_t node)
 {
@@ -150,7 +150,8 @@ static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
 
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    baton__free(schedule->ranges); /* a commit that failed has left them */
+    /* A commit that failed has left these ranges. */
+    baton__free(schedule->ranges);
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
     if (schedule->ranges == NULL) {

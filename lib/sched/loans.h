@@ -1,5 +1,5 @@
-/* Loans: receives whose message a reduction can read in place, so that its data
-   need not be copied into scratch first.
+/* Loans: receives whose message a reduction can read in place, so that the
+   message's data need not be copied into scratch first.
 
    A receive and a reduce are a loan if no other node ever reads the data that
    the receive writes:
@@ -8,7 +8,8 @@
    - the reduce reads the same bytes, of the same length, in one operand;
    - no other node reads any of these bytes before they are written again; and
      no call or async node that may read scratch comes after the receive. By
-     baton_set_no_scratch the builder can promise that such a node reads none.
+     baton_set_no_scratch the builder can promise that such a node reads no
+     scratch.
 
    The driver decides whether to lend a message when it takes the message: see
    epoch_receive_lend, progress/epoch_receive.c. */

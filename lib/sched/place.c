@@ -58,7 +58,8 @@ static bool computes(const baton__op_t *op)
 }
 
 /* Puts scratch that only messages use, to pass data on, into device memory if a
-   bound buffer is there, and no function on the host may read scratch. */
+   bound buffer is in device memory, and no function on the host may read
+   scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;

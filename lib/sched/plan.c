@@ -223,8 +223,8 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
 }
 
 /* Finds the part of each scratch buffer that nodes use, and whether a node
-   stores data there. A receive whose message is lent does not, but between
-   hosts no message is lent. */
+   stores data there. A receive whose message is lent stores nothing, but
+   between hosts no message is lent. */
 static void find_used(baton_schedule_t *schedule)
 {
     bool one_host = schedule->group->transport->hosts <= 1;
@@ -479,8 +479,8 @@ static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 }
 
 /* Marks the copies that go through the cache or past it, whichever is faster
-   (copy.h). That is found out by timing them, so none is marked unless each
-   rank has a processor. */
+   (copy.h). Which one is faster is found out by timing the copies, so no copy
+   is marked unless each rank has a processor. */
 static void mark_shared(baton_schedule_t *schedule)
 {
     const baton_transport_t *transport = schedule->group->transport;

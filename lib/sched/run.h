@@ -31,8 +31,8 @@ typedef struct baton__loan {
     uint8_t operand; /* the data's index among the operands of the reduce */
 } baton__loan_t;
 
-/* The plan that commit created. Lists are node ids. The fields that each
-   message needs come first, on one cache line. */
+/* The plan that commit created. The lists have ids of nodes. The fields that
+   each message needs come first, on one cache line. */
 typedef struct baton__plan {
     const baton__op_t *ops; /* count + 1 records */
     uint32_t *successors;   /* the successors of all nodes, in one array */
@@ -123,7 +123,8 @@ typedef struct baton__run {
     uint32_t waited; /* nodes in motion, and required receives that wait */
     uint32_t *waited_by_all; /* sum of `waited` of an engine's runs; or NULL */
     uint32_t optional_waiting; /* optional receives that wait */
-    uint32_t unarmed; /* armed receives that got this epoch's message */
+    /* Number of armed receives that got this epoch's message. */
+    uint32_t unarmed;
     uint32_t early_count;
     uint32_t lent_count;
     uint64_t epoch;          /* the last epoch that began */
@@ -169,9 +170,9 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 
 /* Tells what to do with a message for a receive. */
 typedef enum baton__turn {
-    BATON__TURN_PAST, /* drop it: its epoch has passed */
-    BATON__TURN_NOW,  /* take it: the receive waits for it */
-    /* Keep it: its epoch begins later, or its receive fires later. */
+    BATON__TURN_PAST, /* drop the message: its epoch has passed */
+    BATON__TURN_NOW,  /* take the message: the receive waits for it */
+    /* Keep the message: its epoch begins later, or its receive fires later. */
     BATON__TURN_LATER,
 } baton__turn_t;
 baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
@@ -205,6 +206,6 @@ static inline bool baton__run_is_through(const baton__run_t *run)
    and nothing can fire it any more. */
 bool baton__run_is_stuck(const baton__run_t *run);
 
-/* The only function that changes the phase. That of a task's run is changed by
-   baton__task_set_phase, which calls this function. */
+/* The only function that changes the phase. The phase of a task's run is
+   changed by baton__task_set_phase, which calls this function. */
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase);

@@ -18,7 +18,9 @@ typedef struct baton__edge {
 
 typedef struct baton__buffer {
     size_t bytes;
-    char *memory; /* bound memory; not accessed in a group without payload */
+    /* Bound memory; not accessed if messages carry no data, as in a cost-only
+       simulation. */
+    char *memory;
     baton_memory_t kind;
     bool placed; /* the builder has set `kind` */
     bool scratch;
@@ -78,7 +80,8 @@ struct baton_schedule {
     uint32_t buffer_capacity;
     uint32_t depth; /* the most epochs that are started and not ended */
     struct baton__range *ranges; /* see alias.c */
-    uint64_t overlaps;   /* see count_overlaps, alias.c; the count at commit */
+    /* The number of overlaps at commit; see count_overlaps, alias.c. */
+    uint64_t overlaps;
     uint32_t slot_count; /* slots of activations */
     uint32_t length_count;
     size_t *length_limits;  /* by length, its most bytes; set by the commit */
@@ -116,9 +119,9 @@ const char *baton__buffer_place(const baton_schedule_t *schedule,
    destroyed, or if this process is a forked child. */
 bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 
-/* True if nodes may be added: not after the first error, because commit is to
-   report that one; nor after the commit, in which case the next start reports
-   the call. `adder` names the calling function. */
+/* Returns true if nodes may be added. Returns false after the first error,
+   because commit is to report that error; and after the commit, in which case
+   the next start reports this call. `adder` names the calling function. */
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds to `text` the first terms that differ between this schedule and another
@@ -134,14 +137,14 @@ const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
                               size_t room);
 
 /* Compares the schedule's terms, from the `from`-th on, with another rank's.
-   is_cut: the other rank's terms are cut at their end. Returns the number of
-   the term from which on the ranks must exchange more terms to find the
-   difference; 0 if the difference is in `others`. */
+   `is_cut` is true if the other rank's terms are cut at their end. Returns the
+   number of the term from which on the ranks must exchange more terms to find
+   the difference; 0 if the difference is in `others`. */
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);
 
-/* Grows the array whose pointer is at `items` to `room` elements. Without
-   memory it returns false, and the error sticks. */
+/* Grows the array whose pointer is at `items` to `room` elements. If there is
+   no memory, returns false, and the error sticks to the schedule. */
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 

@@ -3,8 +3,8 @@
    except remarks, which begin with a parenthesis. The first TEXT_MOST bytes of
    the text are stored, to name a difference. A notice to a peer has only a part
    of the terms. Each term ends with ", ". Remarks come before the next term,
-   and are neither compared nor counted. Groups without payload compare no
-   terms. */
+   and are neither compared nor counted. Groups whose messages carry no data
+   (cost-only simulations) compare no terms. */
 #include "sched/schedule.h"
 
 #include "base/random.h"

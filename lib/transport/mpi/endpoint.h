@@ -82,7 +82,7 @@ enum {
        limited because a peer whose link broke without this rank noticing can
        ask only over MPI whether this rank lives. */
     BATON__MPI_ASKED_US = 500000,
-    /* receive buffers for one peer's bodies (packet.h) */
+    /* Receive buffers for one peer's bodies (packet.h). */
     BATON__MPI_BODIES = 8,
     BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
     BATON__MPI_PACKETS = 16, /* sends of packets in motion at a time */
@@ -223,7 +223,7 @@ typedef struct baton__peer {
     /* When a send was last announced while BATON__MPI_ANNOUNCED or more sends
        were unanswered. */
     uint64_t exceeded_ns;
-    /* answers and sends in parts first, then other sends */
+    /* Answers and sends in parts first, then other sends. */
     baton__outbox_t outbox;
     /* The last entry of the outbox that is an answer or a send in parts; or
        NULL. */
@@ -306,14 +306,14 @@ typedef struct baton__far {
     baton__far_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
     baton__far_buffer_t *later;
-    /* by slot of `departures`: the peer */
+    /* By slot of `departures`: the peer. */
     int destinations[BATON__MPI_PACKETS];
     /* arrival: the oldest receive. departure: the first slot to try for a
        send. */
     uint32_t arrival, departure;
     uint32_t packets_unsent;
-    /* a peer with a link was not told how many packets were sent to it; see
-       poll.c */
+    /* A peer with a link was not told how many packets were sent to it; see
+       poll.c. */
     bool rings_due;
     bool closing; /* the endpoint is being closed */
     bool cut;     /* all far peers are lost: MPI failed or was finalized here */

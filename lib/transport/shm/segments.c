@@ -253,7 +253,7 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        /* bit 0: the page has memory, which a freed block has left */
+        /* Bit 0: the page has memory, which a freed block has left. */
         unsigned char there = 0;
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;

@@ -99,7 +99,7 @@ typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_ASKED,   /* the receiver has asked for a handle */
     BATON__TRANSFER_COPYING, /* devices copy, or the copy waits for a free
                                 slot */
-    /* a message from main memory is on its way to `memory` */
+    /* A message from main memory is on its way to `memory`. */
     BATON__TRANSFER_PULLING,
     BATON__TRANSFER_RECEIVING,
     /* States of sends and receives. */
@@ -136,7 +136,8 @@ typedef struct baton__staged_transfer {
     uint32_t started;
     uint32_t finished;       /* number of blocks that have ended */
     baton_message_t message; /* the message as the engine sees it */
-    /* allocated for a message from main memory, which is first received here */
+    /* Allocated for a message from main memory, which is first received
+       here. */
     char *memory;
 
     /* The control message that was sent to the peer last, or (control_waits)
@@ -228,8 +229,8 @@ typedef struct baton__staged {
        is reported. If no record is free, the offer waits here, and so do all
        later messages. */
     baton__staged_messages_t arrived;
-    /* number of control messages that wait until the inner transport can take
-       them */
+    /* Number of control messages that wait until the inner transport can take
+       them. */
     uint32_t controls;
     /* Requests for withdrawn sends, which have yet to be answered. */
     baton_message_t *refused;
@@ -244,7 +245,7 @@ typedef enum baton__staged_tokens {
     BATON__STAGED_TOKEN_OUT,   /* index of a buffer of `out` */
     BATON__STAGED_TOKEN_IN,    /* index of a buffer of `in` */
     BATON__STAGED_TOKEN_HOST,  /* index of the receive that this block is for */
-    /* index of the receive of a message from main memory */
+    /* Index of the receive of a message from main memory. */
     BATON__STAGED_TOKEN_PLAIN,
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;

@@ -110,8 +110,8 @@ static void take_control(staged_t *self, baton_message_t *message)
         (baton__staged_kind_t)(message->header.kind & ~BATON__STAGED_KINDS);
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
-        /* the message is for a receive; or it is not Baton's, and is dropped */
     } else {
+        /* This is for a receive; a message not of Baton's is dropped there. */
         baton__staged_receive_control(self, kind, message);
     }
 }
