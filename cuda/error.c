@@ -58,7 +58,8 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
 
 /* How often this thread has entered GPUs without leaving them. */
 static _Thread_local int depth;
-/* The thread's capture mode before it entered the first of these. */
+/* The thread's capture mode before it entered the first of the GPUs that it has
+   not left. */
 static _Thread_local CUstreamCaptureMode outside;
 
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)

@@ -158,7 +158,7 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
 /* ---- samples ----------------------------------------------------------- */
 
 enum {
-    SMALL_COUNT = 4096, /* up to here every element is a candidate */
+    SMALL_COUNT = 4096, /* in vectors up to this long, all are candidates */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */

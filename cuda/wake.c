@@ -73,10 +73,11 @@ static void wake_notify(int descriptor)
 static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
 {
     (void)stream;
-    (void)error; /* the thread that wakes gets it when it queries the stream */
+    /* The thread that wakes gets the error when it queries the stream. */
+    (void)error;
     baton__wake_t *wake = arg;
-    /* Reset before the write, since the first arm after the wake-up must queue
-       another callback. */
+    /* `outstanding` is reset before the write, since the first arm after the
+       wake-up must queue another callback. */
     atomic_store(&wake->outstanding, false);
     wake_notify(wake->descriptor);
 }
@@ -117,8 +118,8 @@ baton_status_t baton__gpu_arm(void *device)
             atomic_exchange(&wake->outstanding, true)) {
             continue;
         }
-        /* Reset before the callback is queued, so that work put into the stream
-           from now on marks the stream again. */
+        /* `busy` is reset before the callback is queued, so that work put into
+           the stream from now on marks the stream again. */
         atomic_store(&wake->busy, false);
         status = arm_stream(gpu, gpu->streams[k], wake);
     }

@@ -126,13 +126,14 @@ typedef struct baton_operands {
     size_t count; /* elements of the vector; of one block, where each rank has
                      a block of the vector, in rank order */
     baton_dtype_t dtype;  /* of the elements */
-    const baton_op_t *op; /* of collectives that reduce */
+    const baton_op_t *op; /* the reduction, where there is one */
     int root;             /* of collectives with a root: a rank, 0 to P - 1 */
     const size_t *counts; /* elements of each rank's block: for names with a v,
                              and for reduce_scatter instead of `count` */
     const size_t *target_counts; /* alltoallv: elements from each rank; `counts`
                                     has the elements to each rank */
-    const char *algorithm; /* as `baton-info --choices P` lists; NULL: chosen */
+    /* As `baton-info --choices P` lists; NULL: Baton chooses. */
+    const char *algorithm;
     const char *name; /* for messages, and to pair schedules: the k-th of a name
                          on each rank belong together. NULL: "allreduce" ... */
     baton_memory_t memory; /* of source and target; the same on all ranks */
@@ -230,8 +231,9 @@ baton_barrier_create(baton_group_t *group, const baton_operands_t *operands,
 
 /* These calls run one collective and wait for it. All ranks make them in the
    same order, on one thread at a time; ranks whose calls differ get
-   BATON_ERR_MISMATCH. The group keeps the schedules of the last 32 shapes. Use
-   a shape always in place or never; otherwise Baton copies the vector. */
+   BATON_ERR_MISMATCH. The group keeps the schedules of the last 32 shapes
+   (collective, count, type, op and root). Use a shape always in place or never;
+   otherwise Baton copies the vector. */
 BATON_CHECKED baton_status_t baton_allreduce_now(baton_group_t *group,
                                                  const void *source,
                                                  void *target, size_t count,
@@ -267,7 +269,7 @@ BATON_CHECKED baton_status_t baton_now(baton_group_t *group,
    Starts the next epoch, which uses the vectors until it has ended. May yield
    the processor, but does not sleep. BATON_ERR_BUSY: `depth` epochs have not
    ended. BATON_ERR_FAILED: after a failure, until recovery. BATON_ERR_MISMATCH:
-   operands differ. */
+   the ranks' operands differ. */
 BATON_CHECKED baton_status_t baton_schedule_start(baton_schedule_t *schedule);
 
 /* Sets *done_out to true if all started epochs have ended, or returns the error
@@ -289,7 +291,8 @@ BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
 BATON_CHECKED baton_status_t baton_schedule_cancel(baton_schedule_t *schedule);
 
 /* Waits until all started epochs have ended, for at most BATON_DESTROY_MS, and
-   then cancels them. BATON_ERR_TIMEOUT: a peer uses vectors; call it again. */
+   then cancels them. BATON_ERR_TIMEOUT: a peer still uses this rank's vectors;
+   call it again. */
 BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 
 /* ---- partial: without the slow ranks ------------------------------------
@@ -309,7 +312,7 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
 typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
-    BATON_SOLO,     /* at the first start of any rank; about 1 contributes */
+    BATON_SOLO,     /* at the first start of any rank; about one contributes */
     BATON_MAJORITY, /* at the start of ONE elected rank; about (P + 1) / 2 */
     BATON_FULL,     /* on each rank at its own start: all contribute */
     BATON_QUORUM,   /* when mode_ranks ranks have started, or more */
@@ -321,7 +324,7 @@ typedef enum baton_partial_mode {
 typedef enum baton_keep {
     BATON_KEEP_ALL,   /* every result, in order: weights stay equal. A rank that
                          is `history` epochs late holds up the others */
-    BATON_KEEP_LATEST /* not all: weights diverge */
+    BATON_KEEP_LATEST /* the latest result only: weights diverge */
 } baton_keep_t;
 
 /* How a partial all-reduce reacts when ranks are lost. */
@@ -359,7 +362,7 @@ typedef struct baton_partial_options {
 typedef struct baton_partial_result {
     uint64_t epoch;     /* the number of the epoch */
     const void *data;   /* the sum; valid until this rank's next wait */
-    bool included;      /* the sum has this step's contribution */
+    bool included;      /* the sum includes this step's contribution */
     uint32_t active;    /* ranks that contributed */
     uint64_t staleness; /* age of this rank's oldest contribution, in epochs */
     uint32_t living;    /* ranks that are not lost */
@@ -437,16 +440,17 @@ typedef struct baton_sparse_options {
     bool quantise;             /* REDSYNC sends the mean, not each value */
     baton_link_cost_t link;    /* for AUTO; 0: this machine's (costs.h) */
     bool partial;              /* do not wait for late ranks */
-    baton_partial_mode_t mode; /* with partial, as down to `seed`; 0: SOLO */
-    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* of elections, any number */
-    baton_memory_t memory;     /* where gradients are; 0: host */
-    bool in_place;             /* use baton_sparse_accumulator */
-    bool short_velocity;       /* keep the momentum's velocity as bf16 */
-    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
+    /* The fields from here to `seed` are for `partial`. 0: SOLO. */
+    baton_partial_mode_t mode;
+    uint32_t mode_ranks;     /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t history;        /* results kept, 1 to 2^20 epochs; 0: 4 */
+    uint32_t sync_every;     /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;  /* in epochs, 1 to history; 0: history */
+    uint64_t seed;           /* of elections, any number */
+    baton_memory_t memory;   /* where gradients are; 0: host */
+    bool in_place;           /* use baton_sparse_accumulator */
+    bool short_velocity;     /* keep the velocity of momentum as bf16 */
+    baton_on_loss_t on_loss; /* with partial; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 
@@ -457,8 +461,8 @@ typedef struct baton_sparse_result {
     bool included;           /* false: partial, and this rank was late */
 } baton_sparse_result_t;
 
-/* Create waits for all ranks; wrong options on one rank fail on all. The
-   gradient must not change until the step has ended. */
+/* Create waits for all ranks; wrong options of one rank make it fail on all.
+   The gradient must not change until the step has ended. */
 BATON_CHECKED baton_status_t
 baton_sparse_create(baton_group_t *group, const baton_sparse_options_t *options,
                     int timeout_ms, baton_sparse_t **out);

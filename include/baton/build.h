@@ -129,18 +129,19 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
 
 /* ---- buffers ---------------------------------------------------------- */
 
-/* User memory of `bytes` bytes, which must stay valid while an epoch runs. It
-   may be NULL if it is replaced before the first start. No node may write a
-   buffer of bind_input. */
+/* Makes a buffer of `bytes` bytes of the user's memory, which must stay valid
+   while an epoch runs. `memory` may be NULL if other memory is bound before the
+   first start. No node may write a buffer of bind_input. */
 baton_buffer_t baton_buffer_bind(baton_schedule_t *schedule, void *memory,
                                  size_t bytes);
 baton_buffer_t baton_buffer_bind_input(baton_schedule_t *schedule,
                                        const void *memory, size_t bytes);
 
-/* Memory that commit allocates (aligned to 64 bytes, not initialised) and the
-   schedule owns. At the beginning of an epoch its contents are undefined. If
-   only one reduce reads the data of a receive, the data may never be stored in
-   scratch: the reduce reads it in the message (see baton_set_no_scratch). */
+/* Makes a buffer of scratch: memory that commit allocates (aligned to 64 bytes,
+   not initialised) and the schedule owns. At the beginning of an epoch its
+   contents are undefined. If only one reduce reads the data of a receive, the
+   data may never be stored in scratch: the reduce reads it in the message (see
+   baton_set_no_scratch). */
 baton_buffer_t baton_buffer_scratch(baton_schedule_t *schedule, size_t bytes);
 
 /* Sets a buffer's kind of memory; host memory by default. */
@@ -176,8 +177,9 @@ size_t baton_buffer_bytes(const baton_schedule_t *schedule,
                           baton_buffer_t buffer);
 
 /* The address of a view of a bound buffer; NULL for scratch, and if no memory
-   is bound. Builders compare addresses to find views of the same memory. In a
-   group without payload the address must not be used to access memory. */
+   is bound. Builders compare addresses to find views of the same memory. If the
+   group's buffers have no memory (baton_group_has_payload), the address must
+   not be used to access memory. */
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
@@ -200,8 +202,8 @@ baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
-/* The last reduction of a BATON_AVG (see below); lives as long as the
-   schedule. */
+/* The last reduction of an element in a BATON_AVG (see BATON_OP_LIST below); it
+   lives as long as the schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise. The three views have one size, which
@@ -241,7 +243,7 @@ void baton_set_no_scratch(baton_schedule_t *schedule, baton_node_t node);
 
 /* An async node that has begun in an epoch and not completed. */
 typedef struct baton_async {
-    void *record;  /* the library's */
+    void *record;  /* used by the library */
     uint64_t turn; /* changes with each use of the record */
 } baton_async_t;
 
@@ -302,13 +304,15 @@ void baton_set_length(baton_schedule_t *schedule, baton_node_t node,
 
 uint64_t baton_call_epoch(const baton_call_t *call);
 
-/* Explains why the function is about to return `status`, an error. The sentence
-   becomes part of the epoch's error, on all ranks. Returns `status`. */
+/* Explains why the call node's function is about to return `status`, an error.
+   The sentence becomes part of the epoch's error, on all ranks. Returns
+   `status`. */
 baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
                                const char *format, ...) BATON_PRINTF(3, 4);
 
-/* The address of a view, in bound memory or scratch. NULL in a group without
-   payload, if no memory is bound, and for a view that exceeds its buffer. */
+/* The address of a view, in bound memory or scratch. NULL if the group's
+   buffers have no memory (baton_group_has_payload), if no memory is bound, and
+   for a view that exceeds its buffer. */
 void *baton_call_address(const baton_call_t *call, baton_view_t view);
 
 /* True if a node has completed in this epoch and satisfied its successors.

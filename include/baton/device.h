@@ -65,9 +65,9 @@ typedef void *baton_stream_t;
    begins when the work now in the stream has completed, or when a peer
    activates it. Does not block. Up to 8 epochs, or as many as a depth above 1
    allows, may be in flight; they run one after another. If one fails or is
-   cancelled, the later ones fail, too. BATON_ERR_BUSY: this number is in
-   flight. BATON_ERR_UNSUPPORTED: the engine has no device, or the stream is
-   being captured. Other errors as for baton_schedule_start. */
+   cancelled, the later ones fail, too. BATON_ERR_BUSY: as many epochs are in
+   flight already. BATON_ERR_UNSUPPORTED: the engine has no device, or the
+   stream is being captured. Other errors as for baton_schedule_start. */
 BATON_CHECKED baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
                                                      baton_stream_t stream);
 
@@ -108,10 +108,10 @@ BATON_CHECKED baton_status_t baton_device_alloc(baton_engine_t *engine,
 void baton_device_free(baton_engine_t *engine, baton_memory_t kind,
                        void *memory);
 
-/* BATON_OK if all `bytes` bytes are memory of this kind for the engine's
-   device, whether or not Baton allocated them. BATON_ERR_INVALID: the message
-   names the actual kind. Any thread. BATON_ERR_UNSUPPORTED: the engine has no
-   device. */
+/* Returns BATON_OK if all `bytes` bytes are memory of this kind for the
+   engine's device, whether or not Baton allocated them. BATON_ERR_INVALID: the
+   message names the actual kind. Any thread. BATON_ERR_UNSUPPORTED: the engine
+   has no device. */
 BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
                                                 const void *memory,
                                                 size_t bytes,
@@ -122,7 +122,8 @@ BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
 /* The result of a selection, in device memory, aligned to 8 bytes. */
 typedef struct baton_device_selected {
     uint64_t count;
-    baton_magnitude_t threshold; /* smallest selected magnitude; 0: none */
+    /* Smallest selected magnitude; 0: nothing selected. */
+    baton_magnitude_t threshold;
 } baton_device_selected_t;
 
 /* A list of {index, value} entries in device memory, without padding, as in
@@ -154,8 +155,9 @@ typedef struct baton_device_selection {
     baton_device_method_t method;
     baton_selection_t from;
     size_t k;
-    uint32_t *indices; /* for k indices; with SAMPLED and REUSED for 2k, or for
-                          all elements if these are fewer */
+    /* Room for k indices; with SAMPLED and REUSED for 2k, or for all elements
+       if these are fewer. */
+    uint32_t *indices;
     baton_device_selected_t *selected;
     void *scratch; /* select_bytes() bytes, aligned to 256; in use until the
                       stream has done the work */
@@ -175,8 +177,8 @@ typedef enum baton_device_direction {
 typedef struct baton_device_transfer {
     baton_device_direction_t direction;
     baton_device_entries_t list;
-    const uint32_t *indices; /* GATHER, TAKE */
-    double factor;           /* ADD */
+    const uint32_t *indices; /* for GATHER and TAKE */
+    double factor;           /* for ADD */
     void *dense;
 } baton_device_transfer_t;
 
@@ -209,9 +211,9 @@ typedef struct baton_device_port {
                                void **out);
     void (*release)(void *device, baton_memory_t kind, void *memory);
 
-    /* BATON_OK if all `bytes` bytes are memory of this kind for this device.
-       Any thread. BATON_ERR_INVALID: the message names the actual kind ("host
-       memory" or "memory of device 1"). */
+    /* Returns BATON_OK if all `bytes` bytes are memory of this kind for this
+       device. Any thread. BATON_ERR_INVALID: the message names the actual kind
+       ("host memory" or "memory of device 1"). */
     baton_status_t (*check)(void *device, const void *memory, size_t bytes,
                             baton_memory_t kind);
 
@@ -274,7 +276,7 @@ typedef struct baton_device_port {
     baton_status_t (*open_handle)(
         void *device, const unsigned char handle[BATON_DEVICE_HANDLE_BYTES],
         const void **out);
-    uint64_t kin; /* 0: no handles */
+    uint64_t kin; /* 0: the device has no handles */
 
     /* Frees the device, which is no longer in use. */
     void (*close)(void *device);

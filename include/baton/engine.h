@@ -28,8 +28,8 @@ extern "C" {
 #endif
 
 typedef enum baton_progress {
-    BATON_PROGRESS_DEFAULT, /* set by the variable BATON_PROGRESS; its default
-                               is thread */
+    /* As the variable BATON_PROGRESS says: `thread` unless it is set. */
+    BATON_PROGRESS_DEFAULT,
     BATON_PROGRESS_THREAD,
     BATON_PROGRESS_MANUAL
 } baton_progress_t;
@@ -37,7 +37,7 @@ typedef enum baton_progress {
 /* A field that is zero has its default. */
 typedef struct baton_engine_options {
     size_t size;               /* set by BATON_ENGINE_OPTIONS */
-    baton_progress_t progress; /* 0: DEFAULT */
+    baton_progress_t progress; /* 0: BATON_PROGRESS_DEFAULT */
     /* Where the progress thread may run, within the processors that the process
        is bound to: "none" (the default) for anywhere, or "type:index" with an
        hwloc object type and an index from 0 ("core:3", "pu:0",
@@ -171,7 +171,7 @@ const char *baton_version(void);
 
 /* ---- variables and kernels -------------------------------------------- */
 
-/* One BATON_* variable: static strings, and the value in force. */
+/* One BATON_* variable. All strings are static; `value` is the one in force. */
 typedef struct baton_variable {
     const char *name;
     const char *unit;

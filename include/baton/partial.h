@@ -150,9 +150,10 @@ extern "C" {
    (history + 8) * count, and create blocks until the device has filled one of
    the vectors. A group without payload (baton_group_has_payload) takes none.
    Errors: BATON_ERR_INVALID, and commit's; with BATON_MEMORY_DEVICE
-   BATON_ERR_UNSUPPORTED (the engine has no device, the group no payload) and
-   baton_device_alloc's. Destroy frees results and pending contributions, unless
-   it returns an error: then an epoch may still use that memory.
+   BATON_ERR_UNSUPPORTED (the engine has no device, or the group's buffers have
+   no memory) and baton_device_alloc's. Destroy frees results and pending
+   contributions, unless it returns an error: then an epoch may still use that
+   memory.
 
    Contribute does not wait for the engine; concurrent contributors take turns.
    In device memory contribute blocks until the device has added this data, and
@@ -214,8 +215,9 @@ baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
    `targets`: one address for each tensor (see below), NULL for tensors to leave
    out; or one address where there are no tensors. Memory that was lent to the
    step may be a target, since its loan has ended. Nothing is copied in a group
-   without payload. BATON_ERR_INVALID: targets is NULL. BATON_ERR_UNSUPPORTED:
-   device memory. Both are returned at once. */
+   whose buffers have no memory (baton_group_has_payload). BATON_ERR_INVALID:
+   targets is NULL. BATON_ERR_UNSUPPORTED: device memory. Both are returned at
+   once. */
 BATON_CHECKED baton_status_t
 baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
                         void *const *targets, baton_partial_result_t *out);

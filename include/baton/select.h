@@ -26,7 +26,7 @@ bool baton_select_supports(baton_dtype_t dtype);
 /* ---- dense to indices -------------------------------------------------- */
 
 typedef enum baton_side {
-    BATON_SIDE_BOTH,     /* by magnitude */
+    BATON_SIDE_BOTH,     /* all elements, by magnitude */
     BATON_SIDE_POSITIVE, /* the largest of the positive elements */
     BATON_SIDE_NEGATIVE  /* the smallest of the negative elements */
 } baton_side_t;
@@ -130,7 +130,7 @@ typedef struct baton_candidates {
                                unknown */
 } baton_candidates_t;
 
-/* A capacity that candidates hardly ever exceed. */
+/* Returns a capacity that the candidates hardly ever exceed. */
 size_t baton_candidates_room(size_t count, size_t k);
 
 /* Computes the whole sum, and finds the candidates for its k largest elements,
@@ -138,7 +138,7 @@ size_t baton_candidates_room(size_t count, size_t k);
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch);
 
-/* The number of elements that baton_select_at_least would select. */
+/* Returns the number of elements that baton_select_at_least would select. */
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold);
 
@@ -153,7 +153,7 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
    threshold that selects k to 2k elements if the search finds one, else the key
    of the k-th largest element; 0 if fewer than k elements are not zero. The
    threshold may be used again on later vectors (sampled threshold search).
-   (Their algorithm 3.) */
+   (Algorithm 3 of the same paper.) */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
                                       uint32_t *indices, void *scratch);
 
@@ -174,21 +174,22 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
 void baton_entries_take(baton_dtype_t dtype, void *entries,
                         const uint32_t *indices, size_t count, void *dense);
 
-/* dense[index] = value. */
+/* Sets dense[index] = value for each entry. */
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense);
 
-/* dense[index] += factor * value; a factor of 1 causes no rounding of its own.
-   Afterwards the entries have the old elements of `dense`, so that
-   baton_entries_put undoes the addition. */
+/* Sets dense[index] += factor * value for each entry; a factor of 1 causes no
+   rounding of its own. Afterwards the entries have the old elements of `dense`,
+   so that baton_entries_put undoes the addition. */
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense);
 
-/* Separates indices and values; either may be NULL. */
+/* Writes the entries' indices and values into two arrays; either may be
+   NULL. */
 void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
                          uint32_t *indices, void *values);
 
-/* A list to read. */
+/* A list of entries, for reading only. */
 typedef struct baton_entries {
     const void *data;
     size_t count;
@@ -201,8 +202,8 @@ typedef struct baton_entries {
 size_t baton_entries_sum(baton_dtype_t dtype, baton_entries_t *lists,
                          size_t list_count, void *out);
 
-/* The same, but if the first list has no entry for an index, the element of
-   `dense` takes its place in the sum. */
+/* As baton_entries_sum, but if the first list has no entry for an index, the
+   element of `dense` takes its place in the sum. */
 size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
                               baton_entries_t *lists, size_t list_count,
                               void *out);

@@ -115,7 +115,7 @@ typedef struct baton_sim_options {
     int host_ranks;
     baton_sim_link_t host_link;
     baton_sim_topology_fn topology; /* replaces both links, unless NULL */
-    void *topology_arg;             /* for `topology` */
+    void *topology_arg;             /* passed to `topology` */
     baton_distribution_t speed; /* of a rank's processor; 1 is normal, samples
                                    below 1e-9 count as 1e-9; {0}: all are 1 */
     baton_distribution_t skew;  /* us that a rank is late at each start of
@@ -131,7 +131,7 @@ typedef struct baton_sim_options {
        may ask for the totals and the virtual time. If it returns false, run and
        epoch return BATON_ERR_CANCELLED, and another run goes on from there. */
     bool (*on_progress)(void *arg);
-    void *on_progress_arg; /* for on_progress */
+    void *on_progress_arg; /* passed to on_progress */
 } baton_sim_options_t;
 
 #define BATON_SIM_OPTIONS BATON_INITIALIZER(baton_sim_options_t)
@@ -157,9 +157,10 @@ typedef void (*baton_sim_build_fn)(void *arg, baton_schedule_t *schedule);
 
 /* Creates a schedule for each rank, calls `build` to fill it
    (baton_schedule_rank returns the rank), commits all, and compares every send
-   with its receive. Once per simulator, else BATON_ERR_STATE. Errors as for
-   create and commit; BATON_ERR_MISMATCH names both ranks and nodes.
-   BATON_ERR_INVALID: name or build is NULL. BATON_ERR_NO_MEMORY. */
+   with its receive. Call it once for a simulator; a second call returns
+   BATON_ERR_STATE. Errors as for create and commit; BATON_ERR_MISMATCH names
+   both ranks and nodes. BATON_ERR_INVALID: name or build is NULL.
+   BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
                                              baton_sim_build_fn build,
                                              void *arg);
@@ -168,9 +169,10 @@ BATON_CHECKED baton_status_t baton_sim_build(baton_sim_t *sim, const char *name,
    there is none. */
 baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank);
 
-/* Starts an epoch on every living rank, each late by its skew, and runs until
-   all have ended. *us_out: the time from the first start to the last end.
-   Errors: the epoch's; as for run; BATON_ERR_STATE: nothing was built. */
+/* Starts an epoch on every living rank, on each as late as its sample of `skew`
+   says, and runs until all have ended. *us_out: the time from the first start
+   to the last end. Returns the error of the epoch, if it failed, or an error of
+   baton_sim_run. BATON_ERR_STATE: nothing was built. */
 BATON_CHECKED baton_status_t baton_sim_epoch(baton_sim_t *sim, double *us_out);
 
 /* ---- virtual time ----------------------------------------------------- */
@@ -246,18 +248,19 @@ typedef enum baton_sim_what {
 typedef struct baton_sim_event {
     baton_sim_what_t what;
     int rank;
-    int peer;      /* of SEND and RECV; else -1 */
+    int peer;      /* the other rank, for SEND and RECV; else -1 */
     uint32_t node; /* the node's number; 0 in the event of an epoch */
     double begin_us;
     double end_us;
-    size_t bytes;         /* of SEND, RECV and REDUCE */
+    size_t bytes;         /* for SEND, RECV and REDUCE; else 0 */
     const char *schedule; /* the schedule's name */
     uint64_t epoch; /* the current epoch when the event is reported: an eager
                        send's transfer may begin after the send's epoch */
 } baton_sim_event_t;
 
-/* Calls fn for each event once its end time is known, in a deterministic order,
-   on the thread that lets time pass. A NULL fn ends the trace. */
+/* From now on `fn` is called for each event once the event's end time is known,
+   in a deterministic order, on the thread that lets time pass. A NULL fn ends
+   the trace. */
 typedef void (*baton_sim_trace_fn)(void *arg, const baton_sim_event_t *event);
 void baton_sim_trace(baton_sim_t *sim, baton_sim_trace_fn fn, void *arg);
 

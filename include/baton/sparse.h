@@ -36,7 +36,8 @@
    ended. On all ranks that lack the result of this step, wait either returns
    that result, or returns BATON_ERR_STATE: then start the step again. (With
    BATON_MEMORY_DEVICE only ranks that had completed the step have the result.)
-   An algorithm forgets values learned from earlier steps (h, thresholds).
+   An algorithm forgets the values that it learned from earlier steps: BSAG's h,
+   and the thresholds of REDSYNC and OKTOPK.
 
    With options.partial a step does not wait for every rank (partial.h has the
    modes, and names the paper):
@@ -252,8 +253,9 @@ enum { BATON_SPARSE_TEAMS_AUTO = -1 };
 
    BATON_ERR_INVALID, BATON_ERR_MISMATCH, BATON_ERR_TIMEOUT,
    BATON_ERR_NO_MEMORY, and commit's errors. BATON_ERR_UNSUPPORTED:
-   options.memory is BATON_MEMORY_DEVICE, but no device can select, the group
-   has no payload, or options.partial or the algorithm needs host memory.
+   options.memory is BATON_MEMORY_DEVICE, but no device can select, the group's
+   buffers have no memory (baton_group_has_payload), or options.partial or the
+   algorithm needs host memory.
 
    Create in two parts, for one thread that runs several ranks (sim.h,
    inproc.h): prepare begins the comparison of options and waits for no other
@@ -461,12 +463,12 @@ BATON_CHECKED baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
    all-reduce has done before.
 
    baton_sparse_state_size returns the bytes of every export; 0 before connect,
-   and in a group without payload. export writes that many bytes; `state` needs
-   no alignment. import copies them, so the caller may free `state`. A state
-   contains its version, rank and options, and a checksum. If one of them does
-   not fit, import returns BATON_ERR_INVALID with a message that names it, and
-   changes nothing. Options must be those of the state, except k (at most
-   max_k), link, memory and short_velocity.
+   and in a group whose buffers have no memory. export writes that many bytes;
+   `state` needs no alignment. import copies them, so the caller may free
+   `state`. A state contains its version, rank and options, and a checksum. If
+   one of them does not fit, import returns BATON_ERR_INVALID with a message
+   that names it, and changes nothing. Options must be those of the state,
+   except k (at most max_k), link, memory and short_velocity.
 
    With options.partial a state also contains the pending gradient, and import
    continues its epoch numbers, so that the same ranks are elected as without an

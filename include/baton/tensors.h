@@ -83,7 +83,7 @@ typedef struct baton_tensor {
     size_t count; /* elements, 1 to UINT32_MAX */
 } baton_tensor_t;
 
-/* How a tensor's gradient is sent. */
+/* How much of a tensor's gradient is sent. */
 typedef enum baton_tensor_form {
     BATON_TENSOR_PACKED, /* whole, together with other tensors */
     BATON_TENSOR_DENSE,  /* whole */
@@ -110,12 +110,12 @@ typedef struct baton_tensors_options {
        sqrt(P), they are scaled to that norm (local clipping). With clip no
        all-reduce starts before all gradients are ready. */
     double clip;
-    /* Number of first steps of each tensor that are dense. With `densities`
-       these steps have the given densities in turn instead, each for warmup /
+    /* So many first steps of each tensor are dense. With `densities` they have
+       the given densities instead, one after another, each for warmup /
        density_count steps. */
     uint64_t warmup;
     const double *densities; /* each above 0 and at most 1; copied */
-    size_t density_count;    /* of `densities` */
+    size_t density_count;    /* number of `densities` */
     /* Alternating signs quantisation (ASQ), except for OUTPUT tensors: see
        baton_sparse_options_t. */
     bool quantise;
@@ -156,11 +156,11 @@ baton_tensors_create(baton_group_t *group, const baton_tensor_t *tensors,
                      size_t count, const baton_tensors_options_t *options,
                      int timeout_ms, baton_tensors_t **out);
 
-/* The same in three parts, for one thread that runs several ranks: prepare
-   begins the comparison, agree waits until it has ended and creates the
-   all-reduces, connect waits until all ranks have created them. Between these
-   calls only destroy is allowed. If one of these calls fails, the caller
-   destroys the set. */
+/* Create in three parts, for one thread that runs several ranks: prepare begins
+   the comparison, agree waits until it has ended and creates the all-reduces,
+   connect waits until all ranks have created them. Between these calls only
+   destroy is allowed. If one of these calls fails, the caller destroys the
+   set. */
 BATON_CHECKED baton_status_t baton_tensors_prepare(
     baton_group_t *group, const baton_tensor_t *tensors, size_t count,
     const baton_tensors_options_t *options, baton_tensors_t **out);
@@ -214,7 +214,7 @@ BATON_CHECKED baton_status_t baton_tensors_dense(baton_tensors_t *set,
 typedef struct baton_tensor_plan {
     baton_tensor_form_t form;
     baton_sparse_algorithm_t algorithm; /* DENSE unless `form` is SPARSE */
-    baton_redsync_t selection;          /* of REDSYNC */
+    baton_redsync_t selection;          /* for REDSYNC */
     bool quantise;
     size_t k; /* entries selected after the warm-up, with options.partial from
                  all tensors together; 0 if not SPARSE */

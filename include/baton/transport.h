@@ -48,8 +48,9 @@ extern "C" {
 typedef struct baton_header {
     uint64_t schedule; /* the schedule's name and attempt, in one number */
     uint64_t epoch;    /* the message's epoch */
-    uint32_t tag; /* number of the message among the schedule's messages of this
-                     kind from this sender to this receiver */
+    /* The message's number among the schedule's messages of this kind from this
+       sender to this receiver. */
+    uint32_t tag;
     uint16_t incarnation; /* recoveries of the group so far */
     uint16_t kind;        /* for the engine */
 } baton_header_t;
@@ -57,11 +58,11 @@ typedef struct baton_header {
 /* A message that has arrived. The transport owns it, and keeps it unchanged
    until it is accepted or dropped. */
 typedef struct baton_message {
-    struct baton_message *next; /* for the engine */
+    struct baton_message *next; /* for lists of the engine */
     baton_header_t header;
     size_t bytes;
-    const void *data; /* NULL until it can be read */
-    int peer;         /* the sender */
+    const void *data; /* NULL as long as it can't be read */
+    int peer;         /* the rank that sent it */
 } baton_message_t;
 
 /* Identifies a send or an accepted message in its event. `memory` is where the
@@ -71,12 +72,15 @@ typedef struct baton_token {
     void *owner;
     uint32_t node;
     baton_memory_t memory;
-    bool made;    /* for sends: the data was just reduced, likely in a cache */
+    /* For sends: the data was just reduced, and is probably in a cache. */
+    bool made;
     bool patient; /* for sends: the send may end late, so don't copy its data */
 } baton_token_t;
 
+/* The kinds of events. Each comment begins with the fields of baton_event_t
+   that are set. */
 typedef enum baton_event_kind {
-    BATON_EVENT_ARRIVED,  /* message */
+    BATON_EVENT_ARRIVED,  /* message: it has arrived */
     BATON_EVENT_SENT,     /* token, status: the memory is the sender's again */
     BATON_EVENT_RECEIVED, /* token, status: the data is in its target */
     BATON_EVENT_LOST,     /* peer, status: the peer can no longer be reached.
@@ -182,8 +186,8 @@ typedef struct baton_transport {
     bool (*arm)(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out);
     void (*disarm)(void *endpoint);
 
-    /* Frees the endpoint. No send is in flight; messages that have arrived are
-       lost. */
+    /* Frees the endpoint, when no send is in flight. Messages that have arrived
+       are lost. */
     void (*close)(void *endpoint);
 
     bool unordered;
@@ -192,10 +196,11 @@ typedef struct baton_transport {
        there is room and the token is not patient. start leaves most such copies
        to the progress thread. */
     size_t copy_bytes;
-    /* The job's ranks on this host, and the processors that they may use, or
-       fewer if another host has fewer; 0 if unknown. With more ranks than
-       processors the engine yields sooner. */
+    /* The number of the job's ranks on this host; 0 if unknown. With more ranks
+       than processors the engine yields sooner. */
     int host_ranks;
+    /* The number of processors that these ranks may use, or that of another
+       host if it has fewer; 0 if unknown. */
     int host_processors;
     /* The number of hosts that the group's ranks are on, the same on all ranks;
        0 if unknown, which counts as one host. */
@@ -204,11 +209,12 @@ typedef struct baton_transport {
        last host has the remaining ranks); 0 if ranks are placed otherwise, or
        if the placement is unknown. */
     int host_block;
-    /* Commits are verified, as with BATON_VERIFY=1; the same on all ranks. */
+    /* True if commits are verified, as with BATON_VERIFY=1; the same on all
+       ranks. */
     bool verify;
     /* True if a notice may fail to make the descriptor readable because its
-       sender has no reservation. While the engine awaits such notices, as in a
-       recovery, it polls. */
+       sender has made no reservation. While the engine awaits such notices, as
+       in a recovery, it polls. */
     bool strangers;
 
     /* Optional. Makes a message's data readable until the message is dropped,

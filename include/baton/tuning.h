@@ -56,8 +56,8 @@ const char *baton_collective_name(baton_collective_t collective);
 
 /* ---- the cost of an algorithm ------------------------------------------ */
 
-/* Input of the model. `bytes` is the size of the whole vector; if data is
-   gathered, scattered or exchanged, it is the size of all blocks of a rank
+/* The input of the cost model. `bytes` is the size of the whole vector; if data
+   is gathered, scattered or exchanged, it is the size of all blocks of a rank
    together. */
 typedef struct baton_cost_case {
     int ranks;
@@ -149,24 +149,27 @@ typedef struct baton_choice_case {
     size_t size; /* set by BATON_CHOICE_CASE */
     baton_collective_t collective;
     int ranks;
-    int hosts; /* that the ranks are on, at most `ranks`; 0 means 1 */
+    int hosts; /* number of the ranks' hosts, at most `ranks`; 0 means 1 */
     /* Processors of a host, which its ranks share; 0 means one per rank. */
     int processors;
     size_t bytes; /* as in baton_cost_case_t */
-    bool ordered; /* the reduction is not commutative; must be false if the
-                     collective does not reduce */
-    bool uneven;  /* sizes are given per rank */
+    /* True if the reduction is not commutative; must be false if the collective
+       does not reduce. */
+    bool ordered;
+    bool uneven; /* true if each rank has a size of its own */
     /* The algorithm's name. NULL means the name in the collective's variable
        (BATON_ALLREDUCE and so on), or the cheapest algorithm if that is not
        set. */
     const char *algorithm;
-    bool root_at_end; /* of a reduce: the root is rank 0 or P - 1, for which the
-                         linear pipeline also keeps the order of ranks */
-    bool scattered;   /* ranks of a host are not consecutive, or hosts differ in
-                         their number of ranks; false with one host */
-    bool in_place;    /* of an all-reduce: the target is the source; matters to
-                         measured choices only */
-    size_t segment_bytes; /* of algorithms with segments; 0: to be chosen */
+    /* For a reduce: true if the root is rank 0 or P - 1, for which the linear
+       pipeline, too, keeps the order of ranks. */
+    bool root_at_end;
+    bool scattered; /* ranks of a host are not consecutive, or hosts differ in
+                       their number of ranks; false with one host */
+    /* For an all-reduce: true if the target is the source; matters to measured
+       choices only. */
+    bool in_place;
+    size_t segment_bytes; /* for algorithms with segments; 0: to be chosen */
 } baton_choice_case_t;
 
 #define BATON_CHOICE_CASE BATON_INITIALIZER(baton_choice_case_t)
