@@ -407,7 +407,8 @@ static detached_t detach(baton__task_t *task)
                                                                : (int)wait_ms});
     }
     engine->driver->enter(engine);
-    baton__epoch_begin_if_due(schedule); /* it may have been started just now */
+    /* An epoch may have been started just now. */
+    baton__epoch_begin_if_due(schedule);
     baton__recovery_leave(task);
     const bool has_failed = task->failing_from != 0;
     baton__notice_destroy(schedule);

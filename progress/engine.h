@@ -78,7 +78,7 @@ struct baton_engine {
     /* The engine that the driver was driving when it took the lock of this
        engine, or NULL. */
     const baton_engine_t *outer;
-    uint32_t nested; /* calls of enter that are inside another one */
+    uint32_t nested; /* number of nested calls of `enter` */
 
     bool gate_closed; /* only the leader accesses this */
     uint64_t insisted_ns;
@@ -105,7 +105,7 @@ struct baton_engine {
 typedef struct baton__wait {
     baton_condition_fn condition; /* called with or without the driver lock */
     const void *arg;
-    baton_schedule_t *schedule; /* NULL if the wait is for none */
+    baton_schedule_t *schedule; /* the schedule that is waited for; or NULL */
     int timeout_ms;             /* negative: for ever */
     bool interruptible;
     baton_turn_fn turn; /* called between steps; may be NULL */

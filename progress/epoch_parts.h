@@ -98,7 +98,7 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
    order of their epochs. */
 /* Removes and returns the kept message of the running epoch, or NULL. */
 baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
-/* Keeps a message. */
+/* Keeps a message whose receive has not fired. */
 void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
 /* Drops the kept messages of all epochs up to this one. */

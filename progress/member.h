@@ -17,7 +17,7 @@
 /* An agreement: all ranks of a group reach the same point, and learn the
    highest number that any of them has; see recovery.c. */
 typedef struct baton__agreement {
-    uint32_t sent; /* ranks that this one has sent to so far */
+    uint32_t sent; /* number of ranks that this rank has sent to so far */
     /* Bits: the neighbours in the tree of recovery.c from which this rank has
        received. */
     uint32_t seen;
@@ -71,12 +71,13 @@ BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
 enum { BATON__CAUSE_BYTES = 232 };
 
-/* A record of a schedule that was destroyed here before all peers to which this
-   rank had said hello had committed theirs. When a peer commits, it is told
-   from which epoch on this rank takes no part, and how the schedule failed. */
+/* A record of a schedule that was destroyed here, for peers that may commit it
+   later. Such a peer is told from which epoch on this rank takes no part, and
+   how the schedule failed. */
 typedef struct baton__departed {
-    uint64_t epoch;       /* the first epoch in which this rank takes no part */
-    uint16_t incarnation; /* the group's, when the schedule was destroyed */
+    uint64_t epoch; /* the first epoch in which this rank takes no part */
+    /* The group's incarnation when the schedule was destroyed. */
+    uint16_t incarnation;
     /* The first cause of the failure: status, text, and the rank and epoch
        where it occurred. */
     baton_status_t status;
@@ -103,7 +104,7 @@ typedef enum baton__recovery_state {
     /* This rank is in the next incarnation, but not all others are. */
     BATON__RECOVERY_JOINED,
     BATON__RECOVERY_PARTING,
-    /* Done, but recover or destroy has not returned yet. */
+    /* The recovery is over, but recover or destroy has not returned yet. */
     BATON__RECOVERY_OVER,
     BATON__RECOVERY_STATE_COUNT
 } baton__recovery_state_t;
@@ -115,19 +116,19 @@ typedef struct baton__member {
     /* The queues of notices, by rank. A simulator's group has a single queue,
        because its transport always has space. */
     baton__peer_queue_t *queues;
-    uint32_t answer_count; /* notices in `answers` of all queues */
-    uint32_t due_count;    /* notices in `due` of all queues */
-    uint32_t leaving;      /* destroyed schedules that have notices due */
+    uint32_t answer_count; /* number of notices in `answers` of all queues */
+    uint32_t due_count;    /* number of notices in `due` of all queues */
+    uint32_t leaving;      /* number of destroyed schedules with notices due */
     baton__recovery_state_t recovery;
     /* 1 + the lost rank that caused the shrink, after which this rank starts
        nothing more in the group; 0: not shrunk. */
     int shrunk;
-    uint32_t lost_count; /* entries in `lost` */
+    uint32_t lost_count; /* number of entries in `lost` */
     /* All peers count as lost, because there was no memory to list them, or
        because the group waits for nobody any more. */
     bool all_lost;
-    /* Destroyed by the user, and idle until a peer's message comes; see
-       recovery.h. */
+    /* The user has destroyed the group, and nothing is done for it until a
+       peer's message comes; see recovery.h. */
     bool dormant;
     /* Sends wait until the peer is known to have committed the schedule. If
        false, all peers are known to have done so. */
@@ -174,7 +175,7 @@ typedef struct baton__member {
     struct baton__verifier *verifier; /* NULL without BATON_VERIFY=1 */
     /* This rank in the group whose survivors form this one; or NULL. */
     struct baton__member *parent;
-    uint32_t children; /* existing groups of this group's survivors */
+    uint32_t children; /* number of existing groups of this group's survivors */
     /* NULL until the group is shrunk; see progress/shrink.c */
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown

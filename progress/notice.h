@@ -66,7 +66,7 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
 void baton__notice_receive(baton_group_t *group, baton_message_t *message);
 
-/* True if the schedule is not committed here, and may still be. */
+/* True if the schedule is not committed here, and may still be committed. */
 bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
 
 /* Handles the HELLO of a schedule that is not committed here. */

@@ -151,7 +151,8 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
     baton__queue_t *queue =
         &offload->queues[baton__offload_queue(schedule, op)];
     baton_status_t status = queues_put(context, schedule, queue, node, bytes);
-    if (queue->last == node) { /* true even if only the record has failed */
+    /* The node is in the stream, even if its event could not be recorded. */
+    if (queue->last == node) {
         baton__queues_list(schedule);
         baton__run_queue(&schedule->run, node);
     }

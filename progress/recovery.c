@@ -203,7 +203,8 @@ void baton__recovery_begin(baton_group_t *group)
     begin_part(group);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton_schedule_t *s = &t->schedule;
-        baton__epoch_begin_if_due(s); /* one may have been started just now */
+        /* An epoch may have been started just now. */
+        baton__epoch_begin_if_due(s);
         if (s->run.phase == BATON__RUN_RUNNING ||
             (s->run.phase == BATON__RUN_IDLE && s->plan.messages > 0)) {
             /* Peers may be in an epoch of this schedule, and must join the

@@ -18,18 +18,22 @@ typedef struct baton__stepper {
     /* The schedule whose nodes are being issued now; or NULL. */
     baton_schedule_t *issuing;
     baton_schedule_t *offloads; /* schedules with events to query */
-    uint32_t waited;   /* nodes that running epochs wait for: in motion, or
-                          receives without their message */
-    uint32_t starts;   /* epochs that wait for a user's stream */
-    uint32_t polled;   /* begun async nodes that have a poll function */
-    uint32_t running;  /* epochs that have begun and not ended */
-    uint32_t draining; /* failed schedules with nodes in motion */
-    /* Recoveries, farewells and shrinks that go on, of groups and schedules. */
+    /* Number of nodes that running epochs wait for: nodes in motion, and
+       receives without their message. */
+    uint32_t waited;
+    uint32_t starts;   /* number of epochs that wait for a user's stream */
+    uint32_t polled;   /* number of begun async nodes with a poll function */
+    uint32_t running;  /* number of epochs that have begun and not ended */
+    uint32_t draining; /* number of failed schedules with nodes in motion */
+    /* The number of recoveries, farewells and shrinks that go on, of groups and
+       of schedules. */
     uint32_t recovering;
-    uint32_t agreeing;    /* schedules that recover by a baton_recover_fn */
-    uint32_t activatable; /* committed schedules with armed receives */
-    size_t bytes_left;    /* bytes that this step may still process */
-    size_t slice_bytes;   /* the most bytes of a node that are done at once */
+    /* Number of schedules that recover by a baton_recover_fn. */
+    uint32_t agreeing;
+    /* Number of committed schedules with armed receives. */
+    uint32_t activatable;
+    size_t bytes_left;  /* bytes that this step may still process */
+    size_t slice_bytes; /* the most bytes of a node that are done at once */
     /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
     /* A recovery or shrink must be advanced again without any event: a peer had
@@ -39,9 +43,9 @@ typedef struct baton__stepper {
     bool left_calls;   /* this step has left a long call */
     bool unpolled;     /* the last step has not polled */
     bool doubts;       /* some task has a `doubted` node */
-    _Atomic(baton__task_t *) mail; /* newest first */
-    /* Optional: true while the simulated processor is busy; the rank's epochs
-       retire when it is free. */
+    _Atomic(baton__task_t *) mail; /* the mailbox: tasks, the newest first */
+    /* Optional: returns true while the simulated processor is busy. The rank's
+       epochs retire when the processor is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);
     /* Optional: called when an epoch has begun. */
     void (*on_begin)(baton_schedule_t *schedule);

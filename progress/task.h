@@ -59,9 +59,9 @@ typedef struct baton__task {
        sends. Any thread reads the two. */
     _Atomic uint64_t sent_messages;
     _Atomic uint64_t sent_bytes;
-    uint32_t moving; /* nodes in the transport */
-    uint32_t begun;  /* async nodes that have not completed */
-    uint32_t queued; /* nodes in streams of the device */
+    uint32_t moving; /* number of nodes in the transport */
+    uint32_t begun;  /* number of begun async nodes that have not completed */
+    uint32_t queued; /* number of nodes in streams of the device */
     /* 1 + a receive that had completed, and whose lent message is being
        received after all: until that is done no node is issued. 0: none. */
     uint32_t unlent;
@@ -75,10 +75,11 @@ typedef struct baton__task {
 
     /* ---- application and driver ---- */
 
-    /* Starts since the last recovery; the application counts them. */
-    _Atomic uint64_t requested;
-    /* Epochs that have retired since the last recovery; the driver counts
+    /* The number of starts since the last recovery; the application counts
        them. */
+    _Atomic uint64_t requested;
+    /* The number of epochs that have retired since the last recovery; the
+       driver counts them. */
     _Atomic uint64_t retired;
     /* In a schedule that stays failed: the first epoch that won't be completed.
        In any other: the last epoch that has failed. 0: none. */
@@ -86,16 +87,17 @@ typedef struct baton__task {
     _Atomic uint64_t limit;  /* the highest epoch that a peer may begin */
     _Atomic uint64_t cancel; /* epoch to cancel, or 0 */
     struct baton__task *next_mail;
-    /* The time of the last start; 0: its epoch has ended in the start, or a
-       wait has followed. */
+    /* The time of the last start. 0: the start's epoch ended during the start,
+       or a wait has followed the start. */
     _Atomic uint64_t started_ns;
     _Atomic bool mailed;     /* the task is in the mailbox */
     _Atomic bool waits_soon; /* a hint: waits follow their starts soon */
     /* A buffer was rebound, and has not been checked since. The driver lock
        guards the buffers if there are no `bindings`. */
     _Atomic bool rebound;
-    _Atomic uint32_t waiters;    /* threads in wait or baton_async_complete */
-    _Atomic uint32_t generation; /* recoveries so far */
+    /* Number of threads in wait or baton_async_complete. */
+    _Atomic uint32_t waiters;
+    _Atomic uint32_t generation; /* number of recoveries so far */
     /* The last epoch whose failure wait or test has returned. */
     _Atomic uint64_t reported;
     /* The status of a failed epoch that was started before the last recovery,
@@ -106,11 +108,12 @@ typedef struct baton__task {
     /* The last epoch that retired before the last recovery. The failure lock
        guards this and last_status. */
     uint64_t last_retired;
-    baton_status_t last_status; /* the status of the epochs after that one */
+    /* The status of the epochs after last_retired. */
+    baton_status_t last_status;
 
     /* ---- the driver, once an epoch ---- */
 
-    uint32_t unmet; /* peers in state BATON__UNMET */
+    uint32_t unmet; /* number of peers in state BATON__UNMET */
     uint32_t vain;  /* one of 2^vain starts polls; see progress/engine.c */
     /* The memory that was bound at the start of each epoch in flight, by epoch
        % depth; the driver takes it when the epoch begins. NULL if the depth is
@@ -128,15 +131,17 @@ typedef struct baton__task {
     struct baton__task *next;
     struct baton__task *previous;
     baton__peer_notice_t *due; /* by index in plan.peers: notices to the peer */
-    uint32_t due_count;        /* peers with a notice to send */
-    uint32_t attempt;          /* counts schedules of this name; see group.h */
+    uint32_t due_count;        /* number of peers with a notice to send */
+    /* Number among the schedules of this name; see group.h. */
+    uint32_t attempt;
     bool leaving;  /* destroyed, and freed when its notices are sent */
     bool in_order; /* see baton_schedule_in_order */
     bool verifies; /* the verifier created it */
     /* 1 + a node that is held because its message failed; 0: none. See
        baton__epoch_fail_message. */
     uint32_t doubted;
-    const char *doubted_detail; /* the detail of that failure, or NULL */
+    /* The detail of that message's failure, or NULL. */
+    const char *doubted_detail;
     /* The last failed epochs: epoch << 8 | -status, by epoch modulo
        failure_count. Any thread reads them. */
     _Atomic uint64_t *failures;
@@ -148,7 +153,8 @@ typedef struct baton__task {
     baton__agreement_t agreements[2];
     baton_recover_fn on_recover; /* called in a recovery; or NULL */
     void *on_recover_arg;
-    baton_failed_fn on_failure; /* or NULL */
+    /* Called when the schedule has failed; or NULL. */
+    baton_failed_fn on_failure;
     void *on_failure_arg;
     baton_op_t average; /* see baton_schedule_average */
 
@@ -156,8 +162,9 @@ typedef struct baton__task {
 
     /* Value of baton__progress_of after its last change. */
     uint64_t seen_progress;
-    uint64_t seen_at_ns;     /* when the watchdog saw that change */
-    uint8_t inquiries;       /* rounds of inquiries about this stall */
+    uint64_t seen_at_ns; /* when the watchdog saw that change */
+    /* Number of rounds of inquiries about this stall. */
+    uint8_t inquiries;
     bool stall_logged;       /* the stall has been logged */
     int asked_by;            /* the first rank that asked about this stall */
     uint64_t asked_epoch;    /* the last epoch about which a peer asked */

@@ -12,8 +12,8 @@
 enum {
     NODES_NAMED = 8,
     BEHIND_NAMED = 4,
-    LOOKS = 8,   /* looks until an epoch counts as stalled */
-    ROUNDS = 2,  /* rounds of inquiries before a stall is reported */
+    LOOKS = 8,   /* number of looks until an epoch counts as stalled */
+    ROUNDS = 2,  /* number of rounds of inquiries before a stall is reported */
     ASK_MS = 500 /* longest time between two looks */
 };
 

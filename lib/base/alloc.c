@@ -20,7 +20,8 @@ static _Atomic int64_t allocations;
 static _Atomic int64_t until_failure; /* off unless positive */
 static _Atomic size_t uncompared; /* bytes allocated since the last comparison
                                      with available memory */
-static _Atomic size_t pretended = SIZE_MAX; /* in tests, the bytes left */
+/* In tests: the bytes that the kernel has left. */
+static _Atomic size_t pretended = SIZE_MAX;
 
 static bool failure_is_due(void)
 {
@@ -43,7 +44,7 @@ bool baton__memory_fits(size_t bytes)
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
     size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
     left = left < SIZE_MAX ? left : baton__available_memory("");
-    return bytes <= left - left / 16; /* leaves a part for others */
+    return bytes <= left - left / 16; /* leaves a part for other processes */
 }
 
 /* Fills memory with zeros. Returns false if the kernel runs out of memory. */
@@ -73,7 +74,8 @@ void *baton__alloc_raw(size_t bytes)
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
     void *memory = aligned_alloc(unit, blocks * unit);
     if (memory != NULL && unit == HUGE) {
-        (void)madvise(memory, blocks * unit, MADV_HUGEPAGE); /* may fail */
+        /* If this fails, access is slower. */
+        (void)madvise(memory, blocks * unit, MADV_HUGEPAGE);
     }
     return memory;
 }

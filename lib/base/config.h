@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BATON__CONFIG_PREFIX    "BATON_"
-#define BATON__CONFIG_EXTENSION "BATON_X_"   /* never read, never reported */
-#define BATON__CONFIG_MPI       "BATON_MPI_" /* libbaton_mpi reads these */
+#define BATON__CONFIG_PREFIX "BATON_"
+/* The library ignores variables with this prefix. */
+#define BATON__CONFIG_EXTENSION "BATON_X_"
+/* Variables with this prefix are read by libbaton_mpi alone. */
+#define BATON__CONFIG_MPI "BATON_MPI_"
 
 /* Every variable, by its name without BATON_:
      NUMBER(name, default, smallest, largest, unit, sentence)

@@ -29,7 +29,7 @@ static const char *nearest_name(const char *name, size_t *distance_out)
     return nearest;
 }
 
-extern char **environ; /* POSIX defines it without a declaration */
+extern char **environ; /* no header of POSIX declares this */
 
 static bool begins_with(const char *variable, const char *prefix)
 {

@@ -29,7 +29,8 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
 void baton__text_add_list(baton__text_t *text, const char *format,
                           va_list values) BATON_PRINTF(2, 0);
 
-/* A time as text, "2.5 s" or "30 ms"; valid until this thread's next call. */
+/* Returns a time as text, "2.5 s" or "30 ms". The text is valid until this
+   thread's next call. */
 const char *baton__time_text(uint64_t ns);
 
 /* Replaces the last characters of a cut message by "...". */

@@ -35,9 +35,10 @@ typedef struct baton__offload {
     baton_schedule_t *next;
     bool listed;
 
-    uint32_t required; /* nodes in the queues that the epoch waits for */
-    bool sealed;       /* all remaining nodes of the epoch are in the queues,
-                          and a stream raises the flag after them */
+    /* Number of nodes in the queues that the epoch waits for. */
+    uint32_t required;
+    bool sealed; /* all remaining nodes of the epoch are in the queues,
+                    and a stream raises the flag after them */
     /* The application has started the running epoch on a stream that has not
        got to the start. A peer may have begun the epoch all the same. */
     bool waits;

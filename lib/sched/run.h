@@ -56,7 +56,7 @@ typedef struct baton__plan {
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
-    uint32_t *peers; /* ranks that this one has messages with, ascending */
+    uint32_t *peers; /* ranks with which this rank has messages, ascending */
     /* By index in `peers`: messages to the peer, and messages from it. Not used
        if `shared`. */
     uint32_t *peer_sends, *peer_receives;
@@ -64,8 +64,8 @@ typedef struct baton__plan {
     size_t awaited_bytes; /* bytes of the messages that an epoch waits for */
     uint32_t root_count, activate_count, async_count, peer_count, receive_count;
     uint32_t slot_count, length_count;
-    uint32_t required; /* nodes that an epoch waits for */
-    uint32_t messages; /* nodes that are messages */
+    uint32_t required; /* number of nodes that an epoch waits for */
+    uint32_t messages; /* number of nodes that are messages */
     int rank;
     int size;
 } baton__plan_t;
@@ -109,7 +109,7 @@ typedef enum baton__node_state {
 
 typedef struct baton__run {
     const baton__plan_t *plan;
-    uint32_t *left;  /* by node: edges that are still needed; wraps below 0 */
+    uint32_t *left;  /* by node: number of edges still needed; wraps below 0 */
     uint32_t *ready; /* the ready nodes: ready[head] to ready[tail - 1] */
     uint8_t *state;  /* baton__node_state_t of each node */
     size_t *lengths; /* by length: the bytes in this epoch, or
@@ -120,9 +120,10 @@ typedef struct baton__run {
     baton_message_t **lent;  /* by loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
-    uint32_t waited; /* nodes in motion, and required receives that wait */
+    /* Number of nodes in motion and of required receives that wait. */
+    uint32_t waited;
     uint32_t *waited_by_all; /* sum of `waited` of an engine's runs; or NULL */
-    uint32_t optional_waiting; /* optional receives that wait */
+    uint32_t optional_waiting; /* number of optional receives that wait */
     /* Number of armed receives that got this epoch's message. */
     uint32_t unarmed;
     uint32_t early_count;

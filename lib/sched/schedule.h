@@ -51,7 +51,8 @@ typedef struct baton__buffer {
 /* The fields that each step uses come first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
-    char **addresses; /* by buffer, its address now; NULL before the commit */
+    /* By buffer: the buffer's present address; NULL before the commit. */
+    char **addresses;
     baton__op_t *ops; /* the graph's records; after the commit, the plan's */
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
@@ -84,7 +85,8 @@ struct baton_schedule {
     uint64_t overlaps;
     uint32_t slot_count; /* slots of activations */
     uint32_t length_count;
-    size_t *length_limits;  /* by length, its most bytes; set by the commit */
+    /* By length: the length's largest value; set by the commit. */
+    size_t *length_limits;
     baton__op_t *built_ops; /* during a commit: the graph's ops */
     uint32_t *built_needs;
 

@@ -60,8 +60,9 @@ typedef struct baton__inproc_slab {
    the engine has called `lose` for it. */
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
-    BATON__INPROC_LOST,   /* the loss has yet to be reported */
-    BATON__INPROC_SILENT, /* the same, for a peer that may still live */
+    BATON__INPROC_LOST, /* the loss has yet to be reported */
+    /* The loss of a peer that may still live has yet to be reported. */
+    BATON__INPROC_SILENT,
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
 

@@ -69,7 +69,7 @@ static void *answer_all(void *arg)
         }
         int fd = baton__descriptor_move(
             accept4(self->listener, NULL, NULL, SOCK_CLOEXEC));
-        if (fd < 0) { /* too many descriptors? */
+        if (fd < 0) { /* probably too many descriptors are open */
             (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
             continue;
         }

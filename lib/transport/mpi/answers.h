@@ -30,7 +30,8 @@
 /* The port and key of a rank's listener. Ranks exchange them when a group is
    made. */
 typedef struct baton__answers_place {
-    uint64_t key; /* the first bytes of the rank's answers, which identify it */
+    /* The first bytes of the rank's answers; identifies the rank. */
+    uint64_t key;
     uint32_t port; /* in network order; 0 if the rank does not answer */
 } baton__answers_place_t;
 

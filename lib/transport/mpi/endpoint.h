@@ -210,7 +210,7 @@ typedef struct baton__flow {
 } baton__flow_t;
 
 typedef struct baton__peer {
-    int near;           /* index among this host's ranks; -1 if far */
+    int near;           /* the peer's index among this host's ranks; -1: far */
     baton__ring_t ring; /* near peers: the ring to the peer */
     bool contacted;     /* reserve was called for this peer */
     bool listed;        /* in the list of peers with a non-empty outbox */
@@ -223,7 +223,7 @@ typedef struct baton__peer {
     /* When a send was last announced while BATON__MPI_ANNOUNCED or more sends
        were unanswered. */
     uint64_t exceeded_ns;
-    /* Answers and sends in parts first, then other sends. */
+    /* The outbox has answers and sends in parts first, then other sends. */
     baton__outbox_t outbox;
     /* The last entry of the outbox that is an answer or a send in parts; or
        NULL. */
@@ -306,7 +306,7 @@ typedef struct baton__far {
     baton__far_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
     baton__far_buffer_t *later;
-    /* By slot of `departures`: the peer. */
+    /* By slot of `departures`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
     /* arrival: the oldest receive. departure: the first slot to try for a
        send. */

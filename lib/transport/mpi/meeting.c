@@ -292,7 +292,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     uint64_t waited_ns = 0; /* excludes time in which the job is stopped */
     uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
     int ended = -1;         /* a rank that has ended; -1: none */
-    bool told = false;      /* another rank has reported this end */
+    bool told = false;      /* another rank has reported the end of `ended` */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
@@ -331,7 +331,7 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     }
     self->data = NULL;
     ended = ended < 0 ? meeting_look_for_ended(self)
-                      : ended; /* MPI may notice the end first */
+                      : ended; /* MPI may notice the rank's end first */
     if (ended >= 0 && !told) {
         tell_all(self, ended);
     }

@@ -49,7 +49,7 @@ typedef struct host {
     int size, most;
     int index;          /* index of this rank on the host */
     int first;          /* rank of the host's first rank in the communicator */
-    bool shares, reads; /* enabled by every rank of the host */
+    bool shares, reads; /* each is true if all ranks of the host enable it */
     bool reaches;       /* this rank can wake all others of the host */
     uint64_t secret, nonce;
     /* The socket by which the host's first rank passes the descriptor of the
@@ -404,7 +404,8 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards, host_t *host)
             of[i]++;
         }
         transport->verify |= cards[i].verifies;
-        int before = 0; /* ranks before rank i on its host */
+        /* Number of ranks before rank i on the host of rank i. */
+        int before = 0;
         for (int k = 0; k < i; k++) {
             before += of[k] == of[i];
         }

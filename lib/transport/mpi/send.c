@@ -604,7 +604,8 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        baton__outbox_remove(&peer->outbox, &send->out); /* may be absent */
+        /* Does nothing if the send is not in the outbox. */
+        baton__outbox_remove(&peer->outbox, &send->out);
         baton__sends_remove(&mpi->far.pulled, send);
         baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);

@@ -187,7 +187,7 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     bool rung = atomic_load_explicit(&doorbell->rung, memory_order_relaxed);
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
-        return; /* still armed: baton__doorbell_disarm has left it so */
+        return; /* baton__doorbell_disarm has left the process armed */
     }
     if (rung) { /* the peer may not have disarmed this process yet */
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);

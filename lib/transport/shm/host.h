@@ -79,7 +79,7 @@ typedef struct baton__host {
     uint32_t decided;
     baton__doorbell_t doorbell;
     baton__liveness_t liveness; /* watches the other processes */
-    baton__segments_t segments; /* those of this process */
+    baton__segments_t segments; /* this process's segments */
     baton__mappings_t mappings; /* other processes' segments */
     baton__inbox_t inbox;       /* the rings to this process */
     /* This process's posted receives, by sender and place. */
@@ -87,7 +87,8 @@ typedef struct baton__host {
     /* The pointers from here on point into the shared memory. */
     baton__segment_table_t *tables; /* by process */
     baton__freed_count_t *freed;
-    uint64_t *probes;          /* by process: the address of its `probe` */
+    /* By process: the address of the process's `probe`. */
+    uint64_t *probes;
     _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
     _Atomic uint32_t *refused; /* 1 once a refused copy was logged */
     baton__credit_t *credits;

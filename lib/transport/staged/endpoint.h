@@ -136,8 +136,7 @@ typedef struct baton__staged_transfer {
     uint32_t started;
     uint32_t finished;       /* number of blocks that have ended */
     baton_message_t message; /* the message as the engine sees it */
-    /* Allocated for a message from main memory, which is first received
-       here. */
+    /* Memory for a message from main memory, which is received here first. */
     char *memory;
 
     /* The control message that was sent to the peer last, or (control_waits)
@@ -189,7 +188,8 @@ typedef struct baton__staged_buffers {
     uint32_t count;
     baton__staged_buffer_t *unused;
     uint32_t unused_count;
-    baton__staged_copies_t copies; /* in progress, in the stream's order */
+    /* The copies in progress, in the stream's order. */
+    baton__staged_copies_t copies;
     baton_stream_t stream;
 } baton__staged_buffers_t;
 

@@ -50,8 +50,9 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
                                                    Baton's */
     if (offer->bytes != sizeof *data) {
         self->around.inner->drop(self->around.endpoint, offer);
-    } else { /* an offer is short, so accept ends at once, or fails if it was
-                withdrawn */
+    } else {
+        /* An offer is short, so accept ends at once, or fails if the offer was
+           withdrawn. */
         status = self->around.inner->accept(
             self->around.endpoint, offer, (baton_token_t){.owner = self}, data);
         assert(status != BATON_OK);
