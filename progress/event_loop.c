@@ -32,8 +32,9 @@ struct baton__watch {
 
 struct baton__event_loop {
     int kick_fd;
-    int set;  /* contains kick_fd, with NULL as data, and watched descriptors */
-    int gate; /* contains the set while the gate is open */
+    /* Epoll of kick_fd, with NULL as data, and of the watched descriptors. */
+    int set;
+    int gate; /* epoll of the set, while the gate is open */
     int timer_fd;
     struct event_base *base; /* watches the gate and the timer */
     struct event *gate_event;

@@ -49,7 +49,7 @@
 typedef struct baton__idle {
     uint32_t spins;    /* most polls without a pause */
     uint64_t yield_ns; /* the longest time that a wait yields */
-    uint64_t share_ns; /* the part of yield_ns that other threads may run */
+    uint64_t share_ns; /* a wait yields only while shared_ns is below this */
     uint64_t wake_ns;  /* the time of a wake-up; 0: not measured */
     uint32_t polls;    /* polls since something moved */
     /* The total time, since something moved, of the yields in which other

@@ -1,9 +1,9 @@
 /* Finds the rank that an epoch waits for, at the end of a chain: many ranks may
    each wait for a neighbour, and the last of them waits for its application.
 
-   A rank whose epoch stalls asks each rank that it waits for what that one
-   waits for, and then those ranks in turn. Each rank answers for itself, at
-   once; the rank that asks follows the chain. It asks twice: if a rank has made
+   A rank whose epoch stalls asks the ranks that it awaits which ranks they
+   await, and then asks those, too. Each rank answers for itself, at once; the
+   rank that asks follows the chain. It asks each rank twice: if a rank has made
    progress between its two answers, nothing has stalled. So a stall costs a
    rank at most twice as many small messages as there are ranks, or twice
    BATON__ASKED_MOST. A rank answers in a step: with a progress thread also

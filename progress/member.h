@@ -127,8 +127,8 @@ typedef struct baton__member {
     /* All peers count as lost, because there was no memory to list them, or
        because the group waits for nobody any more. */
     bool all_lost;
-    /* The user has destroyed the group, and nothing is done for it until a
-       peer's message comes; see recovery.h. */
+    /* The user has destroyed the group, and steps leave it alone until a peer's
+       message comes or a rank is lost; see baton__recovery_rouse. */
     bool dormant;
     /* Sends wait until the peer is known to have committed the schedule. If
        false, all peers are known to have done so. */

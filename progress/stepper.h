@@ -39,7 +39,7 @@ typedef struct baton__stepper {
     /* A recovery or shrink must be advanced again without any event: a peer had
        no room for a notice, or a baton_recover_fn is to be called again. */
     bool untold;
-    bool leaves_calls; /* this thread leaves long calls to another one */
+    bool leaves_calls; /* this thread leaves long calls to another thread */
     bool left_calls;   /* this step has left a long call */
     bool unpolled;     /* the last step has not polled */
     bool doubts;       /* some task has a `doubted` node */

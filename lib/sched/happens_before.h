@@ -33,7 +33,8 @@ typedef struct baton__happens_before {
        chain that happens before the node; 0: none does. */
     uint32_t *clock;
     uint32_t clocks;
-    uint32_t asked_u, asked_v; /* the last u and v with the answer yes */
+    /* The last u and v for which the answer was yes. */
+    uint32_t asked_u, asked_v;
 } baton__happens_before_t;
 
 /* Returns BATON_OK or BATON_ERR_NO_MEMORY. In both cases the caller must call

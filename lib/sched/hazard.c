@@ -38,7 +38,7 @@ typedef struct reader {
 
 typedef struct segment {
     uint32_t writer;
-    uint32_t readers; /* the head of a list in the pool */
+    uint32_t readers; /* the head of a list of readers, in the pool */
 } segment_t;
 
 typedef struct checker {

@@ -4,9 +4,9 @@
 
    A device node is put into a stream when all predecessors that it needs have
    completed, or have been put into streams themselves: then its stream follows
-   their events. This satisfies its successors on the device; all other
-   successors are satisfied when its work is done. So a chain of device nodes
-   does not return to the host.
+   their events. Once the node is in the stream, its successors on the device
+   are satisfied; its other successors are satisfied when its work is done. So a
+   chain of device nodes does not return to the host.
 
        copy#0 --+                     stream of copies   copy#0, event
                 +--> reduce#2 --> ..  stream for the rest

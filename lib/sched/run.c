@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* From (row) to (column): idle, running, draining, failed, recovering. */
+/* The allowed changes of the phase, from (row) to (column): idle, running,
+   draining, failed, recovering. */
 static const bool legal[BATON__RUN_STATE_COUNT][BATON__RUN_STATE_COUNT] = {
     [BATON__RUN_IDLE] = {false, true, true, false, true},
     [BATON__RUN_RUNNING] = {true, false, true, false, false},

@@ -1,7 +1,7 @@
 /* Finds out whether the processes of other ranks still run. A rank that waits
-   for a peer asks it, and marks it as lost when it has not answered for
-   BATON_PEER_TIMEOUT_MS: the peer is stopped, its cable is out, or its host is
-   down. The rule is the same for ranks on this host and on others.
+   for a peer asks the peer, and marks it as lost if it has not answered for
+   BATON_PEER_TIMEOUT_MS: then the peer is stopped, its cable is out, or its
+   host is down. The rule is the same for ranks on this host and on others.
 
    A thread of each process answers. So a rank is not lost because it computes,
    is in a long call node, or has no progress thread. To ask is to connect to

@@ -133,7 +133,8 @@ typedef enum baton__send_state {
 } baton__send_state_t;
 
 typedef struct baton__send {
-    /* First, so that an entry of an outbox can be cast to its send. */
+    /* This field is first, so that an entry of an outbox can be cast to its
+       send. */
     baton__outgoing_t out;
     struct baton__send *next;
     baton_token_t token;
@@ -168,7 +169,8 @@ BATON__LIST(baton__sends, baton__send_t)
 
 /* A message that has arrived. */
 typedef struct baton__record {
-    /* First, so that an entry of an outbox can be cast to its record. */
+    /* This field is first, so that an entry of an outbox can be cast to its
+       record. */
     baton__outgoing_t out;
     struct baton__record *next; /* a record is in at most one list */
     baton_message_t message;
@@ -245,8 +247,9 @@ typedef struct baton__peer {
     /* When this rank last woke the peer, or knew that the peer was awake. */
     uint64_t rang_ns;
     uint32_t packets_sent; /* number of packets sent to the peer over MPI */
-    /* The value of packets_sent just after the packet of probe_ns was sent. 0:
-       the peer has taken that packet, so it was awake after probe_ns. */
+    /* A packet was sent to the peer at probe_ns, and `probe` is the number of
+       packets sent up to and including that one. 0: the peer has taken that
+       packet, so the peer was awake after probe_ns. */
     uint32_t probe;
     uint64_t probe_ns;
     /* When the peer was last sent a packet although it might have ended; 0:

@@ -17,7 +17,8 @@
    A send is tested as soon as it is posted: Open MPI has nearly always copied a
    short message by then, and the send is complete.
 
-   Functions marked "In MPI" must be called between enter and leave. */
+   Functions marked "In MPI" must be called between baton__far_enter and
+   baton__far_leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"

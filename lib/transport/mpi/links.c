@@ -1,8 +1,9 @@
 /* Links; see links.h.
 
-   The lower rank of two connects, and first sends the group's nonce and both
-   ranks. All descriptors are in one edge-triggered epoll. So any thread can
-   drain the epoll, and the driver looks at the links later. */
+   Of two ranks the lower one connects. Its first message has the group's nonce
+   and the numbers of both ranks. All descriptors are in one edge-triggered
+   epoll. So any thread can drain the epoll, and the driver looks at the links
+   later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"

@@ -50,7 +50,7 @@ typedef enum baton__packet_kind {
 enum {
     BATON__PACKET_CREDITED = 1,
     BATON__PACKET_NOTICE = 2, /* uses a credit for notices */
-    BATON__PACKET_MADE = 4,   /* OFFER: token.made of the send */
+    BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
     /* CREDIT: the sender has marked the receiver as lost. */
     BATON__PACKET_DISOWNS = 8
 };

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 enum {
-    /* The delay of a bell for a process that may poll again in a moment: far
-       longer than the process's thread needs to return, far shorter than a
-       wake-up. */
+    /* The delay of a bell for a process that may poll again in a moment. The
+       delay is far longer than such a process needs until its next poll, and
+       far shorter than a wake-up takes. */
     MOMENT_NS = 2000
 };
 

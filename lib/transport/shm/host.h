@@ -73,7 +73,8 @@ typedef struct baton__host {
     uint64_t probe; /* other processes try to read and write this */
     void *memory;
     size_t bytes;
-    uint64_t spread_ns; /* when baton__host_spread last looked for a place */
+    /* When baton__host_spread last looked for a processor. */
+    uint64_t spread_ns;
     /* Number of decisions so far. Each process that has not ended takes part in
        every decision, so that this number is the same everywhere. */
     uint32_t decided;

@@ -52,7 +52,8 @@ typedef struct baton__segment_notice {
 } baton__segment_notice_t;
 
 typedef struct baton__segment_block {
-    struct baton__segment_block *next; /* in the order of offsets */
+    /* The next block, in the order of offsets. */
+    struct baton__segment_block *next;
     size_t offset;
     size_t bytes;
 } baton__segment_block_t;
