@@ -74,7 +74,7 @@ enum {
     UNWAITED_US = 10000,
     PARK_NS = 10000000,   /* interval of a parked thread's checks */
     TURN_NS = 50000,      /* interval of calls of a turn function */
-    TAKE_OVER_YIELDS = 64 /* tries to drive before parking */
+    TAKE_OVER_YIELDS = 64 /* tries to get the driver lock before parking */
 };
 
 #define NEVER_NS ((uint64_t)INT64_MAX)

@@ -92,7 +92,8 @@ struct baton_engine {
     _Atomic int followers;
     _Atomic uint32_t reigns;
     _Atomic bool stopping;
-    /* The progress thread's last wake-up; written while asks_awake is set. */
+    /* When the progress thread last woke up; written while asks_awake is
+       set. */
     _Atomic uint64_t awake_ns;
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */

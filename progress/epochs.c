@@ -254,8 +254,9 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                  atomic_load_explicit(&task->waits_soon, memory_order_relaxed);
     bool yields = schedule->group->engine->driver->start(
         schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
-    /* If the epoch has ended in the start, a wait that follows soon is no hint,
-       unless the start has yielded in place of the wait. */
+    /* A wait soon after `started_ns` is a hint that waits follow their starts
+       soon. It is no hint if the epoch has ended during the start, unless the
+       start has yielded in place of the wait. */
     bool ended = !yields && baton_schedule_epoch(schedule) >= epoch;
     atomic_store_explicit(&task->started_ns, ended ? 0 : baton__clock_ns(),
                           memory_order_relaxed);

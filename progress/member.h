@@ -130,8 +130,8 @@ typedef struct baton__member {
     /* The user has destroyed the group, and steps leave it alone until a peer's
        message comes or a rank is lost; see baton__recovery_rouse. */
     bool dormant;
-    /* Sends wait until the peer is known to have committed the schedule. If
-       false, all peers are known to have done so. */
+    /* If true, sends wait until the peer is known to have committed the
+       schedule. If false, all peers are known to have committed it. */
     bool introduces;
     uint32_t magic; /* BATON__MEMBER_MAGIC; see baton__member_of */
 

@@ -313,7 +313,7 @@ typedef struct baton_partial baton_partial_t;
 /* When an epoch begins. */
 typedef enum baton_partial_mode {
     BATON_SOLO,     /* at the first start of any rank; about one contributes */
-    BATON_MAJORITY, /* at the start of ONE elected rank; about (P + 1) / 2 */
+    BATON_MAJORITY, /* at the start of ONE elected rank; about (P + 1) / 2 do */
     BATON_FULL,     /* on each rank at its own start: all contribute */
     BATON_QUORUM,   /* when mode_ranks ranks have started, or more */
     BATON_CANDIDATES_ANY, /* when one of mode_ranks elected ranks has started */
@@ -338,15 +338,15 @@ typedef struct baton_partial_options {
     size_t size;               /* set by BATON_PARTIAL_OPTIONS */
     const char *name;          /* for messages; NULL: "partial" */
     baton_partial_mode_t mode; /* 0: SOLO */
-    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
     baton_keep_t keep;         /* 0: KEEP_ALL */
     uint32_t history;          /* results kept, 1 to 2^20; 0: 4, or 1 with
                                   KEEP_LATEST */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;    /* S, 1 to 2^20: an epoch waits for a rank whose
                                   contribution would get older; 0: no bound */
-    uint64_t seed;             /* of elections, any number */
-    size_t count;              /* elements */
+    uint64_t seed;             /* for elections, any number */
+    size_t count;              /* number of elements */
     baton_dtype_t dtype;       /* must be set */
     const baton_op_t *op;      /* NULL: BATON_SUM */
     void (*inner)(baton_schedule_t *schedule,
@@ -425,12 +425,13 @@ typedef struct baton_sparse_options {
     const char *name; /* for messages; pairs the ranks; NULL: "sparse" */
     baton_sparse_algorithm_t algorithm; /* 0: AUTO */
     baton_dtype_t dtype;                /* f32, f64, f16, bf16; 0: f32 */
-    size_t count;              /* n, elements of the gradient; below 2^32 */
-    size_t k;                  /* entries to select, 1 to n; 0: by density */
-    double density;            /* k / n, above 0 and at most 1 */
-    size_t max_k;              /* largest k to be set later, k to n; 0: k */
-    int teams;                 /* of SPARDL: divides P; 0: 1; -1: cheapest */
-    baton_exchange_t exchange; /* between teams; 0: AUTO */
+    size_t count;   /* n, elements of the gradient; below 2^32 */
+    size_t k;       /* entries to select, 1 to n; 0: by density */
+    double density; /* k / n, above 0 and at most 1 */
+    size_t max_k;   /* largest k to be set later, k to n; 0: k */
+    /* For SPARDL: a divisor of P; 0: 1; -1: cheapest. */
+    int teams;
+    baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
     bool average;              /* the result is divided by P */
     double momentum;           /* 0 to below 1, instead of the optimizer's */
     bool nesterov;             /* with momentum: Nesterov's */
@@ -442,11 +443,11 @@ typedef struct baton_sparse_options {
     bool partial;              /* do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. 0: SOLO. */
     baton_partial_mode_t mode;
-    uint32_t mode_ranks;     /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;     /* for QUORUM and CANDIDATES, 1 to P; else 0 */
     uint32_t history;        /* results kept, 1 to 2^20 epochs; 0: 4 */
     uint32_t sync_every;     /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;  /* in epochs, 1 to history; 0: history */
-    uint64_t seed;           /* of elections, any number */
+    uint64_t seed;           /* for elections, any number */
     baton_memory_t memory;   /* where gradients are; 0: host */
     bool in_place;           /* use baton_sparse_accumulator */
     bool short_velocity;     /* keep the velocity of momentum as bf16 */

@@ -23,7 +23,7 @@ typedef struct baton_broadcast_args {
     size_t size;           /* set by BATON_BROADCAST_ARGS */
     int root;              /* 0 to P - 1 */
     baton_view_t data;     /* the same number of bytes on all ranks */
-    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
     const char *algorithm; /* for baton_add_broadcast: a name; NULL: chosen */
 } baton_broadcast_args_t;
 
@@ -71,7 +71,7 @@ typedef struct baton_reduce_args {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
     const char *algorithm; /* for baton_add_reduce: a name; NULL: chosen */
 } baton_reduce_args_t;
 
@@ -114,7 +114,7 @@ typedef struct baton_allreduce_args {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
     void *arg;             /* for builders of your own; Baton's ignore it */
     const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
     /* Set by a partial collective, where a rank may have no contribution in an
@@ -233,7 +233,7 @@ typedef struct baton_reduce_scatter_args {
     const size_t *counts; /* by rank; only the builder reads it */
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* of pipelines; 0: the algorithm's default */
+    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
     const char *algorithm; /* for baton_add_reduce_scatter: a name; NULL:
                               chosen */
 } baton_reduce_scatter_args_t;
@@ -268,7 +268,7 @@ typedef struct baton_allgather_args {
     baton_view_t source;
     baton_view_t target;
     const size_t *block_bytes; /* by rank; only the builder reads it */
-    size_t chunk_bytes;        /* of pipelines; 0: the algorithm's default */
+    size_t chunk_bytes;        /* for pipelines; 0: the algorithm's default */
     const char *algorithm;     /* for baton_add_allgather: a name; NULL:
                                   chosen */
 } baton_allgather_args_t;

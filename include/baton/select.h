@@ -244,8 +244,8 @@ void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
 /* Statistics of a vector's magnitudes. Sums are of doubles, in an order that is
    the same on all machines. */
 typedef struct baton_magnitudes {
-    double sum;                /* of |x| */
-    double square_sum;         /* of x^2 */
+    double sum;                /* the sum of all |x| */
+    double square_sum;         /* the sum of all x^2 */
     baton_magnitude_t largest; /* the key of the largest magnitude */
 } baton_magnitudes_t;
 baton_magnitudes_t baton_elements_measure(baton_dtype_t dtype,

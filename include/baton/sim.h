@@ -116,12 +116,13 @@ typedef struct baton_sim_options {
     baton_sim_link_t host_link;
     baton_sim_topology_fn topology; /* replaces both links, unless NULL */
     void *topology_arg;             /* passed to `topology` */
-    baton_distribution_t speed; /* of a rank's processor; 1 is normal, samples
-                                   below 1e-9 count as 1e-9; {0}: all are 1 */
-    baton_distribution_t skew;  /* us that a rank is late at each start of
-                                   baton_sim_epoch */
-    baton_distribution_t lag;   /* us that a message takes beyond its transfer;
-                                   messages may overtake each other */
+    /* Speed of a rank's processor; 1 is normal, samples below 1e-9 count as
+       1e-9; {0}: all are 1. */
+    baton_distribution_t speed;
+    baton_distribution_t skew; /* us that a rank is late at each start of
+                                  baton_sim_epoch */
+    baton_distribution_t lag;  /* us that a message takes beyond its transfer;
+                                  messages may overtake each other */
     /* If true, ranks learn from messages that a peer has committed a schedule,
        as outside the simulator. They may commit at any time, also in callbacks;
        sends to a peer wait until it has committed. If false, all ranks must

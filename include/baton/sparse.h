@@ -509,11 +509,11 @@ BATON_CHECKED baton_status_t baton_sparse_load(baton_sparse_t *sparse,
    and sums. Every selection is assumed to have its largest size. */
 typedef struct baton_sparse_cost {
     baton_sparse_algorithm_t algorithm; /* the chosen one, never AUTO */
-    int teams;                          /* of SPARDL */
-    baton_exchange_t exchange;          /* of SPARDL: RSAG or BSAG */
-    double us;                          /* of a step */
-    double rounds;                      /* of messages, one after the other */
-    double messages, bytes;             /* sent by the busiest rank */
+    int teams;                          /* for SPARDL */
+    baton_exchange_t exchange;          /* for SPARDL: RSAG or BSAG */
+    double us;                          /* the time of a step */
+    double rounds;          /* rounds of messages, one after the other */
+    double messages, bytes; /* sent by the busiest rank */
 } baton_sparse_cost_t;
 
 /* Stores the closed form of the cost for these options on `ranks` ranks: for
@@ -537,13 +537,13 @@ BATON_CHECKED baton_status_t baton_sparse_cost(
 /* ---- statistics -------------------------------------------------------- */
 
 typedef struct baton_sparse_stats {
-    uint64_t steps; /* completed */
+    uint64_t steps; /* number of completed steps */
     /* The fields from here to not_finite describe the last completed step on
        this rank. Messages, bytes and rounds of a dense step are not counted. */
     baton_sparse_algorithm_t algorithm; /* DENSE in warm-up */
     uint64_t messages_sent, messages_received;
     uint64_t bytes_sent, bytes_received;
-    uint32_t rounds;           /* of messages, one after the other */
+    uint32_t rounds;           /* rounds of messages, one after the other */
     uint32_t block_selections; /* top-k calls on dense vectors */
     double select_us; /* processor time of accumulation, selection, merging and
                          packing; excludes messages and a device's work */

@@ -130,11 +130,11 @@ typedef struct baton_tensors_options {
        baton_sparse_options_t. */
     bool partial;
     baton_partial_mode_t mode; /* 0: SOLO */
-    uint32_t mode_ranks;       /* of QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
     uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
     uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
     uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
-    uint64_t seed;             /* of elections, any number */
+    uint64_t seed;             /* for elections, any number */
     baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
 } baton_tensors_options_t;
 

@@ -52,7 +52,7 @@ typedef struct baton_header {
        sender to this receiver. */
     uint32_t tag;
     uint16_t incarnation; /* recoveries of the group so far */
-    uint16_t kind;        /* for the engine */
+    uint16_t kind;        /* the engine's kind of message */
 } baton_header_t;
 
 /* A message that has arrived. The transport owns it, and keeps it unchanged
@@ -116,9 +116,10 @@ typedef struct baton_event {
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages of peers that use ARM_INSIST: no
                           epoch waits for other messages */
-    BATON_ARM_SOON,    /* everything, but the caller may poll again in a moment:
-                          peers may wait that long before they wake it */
-    BATON_ARM_ALL,     /* everything: the caller sleeps */
+    /* Everything, but the caller may poll again in a moment: peers may delay
+       its wake-up until then. */
+    BATON_ARM_SOON,
+    BATON_ARM_ALL,   /* everything: the caller sleeps */
     BATON_ARM_INSIST /* everything, as with BATON_ARM_ALL; also wakes peers that
                         are armed for notices and have not taken this rank's
                         messages */

@@ -54,7 +54,8 @@ static uint32_t make_chains(baton__happens_before_t *self)
    number of the chain's clock, or BATON__CLOCKS for a chain without one. */
 static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 {
-    uint32_t *length = self->reach; /* not in use until the first walk */
+    /* `reach` is not used before the first walk. */
+    uint32_t *length = self->reach;
     uint32_t chosen[BATON__CLOCKS] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
         length[chain] = 0;

@@ -24,7 +24,7 @@ typedef struct baton__slab {
 enum { LEAST = 16 };
 
 /* Returns the number of records to add to `count` so that there are at least
-   `wanted`. If it is not 0, it is at least `count`, so that pools grow
+   `wanted`. A result other than 0 is at least `count`, so that pools grow
    rarely. */
 static uint32_t growth(uint32_t count, int64_t wanted)
 {

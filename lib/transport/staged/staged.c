@@ -111,7 +111,7 @@ static void take_control(staged_t *self, baton_message_t *message)
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
     } else {
-        /* This is for a receive; a message not of Baton's is dropped there. */
+        /* The message is for a receive, or is not Baton's and is dropped. */
         baton__staged_receive_control(self, kind, message);
     }
 }
