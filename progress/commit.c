@@ -384,8 +384,8 @@ static void abandon(baton__task_t *task)
 /* How a committed schedule has left the driver. */
 typedef enum detached {
     DETACHED,          /* the caller frees the schedule */
-    DETACHED_LEAVING,  /* the driver frees it after sending its notices */
-    DETACHED_ABANDONED /* the driver frees it when its parts in motion end */
+    DETACHED_LEAVING,  /* the driver frees the schedule after its notices */
+    DETACHED_ABANDONED /* the driver frees the schedule when nothing moves */
 } detached_t;
 
 static detached_t detach(baton__task_t *task)

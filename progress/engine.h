@@ -173,8 +173,8 @@ extern const baton__driver_t baton__real_driver;
 extern bool baton__engine_rechecks;
 
 /* Returns the highest number of an interrupt that does not end this thread's
-   wait: that of the last interrupt because of which this thread has returned
-   from a wait, or UINT64_MAX if the wait can't be interrupted. */
+   wait, because the thread has already returned from a wait for that interrupt;
+   UINT64_MAX if the wait can't be interrupted. */
 uint64_t baton__engine_heeded(const baton__wait_t *wait);
 /* Marks all interrupts of the engine so far as heeded, sets the error message
    and returns BATON_ERR_INTERRUPTED. */

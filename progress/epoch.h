@@ -57,13 +57,13 @@ void baton__epoch_fail(baton_schedule_t *schedule,
    thread's error message. */
 void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status);
 
-/* Fails the running epoch if the application has cancelled it. Returns true
-   then. */
+/* If the application has cancelled the running epoch, fails the epoch and
+   returns true. */
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule);
 
-/* Called when a peer has reported that its schedule has failed from `epoch` on,
-   or that it takes no part any more. Fails this rank's schedule as soon as it
-   gets to that epoch. */
+/* Called when a peer has reported that the schedule has failed there from
+   `epoch` on, or that the peer takes no part any more. Fails this rank's
+   schedule as soon as it gets to that epoch. */
 void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message);

@@ -749,8 +749,8 @@ static baton_status_t recovered(baton_group_t *group)
     return status;
 }
 
-/* Sets the error of a recovery that timed out, which names the rank that it
-   waits for. */
+/* Sets the error of a recovery that timed out. The message names the rank that
+   the recovery waits for. */
 static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;

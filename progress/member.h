@@ -176,7 +176,8 @@ typedef struct baton__member {
     /* This rank in the group whose survivors form this one; or NULL. */
     struct baton__member *parent;
     uint32_t children; /* number of existing groups of this group's survivors */
-    /* NULL until the group is shrunk; see progress/shrink.c */
+    /* The state of the shrink, see progress/shrink.c; NULL until the group is
+       shrunk. */
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
@@ -259,7 +260,7 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail);
 /* Records that a lost peer is known to have ended, or to have left. */
 void baton__group_note_end(baton_group_t *group, int peer);
 
-/* Returns why a peer is lost, or NULL if it is not. */
+/* Returns why a peer is lost; NULL if the peer is not lost. */
 const char *baton__group_loss(const baton_group_t *group, int peer);
 
 /* Returns 1 + the peer that was lost first, for a report to other ranks; 0 if

@@ -50,8 +50,9 @@ void baton__notice_recover(baton_schedule_t *schedule);
 void baton__notice_shrink(baton_group_t *group, int lost);
 
 /* Called when the schedule is destroyed. Records the cause of its failure, and
-   the first epoch without this rank, for peers that have not committed theirs
-   yet. `has_failed`: the schedule had failed before it was destroyed. */
+   the first epoch without this rank, for peers that have not committed the
+   schedule yet. `has_failed`: the schedule had failed before it was
+   destroyed. */
 void baton__notice_depart(const baton__task_t *task, bool has_failed);
 
 /* Tells peers that have committed a schedule that this rank will never commit

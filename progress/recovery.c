@@ -129,7 +129,7 @@ static void recovery_reset(baton__task_t *task)
         task->on_end(task->on_end_arg, ++task->ended, task->last_status);
     }
     task->ended = 0;
-    task->asked_epoch = 0; /* epochs are counted anew */
+    task->asked_epoch = 0; /* epochs count from 1 again */
 }
 
 /* Joins the recovery with a task of which nothing is in motion. */

@@ -47,7 +47,7 @@ void baton__step_commit(baton_schedule_t *schedule);
    abandoned. */
 void baton__step_detach(baton_schedule_t *schedule);
 
-/* Prepares a new group that shares its root's endpoint: passes on to it which
-   ranks the root knows to be lost, and the notices that peers sent to it before
-   it was created here. */
+/* Prepares a new group that shares its root's endpoint: passes on to the group
+   which ranks the root knows to be lost, and the notices that peers sent to the
+   group before it was created here. */
 void baton__step_adopt(baton_group_t *group);

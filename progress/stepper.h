@@ -153,7 +153,8 @@ static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
     *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
 }
 
-/* Makes a HELLO due to a peer, unless the two have met or greeted already. */
+/* Makes a HELLO due to a peer, unless this rank has greeted or met the peer
+   already. */
 static inline void baton__stepper_greet(baton__task_t *task, uint32_t peer)
 {
     if (task->due[peer].acquaintance == BATON__UNMET) {

@@ -53,7 +53,7 @@ enum { BATON__TASK_MAGIC = 0x6b736174 };
 
 typedef struct baton__task {
     struct baton__task *next_runnable;
-    size_t slice_done; /* bytes done of the node that runs in parts */
+    size_t slice_done; /* bytes that are done of a node that runs in parts */
     uint64_t identity; /* name and attempt; see baton__identity */
     /* The number of sends and activates that were issued, and the bytes of the
        sends. Any thread reads the two. */

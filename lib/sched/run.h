@@ -45,8 +45,9 @@ typedef struct baton__plan {
        share.h. */
     uint32_t flip;
     uint32_t count, armed_count, on_start_count, loan_count;
-    const uint32_t *needs; /* by node: edges that the node waits for */
-    void *memory;          /* holds the arrays of the plan and the run */
+    /* By node: number of edges that the node waits for. */
+    const uint32_t *needs;
+    void *memory; /* holds the arrays of the plan and the run */
     /* The plan is that of another rank: only `peers` and the arrays of the run
        are in `memory`. */
     bool shared;
@@ -128,8 +129,9 @@ typedef struct baton__run {
     uint32_t unarmed;
     uint32_t early_count;
     uint32_t lent_count;
-    uint64_t epoch;          /* the last epoch that began */
-    uint64_t progress_count; /* completions so far, for the watchdog */
+    uint64_t epoch; /* the last epoch that began */
+    /* Number of completions so far, for the watchdog. */
+    uint64_t progress_count;
     baton__run_state_t phase;
     bool started; /* the on-start nodes have fired in this epoch */
 } baton__run_t;

@@ -162,7 +162,7 @@ typedef struct baton__lending {
 /* A topological order of the nodes, and their predecessors, each edge once. */
 typedef struct baton__order {
     uint32_t *order;    /* nodes */
-    uint32_t *position; /* by node: its index in `order` */
+    uint32_t *position; /* by node: the node's index in `order` */
     /* The predecessors of node i are preds[first[i]] to preds[first[i + 1] -
        1]. */
     uint32_t *first;

@@ -11,7 +11,8 @@ typedef struct subset {
     uint64_t channel;
     int size;
     int *root_ranks; /* by rank of the subset, the rank in the root */
-    int *hosts; /* by rank of the subset, its host's number in the subset */
+    /* By rank of the subset, the number of the rank's host in the subset. */
+    int *hosts;
     int *ranks; /* by rank of the root, the rank in the subset; or -1 */
 } subset_t;
 

@@ -72,7 +72,7 @@ typedef struct baton__answers {
     unsigned char *answer;
     /* A bit for each rank that others have reported as lost. */
     unsigned char *told;
-    bool any_told; /* a bit was added to `told` that was not handled yet */
+    bool any_told; /* a bit of `told` was set and is not handled yet */
     /* Wakes this rank's driver when the rank is asked, since messages may wait
        in MPI; or NULL. */
     const baton__doorbell_t *doorbell;
@@ -119,8 +119,8 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
    lost; -1 if there is none. */
 int baton__answers_told(const baton__answers_t *self, int from);
 
-/* Asks a rank at this address, or looks for its answer. Call it repeatedly
-   while the rank is awaited. */
+/* Asks a rank at this address or, if the rank was asked before, looks for the
+   rank's answer. Call this again and again while the rank is awaited. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
 

@@ -458,8 +458,8 @@ static baton_status_t open_places(baton__mpi_t *mpi, const host_t *host)
 }
 
 /* Exchanges the addresses of all ranks. All hosts then use the smallest number
-   of processors of any host: algorithms are chosen by it, and must be the same
-   on all ranks. */
+   of processors of any host: algorithms are chosen by this number, and must be
+   the same on all ranks. */
 static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
 {
     struct {

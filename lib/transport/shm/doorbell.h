@@ -101,8 +101,8 @@ typedef enum baton__due_ring {
        Each poll does this. */
     BATON__DUE_LATER,
     /* The call waits until the delay has passed, and then rings the bells, or
-       until all these processes poll again. This is for a caller after which no
-       thread of this process polls. */
+       until no bell is left, because all those processes have polled. Used when
+       no thread of this process will poll afterwards. */
     BATON__DUE_WAIT,
     /* The bells are rung at once, because this process will not poll for a
        while. */

@@ -314,7 +314,7 @@ void baton__staged_flush(baton__staged_t *self);
 /* baton__staged_take_buffer returns a free buffer for a block of the transfer,
    or NULL. baton__staged_copy begins a copy that uses this buffer, and appends
    the buffer to the copies in progress, which end in order. If the copy can't
-   begin, it gives the buffer back. */
+   begin, baton__staged_copy gives the buffer back. */
 baton__staged_buffer_t *
 baton__staged_take_buffer(baton__staged_buffers_t *of,
                           baton__staged_transfer_t *transfer, uint32_t block);
