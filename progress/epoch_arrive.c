@@ -19,8 +19,8 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
             ? BATON__TURN_LATER
             : baton__run_turn_of(run, node, message->header.epoch);
     /* When an epoch is sealed all its remaining nodes are in streams, and a
-       user's stream may already have gone on after them. So a message for it
-       comes too late. */
+       user's stream may already have gone on after them. So a message for the
+       epoch comes too late. */
     if (turn == BATON__TURN_NOW && schedule->offload != NULL &&
         schedule->offload->sealed) {
         turn = BATON__TURN_PAST;

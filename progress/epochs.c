@@ -318,7 +318,7 @@ static baton_status_t check_started(const awaited_t *awaited)
         return BATON_OK;
     }
     baton_status_t status = check_start(awaited->task, 1, 0);
-    return status != BATON_OK /* it says why a start was refused */
+    return status != BATON_OK /* the error says why a start was refused */
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "

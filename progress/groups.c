@@ -807,7 +807,7 @@ static bool is_agreed(const void *arg)
 }
 
 /* Sets the error of a shrink that timed out, or that this rank can't take part
-   in: its side has no majority, or it was excluded. */
+   in, because its side has no majority or others have excluded this rank. */
 static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
 {
     baton_engine_t *engine = group->engine;

@@ -113,7 +113,8 @@ void baton__inquiry_answer(const baton_schedule_t *schedule,
 
 /* ---- the inquiry ------------------------------------------------------ */
 
-/* Returns the place of a rank in the inquiry, or the place for it. */
+/* Returns the place of a rank in the inquiry or, if the rank is not there, the
+   place where it belongs. */
 static asked_t *inquiry_find(baton__inquiry_t *inquiry, int rank)
 {
     asked_t *at = inquiry->ranks;

@@ -307,7 +307,7 @@ static baton_status_t send_destroyed(baton_group_t *group, int peer,
             baton__member_of(group)->recovery != BATON__RECOVERY_PARTING &&
             !made;
         /* This rank no longer knows the name of a destroyed schedule. The peer
-           adds it before a text that begins with a space. */
+           adds the name before a text that begins with a space. */
         baton__text_add(&text, "%s",
                         made ? "" : "the group, which lacked the schedule,");
         add_ended(&text, shrunk ? "shrunk" : "destroyed", group);

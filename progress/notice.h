@@ -97,8 +97,8 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
    reported. */
 void baton__notice_lost(baton_group_t *group, int lost);
 
-/* Begins an inquiry: asks the ranks that the running epoch waits for what they
-   wait for. */
+/* Begins an inquiry (inquiry.h): sends an INQUIRY to the ranks that the running
+   epoch waits for. */
 void baton__notice_inquire(baton__task_t *task);
 
 /* Returns a peer for which notices are queued that must be sent before this

@@ -215,7 +215,8 @@ void baton__recovery_begin(baton_group_t *group)
 }
 
 /* Handles messages that peers which joined earlier had sent about schedules
-   that this rank lacked. By now it has committed them, or never will. */
+   that this rank lacked. By now this rank has committed those schedules, or
+   never will. */
 static void take_deferred(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

@@ -11,9 +11,9 @@ typedef struct baton__watchdog {
 } baton__watchdog_t;
 
 /* Looks at running epochs, if it is time to. If an epoch has stalled, the
-   watchdog asks the ranks that the epoch waits for which ranks they wait for.
-   It asks twice; a later look logs the stall, with the answers. Each look asks
-   about one epoch, which bounds the messages and the log if many stall.
+   watchdog begins an inquiry (inquiry.h), in two rounds; a later look logs the
+   stall, with the answers of other ranks. Each look asks about one epoch, which
+   bounds the messages and the log if many stall.
 
    Long before that, from the first look that finds no progress on, the watchdog
    has the transport check whether the ranks that an epoch waits for live. A

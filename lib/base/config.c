@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define PREFIX     BATON__CONFIG_PREFIX
-#define TEXT_BYTES 256 /* of the longest value, with its final zero */
+#define TEXT_BYTES 256 /* size of the longest value, with its final zero */
 
 typedef enum kind { KIND_NUMBER, KIND_TEXT, KIND_WORD } kind_t;
 

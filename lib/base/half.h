@@ -29,7 +29,8 @@ static inline float baton__f32_of_f16(uint16_t half)
     const uint32_t rebias = (127u - 15u) << 23;
     const uint32_t top_exponent = 0x7c00u << 13;
     /* The smallest normal f16. A subnormal is normalised exactly by giving it
-       this exponent, with a leading one, and subtracting that one again. */
+       this exponent and a leading one, and subtracting the leading one
+       again. */
     const uint32_t smallest = 113u << 23;
     uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
     uint32_t exponent = bits & top_exponent;

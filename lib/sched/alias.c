@@ -177,7 +177,8 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
         }
         status = alias_check_node(schedule, node);
     }
-    /* This returns true, as it compares with the overlaps found just now. */
+    /* count_overlaps returns true here, because it compares with the overlaps
+       that were found just now. */
     (void)count_overlaps(schedule, count, &schedule->overlaps);
     return status;
 }

@@ -54,7 +54,7 @@ typedef struct checker {
     segment_t *segments; /* the segments between the cuts */
     reader_t *pool;
     uint32_t pool_used, pool_size;
-    uint32_t *receives; /* by length: the receive that sets it */
+    uint32_t *receives; /* by length: the receive that sets the length */
 } checker_t;
 
 /* ---- accesses --------------------------------------------------------- */

@@ -75,8 +75,8 @@ typedef struct baton__plan {
 uint32_t baton__plan_receiver(const baton__plan_t *plan, int peer, uint32_t tag,
                               bool activates);
 
-/* Returns the place in the table `incoming` of the node that receives this
-   message, unless it collides with another; for prefetches. */
+/* Returns the place in the table `incoming` where the search for this message's
+   receive begins, so that the caller can prefetch it. */
 const uint32_t *baton__plan_place(const baton__plan_t *plan, int peer,
                                   uint32_t tag, bool activates);
 
@@ -182,8 +182,8 @@ baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
 /* Stores the message of an armed receive, and satisfies the receive's
-   successors. Activates of ranks that are nearer to the origin than this one
-   are not satisfied: an activation only goes away from its origin. */
+   successors. Activates whose peers are nearer to the origin than this rank are
+   not satisfied: an activation only goes away from its origin. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 

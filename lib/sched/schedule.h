@@ -113,7 +113,7 @@ struct baton_schedule {
 const char *baton__node_name(const baton_schedule_t *schedule, uint32_t node);
 
 /* Returns a buffer's place, such as "64 bytes at 0x7ffd5c" or "64 bytes of
-   scratch". The text is valid as that of baton__node_name. */
+   scratch". The text is valid as long as that of baton__node_name. */
 const char *baton__buffer_place(const baton_schedule_t *schedule,
                                 uint32_t buffer);
 
@@ -153,8 +153,8 @@ bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
 /* For a receive: the reduce that may read its message in place (loans.h). For a
    send: whether its data was reduced. */
 typedef struct baton__lending {
-    bool spoiled; /* the message can't be lent */
-    bool made;    /* data that is sent, or a part of it, was reduced before */
+    bool spoiled;    /* the message can't be lent */
+    bool made;       /* the send's data, or a part of it, was reduced before */
     uint8_t operand; /* the message's index among the operands of `reduce` */
     uint32_t reduce; /* BATON__NO_NODE: none */
 } baton__lending_t;

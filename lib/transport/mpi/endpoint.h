@@ -474,8 +474,8 @@ baton_status_t baton__mpi_error(const char *call, int code);
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
 /* baton__far_enter returns true if MPI may be called; then baton__far_leave
-   must follow. Once MPI_Finalize has begun, it returns false and marks all far
-   peers as lost. */
+   must follow. Once MPI_Finalize has begun, baton__far_enter returns false and
+   marks all far peers as lost. */
 bool baton__far_enter(baton__mpi_t *mpi);
 void baton__far_leave(baton__mpi_t *mpi);
 

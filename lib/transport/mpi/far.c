@@ -214,7 +214,7 @@ static bool owes_packets(const baton__mpi_t *mpi, int peer)
 }
 
 /* Open MPI 4.1.4 reports short sends as complete that it has only queued. It
-   writes them when it is next called on the sender, which may be asleep. */
+   writes them when it is next called by the sender, which may be asleep. */
 bool baton__far_ask(baton__mpi_t *mpi)
 {
     const baton__far_t *far = &mpi->far;
@@ -315,7 +315,8 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
 }
 
 /* Returns the time since when the peer, which has no link, may have ended: its
-   link was reset, or some rank was lost. Returns 0 if nothing suggests it. */
+   link was reset, or some rank was lost. Returns 0 if nothing suggests that the
+   peer has ended. */
 static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
 {
     uint64_t since = mpi->far.links.at[rank].reset_ns;

@@ -364,7 +364,7 @@ void baton__links_connect(baton__links_t *links, int peer)
 
 /* Writes the bytes of the word in `out` that are not written yet. Returns false
    if some are left. An error that a write reports is kept in `error`, because a
-   later read does not report it, but finds the end of the link. */
+   later read does not report the error, but only the end of the link. */
 static bool flush(baton__link_t *link)
 {
     const unsigned char *rest = link->out + BATON__LINK_WORD - link->out_bytes;

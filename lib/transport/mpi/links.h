@@ -39,8 +39,8 @@ typedef struct baton__link {
     int fd;
     baton__link_state_t state;
     bool opened; /* the link was open once, so the peer's address is right */
-    /* When the link was reset, by the peer's death or by a firewall; 0: it was
-       not since it was last open. */
+    /* When the link was reset, by the peer's death or by a firewall; 0: the
+       link was not reset since it was last open. */
     uint64_t reset_ns;
     int error;     /* errno of a failed write; 0: none */
     bool farewell; /* the peer has announced that it closes its group */

@@ -471,7 +471,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
     baton_status_t all = baton__meeting_agree(self, local);
     bool missed = self->data == NULL;
     /* Every rank decides, even after an error. Otherwise ranks that keep the
-       host would count its decisions differently. */
+       host would count the host's decisions differently. */
     if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
         local != BATON_OK) {
         return all;

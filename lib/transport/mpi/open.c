@@ -861,7 +861,7 @@ static baton_status_t open_meet(baton__mpi_t *mpi, host_t *host)
     }
     mpi->far.peers = mpi->size - mpi->host.count;
     /* Ranks of two hosts make their link at the first reservation, so a notice
-       that is sent before it wakes nobody. */
+       that is sent earlier wakes nobody. */
     mpi->transport.strangers = mpi->far.peers > 0;
     mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
     status = baton__meeting_agree(host->meeting, open_complete(mpi, host));

@@ -50,7 +50,8 @@ typedef struct baton__host_post {
 } baton__host_post_t;
 
 typedef struct baton__host_buffer {
-    /* The owner sets this. The reader of the message clears it with release. */
+    /* Not 0 while the buffer has a message. The buffer's owner sets this, and
+       the reader of the message clears it with release. */
     _Alignas(64) _Atomic uint32_t full;
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;

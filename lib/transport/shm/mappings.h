@@ -10,7 +10,7 @@
 typedef struct baton__mapping {
     uint32_t id; /* 0: nothing is mapped here */
     const char *base;
-    uint64_t address; /* the segment's address in its owner */
+    uint64_t address; /* the segment's address in its owner's memory */
     size_t bytes;
 } baton__mapping_t;
 

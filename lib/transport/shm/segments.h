@@ -45,7 +45,7 @@ typedef struct baton__freed_count {
 /* The message that carries a segment's descriptor. */
 typedef struct baton__segment_notice {
     uint64_t secret;
-    uint64_t address; /* the segment's address in its owner */
+    uint64_t address; /* the segment's address in its owner's memory */
     uint64_t bytes;
     uint32_t owner;
     uint32_t id;
