@@ -198,8 +198,8 @@ baton_status_t baton__gpu_await(void *device, baton_stream_t stream,
                           (cudaError_t)error);
 }
 
-/* Needs no fence, because the driver puts a system-wide fence before the
-   write. */
+/* The write needs no fence, because the driver puts a system-wide fence before
+   it. */
 baton_status_t baton__gpu_raise(void *device, baton_stream_t stream,
                                 uint64_t *word, uint64_t value)
 {

@@ -263,8 +263,9 @@ static void describe_ranks(const baton_group_t *group,
     baton__text_add(text, count > 1 ? " have" : " has");
 }
 
-/* All ranks that were asked wait, so some of them wait for each other. Follows
-   the first rank that each waits for, into a circle and around it. */
+/* Appends a circle of ranks that wait for each other: there is one if all ranks
+   that were asked wait. Goes from each rank to the first rank that it waits
+   for, into the circle and around it. */
 static void describe_circle(baton__inquiry_t *inquiry, int own,
                             baton__text_t *text)
 {

@@ -129,7 +129,8 @@ static baton_status_t send_hello(const baton__task_t *task, int peer,
                                     sizeof hello);
 }
 
-/* Sends the failure, which affects the peer from epoch `from` on. */
+/* Sends the peer the schedule's failure, which affects the peer from epoch
+   `from` on. */
 static baton_status_t send_failure(const baton__task_t *task, int peer,
                                    uint64_t from)
 {

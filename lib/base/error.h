@@ -12,8 +12,9 @@
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 
-/* Sets this thread's message without logging it. This is for a failure that was
-   logged already, on its way to the thread that waits. */
+/* Sets this thread's message without logging it. This is for a status that is
+   no news for the log, such as a failure that was logged where it occurred, and
+   is now reported to a thread that waits. */
 baton_status_t baton__error_forward(baton_status_t status, const char *message);
 
 /* Returns the text of an errno value, with the process's limit if the error is

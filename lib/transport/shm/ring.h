@@ -69,8 +69,8 @@ typedef struct baton__ring {
 typedef struct baton__inbox {
     baton__cell_t *cells;          /* the rings of all producers */
     baton__credit_t *credits;      /* by producer */
-    const _Atomic uint8_t *counts; /* records put in, by producer */
-    uint8_t *taken;                /* records taken out, by producer */
+    const _Atomic uint8_t *counts; /* number of records put in, by producer */
+    uint8_t *taken;                /* number of records taken, by producer */
     int producers;
     int at;        /* the producer to look at first */
     uint32_t size; /* number of cells of each ring */
