@@ -115,13 +115,11 @@ void baton__group_lose(baton_group_t *group, int peer, const char *detail)
     member->first = baton__member_has_lost(member) ? member->first : loss;
     if (member->lost_count == member->lost_capacity) {
         uint32_t room = member->lost_capacity * 2 + 4;
-        baton__loss_t *lost =
-            baton__grow(member->lost, member->lost_count, room, sizeof *lost);
-        if (lost == NULL) {
+        if (!baton__extend(&member->lost, member->lost_count, room,
+                           sizeof *member->lost)) {
             member->all_lost = true;
             return;
         }
-        member->lost = lost;
         member->lost_capacity = room;
     }
     member->lost[member->lost_count++] = loss;

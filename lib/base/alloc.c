@@ -105,6 +105,17 @@ void *baton__grow(void *old, size_t old_count, size_t count, size_t size)
     return memory;
 }
 
+bool baton__extend(void *array, size_t old_count, size_t count, size_t size)
+{
+    void *memory;
+    memcpy(&memory, array, sizeof memory);
+    memory = baton__grow(memory, old_count, count, size);
+    if (memory != NULL) {
+        memcpy(array, &memory, sizeof memory);
+    }
+    return memory != NULL;
+}
+
 void baton__free(void *memory)
 {
     free(memory);

@@ -26,6 +26,10 @@ bool baton__memory_fits(size_t bytes);
    leaves the old array as it is. */
 void *baton__grow(void *old, size_t old_count, size_t count, size_t size);
 
+/* Does what baton__grow does with the array to which the pointer at `array`
+   points, and sets that pointer. Returns false if there is no memory. */
+bool baton__extend(void *array, size_t old_count, size_t count, size_t size);
+
 void baton__free(void *memory);
 
 /* Frees an object to which callers have a handle, but only after

@@ -63,16 +63,12 @@ void baton_schedule_fail(baton_schedule_t *schedule, baton_status_t status,
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size)
 {
-    void *old, *grown;
-    memcpy(&old, items, sizeof old);
-    grown = baton__grow(old, count, room, size);
-    if (grown == NULL) {
+    bool grown = baton__extend(items, count, room, size);
+    if (!grown) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,
                             "no memory for %u items of the graph", room);
-        return false;
     }
-    memcpy(items, &grown, sizeof grown);
-    return true;
+    return grown;
 }
 
 static bool reserve_node(baton_schedule_t *schedule)

@@ -177,11 +177,9 @@ static bool add_reader(checker_t *c, segment_t *segment, uint32_t node)
     }
     if (c->pool_used == c->pool_size) {
         uint32_t size = c->pool_size * 2 + 64;
-        reader_t *pool = baton__grow(c->pool, c->pool_used, size, sizeof *pool);
-        if (pool == NULL) {
+        if (!baton__extend(&c->pool, c->pool_used, size, sizeof *c->pool)) {
             return false;
         }
-        c->pool = pool;
         c->pool_size = size;
     }
     c->pool[c->pool_used] = (reader_t){node, segment->readers};

@@ -501,12 +501,10 @@ baton_status_t baton_sim_at(baton_sim_t *sim, double at_us, baton_sim_fn fn,
     if (sim->free_call == BATON__SIM_NONE) {
         if (sim->call_count == sim->call_capacity) {
             uint32_t room = sim->call_capacity * 2 + 64;
-            baton__sim_call_t *calls =
-                baton__grow(sim->calls, sim->call_count, room, sizeof *calls);
-            if (calls == NULL) {
+            if (!baton__extend(&sim->calls, sim->call_count, room,
+                               sizeof *sim->calls)) {
                 return fail_memory();
             }
-            sim->calls = calls;
             sim->call_capacity = room;
         }
         sim->calls[sim->call_count].next = BATON__SIM_NONE;

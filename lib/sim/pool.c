@@ -10,15 +10,12 @@ static bool add_slab(baton__sim_pool_t *pool)
     if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
         return false; /* items have run out of numbers */
     }
-    baton__sim_item_t **grown =
-        baton__grow(pool->slabs, slabs, slabs + 1, sizeof *grown);
-    if (grown == NULL) {
+    if (!baton__extend(&pool->slabs, slabs, slabs + 1, sizeof *pool->slabs)) {
         return false;
     }
-    pool->slabs = grown;
-    grown[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **grown);
-    pool->slab_count += grown[slabs] != NULL;
-    return grown[slabs] != NULL;
+    pool->slabs[slabs] = baton__alloc(BATON__SIM_SLAB, sizeof **pool->slabs);
+    pool->slab_count += pool->slabs[slabs] != NULL;
+    return pool->slabs[slabs] != NULL;
 }
 
 uint32_t baton__sim_pool_take(baton__sim_pool_t *pool)

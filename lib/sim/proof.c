@@ -77,18 +77,14 @@ static bool proof_reserve(records_t *records, size_t more)
         return true;
     }
     uint32_t *slots = baton__alloc(2 * (size_t)room, sizeof *slots);
-    uint64_t *all =
-        slots == NULL
-            ? NULL
-            : baton__grow(records->all, records->count * records->words,
-                          room * records->words, sizeof *all);
-    if (all == NULL) {
+    if (slots == NULL ||
+        !baton__extend(&records->all, records->count * records->words,
+                       room * records->words, sizeof *records->all)) {
         baton__free(slots);
         return false;
     }
     baton__free(records->slots);
     records->slots = slots;
-    records->all = all;
     records->room = room;
     for (uint32_t i = 0; i < records->count; i++) {
         *slot_of(records, proof_record_of(records, i)) = i + 1;

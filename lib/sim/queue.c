@@ -14,13 +14,10 @@ static bool is_before(const baton__sim_entry_t *a, const baton__sim_entry_t *b)
 static bool grow(baton__sim_queue_t *queue)
 {
     size_t room = FIRST_ROOM + queue->room + queue->room / 2;
-    baton__sim_entry_t *entries =
-        baton__grow(queue->entries, queue->count, room, sizeof *entries);
-    if (entries != NULL) {
-        queue->entries = entries;
-        queue->room = room;
-    }
-    return entries != NULL;
+    bool grown = baton__extend(&queue->entries, queue->count, room,
+                               sizeof *queue->entries);
+    queue->room = grown ? room : queue->room;
+    return grown;
 }
 
 bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,

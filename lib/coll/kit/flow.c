@@ -68,15 +68,14 @@ void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank, int size)
 /* ---- the spans --------------------------------------------------------- */
 
 /* Reserves memory for one more element. Returns false if there is no memory. */
-static bool flow_reserve(baton__flow_t *flow, void **array, size_t count,
+static bool flow_reserve(baton__flow_t *flow, void *array, size_t count,
                          size_t *room, size_t size)
 {
     if (count < *room) {
         return true;
     }
     size_t wanted = *room == 0 ? FIRST_ROOM : 2 * *room;
-    void *grown = baton__grow(*array, count, wanted, size);
-    if (grown == NULL) {
+    if (!baton__extend(array, count, wanted, size)) {
         flow->failed = true;
         baton_schedule_fail(
             flow->schedule, BATON_ERR_NO_MEMORY,
@@ -84,18 +83,14 @@ static bool flow_reserve(baton__flow_t *flow, void **array, size_t count,
             baton_schedule_name(flow->schedule), wanted);
         return false;
     }
-    *array = grown;
     *room = wanted;
     return true;
 }
 
 static void flow_insert(baton__flow_t *flow, size_t at, baton__span_t span)
 {
-    void *array = flow->spans;
-    bool there = flow_reserve(flow, &array, flow->span_count, &flow->span_room,
-                              sizeof(baton__span_t));
-    flow->spans = array;
-    if (there) {
+    if (flow_reserve(flow, &flow->spans, flow->span_count, &flow->span_room,
+                     sizeof(baton__span_t))) {
         memmove(&flow->spans[at + 1], &flow->spans[at],
                 (flow->span_count - at) * sizeof(baton__span_t));
         flow->spans[at] = span;
@@ -192,11 +187,8 @@ static void flow_note_read(baton__flow_t *flow, baton_node_t node,
         if (span->writer > 0) {
             before(flow, span->writer - 1, node);
         }
-        void *array = flow->readers;
-        bool there = flow_reserve(flow, &array, flow->reader_count,
-                                  &flow->reader_room, sizeof(baton__reader_t));
-        flow->readers = array;
-        if (!there) {
+        if (!flow_reserve(flow, &flow->readers, flow->reader_count,
+                          &flow->reader_room, sizeof(baton__reader_t))) {
             return;
         }
         flow->readers[flow->reader_count++] =

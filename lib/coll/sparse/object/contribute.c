@@ -62,12 +62,10 @@ baton_status_t baton_sparse_contribute(baton_sparse_t *sparse, size_t first,
     }
     size_t have = sparse->part_room;
     if (sparse->part_count == have) {
-        baton__range_t *more =
-            baton__grow(sparse->parts, have, have + MORE_PARTS, sizeof *more);
-        if (more == NULL) {
+        if (!baton__extend(&sparse->parts, have, have + MORE_PARTS,
+                           sizeof *sparse->parts)) {
             return baton__sparse_no_memory(sparse);
         }
-        sparse->parts = more;
         sparse->part_room += MORE_PARTS;
     }
     if (sparse->payload) {
