@@ -132,45 +132,27 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements that are not 0. The neutral element of a float
+/* Bits of the neutral elements of the first four operations. That of a float
    sum is -0: it can't be +0, because -0 + +0 is +0. */
-static const uint64_t identities[BATON__OP_COUNT][BATON_DTYPE_COUNT] = {
-    [BATON__OP_SUM] = {[BATON_F16] = 0x8000,
-                       [BATON_BF16] = 0x8000,
-                       [BATON_F32] = 0x80000000,
-                       [BATON_F64] = UINT64_C(0x8000000000000000)},
-    [BATON__OP_PROD] = {[BATON_I8] = 1,
-                        [BATON_I16] = 1,
-                        [BATON_I32] = 1,
-                        [BATON_I64] = 1,
-                        [BATON_U8] = 1,
-                        [BATON_U16] = 1,
-                        [BATON_U32] = 1,
-                        [BATON_U64] = 1,
-                        [BATON_F16] = 0x3c00,
-                        [BATON_BF16] = 0x3f80,
-                        [BATON_F32] = 0x3f800000,
-                        [BATON_F64] = 0x3ff0000000000000},
-    [BATON__OP_MIN] = {[BATON_I8] = INT8_MAX,
-                       [BATON_I16] = INT16_MAX,
-                       [BATON_I32] = INT32_MAX,
-                       [BATON_I64] = INT64_MAX,
-                       [BATON_U8] = UINT8_MAX,
-                       [BATON_U16] = UINT16_MAX,
-                       [BATON_U32] = UINT32_MAX,
-                       [BATON_U64] = UINT64_MAX,
-                       [BATON_F16] = 0x7c00,
-                       [BATON_BF16] = 0x7f80,
-                       [BATON_F32] = 0x7f800000,
-                       [BATON_F64] = 0x7ff0000000000000},
-    [BATON__OP_MAX] = {[BATON_I8] = (uint64_t)INT8_MIN,
-                       [BATON_I16] = (uint64_t)INT16_MIN,
-                       [BATON_I32] = (uint64_t)INT32_MIN,
-                       [BATON_I64] = (uint64_t)INT64_MIN,
-                       [BATON_F16] = 0xfc00,
-                       [BATON_BF16] = 0xff80,
-                       [BATON_F32] = 0xff800000,
-                       [BATON_F64] = 0xfff0000000000000},
+#define IDENTITIES(NAME, zero, one, greatest, least)                           \
+    [BATON_##NAME] = {[BATON__OP_SUM] = (zero),                                \
+                      [BATON__OP_PROD] = (one),                                \
+                      [BATON__OP_MIN] = (greatest),                            \
+                      [BATON__OP_MAX] = (uint64_t)(least)}
+static const uint64_t identities[BATON_DTYPE_COUNT][BATON__OP_COUNT] = {
+    IDENTITIES(I8, 0, 1, INT8_MAX, INT8_MIN),
+    IDENTITIES(I16, 0, 1, INT16_MAX, INT16_MIN),
+    IDENTITIES(I32, 0, 1, INT32_MAX, INT32_MIN),
+    IDENTITIES(I64, 0, 1, INT64_MAX, INT64_MIN),
+    IDENTITIES(U8, 0, 1, UINT8_MAX, 0),
+    IDENTITIES(U16, 0, 1, UINT16_MAX, 0),
+    IDENTITIES(U32, 0, 1, UINT32_MAX, 0),
+    IDENTITIES(U64, 0, 1, UINT64_MAX, 0),
+    IDENTITIES(F16, 0x8000, 0x3c00, 0x7c00, 0xfc00),
+    IDENTITIES(BF16, 0x8000, 0x3f80, 0x7f80, 0xff80),
+    IDENTITIES(F32, 0x80000000, 0x3f800000, 0x7f800000, 0xff800000),
+    IDENTITIES(F64, 0x8000000000000000, 0x3ff0000000000000, 0x7ff0000000000000,
+               0xfff0000000000000),
 };
 
 /* Writes the neutral element of a scalar type, in this processor's byte
@@ -179,7 +161,7 @@ static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
 {
     bool all = kind == BATON__OP_BAND && dtype != BATON_BOOL;
     bool one = kind == BATON__OP_BAND || kind == BATON__OP_LAND;
-    uint64_t bits = all ? UINT64_MAX : one ? 1 : identities[kind][dtype];
+    uint64_t bits = all ? UINT64_MAX : one ? 1 : identities[dtype][kind];
     size_t size = baton_dtype_size(dtype);
     uint8_t bits8 = (uint8_t)bits;
     uint16_t bits16 = (uint16_t)bits;
