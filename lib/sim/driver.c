@@ -427,21 +427,15 @@ const baton__driver_t baton__sim_driver = {
     .forget = driver_forget,
 };
 
-/* True while an epoch has started and not ended, on a rank that is alive. */
-static bool is_waiting(const baton_sim_t *sim, const baton__task_t *task)
-{
-    return !baton__sim_port(sim, task->schedule.group->rank)->dead &&
-           baton__task_requested(task) > baton__task_retired(task) &&
-           atomic_load_explicit(&task->failed, memory_order_relaxed) == 0;
-}
-
-/* Returns a schedule that waits, of the lowest rank that has one. */
+/* Returns a schedule of which an epoch has started and not ended, of the lowest
+   living rank that has one. */
 static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
 {
     for (int rank = 0; rank < sim->options.ranks; rank++) {
-        for (const baton__task_t *t = sim->ranks[rank].stepper.tasks; t != NULL;
-             t = t->next) {
-            if (is_waiting(sim, t)) {
+        const baton__task_t *t = sim->ranks[rank].stepper.tasks;
+        for (; t != NULL && !baton__sim_port(sim, rank)->dead; t = t->next) {
+            if (baton__task_requested(t) > baton__task_retired(t) &&
+                atomic_load_explicit(&t->failed, memory_order_relaxed) == 0) {
                 return &t->schedule;
             }
         }

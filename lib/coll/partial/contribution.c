@@ -11,11 +11,6 @@
 
 #define NO_SLOT UINT32_MAX
 
-static uint32_t pop_free(baton__contribution_t *self)
-{
-    return self->free_slots[--self->free_count];
-}
-
 static void push_free(baton__contribution_t *self, uint32_t slot)
 {
     self->free_slots[self->free_count++] = slot;
@@ -66,8 +61,8 @@ static uint32_t vectors_of(const baton__contribution_t *self)
 }
 
 /* Returns the number of slots for results, as many as owners can hold at once,
-   so that pop_free always finds one: W results, one pinned, one that is being
-   made, and on a device one lent. */
+   so that one is always free for a new result: W results, one pinned, one that
+   is being made, and on a device one lent. */
 static uint32_t results_of(const baton__contribution_t *self)
 {
     return self->history + (self->engine != NULL
@@ -168,12 +163,6 @@ static size_t part_count(const baton__contribution_t *self, size_t part)
     return self->begins[part + 1] - self->begins[part];
 }
 
-static char *part_place(const baton__contribution_t *self,
-                        const baton__vector_t *vector, size_t part)
-{
-    return vector->memory + self->begins[part] * self->element_bytes;
-}
-
 /* Copies a vector's parts, or only the lent ones. */
 static void copy_parts(const baton__contribution_t *self, char *to,
                        const baton__vector_t *from, bool lent_alone)
@@ -210,7 +199,9 @@ static void add_to_pending(baton__contribution_t *self,
     baton__float_mode_t mode = baton__float_mode_enter();
     for (size_t i = 0; i < self->parts; i++) {
         if (part_count(self, i) > 0) {
-            self->op->reduce(self->op->arg, part_place(self, &self->pending, i),
+            self->op->reduce(self->op->arg,
+                             self->pending.memory +
+                                 self->begins[i] * self->element_bytes,
                              baton__contribution_part(self, left, i),
                              baton__contribution_part(self, right, i),
                              part_count(self, i), self->dtype);
@@ -361,7 +352,7 @@ void baton__contribution_begin_result(baton__contribution_t *self)
 {
     (void)pthread_mutex_lock(&self->history_lock);
     if (self->result == NO_SLOT) {
-        self->result = pop_free(self);
+        self->result = self->free_slots[--self->free_count];
     }
     (void)pthread_mutex_unlock(&self->history_lock);
 }

@@ -291,14 +291,14 @@ baton_status_t baton_partial_contribute_on(baton_partial_t *partial,
     if (status != BATON_OK) {
         return status;
     }
-    baton__mover_t *additions = &partial->device->additions;
     status = partial_device_check_memory(partial, data, __func__);
     if (status != BATON_OK) {
         return status;
     }
     move_t move =
         move_of(partial, ADD, baton__partial_steps(partial) + 1, (void *)data);
-    return baton__requests_start_on(&additions->requests, &move, stream, true);
+    return baton__requests_start_on(&partial->device->additions.requests, &move,
+                                    stream, true);
 }
 
 baton_status_t baton_partial_start_on(baton_partial_t *partial,
@@ -323,9 +323,7 @@ baton_status_t baton_partial_start_on(baton_partial_t *partial,
     if (status == BATON_OK) {
         status = baton_schedule_start_on(partial->schedule, stream);
     }
-    if (status == BATON_OK) {
-        baton__partial_count_step(partial, status);
-    }
+    baton__partial_count_step(partial, status);
     return status;
 }
 

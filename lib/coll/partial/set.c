@@ -70,20 +70,14 @@ bool baton__partial_resolve_tensors(baton_partial_options_t *options,
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Returns the number of elements of a tensor or, if there are no tensors, of
-   the vector. */
-static size_t set_count_in(const baton_partial_options_t *options,
-                           size_t tensor)
-{
-    return options->tensors > 0 ? options->counts[tensor] : options->count;
-}
-
+/* If there are no tensors, the vector is the only part. */
 static void set_cut(baton__partial_set_t *self,
                     const baton_partial_options_t *options, size_t parts)
 {
     bool was_long = true;
     for (size_t i = 0; i < parts; i++) {
-        size_t count = set_count_in(options, i);
+        size_t count =
+            options->tensors > 0 ? options->counts[i] : options->count;
         bool is_long = baton__partial_is_long(options, count);
         if (was_long || is_long) {
             self->pieces[self->piece_count++].tensor = i;

@@ -36,8 +36,8 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
                          baton__choice_variable(of->collective));
 }
 
-/* Chooses, and states the choice. Returns false if there is no choice; the
-   schedule's error says why. */
+/* Chooses, and states the choice, which then gets the caller's segment size, if
+   any. Returns false if there is no choice; the schedule's error says why. */
 static bool by_name_choose(baton_schedule_t *schedule, const char *title,
                            baton_choice_case_t of, baton_choice_t *out)
 {
@@ -52,15 +52,10 @@ static bool by_name_choose(baton_schedule_t *schedule, const char *title,
         baton_schedule_fail(schedule, status, "%s", baton_error_message());
     } else {
         state_choice(schedule, title, &of, out);
+        out->segment_bytes =
+            of.segment_bytes > 0 ? of.segment_bytes : out->segment_bytes;
     }
     return status == BATON_OK;
-}
-
-/* Returns the caller's segment size, or that of the choice if the caller gives
-   none. */
-static size_t by_name_chunk_of(size_t given, const baton_choice_t *choice)
-{
-    return given > 0 ? given : choice->segment_bytes;
 }
 
 void baton_add_broadcast(baton_schedule_t *schedule,
@@ -78,7 +73,7 @@ void baton_add_broadcast(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_broadcast_args_t chosen = *args;
-        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = choice.segment_bytes;
         choice.algorithm.build.broadcast(schedule, &chosen);
     }
 }
@@ -100,7 +95,7 @@ void baton_add_reduce(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_reduce_args_t chosen = *args;
-        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = choice.segment_bytes;
         choice.algorithm.build.reduce(schedule, &chosen);
     }
 }
@@ -123,7 +118,7 @@ void baton_add_allreduce(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_allreduce_args_t chosen = *args;
-        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = choice.segment_bytes;
         choice.algorithm.build.allreduce(schedule, &chosen);
     }
 }
@@ -145,7 +140,7 @@ void baton_add_reduce_scatter(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_reduce_scatter_args_t chosen = *args;
-        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = choice.segment_bytes;
         choice.algorithm.build.reduce_scatter(schedule, &chosen);
     }
 }
@@ -166,7 +161,7 @@ void baton_add_allgather(baton_schedule_t *schedule,
                                   .segment_bytes = args->chunk_bytes},
             &choice)) {
         baton_allgather_args_t chosen = *args;
-        chosen.chunk_bytes = by_name_chunk_of(args->chunk_bytes, &choice);
+        chosen.chunk_bytes = choice.segment_bytes;
         choice.algorithm.build.allgather(schedule, &chosen);
     }
 }

@@ -146,16 +146,6 @@ static bool sparse_partial_agree(sparse_partial_t *self, bool lacks,
     return true;
 }
 
-/* Completes epoch `last` if this rank lacks it; returns false while the result
-   is being handed over. Some rank has completed this epoch. All ranks have, if
-   one has taken gradients for a later epoch. */
-static bool sparse_partial_mend(sparse_partial_t *self, uint64_t last)
-{
-    baton__contribution_t *c = &self->epochs.contribution;
-    bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    return sparse_partial_agree(self, lacks, last);
-}
-
 /* Continues after `last`, the last epoch that any rank has completed: later
    epochs begin again. */
 static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
@@ -180,7 +170,10 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &self->epochs.contribution;
     uint64_t last = self->epochs.begin.modes.base + epoch;
-    if (epoch > 0 && !sparse_partial_mend(self, last)) {
+    /* Some rank has completed epoch `last`. All ranks have, if one has taken
+       gradients for a later epoch. */
+    bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
+    if (epoch > 0 && !sparse_partial_agree(self, lacks, last)) {
         return false;
     }
     if (c->newest > last) {

@@ -469,8 +469,6 @@ baton_status_t baton__sparse_check_state_options(const baton_sparse_t *sparse,
 /* Adds the options that must be equal on all ranks to a schedule's terms. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o);
-/* Adds the options to the terms of sparse->comparison, and starts it. */
-baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse);
 /* Commits and starts a comparison whose terms were added. If something is wrong
    on this rank, the comparison fails on all ranks. */
 baton_status_t baton__sparse_compare(baton_schedule_t *schedule,

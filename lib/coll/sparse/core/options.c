@@ -463,12 +463,6 @@ baton_status_t baton__sparse_compared(baton_schedule_t *schedule,
     return own ? baton__error_forward(wrong->status, wrong->text) : status;
 }
 
-baton_status_t baton__sparse_compare_options(baton_sparse_t *sparse)
-{
-    baton__sparse_agree(sparse->comparison, &sparse->asked);
-    return baton__sparse_compare(sparse->comparison, &sparse->wrong);
-}
-
 /* ---- the options of a state -------------------------------------------- */
 
 void baton__sparse_state_options(const baton_sparse_options_t *o, uint64_t *out)

@@ -152,7 +152,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
             sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
         sparse->shown = 1;
         sparse_build(sparse);
-        status = baton__sparse_compare_options(sparse);
+        baton__sparse_agree(sparse->comparison, &sparse->asked);
+        status = baton__sparse_compare(sparse->comparison, &sparse->wrong);
     }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);

@@ -3,8 +3,6 @@
 
 #include "base/error.h"
 
-#include <stdio.h>
-
 enum { SMALL_BYTES = 128 * 1024 };
 static const double default_density = 0.001;
 
@@ -159,42 +157,27 @@ void baton__tensors_state(const void *arg, baton_schedule_t *s)
     const baton_tensors_t *set = arg;
     const baton_tensors_options_t *o = &set->options;
     const double weight = costs_decide(o) ? 1 : 0;
+    baton_sparse_options_t common = baton__tensors_common(set);
     baton_schedule_agree(s, "tensors %zu", set->count);
     for (size_t i = 0; i < set->count; i++) {
         const baton_tensor_t *tensor = &set->members[i].tensor;
         baton_schedule_agree(s, "count of %.100s %zu, role %d", tensor->name,
                              tensor->count, (int)tensor->role);
     }
+    common.algorithm = o->algorithm;
+    common.density = o->density;
+    common.quantise = o->quantise;
+    baton__sparse_agree(s, &common);
     baton_schedule_agree(
-        s, "%s, density %.12g, algorithm %s, average %d, momentum %.12g",
-        baton_dtype_name(o->dtype), o->density,
-        baton_sparse_algorithm_name(o->algorithm), o->average, o->momentum);
-    baton_schedule_agree(s,
-                         "nesterov %d, clip %.12g, warmup %llu, quantise %d, "
-                         "paper_selections %d, small_bytes %zu",
-                         o->nesterov, o->clip, (unsigned long long)o->warmup,
-                         o->quantise, o->paper_selections, o->small_bytes);
+        s, "paper_selections %d, small_bytes %zu, always_sparse %d",
+        o->paper_selections, o->small_bytes, o->always_sparse);
     for (size_t i = 0; i < o->density_count; i++) {
         baton_schedule_agree(s, "densities[%zu] %.12g", i, o->densities[i]);
     }
     baton_schedule_agree(
         s,
-        "always_sparse %d, partial %d, mode %d, mode_ranks "
-        "%u, history %u, sync_every %u, max_staleness %u, "
-        "on_loss %s",
-        o->always_sparse, o->partial, (int)o->mode, o->mode_ranks, o->history,
-        o->sync_every, o->max_staleness,
-        o->on_loss == BATON_ON_LOSS_CONTINUE ? "continue" : "fail");
-    baton_schedule_agree(
-        s,
-        "seed %llu, BATON_CALIBRATION's alpha %.12g, BATON_CALIBRATION's beta "
+        "BATON_CALIBRATION's alpha %.12g, BATON_CALIBRATION's beta "
         "%.12g, BATON_CALIBRATION's gamma %.12g",
-        (unsigned long long)o->seed, weight * set->link.alpha_us,
-        weight * set->link.beta_ns, weight * set->costs.gamma_ns);
-}
-
-baton_status_t baton__tensors_compare(baton_tensors_t *set)
-{
-    baton__tensors_state(set, set->comparison);
-    return baton__sparse_compare(set->comparison, &set->wrong);
+        weight * set->link.alpha_us, weight * set->link.beta_ns,
+        weight * set->costs.gamma_ns);
 }

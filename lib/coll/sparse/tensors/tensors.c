@@ -113,7 +113,8 @@ static baton_status_t tensors_init(baton_tensors_t *set,
         baton_schedule_create(set->group, set->name, &set->comparison);
     if (status == BATON_OK) {
         baton__tensors_resolve(set);
-        status = baton__tensors_compare(set);
+        baton__tensors_state(set, set->comparison);
+        status = baton__sparse_compare(set->comparison, &set->wrong);
     }
     return status;
 }

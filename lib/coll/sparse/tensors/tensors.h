@@ -66,8 +66,6 @@ void baton__tensors_resolve(baton_tensors_t *set);
 /* Adds the set's options and tensors, which must be equal on all ranks, to a
    schedule's terms. */
 void baton__tensors_state(const void *set, baton_schedule_t *schedule);
-/* Adds the terms of baton__tensors_state to the comparison, and starts it. */
-baton_status_t baton__tensors_compare(baton_tensors_t *set);
 
 /* Returns the options of the set's all-reduces that do not depend on the
    tensors. */
