@@ -4,7 +4,6 @@
 
 #include "progress/epoch_parts.h"
 #include "progress/queues.h"
-#include "sched/offload.h"
 
 /* True if a peer has activated the epoch after the last one. */
 static bool is_activated(const baton__run_t *run)

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "progress/epoch_parts.h"
 #include "progress/queues.h"
-#include "sched/offload.h"
 
 #include <pthread.h>
 #include <stdio.h>

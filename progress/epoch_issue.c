@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "progress/epoch_parts.h"
 #include "progress/queues.h"
-#include "sched/offload.h"
 
 enum {
     /* A call node whose last call took no longer than this is run by any

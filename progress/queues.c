@@ -11,7 +11,6 @@
 #include "ops/op.h"
 #include "progress/epoch.h"
 #include "progress/epoch_parts.h"
-#include "sched/offload.h"
 
 /* ---- a node into a stream --------------------------------------------- */
 

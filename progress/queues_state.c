@@ -2,7 +2,6 @@
    epoch, so epoch_fail.c may call it; see queues.h. */
 #include "progress/queues.h"
 
-#include "sched/offload.h"
 #include "transport/device.h"
 
 void baton__queues_list(baton_schedule_t *schedule)

@@ -4,7 +4,6 @@
 #include "progress/epoch.h"
 #include "progress/notice.h"
 #include "progress/queues.h"
-#include "sched/offload.h"
 #include "transport/subset.h"
 
 /* ---- agreements -------------------------------------------------------- */

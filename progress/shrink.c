@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "progress/notice.h"
 #include "progress/recovery.h"
-#include "transport/subset.h"
 
 #include <string.h>
 

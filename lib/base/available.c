@@ -3,9 +3,7 @@
 
 #include "base/descriptor.h"
 
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

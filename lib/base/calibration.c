@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/text.h"
 
 #include <baton/costs.h>
 #include <errno.h>

@@ -3,9 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/text.h"
 
-#include <baton/engine.h>
 #include <string.h>
 
 /* The bytes of an unknown name that are compared, with a final zero. */

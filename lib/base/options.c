@@ -3,7 +3,6 @@
 
 #include "base/error.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 static bool is_zero(const char *bytes, size_t count)

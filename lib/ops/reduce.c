@@ -8,7 +8,6 @@
 #include "ops/select.h"
 
 #include <assert.h>
-#include <baton/build.h>
 #include <baton/engine.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { NAME_BYTES = 64 };
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/text.h"
-#include "ops/op.h"
 #include "sched/run.h"
 #include "transport/group.h"
 

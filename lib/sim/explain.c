@@ -1,5 +1,4 @@
 /* Describes in words why an epoch can't end. */
-#include "sim/sim.h"
 
 #include "base/error.h"
 #include "progress/notice.h"

@@ -15,7 +15,6 @@
 #include "sim/queue.h"
 
 #include <baton/sim.h>
-#include <baton/transport.h>
 
 /* The number of events, and of ranks, whose memory is prefetched together; see
    net.c. */

@@ -7,8 +7,6 @@
 #include "sched/share.h"
 #include "sim/net.h"
 
-#include <baton/sim.h>
-
 typedef struct baton__sim_rank {
     _Alignas(64) baton__stepper_t stepper;
     baton__member_t member;

@@ -7,9 +7,6 @@
 #include "base/error.h"
 #include "base/random.h"
 
-#include <baton/build.h>
-#include <baton/transport.h>
-
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

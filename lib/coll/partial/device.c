@@ -14,7 +14,6 @@
 #include "base/float_mode.h"
 #include "coll/partial/parts.h"
 #include <baton/inproc.h>
-#include <baton/partial.h>
 
 enum { AHEAD = 8 }; /* steps in flight; see baton_schedule_start_on */
 

@@ -5,8 +5,6 @@
 #include "coll/dense/allreduce.h"
 #include "coll/partial/parts.h"
 
-#include <baton/partial.h>
-
 enum { LATEST_HISTORY = 1, ALL_HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 #define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)

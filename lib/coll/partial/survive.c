@@ -46,7 +46,6 @@
 #include "coll/partial/parts.h"
 
 #include <baton/engine.h>
-#include <baton/partial.h>
 #include <stdio.h>
 
 enum { WHY_BYTES = 320, NAME_BYTES = 320, THREAD_MS = 100, ACTIVE_BITS = 24 };

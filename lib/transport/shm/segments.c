@@ -8,10 +8,8 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/shm/mappings.h"
 #include "transport/shm/share.h"
 
-#include <baton/memory.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -22,7 +22,6 @@
 
 #include <baton/partial.h>
 #include <baton/sparse.h>
-#include <baton/tuning.h>
 #include <math.h>
 
 /* The options and the ranks for which costs are computed, and values derived

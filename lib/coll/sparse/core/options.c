@@ -15,8 +15,6 @@
 #include <baton/coll.h>
 #include <baton/costs.h>
 #include <math.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- checks ------------------------------------------------------------ */
