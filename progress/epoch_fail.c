@@ -137,13 +137,12 @@ bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
         schedule->run.phase != BATON__RUN_RUNNING) {
         return false;
     }
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
                     schedule->name, (unsigned long long)schedule->run.epoch,
                     schedule->group->rank);
-    baton__epoch_fail_here(schedule,
-                           baton__error_forward(BATON_ERR_CANCELLED, memory));
+    baton__epoch_fail_here(
+        schedule, baton__error_forward(BATON_ERR_CANCELLED, text.data));
     return true;
 }
 

@@ -372,8 +372,7 @@ static uint32_t find_skip(const baton_schedule_t *schedule)
 
 static void fail_stuck(baton_schedule_t *schedule)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     uint32_t node = 0;
     while ((schedule->ops[node].flags & BATON__OPTIONAL) != 0 ||
            schedule->run.state[node] != BATON__NODE_IDLE) {
@@ -389,8 +388,8 @@ static void fail_stuck(baton_schedule_t *schedule)
                         ": %s skipped (are the nodes after it optional?)",
                         baton__node_name(schedule, call));
     }
-    baton__epoch_fail_here(schedule,
-                           baton__error(BATON_ERR_UNREACHABLE, "%s", memory));
+    baton__epoch_fail_here(
+        schedule, baton__error(BATON_ERR_UNREACHABLE, "%s", text.data));
 }
 
 /* Fails an epoch that waits for nothing but optional receives, while a required

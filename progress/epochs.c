@@ -471,8 +471,7 @@ baton_status_t baton_schedule_test_epoch(baton_schedule_t *schedule,
    busy for so long that the caller would return late. */
 static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton_engine_t *engine = schedule->group->engine;
     uint64_t until_ns = baton__clock_ns() + DESCRIBE_NS;
     bool mine = engine->driver->try_enter(engine);
@@ -494,7 +493,7 @@ static baton_status_t timed_out(baton_schedule_t *schedule, int timeout_ms)
                         "\n    (wait gave up after %d ms; the epoch goes on)",
                         timeout_ms);
     }
-    return baton__error_forward(BATON_ERR_TIMEOUT, memory);
+    return baton__error_forward(BATON_ERR_TIMEOUT, text.data);
 }
 
 static void note_wait(baton__task_t *task)

@@ -152,8 +152,7 @@ static baton_status_t send_failure(const baton__task_t *task, int peer,
 static void fail_for_recovery(baton_schedule_t *schedule, uint64_t from,
                               int rank)
 {
-    char memory[SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(SENTENCE_BYTES);
     const baton__failure_t failure = {.status = BATON_ERR_CANCELLED,
                                       .rank = rank,
                                       .epoch = from,
@@ -161,7 +160,7 @@ static void fail_for_recovery(baton_schedule_t *schedule, uint64_t from,
     baton__text_add(&text,
                     "\"%.128s\" was cancelled: rank %d recovers its group",
                     schedule->name, rank);
-    baton__epoch_fail_from(schedule, from, &failure, memory);
+    baton__epoch_fail_from(schedule, from, &failure, text.data);
 }
 
 void baton__notice_recover(baton_schedule_t *schedule)
@@ -765,8 +764,7 @@ void baton__notice_hello(baton_schedule_t *schedule)
 static void notice_end(baton_schedule_t *schedule, const char *how,
                        uint64_t from, baton_status_t status)
 {
-    char memory[SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(SENTENCE_BYTES);
     const baton_group_t *group = schedule->group;
     const baton__failure_t failure = {.status = destroyed_status(group, status),
                                       .rank = group->rank,
@@ -778,7 +776,7 @@ static void notice_end(baton_schedule_t *schedule, const char *how,
         baton__text_add(&text, " while epoch %llu ran",
                         (unsigned long long)from);
     }
-    baton__epoch_fail_from(schedule, from, &failure, memory);
+    baton__epoch_fail_from(schedule, from, &failure, text.data);
 }
 
 void baton__notice_destroy(baton_schedule_t *schedule)
@@ -917,8 +915,7 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
                               const summary_t *ours, const hello_t *theirs,
                               uint32_t from)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     const summary_t *sum = &theirs->summary;
     int rank = schedule->group->rank;
     baton__text_add(&text, "\"%s\" on rank %d ", schedule->name, rank);
@@ -942,11 +939,11 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
         baton__text_add(&text, " (BATON_VERIFY=1 finds where)");
     }
     const baton__failure_t failure = {
-        .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),
+        .status = baton__error(BATON_ERR_MISMATCH, "%s", text.data),
         .rank = rank,
         .epoch = schedule->run.epoch + 1,
         .final = true};
-    baton__epoch_fail(schedule, &failure, memory);
+    baton__epoch_fail(schedule, &failure, text.data);
 }
 
 /* Returns true, and sends the peer this rank's next terms, if the difference is
@@ -976,8 +973,7 @@ static bool compare_next(const baton_schedule_t *schedule,
 static void fail_behind(baton_schedule_t *schedule, int peer)
 {
     const baton_group_t *group = schedule->group;
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__text_add(&text,
                     "\"%.128s\" was cancelled on rank %d: rank %d recovers "
                     "their group after a failure",
@@ -985,7 +981,7 @@ static void fail_behind(baton_schedule_t *schedule, int peer)
     add_loss(&text, group);
     baton__epoch_fail_here(
         schedule, baton__error_forward(
-                      destroyed_status(group, BATON_ERR_CANCELLED), memory));
+                      destroyed_status(group, BATON_ERR_CANCELLED), text.data));
 }
 
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
@@ -1080,8 +1076,7 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
                                       .rank = received.rank,
                                       .epoch = received.epoch,
                                       .final = received.final != 0};
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     if (received.sentence[0] == ' ') {
         baton__text_add(&text, "\"%.128s\"", schedule->name);
     }
@@ -1092,7 +1087,7 @@ static void receive_failure(baton_group_t *group, baton_message_t *message)
     const bool recovered =
         received.final != GONE && schedule->run.phase == BATON__RUN_RECOVERING;
     (recovered ? baton__epoch_fail_recovered : baton__epoch_fail_from)(
-        schedule, header.epoch > 0 ? header.epoch : 1, &failure, memory);
+        schedule, header.epoch > 0 ? header.epoch : 1, &failure, text.data);
     uint32_t index = baton__plan_peer(&schedule->plan, peer);
     if (failure.final && index < schedule->plan.peer_count) {
         /* Sends of epochs before the failure may be held. */
@@ -1135,18 +1130,17 @@ static void fail_out_of_order(baton_schedule_t *schedule, int peer,
         state->ordered_epoch <= other->run.epoch) {
         return;
     }
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__text_add(&text,
                     "\"%s\" on rank %d and on rank %d differ: ", schedule->name,
                     group->rank, peer);
     baton__terms_compare(&text, schedule, other->terms, 0, peer);
     const baton__failure_t failure = {
-        .status = baton__error(BATON_ERR_MISMATCH, "%s", memory),
+        .status = baton__error(BATON_ERR_MISMATCH, "%s", text.data),
         .rank = group->rank,
         .epoch = schedule->run.epoch};
-    baton__epoch_fail_from(other, state->ordered_epoch, &failure, memory);
-    baton__epoch_fail(schedule, &failure, memory);
+    baton__epoch_fail_from(other, state->ordered_epoch, &failure, text.data);
+    baton__epoch_fail(schedule, &failure, text.data);
 }
 
 static void receive_state(baton_group_t *group, baton_message_t *message)

@@ -133,12 +133,11 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 
 static void watchdog_report(const baton__task_t *task)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton__describe_wait(&task->schedule, &text);
     baton__log(baton__inquiry_leaves_report(task) ? BATON_LOG_INFO
                                                   : BATON_LOG_WARN,
-               "%s", memory);
+               "%s", text.data);
 }
 
 /* ---- whether awaited ranks live ----------------------------------------- */

@@ -135,8 +135,7 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     if (status != BATON_OK) {
         return status;
     }
-    char memory[4 * LINE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(4 * LINE_BYTES);
     baton__text_add(&text,
                     HEADER "%d\n" MACHINE
                            "%s\ninside %.9g %.9g\nbetween %.9g %.9g\n"
@@ -150,7 +149,7 @@ baton_status_t baton_costs_write(const char *path, const baton_costs_t *given)
     if (file < 0) {
         return calibration_system_error("open", path);
     }
-    bool written = write(file, memory, text.used) == (ssize_t)text.used;
+    bool written = write(file, text.data, text.used) == (ssize_t)text.used;
     bool closed = close(file) == 0;
     return written && closed ? BATON_OK
                              : calibration_system_error("write", path);

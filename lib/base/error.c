@@ -136,8 +136,7 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
 baton_status_t baton__error_unknown(const char *what, const char *name,
                                     const char *const *names, size_t count)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     const char *nearest = "";
     size_t least = SIZE_MAX;
     baton__text_add(&text, "no %s is called \"%.40s\"; there are:", what, name);
@@ -149,7 +148,7 @@ baton_status_t baton__error_unknown(const char *what, const char *name,
             nearest = names[i];
         }
     }
-    return baton__error(BATON_ERR_INVALID, "%s; the nearest is %s", memory,
+    return baton__error(BATON_ERR_INVALID, "%s; the nearest is %s", text.data,
                         nearest);
 }
 

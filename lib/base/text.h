@@ -19,6 +19,10 @@ typedef struct baton__text {
     size_t used; /* bytes of the text, without the final zero */
 } baton__text_t;
 
+/* Returns an empty text with memory of its own, which lasts as long as the
+   block where this is called. */
+#define BATON__TEXT(bytes) ((baton__text_t){(char[bytes]){0}, (bytes), 0})
+
 /* Appends text, formatted in the C locale, whatever the program's locale is. If
    the text does not fit, it is cut and ends with "...". Names come from
    outside: a quoted string, "%s", is cut to BATON__QUOTED_BYTES, and control

@@ -22,8 +22,7 @@ uint64_t baton_call_epoch(const baton_call_t *call)
 baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
                                const char *format, ...)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     if (call_schedule_of(call, __func__) == NULL) {
         return BATON_ERR_INVALID;
     }
@@ -32,7 +31,7 @@ baton_status_t baton_call_fail(baton_call_t *call, baton_status_t status,
     baton__text_add_list(&text, format, values);
     va_end(values);
     call->explained = true;
-    return baton__error(status, "%s", memory);
+    return baton__error(status, "%s", text.data);
 }
 
 void *baton_call_address(const baton_call_t *call, baton_view_t view)
@@ -68,15 +67,14 @@ BATON_PRINTF(2, 3)
 static baton_status_t wrong(const baton_call_t *call, const char *format, ...)
 {
     const baton_schedule_t *schedule = call->owner;
-    char memory[128];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(128);
     va_list values;
     va_start(values, format);
     baton__text_add_list(&text, format, values);
     va_end(values);
     return baton__error(BATON_ERR_INVALID, "\"%s\" epoch %llu, %s: %s",
                         schedule->name, (unsigned long long)schedule->run.epoch,
-                        baton__node_name(schedule, call->node), memory);
+                        baton__node_name(schedule, call->node), text.data);
 }
 
 baton_status_t baton_call_set_length(baton_call_t *call, baton_length_t length,

@@ -120,8 +120,7 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
                                    const baton__order_t *order,
                                    uint32_t *visited)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     uint32_t node = 0;
     while (order->position[node] != BATON__NO_NODE) {
         node++;
@@ -146,7 +145,7 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
     }
     return baton__error(BATON_ERR_CYCLE,
                         "commit of \"%s\" failed: dependency cycle\n    %s",
-                        schedule->name, memory);
+                        schedule->name, text.data);
 }
 
 /* Sorts the nodes by Kahn's algorithm. Makes the lists of successors from those

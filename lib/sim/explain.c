@@ -151,11 +151,10 @@ static void print_chain(const baton_sim_t *sim,
 baton_status_t baton__sim_explain(const baton_sim_t *sim,
                                   const baton_schedule_t *schedule)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton__text_add(&text, "\"%s\" epoch %llu can't end on rank %d",
                     schedule->name, (unsigned long long)schedule->run.epoch,
                     schedule->group->rank);
     print_chain(sim, schedule, &text);
-    return baton__error(BATON_ERR_DEADLOCK, "%s", memory);
+    return baton__error(BATON_ERR_DEADLOCK, "%s", text.data);
 }

@@ -183,11 +183,10 @@ static bool sizes_match(const baton__op_t *send, const baton__op_t *receive)
 static baton_status_t fail_terms(const baton_schedule_t *schedule,
                                  const baton_schedule_t *peer)
 {
-    char memory[BATON__SENTENCE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__terms_compare(&text, schedule, peer->terms, 0, peer->group->rank);
     return baton__error(BATON_ERR_MISMATCH, "\"%s\": %s", schedule->name,
-                        memory);
+                        text.data);
 }
 
 static baton_status_t search_schedule(const baton_sim_t *sim,

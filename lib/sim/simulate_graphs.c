@@ -41,8 +41,7 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
 baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
                                           int ranks)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     /* Simulates first without buffering, on which no schedule may rely. */
     baton_status_t status = simulate(graphs, ranks, 1);
     if (status == BATON_OK) {
@@ -58,5 +57,5 @@ baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
         baton__text_add(&text, "\n    (it would end if every message sent "
                                "found a buffer; long ones don't)");
     }
-    return baton__error_forward(status, memory);
+    return baton__error_forward(status, text.data);
 }

@@ -130,8 +130,7 @@ static baton_status_t refuse_all(const baton_choice_case_t *of)
 static baton_status_t choose_refuse(const baton_choice_case_t *of,
                                     const baton_algorithm_t *algorithm)
 {
-    char memory[BATON__MESSAGE_BYTES];
-    baton__text_t text = {memory, sizeof memory, 0};
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
     baton__text_add(&text, "%s by %s can't do %s; these can:",
                     baton_collective_name(of->collective), algorithm->name,
                     demand_of(of));
@@ -143,7 +142,7 @@ static baton_status_t choose_refuse(const baton_choice_case_t *of,
             others++;
         }
     }
-    return others > 0 ? baton__error(BATON_ERR_UNSUPPORTED, "%s", memory)
+    return others > 0 ? baton__error(BATON_ERR_UNSUPPORTED, "%s", text.data)
                       : refuse_all(of);
 }
 
