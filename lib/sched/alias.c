@@ -91,12 +91,12 @@ static baton_status_t alias_check_node(const baton_schedule_t *schedule,
         size_t from = source->base + op->offset[i];
         size_t distance = from < to ? to - from : from - to;
         if (distance != 0 && distance < op->bytes) {
-            return baton__error(
-                BATON_ERR_INVALID,
-                "commit of \"%s\" failed: %s writes %zu bytes at %zu of buffer "
-                "%u and reads %zu at %zu of buffer %u; these overlap in part, "
-                "and must be the same or apart (%s, and %s)",
-                schedule->name, baton__node_name(schedule, node), op->bytes,
+            return BATON__COMMIT_ERROR(
+                BATON_ERR_INVALID, schedule,
+                "%s writes %zu bytes at %zu of buffer %u and reads %zu at %zu "
+                "of buffer %u; these overlap in part, and must be the same or "
+                "apart (%s, and %s)",
+                baton__node_name(schedule, node), op->bytes,
                 op->offset[BATON__TARGET], op->buffer[BATON__TARGET], op->bytes,
                 op->offset[i], op->buffer[i],
                 baton__buffer_place(schedule, op->buffer[BATON__TARGET]),
@@ -155,10 +155,9 @@ baton_status_t baton__find_aliases(baton_schedule_t *schedule)
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
     if (schedule->ranges == NULL) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "commit of \"%s\" failed: no memory to compare %u "
-                            "buffers",
-                            schedule->name, schedule->buffer_count);
+        return BATON__COMMIT_ERROR(BATON_ERR_NO_MEMORY, schedule,
+                                   "no memory to compare %u buffers",
+                                   schedule->buffer_count);
     }
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[i];

@@ -149,21 +149,19 @@ static baton_status_t hazard(const checker_t *c, uint32_t u, uint32_t v,
                              const access_t *access, const size_t *cut,
                              const char *first_verb)
 {
-    const char *name = c->schedule->name;
     const baton__buffer_t *buffer = &c->schedule->buffers[access->buffer];
     bool shared = false;
     for (uint32_t i = 0; i < c->schedule->buffer_count && !shared; i++) {
         shared = i != access->buffer &&
                  c->schedule->buffers[i].space == buffer->space;
     }
-    return baton__error(
-        BATON_ERR_HAZARD,
-        "commit of \"%s\" failed: %s and %s are unordered, and the first %s "
-        "and the second %s bytes %zu to %zu of buffer %u%s: put one before the "
-        "other by baton_before (that buffer is %s)",
-        name, baton__node_name(c->schedule, u),
-        baton__node_name(c->schedule, v), first_verb,
-        access->write ? "writes" : "reads", cut[0] - buffer->base,
+    return BATON__COMMIT_ERROR(
+        BATON_ERR_HAZARD, c->schedule,
+        "%s and %s are unordered, and the first %s and the second %s bytes %zu "
+        "to %zu of buffer %u%s: put one before the other by baton_before (that "
+        "buffer is %s)",
+        baton__node_name(c->schedule, u), baton__node_name(c->schedule, v),
+        first_verb, access->write ? "writes" : "reads", cut[0] - buffer->base,
         cut[1] - buffer->base, access->buffer,
         shared ? " (bound to memory of another buffer, too)" : "",
         baton__buffer_place(c->schedule, access->buffer));
@@ -293,11 +291,10 @@ static baton_status_t find_receives(checker_t *c)
         }
         uint32_t *receive = &c->receives[op->length];
         if (*receive != BATON__NO_NODE) {
-            return baton__error(
-                BATON_ERR_INVALID,
-                "commit of \"%s\" failed: %s and %s both set length %u: give "
-                "each its own",
-                schedule->name, baton__node_name(schedule, *receive),
+            return BATON__COMMIT_ERROR(
+                BATON_ERR_INVALID, schedule,
+                "%s and %s both set length %u: give each its own",
+                baton__node_name(schedule, *receive),
                 baton__node_name(schedule, node), op->length);
         }
         *receive = node;
@@ -322,11 +319,11 @@ static baton_status_t check_lengths(checker_t *c)
         if (c->order->position[node] < c->order->position[receive] ||
             !baton__happens_before(&c->before, receive, node)) {
             status =
-                baton__error(BATON_ERR_HAZARD,
-                             "commit of \"%s\" failed: %s works on length %u, "
-                             "which %s sets, but is not ordered after it",
-                             schedule->name, baton__node_name(schedule, node),
-                             length, baton__node_name(schedule, receive));
+                BATON__COMMIT_ERROR(BATON_ERR_HAZARD, schedule,
+                                    "%s works on length %u, which %s sets, but "
+                                    "is not ordered after it",
+                                    baton__node_name(schedule, node), length,
+                                    baton__node_name(schedule, receive));
         }
     }
     return status;
@@ -362,10 +359,9 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
         status = check_lengths(&c);
     }
     if (status == BATON_ERR_NO_MEMORY) {
-        status = baton__error(status,
-                              "commit of \"%s\" failed: no memory to check %u "
-                              "nodes for hazards",
-                              schedule->name, schedule->count);
+        status = BATON__COMMIT_ERROR(status, schedule,
+                                     "no memory to check %u nodes for hazards",
+                                     schedule->count);
     }
     baton__free(c.pool);
     baton__free(c.receives);

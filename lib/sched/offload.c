@@ -122,10 +122,10 @@ baton_status_t baton__offload_create(baton_schedule_t *schedule,
 {
     baton__device_t *device = schedule->group->device;
     if (schedule->depth > BATON__STARTS) {
-        return baton__error(BATON_ERR_LIMIT,
-                            "commit of \"%s\" failed: its depth is %u; in an "
-                            "engine with a device it is at most %d",
-                            schedule->name, schedule->depth, BATON__STARTS);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_LIMIT, schedule,
+            "its depth is %u; in an engine with a device it is at most %d",
+            schedule->depth, BATON__STARTS);
     }
     baton__offload_t *offload = baton__alloc(1, sizeof *offload);
     schedule->offload = offload;
@@ -144,10 +144,10 @@ baton_status_t baton__offload_create(baton_schedule_t *schedule,
     }
     if (!enough) {
         baton__offload_destroy(schedule);
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "commit of \"%s\" failed: no memory, or no more "
-                            "events of %s, for its %u nodes",
-                            schedule->name, device->port.name, schedule->count);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_NO_MEMORY, schedule,
+            "no memory, or no more events of %s, for its %u nodes",
+            device->port.name, schedule->count);
     }
     atomic_init(&offload->base, offload->flag->value);
     return BATON_OK;

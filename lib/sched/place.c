@@ -119,11 +119,11 @@ static baton_status_t no_device(const baton_schedule_t *schedule, uint32_t node,
         (void)snprintf(buffer_text, sizeof buffer_text,
                        "uses buffer %u in device memory", buffer);
     }
-    return baton__error(BATON_ERR_UNSUPPORTED,
-                        "commit of \"%s\" failed: %s %s: the engine has no "
-                        "device (baton_engine_attach_device, before its first "
-                        "group)",
-                        schedule->name, name, buffer_text);
+    return BATON__COMMIT_ERROR(
+        BATON_ERR_UNSUPPORTED, schedule,
+        "%s %s: the engine has no device (baton_engine_attach_device, before "
+        "its first group)",
+        name, buffer_text);
 }
 
 static const char *memory_name(baton_memory_t memory)
@@ -142,24 +142,23 @@ static baton_status_t place_check_reduce(const baton_schedule_t *schedule,
     for (int i = BATON__LEFT; i < BATON__OPERANDS; i++) {
         uint32_t target = op->buffer[BATON__TARGET];
         if (buffers[op->buffer[i]].kind != buffers[target].kind) {
-            return baton__error(
-                BATON_ERR_INVALID,
-                "commit of \"%s\" failed: %s has buffer %u in %s memory and "
-                "buffer %u in %s memory: a reduction needs one kind; copy one "
-                "of them first",
-                schedule->name, baton__node_name(schedule, node), target,
+            return BATON__COMMIT_ERROR(
+                BATON_ERR_INVALID, schedule,
+                "%s has buffer %u in %s memory and buffer %u in %s memory: a "
+                "reduction needs one kind; copy one of them first",
+                baton__node_name(schedule, node), target,
                 memory_name(buffers[target].kind), op->buffer[i],
                 memory_name(buffers[op->buffer[i]].kind));
         }
     }
     baton_dtype_t dtype = (baton_dtype_t)op->dtype;
     if (!device->port.reduces(device->device, op->reduction, dtype)) {
-        return baton__error(
-            BATON_ERR_UNSUPPORTED,
-            "commit of \"%s\" failed: %s, on buffer %u in device memory: %s "
-            "has no reduction \"%s\" of %s",
-            schedule->name, baton__node_name(schedule, node),
-            op->buffer[BATON__TARGET], device->port.name,
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_UNSUPPORTED, schedule,
+            "%s, on buffer %u in device memory: %s has no reduction \"%s\" of "
+            "%s",
+            baton__node_name(schedule, node), op->buffer[BATON__TARGET],
+            device->port.name,
             op->reduction->name != NULL ? op->reduction->name : "?",
             baton_dtype_name(dtype));
     }

@@ -280,21 +280,20 @@ static baton_status_t allocate_on_device(baton_schedule_t *schedule,
     schedule->addresses[buffer] = memory;
     return status == BATON_OK
                ? BATON_OK
-               : baton__error(status,
-                              "commit of \"%s\" failed: no %zu bytes of %s for "
-                              "scratch buffer %u: %s",
-                              schedule->name, scratch->bytes, device->port.name,
-                              buffer, baton_error_message());
+               : BATON__COMMIT_ERROR(
+                     status, schedule,
+                     "no %zu bytes of %s for scratch buffer %u: %s",
+                     scratch->bytes, device->port.name, buffer,
+                     baton_error_message());
 }
 
 static baton_status_t plan_no_memory(const baton_schedule_t *schedule,
                                      size_t bytes, const char *what)
 {
-    return baton__error(BATON_ERR_NO_MEMORY,
-                        "commit of \"%s\" failed: no memory for %zu bytes of "
-                        "%s: %zu are available",
-                        schedule->name, bytes, what,
-                        baton__available_memory(""));
+    return BATON__COMMIT_ERROR(
+        BATON_ERR_NO_MEMORY, schedule,
+        "no memory for %zu bytes of %s: %zu are available", bytes, what,
+        baton__available_memory(""));
 }
 
 static baton_status_t allocate_scratch(baton_schedule_t *schedule)

@@ -106,6 +106,11 @@ struct baton_schedule {
     const char *misused;
 };
 
+/* The error of a commit. Its message begins with the schedule's name. */
+#define BATON__COMMIT_ERROR(status, schedule, text, ...)                       \
+    baton__error(status, "commit of \"%s\" failed: " text, (schedule)->name,   \
+                 __VA_ARGS__)
+
 /* Returns a node's name, such as "recv#17". The text is in one of a few buffers
    that this thread uses in turn, so it is valid only for the arguments of one
    message. */

@@ -57,48 +57,42 @@ static baton_status_t validate_check_node(const baton_schedule_t *schedule,
     uint32_t need = schedule->needs[node];
     bool entry = op->kind == BATON__ON_START || op->kind == BATON__ARMED_RECV;
     if (need > edges) {
-        return baton__error(BATON_ERR_UNREACHABLE,
-                            "commit of \"%s\" failed: %s can never fire: it "
-                            "needs %u of %u incoming edges",
-                            schedule->name, baton__node_name(schedule, node),
-                            need, edges);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_UNREACHABLE, schedule,
+            "%s can never fire: it needs %u of %u incoming edges",
+            baton__node_name(schedule, node), need, edges);
     }
     if (op->kind == BATON__ARMED_RECV && schedule->depth > 1) {
-        return baton__error(BATON_ERR_UNSUPPORTED,
-                            "commit of \"%s\" failed: %s lets peers begin "
-                            "epochs, and the depth is %u: it must be 1",
-                            schedule->name, baton__node_name(schedule, node),
-                            schedule->depth);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_UNSUPPORTED, schedule,
+            "%s lets peers begin epochs, and the depth is %u: it must be 1",
+            baton__node_name(schedule, node), schedule->depth);
     }
     if (entry && edges > 0) {
-        return baton__error(BATON_ERR_INVALID,
-                            "commit of \"%s\" failed: %s begins a branch, and "
-                            "must have no incoming edge; it has %u",
-                            schedule->name, baton__node_name(schedule, node),
-                            edges);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_INVALID, schedule,
+            "%s begins a branch, and must have no incoming edge; it has %u",
+            baton__node_name(schedule, node), edges);
     }
     uint32_t target = op->buffer[BATON__TARGET];
     if (kind->writes != 0 && schedule->buffers[target].input) {
-        return baton__error(BATON_ERR_INVALID,
-                            "commit of \"%s\" failed: %s writes buffer %u, "
-                            "which was bound as an input: bind it with "
-                            "baton_buffer_bind",
-                            schedule->name, baton__node_name(schedule, node),
-                            target);
+        return BATON__COMMIT_ERROR(BATON_ERR_INVALID, schedule,
+                                   "%s writes buffer %u, which was bound as an "
+                                   "input: bind it with baton_buffer_bind",
+                                   baton__node_name(schedule, node), target);
     }
     if (kind->message && node >> BATON__TAG_BITS != 0) {
-        return baton__error(BATON_ERR_LIMIT,
-                            "commit of \"%s\" failed: %s is a message, and "
-                            "must be among the first 2^%d nodes",
-                            schedule->name, baton__node_name(schedule, node),
-                            BATON__TAG_BITS);
+        return BATON__COMMIT_ERROR(
+            BATON_ERR_LIMIT, schedule,
+            "%s is a message, and must be among the first 2^%d nodes",
+            baton__node_name(schedule, node), BATON__TAG_BITS);
     }
     if (kind->message && op->bytes > transport->max_bytes) {
-        return baton__error(BATON_ERR_LIMIT,
-                            "commit of \"%s\" failed: %s has %zu bytes; the %s "
-                            "transport carries at most %zu a message: split it",
-                            schedule->name, baton__node_name(schedule, node),
-                            op->bytes, transport->name, transport->max_bytes);
+        return BATON__COMMIT_ERROR(BATON_ERR_LIMIT, schedule,
+                                   "%s has %zu bytes; the %s transport carries "
+                                   "at most %zu a message: split it",
+                                   baton__node_name(schedule, node), op->bytes,
+                                   transport->name, transport->max_bytes);
     }
     return BATON_OK;
 }
@@ -143,9 +137,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
     for (uint32_t i = length; i-- > 0;) {
         baton__text_add(&text, " -> %s", baton__node_name(schedule, cycle[i]));
     }
-    return baton__error(BATON_ERR_CYCLE,
-                        "commit of \"%s\" failed: dependency cycle\n    %s",
-                        schedule->name, text.data);
+    return BATON__COMMIT_ERROR(BATON_ERR_CYCLE, schedule,
+                               "dependency cycle\n    %s", text.data);
 }
 
 /* Sorts the nodes by Kahn's algorithm. Makes the lists of successors from those
@@ -209,10 +202,8 @@ baton_status_t baton__validate(const baton_schedule_t *schedule,
     baton_status_t status = BATON_OK;
     if (out->order == NULL || out->position == NULL || out->first == NULL ||
         out->preds == NULL || work == NULL) {
-        status = baton__error(BATON_ERR_NO_MEMORY,
-                              "commit of \"%s\" failed: no memory to validate "
-                              "%u nodes",
-                              schedule->name, count);
+        status = BATON__COMMIT_ERROR(BATON_ERR_NO_MEMORY, schedule,
+                                     "no memory to validate %u nodes", count);
         goto done;
     }
     group_edges(schedule, out, work);
