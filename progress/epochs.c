@@ -101,8 +101,7 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
                                   "%s: \"%s\" is not committed: call "
                                   "baton_schedule_commit first",
                                   function, schedule->name)
-               : schedule == NULL ? BATON_ERR_INVALID
-                                  : baton__error_status();
+                   : baton__error_status();
     }
     return baton__process_is_own(function) ? BATON_OK : BATON_ERR_STATE;
 }

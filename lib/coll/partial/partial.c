@@ -133,8 +133,11 @@ static baton_status_t partial_publish(void *arg, baton_call_t *call)
     uint32_t active = partial->active_count;
     if (partial->payload && partial->rides) {
         char *slot = baton__contribution_result(c, c->result);
+        /* An average was divided by the number of ranks. */
         active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c),
-                                 partial->count_factor);
+                                 partial->options.op == BATON_AVG
+                                     ? baton_schedule_size(partial->schedule)
+                                     : 1);
     }
     baton__contribution_publish(c, baton__epoch_of(&partial->begin.modes, call),
                                 active);
@@ -338,9 +341,6 @@ static baton_status_t partial_commit(baton_partial_t *partial)
 {
     static const baton__epoch_t epoch = {partial_prepare, add_pieces,
                                          partial_publish};
-    partial->count_factor = partial->options.op == BATON_AVG
-                                ? baton_schedule_size(partial->schedule)
-                                : 1;
     baton__partial_agree(partial, partial->schedule);
     baton_status_t status = baton__partial_build(partial, &epoch);
     return status == BATON_OK ? baton_schedule_commit(partial->schedule)

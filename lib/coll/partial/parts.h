@@ -40,7 +40,6 @@ struct baton_partial {
     baton_buffer_t target; /* bound to the slot that the epoch works on */
     bool payload;          /* vectors have memory */
     bool rides;            /* the count of active ranks is the last element */
-    double count_factor;   /* if `rides`: the count is this times the element */
     uint32_t active_count; /* unless `rides`: the count of active ranks */
     size_t vector_bytes;   /* of `target` */
     /* The last epoch that has begun to take a contribution. */
