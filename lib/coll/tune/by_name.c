@@ -58,112 +58,60 @@ static bool by_name_choose(baton_schedule_t *schedule, const char *title,
     return status == BATON_OK;
 }
 
+/* Chooses the algorithm of a collective that may have segments, for the case
+   whose other fields are given, and calls its builder. */
+#define BUILD(noun, title, ...)                                                \
+    baton_choice_t choice;                                                     \
+    args = baton__pass_args(schedule, title, args, sizeof *args,               \
+                            "baton_" #noun "_args_t");                         \
+    if (args != NULL && by_name_choose(schedule, title,                        \
+                                       (baton_choice_case_t){                  \
+                                           .algorithm = args->algorithm,       \
+                                           .segment_bytes = args->chunk_bytes, \
+                                           __VA_ARGS__},                       \
+                                       &choice)) {                             \
+        baton_##noun##_args_t chosen = *args;                                  \
+        chosen.chunk_bytes = choice.segment_bytes;                             \
+        choice.algorithm.build.noun(schedule, &chosen);                        \
+    }
+
 void baton_add_broadcast(baton_schedule_t *schedule,
                          const baton_broadcast_args_t *args)
 {
-    baton_choice_t choice;
-    args = baton__pass_args(schedule, "broadcast", args, sizeof *args,
-                            "baton_broadcast_args_t");
-    if (args != NULL &&
-        by_name_choose(
-            schedule, "broadcast",
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_BROADCAST,
-                                  .algorithm = args->algorithm,
-                                  .bytes = args->data.bytes,
-                                  .segment_bytes = args->chunk_bytes},
-            &choice)) {
-        baton_broadcast_args_t chosen = *args;
-        chosen.chunk_bytes = choice.segment_bytes;
-        choice.algorithm.build.broadcast(schedule, &chosen);
-    }
+    BUILD(broadcast, "broadcast", .collective = BATON_COLLECTIVE_BROADCAST,
+          .bytes = args->data.bytes)
 }
 
 void baton_add_reduce(baton_schedule_t *schedule,
                       const baton_reduce_args_t *args)
 {
-    baton_choice_t choice;
-    args = baton__pass_args(schedule, "reduce", args, sizeof *args,
-                            "baton_reduce_args_t");
-    if (args != NULL &&
-        by_name_choose(
-            schedule, "reduce",
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE,
-                                  .algorithm = args->algorithm,
-                                  .bytes = args->source.bytes,
-                                  .ordered = is_ordered(args->op),
-                                  .root_at_end = is_end(schedule, args->root),
-                                  .segment_bytes = args->chunk_bytes},
-            &choice)) {
-        baton_reduce_args_t chosen = *args;
-        chosen.chunk_bytes = choice.segment_bytes;
-        choice.algorithm.build.reduce(schedule, &chosen);
-    }
+    BUILD(reduce, "reduce", .collective = BATON_COLLECTIVE_REDUCE,
+          .bytes = args->source.bytes, .ordered = is_ordered(args->op),
+          .root_at_end = is_end(schedule, args->root))
 }
 
 void baton_add_allreduce(baton_schedule_t *schedule,
                          const baton_allreduce_args_t *args)
 {
-    baton_choice_t choice;
-    args = baton__pass_args(schedule, "all-reduce", args, sizeof *args,
-                            "baton_allreduce_args_t");
-    if (args != NULL &&
-        by_name_choose(
-            schedule, "all-reduce",
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLREDUCE,
-                                  .algorithm = args->algorithm,
-                                  .bytes = args->source.bytes,
-                                  .ordered = is_ordered(args->op),
-                                  .in_place = baton__same_place(
-                                      schedule, args->source, args->target),
-                                  .segment_bytes = args->chunk_bytes},
-            &choice)) {
-        baton_allreduce_args_t chosen = *args;
-        chosen.chunk_bytes = choice.segment_bytes;
-        choice.algorithm.build.allreduce(schedule, &chosen);
-    }
+    BUILD(allreduce, "all-reduce", .collective = BATON_COLLECTIVE_ALLREDUCE,
+          .bytes = args->source.bytes, .ordered = is_ordered(args->op),
+          .in_place = baton__same_place(schedule, args->source, args->target))
 }
 
 void baton_add_reduce_scatter(baton_schedule_t *schedule,
                               const baton_reduce_scatter_args_t *args)
 {
-    baton_choice_t choice;
-    args = baton__pass_args(schedule, "reduce-scatter", args, sizeof *args,
-                            "baton_reduce_scatter_args_t");
-    if (args != NULL &&
-        by_name_choose(
-            schedule, "reduce-scatter",
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_REDUCE_SCATTER,
-                                  .algorithm = args->algorithm,
-                                  .bytes = args->source.bytes,
-                                  .ordered = is_ordered(args->op),
-                                  .uneven = args->counts != NULL,
-                                  .segment_bytes = args->chunk_bytes},
-            &choice)) {
-        baton_reduce_scatter_args_t chosen = *args;
-        chosen.chunk_bytes = choice.segment_bytes;
-        choice.algorithm.build.reduce_scatter(schedule, &chosen);
-    }
+    BUILD(reduce_scatter, "reduce-scatter",
+          .collective = BATON_COLLECTIVE_REDUCE_SCATTER,
+          .bytes = args->source.bytes, .ordered = is_ordered(args->op),
+          .uneven = args->counts != NULL)
 }
 
 void baton_add_allgather(baton_schedule_t *schedule,
                          const baton_allgather_args_t *args)
 {
-    baton_choice_t choice;
-    args = baton__pass_args(schedule, "all-gather", args, sizeof *args,
-                            "baton_allgather_args_t");
-    if (args != NULL &&
-        by_name_choose(
-            schedule, "all-gather",
-            (baton_choice_case_t){.collective = BATON_COLLECTIVE_ALLGATHER,
-                                  .algorithm = args->algorithm,
-                                  .bytes = args->target.bytes,
-                                  .uneven = args->block_bytes != NULL,
-                                  .segment_bytes = args->chunk_bytes},
-            &choice)) {
-        baton_allgather_args_t chosen = *args;
-        chosen.chunk_bytes = choice.segment_bytes;
-        choice.algorithm.build.allgather(schedule, &chosen);
-    }
+    BUILD(allgather, "all-gather", .collective = BATON_COLLECTIVE_ALLGATHER,
+          .bytes = args->target.bytes, .uneven = args->block_bytes != NULL)
 }
 
 /* If a caller gives a size for each rank, the bytes differ between ranks. Ranks
