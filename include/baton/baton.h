@@ -132,8 +132,7 @@ typedef struct baton_operands {
                              and for reduce_scatter instead of `count` */
     const size_t *target_counts; /* alltoallv: elements from each rank; `counts`
                                     has the elements to each rank */
-    /* As `baton-info --choices P` lists; NULL: Baton chooses. */
-    const char *algorithm;
+    const char *algorithm; /* as `baton-info --choices P` lists; NULL: chosen */
     const char *name; /* for messages, and to pair schedules: the k-th of a name
                          on each rank belong together. NULL: "allreduce" ... */
     baton_memory_t memory; /* of source and target; the same on all ranks */
@@ -149,8 +148,7 @@ BATON_CHECKED baton_status_t
 baton_allreduce_create(baton_group_t *group, const baton_operands_t *operands,
                        baton_schedule_t **out);
 
-/* As allreduce; only the root's target is written, and the other ranks need
-   none. */
+/* As allreduce; only the root's target is written. Other ranks need none. */
 BATON_CHECKED baton_status_t
 baton_reduce_create(baton_group_t *group, const baton_operands_t *operands,
                     baton_schedule_t **out);
@@ -182,8 +180,7 @@ BATON_CHECKED baton_status_t
 baton_allgatherv_create(baton_group_t *group, const baton_operands_t *operands,
                         baton_schedule_t **out);
 
-/* As allgather; only the root's target is written, and the other ranks need
-   none. */
+/* As allgather; only the root's target is written. Other ranks need none. */
 BATON_CHECKED baton_status_t
 baton_gather_create(baton_group_t *group, const baton_operands_t *operands,
                     baton_schedule_t **out);
@@ -206,8 +203,7 @@ BATON_CHECKED baton_status_t
 baton_scatterv_create(baton_group_t *group, const baton_operands_t *operands,
                       baton_schedule_t **out);
 
-/* Block r of the source goes to rank r, whose target gets a block of each
-   rank. */
+/* Block r of the source goes to rank r; a target has one of each rank. */
 BATON_CHECKED baton_status_t
 baton_alltoall_create(baton_group_t *group, const baton_operands_t *operands,
                       baton_schedule_t **out);
@@ -429,8 +425,7 @@ typedef struct baton_sparse_options {
     size_t k;       /* entries to select, 1 to n; 0: by density */
     double density; /* k / n, above 0 and at most 1 */
     size_t max_k;   /* largest k to be set later, k to n; 0: k */
-    /* For SPARDL: a divisor of P; 0: 1; -1: cheapest. */
-    int teams;
+    int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
     baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
     bool average;              /* the result is divided by P */
     double momentum;           /* 0 to below 1, instead of the optimizer's */
