@@ -78,7 +78,7 @@ typedef struct baton__mpi_traits {
 extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
 
 /* The arguments of a call that describe its source, or its target. Arguments
-   that the kind does not have are 0. */
+   that this kind of collective does not have are 0. */
 typedef struct baton__mpi_side {
     void *memory; /* may be MPI_IN_PLACE, MPI_BOTTOM */
     int count;
@@ -104,9 +104,10 @@ typedef struct baton__mpi_call {
     MPI_Comm comm;
 } baton__mpi_call_t;
 
-/* Returned instead of an MPI error code: nothing has happened, and the call is
-   left to MPI. FIRST also says that this is one of the communicator's first
-   calls. */
+/* Return values of functions that may take a call, in place of an MPI error
+   code. LEFT: the function has done nothing, and its caller passes the call on
+   to MPI. FIRST: the same, and the call is one of the communicator's first
+   calls, which are left to MPI (comms.h). */
 #define BATON__MPI_LEFT  (-1)
 #define BATON__MPI_FIRST (-2)
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The list of records. Those of freed communicators are in it until they are
-   destroyed. */
+/* The list of all records. The record of a freed communicator stays in it until
+   it is destroyed, which is when the last of its operations has ended. */
 static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
@@ -184,8 +184,10 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
     baton__mpi_comm_t *comm =
         left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
-        /* A failed call does not count: on other ranks it may have succeeded,
-           as the call that matches a repetition of this one. */
+        /* A failed call does not count as one of the communicator's first
+           calls. If the program repeats it, the repetition matches a call that
+           may have succeeded, and count, on the other ranks. So here only the
+           repetition may count. */
         comm->worth -= comm->counted;
     } else if (comm != NULL && request != NULL &&
                comms_owner_of(*request) == handle) {
@@ -196,9 +198,10 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
     return code;
 }
 
-/* Called when the application frees a communicator. The library's operations go
-   on. MPI's own operations would make Open MPI 4.1.4 crash if they went on, so
-   this function waits for them. */
+/* MPI calls this function when the application frees a communicator. The
+   library's own operations on the communicator go on. Operations that MPI runs
+   would make Open MPI 4.1.4 crash if they went on, so this function waits for
+   them. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
@@ -316,8 +319,9 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     return comm;
 }
 
-/* Caches the record that this thread has asked for last. The cache is invalid
-   once any communicator is freed, since MPI may reuse that handle. */
+/* The cache holds the record that this thread has asked for last. It becomes
+   invalid when any communicator is freed, since MPI may then give the freed
+   handle to a new communicator. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
 {
     static _Thread_local struct {

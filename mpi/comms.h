@@ -18,17 +18,20 @@
 
 #include <stdatomic.h>
 
-/* The reason why a call is left to MPI; TAKEN: it is not. */
+/* The reason why a call is left to MPI. TAKEN: the call is not left to MPI. */
 typedef enum baton__mpi_why {
     BATON__MPI_TAKEN,
-    BATON__MPI_SINGLE,    /* the communicator has one rank */
-    BATON__MPI_INTER,     /* an intercommunicator */
-    BATON__MPI_FOREIGN,   /* ranks of another MPI_COMM_WORLD are members */
-    BATON__MPI_SHORT,     /* fewer bytes than BATON_MPI_FROM, or none */
-    BATON__MPI_ONE_ROUND, /* one round of messages, which needs no progress */
-    BATON__MPI_NEW,       /* one of the communicator's first calls */
-    BATON__MPI_TYPE,      /* Baton does not support the type or operation */
-    BATON__MPI_WRONG,     /* an error of the program, which MPI reports */
+    BATON__MPI_SINGLE,  /* the communicator has one rank */
+    BATON__MPI_INTER,   /* the communicator is an intercommunicator */
+    BATON__MPI_FOREIGN, /* some ranks are not in MPI_COMM_WORLD */
+    /* The call moves fewer bytes than BATON_MPI_FROM, or none. */
+    BATON__MPI_SHORT,
+    /* MPI needs only one round of messages, which needs no progress. */
+    BATON__MPI_ONE_ROUND,
+    /* The call is one of the communicator's first calls. */
+    BATON__MPI_NEW,
+    BATON__MPI_TYPE,  /* Baton does not support the type or the operation */
+    BATON__MPI_WRONG, /* the call has an error, which MPI reports */
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 
@@ -38,19 +41,24 @@ enum { BATON__MPI_WORTH = 1 << 16, BATON__MPI_FIRST_CALLS = 8 };
 
 typedef struct baton__mpi_comm {
     MPI_Comm handle;
-    baton__mpi_why_t why; /* why all calls are left; TAKEN: some are taken */
+    /* Why all calls are left to MPI; TAKEN: some of them are taken. */
+    baton__mpi_why_t why;
     int rank, size;
-    uint64_t worth;       /* bytes so far; see BATON__MPI_WORTH */
-    uint64_t counted;     /* the last call's part of `worth` */
+    /* The bytes that the calls have counted as so far; see BATON__MPI_WORTH. */
+    uint64_t worth;
+    uint64_t counted;     /* how much the last call has added to `worth` */
     baton_group_t *group; /* NULL while no call is taken */
     /* The communicator of persistent requests (requests.h), which has the error
        handler of `handle`; or MPI_COMM_NULL. */
     MPI_Comm self;
     struct baton__mpi_entry *entries;
-    /* Requests of the first calls, which MPI runs; they may have ended. */
+    /* The requests of the first calls, which MPI runs. Some of these requests
+       may have been completed and freed. */
     MPI_Request firsts[BATON__MPI_FIRST_CALLS];
     _Atomic int first_count;
-    unsigned orphans; /* a bit for each of `firsts` that the program freed */
+    /* A bit for each of `firsts`: the program has freed this request, but MPI
+       has not. */
+    unsigned orphans;
     /* Counts operations that have not ended or whose requests were not freed,
        and persistent requests. */
     _Atomic int users;
@@ -68,9 +76,10 @@ typedef struct baton__mpi_comm {
    the records. Returns NULL, or the reason of a failure. */
 const char *baton__mpi_comms_open(void);
 
-/* Returns true if the request is that of one of the first calls. If `frees`,
-   the program frees the request: since MPI does not free active requests, the
-   request is freed together with the communicator. */
+/* Returns true if the request belongs to one of the first calls. The program
+   frees such a request if `frees` is true. MPI does not free active requests,
+   so this function only notes it, and the request is freed together with the
+   communicator. */
 bool baton__mpi_is_first(MPI_Request request, bool frees);
 
 /* baton__mpi_comm_of returns the communicator's record, or NULL if there is no
@@ -80,9 +89,10 @@ bool baton__mpi_is_first(MPI_Request request, bool frees);
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm comm);
 baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 
-/* Called after MPI has made a call that was left to it. Returns MPI's `code`.
-   If `left` is FIRST, records the call's request, unless `request` is NULL; if
-   the call has failed, it no longer counts as one of the first calls. */
+/* Called after MPI has made a call that was left to it. Returns `code`, which
+   MPI has returned. If `left` is FIRST, records the call's request, unless
+   `request` is NULL. If the call has failed, it no longer counts as one of the
+   first calls. */
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 

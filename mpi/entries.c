@@ -114,7 +114,7 @@ static void entries_on_end(void *arg, uint64_t epoch, baton_status_t status)
     baton__mpi_entry_t *entry = arg;
     (void)epoch;
     baton__mpi_op_t *op = entry->running;
-    assert(op != NULL); /* each epoch has one operation */
+    assert(op != NULL); /* every epoch belongs to one operation */
     entries_proceed(entry, take_next(entry));
     if (status != BATON_OK) {
         baton_failure_t failure;
@@ -151,9 +151,9 @@ void baton__mpi_op_post(baton__mpi_op_t *op)
 
 /* ---- schedules ----------------------------------------------------------- */
 
-/* Limits of the entries that a communicator keeps: KEPT entries in any case,
-   and more entries while the bytes of all, ENTRY_BYTES and its vector for each,
-   are at most KEPT_BYTES. */
+/* Limits of the entries that a communicator keeps: always the KEPT entries used
+   last, and more of them as long as all together take at most KEPT_BYTES. An
+   entry counts as ENTRY_BYTES and the bytes of its vector. */
 enum { KEPT = 64, KEPT_BYTES = 8 << 20, ENTRY_BYTES = 8 << 10 };
 
 typedef baton_status_t (*create_fn)(baton_group_t *group,
@@ -245,9 +245,9 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
     }
 }
 
-/* Finds the shape's entry and moves it to the front. If there is none, the
-   least recently used entries above the limits are no longer kept. They are the
-   same on all ranks, as all ranks make the same calls. */
+/* Finds the shape's entry and moves it to the front of the list. If there is
+   none, ends the keeping of those least recently used entries that exceed the
+   limits. These are the same on all ranks, as all ranks make the same calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
@@ -271,8 +271,8 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* Entries of shapes with a function of the program are not kept, since the same
-   handle may later stand for another function or type. */
+/* An entry is not kept if its shape has a function of the program, since the
+   same handle may later stand for another function or type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {

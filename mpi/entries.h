@@ -16,17 +16,19 @@
 #include <time.h>
 
 typedef struct baton__mpi_op {
-    baton__mpi_known_t known;   /* found by a persistent request's handle */
-    struct baton__mpi_op *next; /* in the entry's queue, or baton__mpi_ended */
+    /* Finds the operation by its persistent request. */
+    baton__mpi_known_t known;
+    /* The next in the entry's queue, or in the list baton__mpi_ended. */
+    struct baton__mpi_op *next;
     struct baton__mpi_entry *entry;
     baton__mpi_comm_t *comm;
     MPI_Request request;
     bool persistent;
     int tag; /* the tag of a persistent request's message */
     baton__mpi_vectors_t vectors;
-    int code; /* the outcome, as an error code of MPI */
-    /* For the log: when the operation was started, when it has ended, and when
-       the program began to wait for it; 0: not yet. */
+    int code; /* the outcome of the operation, as an error code of MPI */
+    /* Times for the log: of the operation's start and of its end, and the time
+       at which the program began to wait for the operation; 0: not yet. */
     int64_t started_ns, ended_ns, awaited_ns;
     _Atomic bool ended;
 } baton__mpi_op_t;
@@ -35,44 +37,48 @@ typedef struct baton__mpi_op {
    held briefly, never during calls of Baton or MPI. The other fields need no
    lock: a program makes its calls on a communicator one after another. */
 typedef struct baton__mpi_entry {
-    struct baton__mpi_entry *next; /* of the same communicator */
+    struct baton__mpi_entry *next; /* the next entry of the same communicator */
     baton__mpi_shape_t shape;
     baton_schedule_t *schedule;
     /* The memory to which the schedule is bound now. */
     const void *source;
     void *target;
-    /* Kept for further calls of this shape; otherwise freed when idle. */
+    /* True: the entry is kept for further calls of its shape. False: it may be
+       freed once no request uses it. */
     _Atomic bool kept;
-    _Atomic int users;    /* operations whose requests have not been freed */
-    baton__mpi_op_t *own; /* the only operation if persistent; or NULL */
+    /* Number of operations whose requests are not freed. */
+    _Atomic int users;
+    /* The only operation of a persistent call's entry; otherwise NULL. */
+    baton__mpi_op_t *own;
     atomic_flag lock;
     baton__mpi_op_t *running, *first, **last;
 } baton__mpi_entry_t;
 
-/* Gives an operation the entry of its shape. If there is none, makes one, which
-   then owns the shape's memory. */
+/* Sets op->entry to the communicator's entry for the shape. If there is none,
+   makes one, which then owns the shape's memory. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape);
 
-/* Frees the communicator's entries that are neither kept nor in use; if `all`,
-   all entries. */
+/* Frees the communicator's entries that are neither kept nor in use. If `all`,
+   frees all entries. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
-/* Starts the operation, or if another operation of the entry runs, appends it
-   to the entry's queue. */
+/* Starts the operation. If another operation of the same entry is running,
+   appends this one to the entry's queue instead. */
 void baton__mpi_op_post(baton__mpi_op_t *op);
 void baton__mpi_op_free(baton__mpi_op_t *op);
 
-/* Operations that have ended, the latest first. Calls of the program complete
-   their requests. Baton's thread cannot, since it must not call MPI below
-   MPI_THREAD_MULTIPLE. */
+/* The list of operations that have ended, the latest first. Their requests are
+   completed inside the program's calls to MPI. Baton's thread cannot complete
+   them, since below MPI_THREAD_MULTIPLE it must not call MPI. */
 extern baton__mpi_op_t *_Atomic baton__mpi_ended;
 
-/* Counts, for the log, an operation that has ended in a wait of the program.
-   Later calls for the same start do nothing. */
+/* For the log: counts an operation that has ended, if the program waited for
+   it. Called again for the same start of the operation, does nothing. */
 void baton__mpi_op_account(baton__mpi_op_t *op);
 
-/* Returns the time, or 0 if there is no log, since only the log needs it. */
+/* Returns the time. Returns 0 if there is no log, since only the log needs the
+   time. */
 static inline int64_t baton__mpi_now_ns(void)
 {
     struct timespec now = {0};

@@ -39,7 +39,7 @@ static void fortran_give(int code, const MPI_Request *request, f *request_out,
     fortran_tell(code, error_out);
 }
 
-/* Declares a parameter for each of at most 12 names. */
+/* Expands to the declarations of up to 12 parameters, given their names. */
 #define PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, picked, ...)   \
     picked
 #define DECLARE(...)                                                           \

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The function of an operation, which MPI itself would not return. */
+/* The record of an operation (MPI_Op) and its function. MPI has no call that
+   returns the function of an operation. */
 typedef struct known {
     baton__mpi_known_t known;
     MPI_User_function *function;
@@ -29,7 +30,7 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 
 /* ---- calls --------------------------------------------------------------- */
 
-enum { PART = 4096 }; /* the most bytes of a copy */
+enum { PART = 4096 }; /* size of the buffer for copied operands */
 
 /* Reduces elements by a function of the program. By MPI's rules the function
    writes its result to its second operand, so `right` is first copied to the
@@ -80,7 +81,8 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     const known_t *known =
         (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
-    MPI_Datatype held = type; /* the application may free `type` */
+    /* A copy, because the application may free `type`. */
+    MPI_Datatype held = type;
     if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
         (!known->commutes && bytes > PART)) {
         return NULL;

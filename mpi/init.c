@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Writes a message on rank 0. */
+/* Writes a message to standard error, on rank 0 only. */
 static void init_say(const char *what, const char *why)
 {
     int rank;
@@ -22,7 +22,7 @@ static void init_say(const char *what, const char *why)
     }
 }
 
-/* Returns true if `here` is true on all ranks. Collective. */
+/* Returns true if the caller's `here` is true on every rank. Collective. */
 static bool init_agree(bool here)
 {
     int all = here;
@@ -68,7 +68,8 @@ static void open_all(int required)
                  wrong != NULL ? wrong : "MPI is another on some of the ranks");
         return;
     }
-    /* MPI_Comm_dup would copy the attributes of MPI_COMM_SELF. */
+    /* A communicator from MPI_Comm_dup would have the application's attributes
+       of MPI_COMM_SELF; one from MPI_Comm_split has none. */
     (void)PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &baton__mpi.self);
     (void)PMPI_Comm_set_errhandler(baton__mpi.self, MPI_ERRORS_RETURN);
     baton_status_t status = open_engine();
@@ -85,7 +86,8 @@ static void open_all(int required)
     baton__mpi.functions = init_agree(required == MPI_THREAD_MULTIPLE ||
                                       !baton__mpi.settings.thread);
     atomic_store(&baton__mpi.on, true);
-    if (!baton__mpi.settings.thread) { /* peers may need answers at any time */
+    if (!baton__mpi.settings.thread) {
+        /* Peers may need this rank's answers at any time. */
         baton__mpi_drive(true);
     }
 }

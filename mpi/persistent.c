@@ -53,7 +53,8 @@ int baton__mpi_start(const MPI_Request *request)
     int code = copy_handler(op->comm);
     if (code == MPI_SUCCESS) {
         code = baton__mpi_vectors_pack(&op->vectors);
-        if (code != MPI_SUCCESS) { /* op->comm->handle may be freed */
+        /* The application may have freed op->comm->handle. */
+        if (code != MPI_SUCCESS) {
             return baton__mpi_fail(op->comm->self, code);
         }
     }

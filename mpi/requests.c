@@ -8,8 +8,8 @@
 
 /* ---- the end of an operation --------------------------------------------- */
 
-/* Completes a persistent request: sends the message that the request's receive
-   waits for. */
+/* Completes a persistent request by sending the message for which the request's
+   receive waits. */
 static void send_end(const baton__mpi_op_t *op)
 {
     char byte = 0;
@@ -17,10 +17,10 @@ static void send_end(const baton__mpi_op_t *op)
                     op->comm->self);
 }
 
-/* Ends the use of an entry by a request. For a generalized request this is
-   called when the request is freed, since waits for the request read the entry.
-   A persistent request has an entry of its own, which exists as long as it is
-   `kept`. */
+/* Called when a request no longer uses an entry, so that the entry may be
+   freed. For a generalized request this is when the request is freed, since
+   waits for the request read the entry. A persistent request has an entry of
+   its own, which exists as long as it is `kept`. */
 static void requests_leave(baton__mpi_entry_t *entry, baton__mpi_comm_t *comm)
 {
     atomic_fetch_sub_explicit(&entry->users, 1, memory_order_release);
@@ -103,16 +103,17 @@ __attribute__((weak)) void opal_progress(void);
 __attribute__((weak)) int opal_progress_register(int (*callback)(void));
 __attribute__((weak)) int opal_progress_unregister(int (*callback)(void));
 
-static _Thread_local bool waits; /* this thread is in requests_await() */
+/* True while this thread is in requests_await(). */
+static _Thread_local bool waits;
 
 enum { VAIN_CALLS = 64 };
 
-/* Steps the engine. MPI's progress calls this function. During a wait of Baton,
-   which drives the engine itself, it does nothing. If Baton has no thread, it
-   steps the engine even if this rank has no operation, so that peers get
-   answers. After VAIN_CALLS calls without progress it yields the processor, so
-   that other ranks can run: MPI yields only if it knows of more ranks than
-   processors. */
+/* Steps the engine. MPI's progress calls this function. During
+   requests_await(), which drives the engine itself, the function does nothing.
+   If Baton has no thread, it steps the engine even if this rank has no
+   operation, so that peers get answers. After VAIN_CALLS calls without progress
+   it yields the processor, so that other ranks can run: MPI yields only if it
+   knows of more ranks than processors. */
 static int requests_progress(void)
 {
     static _Thread_local uint32_t vain; /* calls in a row without progress */
@@ -144,7 +145,8 @@ typedef struct given {
     void *state;
 } given_t;
 
-/* The bytes of a generalized request, all of which are searched. */
+/* The number of bytes of a generalized request that are searched for the two
+   offsets: all of the request. */
 enum { LOOKED_AT = 200 };
 static size_t given_offset;
 
@@ -207,8 +209,8 @@ void baton__mpi_drive(bool on)
 
 /* ---- waits --------------------------------------------------------------- */
 
-/* A wait calls MPI's progress only after SHORT_TURNS turns, since that would
-   only delay a shorter wait. */
+/* A wait first makes SHORT_TURNS turns without MPI's progress, which would only
+   delay a short wait. Each later turn also calls MPI's progress. */
 enum { SHORT_TURNS = 8, WAIT_MS = 1 };
 
 typedef struct waiting {
@@ -340,8 +342,8 @@ static baton__mpi_why_t why_left(const baton__mpi_call_t *call,
                : baton__mpi_comm_join(comm);
 }
 
-/* Takes a call, or returns LEFT or FIRST (call.h). Finds the communicator of a
-   taken call, and makes its shape, which the caller frees. */
+/* Takes a call, or returns LEFT or FIRST (call.h). For a taken call, finds the
+   record of its communicator and makes its shape, which the caller frees. */
 static int requests_take(const baton__mpi_call_t *call,
                          baton__mpi_shape_t *shape, baton__mpi_comm_t **out)
 {
@@ -388,7 +390,8 @@ static int requests_ready(baton__mpi_op_t *op, baton__mpi_shape_t *shape)
 static int op_make(const baton__mpi_call_t *call, baton__mpi_comm_t *comm,
                    baton__mpi_shape_t *shape, baton__mpi_op_t **out)
 {
-    /* Not by calloc: malloc alone reuses blocks from a cache of each thread. */
+    /* malloc() reuses blocks from a cache of the calling thread; calloc() does
+       not. */
     baton__mpi_op_t *op = malloc(sizeof *op);
     if (op == NULL) {
         return MPI_ERR_NO_MEM;
@@ -432,7 +435,7 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request)
 int baton__mpi_finish(const baton__mpi_call_t *call)
 {
     MPI_Request request;
-    /* The schedule would be used for this call alone, which costs more than
+    /* A schedule for this call would be used only once, which costs more than
        MPI's call. */
     if (baton__mpi_has(call, BATON__MPI_PRIVATE)) {
         return BATON__MPI_LEFT;
@@ -441,8 +444,8 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    /* Hides an error from MPI, which would pass it to the error handler of
-       MPI_COMM_WORLD. */
+    /* If the operation has failed, hides the error from MPI, which would pass
+       it to the error handler of MPI_COMM_WORLD. */
     baton__mpi_op_t *op = op_of(request);
     baton__mpi_await(1, &request);
     code = op->code;

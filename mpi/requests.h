@@ -21,16 +21,17 @@ int baton__mpi_begin(const baton__mpi_call_t *call, MPI_Request *request);
    baton__mpi_begin. */
 int baton__mpi_finish(const baton__mpi_call_t *call);
 
-/* Waits until the operations of `requests` have ended, by Baton's wait: MPI's
-   own waits poll, and would keep Baton's thread from running. A long wait also
-   calls MPI's progress. If some of several requests are MPI's, or `requests` is
-   NULL, this does not wait. */
+/* Waits until the operations of `requests` have ended. Uses Baton's wait, since
+   MPI's own waits poll and would keep Baton's thread from running. A long wait
+   also calls MPI's progress. Does not wait if `requests` is NULL, or if it
+   holds several requests of which some are MPI's own. */
 void baton__mpi_await(int count, const MPI_Request *requests);
 
 /* Finds Open MPI's hooks for progress and the layout of its requests. Returns
    NULL, or the reason of a failure. */
 const char *baton__mpi_find_request(void);
 
-/* Makes MPI's progress drive Baton if `on`, or ends that. The first call that
-   is taken turns this on, so that MPI's progress costs no more before. */
+/* If `on`, lets MPI's progress drive Baton; otherwise ends that. Turned on by
+   the first call that is taken, so that MPI's progress costs nothing more in
+   programs of which no call is taken. */
 void baton__mpi_drive(bool on);

@@ -14,8 +14,9 @@ int baton__mpi_code(baton_status_t status, const char *message)
     return status == BATON_ERR_NO_MEMORY ? MPI_ERR_NO_MEM : MPI_ERR_OTHER;
 }
 
-/* Returns false if this is certainly not rank 0. Reads the variables of mpirun,
-   since an MPI that the library was not built for can't be called. */
+/* Returns false if this process is certainly not rank 0. Reads mpirun's
+   environment variables instead of asking MPI, since this library can't call an
+   MPI that it was not built for. */
 static bool may_be_rank_0(void)
 {
     const char *rank = getenv("PMIX_RANK");
@@ -50,8 +51,8 @@ bool baton__mpi_is_other(void)
     return is_other;
 }
 
-/* Reports at exit that the program has bypassed this library: it has opened
-   libmpi itself, and looked up MPI's functions there. */
+/* At exit, reports that the program has bypassed this library by opening libmpi
+   and looking up MPI_Init there. */
 __attribute__((destructor)) static void tell_bypassed(void)
 {
     const char *log = getenv("BATON_MPI_LOG");

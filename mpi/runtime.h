@@ -23,23 +23,29 @@ typedef struct baton__mpi_runtime {
     /* Offset of the context id in a communicator; see comms.h. */
     ptrdiff_t context_offset;
     size_t owner_offset; /* offset of the communicator in a request */
-    bool functions;      /* Baton's thread may call functions of the program */
+    /* Baton's thread may call functions that the program gave to
+       MPI_Op_create. */
+    bool functions;
     /* The result of MPI_Query_thread; -1: MPI was not initialised by this
        library. */
     int level;
-    _Atomic int outstanding; /* operations that have not ended */
+    _Atomic int outstanding; /* number of operations that have not ended */
 } baton__mpi_runtime_t;
 
 extern baton__mpi_runtime_t baton__mpi;
 
 /* Returns true if the process's MPI is not the one that this library was built
-   for; the first call says so on standard error. Then this library cannot use
-   any handle or constant of MPI, and handles may be shorter. MPI's own
-   functions initialise MPI, and baton__mpi.on stays false. */
+   for. The first call of a process then says so on standard error, unless the
+   process is certainly not rank 0.
+
+   This library can then use neither handles nor constants of MPI: the other MPI
+   may have other values for the constants, and handles that are shorter than
+   Open MPI's. So MPI_Init calls PMPI_Init alone, baton__mpi.on stays false, and
+   all calls are left to MPI. */
 bool baton__mpi_is_other(void);
 
-/* Returns whether calls may be taken. If not, calls go to MPI unchanged, and no
-   handle is read. */
+/* Returns whether calls may be taken. If not, the interposed functions pass
+   their calls to MPI unchanged, and read no handle. */
 static inline bool baton__mpi_is_on(void)
 {
     return atomic_load_explicit(&baton__mpi.on, memory_order_acquire);

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-extern char **environ; /* POSIX defines it without a declaration */
+/* POSIX requires programs to declare `environ` themselves. */
+extern char **environ;
 
 #define PREFIX "BATON_MPI_"
 #define NAMES  ",FROM,ONLY,BLOCKING,THREAD,LOG,"

@@ -27,7 +27,7 @@ typedef struct type_row {
 #define INTEGERS(as_signed, as_unsigned, type)                                 \
     ROW(as_signed, SIZED(I, type)), ROW(as_unsigned, SIZED(U, type))
 
-/* The most usual types come first. */
+/* The most usual types come first, so that a search finds them soon. */
 static const type_row_t types[] = {
     {MPI_DOUBLE, BATON_F64, FLOATING},
     {MPI_FLOAT, BATON_F32, FLOATING},
@@ -69,7 +69,8 @@ static const type_row_t types[] = {
 typedef struct op_row {
     MPI_Op op;
     const baton_op_t *found;
-    unsigned classes; /* classes of allowed types, each as 1u << class */
+    /* The classes of types that the operation allows, each as 1u << class. */
+    unsigned classes;
 } op_row_t;
 
 #define ARITHMETIC (1u << INTEGER | 1u << FINT | 1u << FLOATING)
@@ -166,9 +167,9 @@ bool baton__mpi_is_plain(MPI_Datatype type)
     return plain;
 }
 
-/* Packs an element of more bytes than an int can count, or with `back` unpacks
-   it. MPI_Pack takes the bytes as an int, so a collective of this process alone
-   copies the element, without a message. */
+/* Packs an element that has more bytes than an int can count. With `back`,
+   unpacks it. MPI_Pack takes the number of bytes as an int, so a collective of
+   this process alone copies the element, without a message. */
 static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
                      bool back)
 {
@@ -176,7 +177,7 @@ static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
     const int counts[2] = {(int)(size / part), (int)(size % part)};
     const MPI_Aint at[2] = {0, (MPI_Aint)(size - size % part)};
     MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    /* Stays NULL after an error, so that the collective fails. */
+    /* `row` stays NULL after an error, so that the collective fails. */
     MPI_Datatype row = MPI_DATATYPE_NULL;
     (void)PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
     (void)PMPI_Type_create_struct(2, counts, at, parts, &row);

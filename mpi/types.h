@@ -9,8 +9,9 @@
 bool baton__mpi_reduction(MPI_Datatype type, MPI_Op op, baton_dtype_t *dtype,
                           const baton_op_t **found);
 
-/* Returns true for a predefined type. The program's functions may compare its
-   handle, so it must not be copied; and it must not be freed. */
+/* Returns true for a predefined type. Such a type must not be replaced by a
+   copy, since the program's functions may compare handles, and it must not be
+   freed. */
 bool baton__mpi_is_named(MPI_Datatype type);
 
 /* Returns true if consecutive elements of the type lie in memory as they are
@@ -20,8 +21,8 @@ bool baton__mpi_is_plain(MPI_Datatype type);
 /* Returns the bytes of an element's data, without gaps. */
 size_t baton__mpi_type_bytes(MPI_Datatype type);
 
-/* Packs `count` elements at `memory` one after another into `bytes`, or with
-   `back` unpacks them from there. Sizes may exceed an int. This call needs no
-   other rank. */
+/* Packs `count` elements at `memory` into `bytes`, one after another. With
+   `back`, unpacks them from `bytes` instead. Their size may exceed an int. The
+   call involves no other rank. */
 int baton__mpi_pack(const void *memory, int count, MPI_Datatype type,
                     char *bytes, bool back);

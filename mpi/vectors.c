@@ -61,8 +61,8 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
             is_valid_side(&call->target, blocks_of(traits->target, size)));
 }
 
-/* Returns the side that gives the sizes of blocks. That is the side with all
-   blocks, if the rank has it, else the other one. */
+/* Returns the side whose arguments give the sizes of the blocks: the side that
+   has all blocks if this rank has it, else the other side. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
     bool by_source =
@@ -177,7 +177,8 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 
 /* ---- vectors ------------------------------------------------------------- */
 
-/* Addresses for sides without memory, since NULL would mean in place. */
+/* Addresses that stand for sides without memory: an address of NULL would tell
+   Baton that the call works in place. */
 static char nothing[2];
 
 static size_t vectors_bytes_of(const baton__mpi_side_t *side, int blocks)
@@ -217,8 +218,8 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-/* If the vector says so (`packs`), packs the side into the copy. With `back`,
-   unpacks the side from the copy if the vector says so (`unpacks`). */
+/* Packs the side into the copy if `packs` is set. With `back`, unpacks the side
+   from the copy if `unpacks` is set. */
 static int vector_pack(const baton__mpi_vector_t *v, bool back)
 {
     const baton__mpi_side_t *side = &v->side;
@@ -247,9 +248,9 @@ static int vector_copy(baton__mpi_vector_t *v, size_t bytes)
     return v->copy != NULL ? MPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Sets up a vector. It is the side's memory if that is in one piece, else a
-   copy. `empty` is the address of the vector if the side's memory is NULL,
-   which would mean in place. */
+/* Sets up a vector: the side's own memory if that is in one piece, else a copy.
+   If the side's memory is NULL, the vector is at `empty` instead, since NULL
+   would mean in place. */
 static int vector_init(const baton__mpi_call_t *call,
                        const baton__mpi_side_t *side, int blocks, char *empty,
                        baton__mpi_vector_t *v)
@@ -264,9 +265,10 @@ static int vector_init(const baton__mpi_call_t *call,
     return vector_copy(v, vectors_bytes_of(side, blocks));
 }
 
-/* Sets up the side that was given as MPI_IN_PLACE, in a call where each rank
-   decides for itself whether it works in place. The schedule needs both sides,
-   so this side is a copy. For a reduction vectors_split makes the copy. */
+/* Sets up the side that the program gave as MPI_IN_PLACE, in a collective where
+   each rank decides for itself whether it works in place. The schedule needs
+   memory for both sides, so this side becomes a copy. In a reduction,
+   vectors_split makes the copy. */
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {
@@ -283,11 +285,11 @@ static int init_apart(const baton__mpi_call_t *call, int rank,
     return vector_copy(part, vectors_bytes_of(&part->side, 1));
 }
 
-/* Copies type and arrays if they are used after the call has returned: to
-   unpack, or to pack at each start of a persistent call. The program may free
-   its own by then, as mpi4py does with arrays. The type's copy is a contiguous
-   type of one element, for which MPI calls no attribute callbacks of the
-   program. */
+/* Copies the type and the arrays of a side if they are used after the call has
+   returned: for unpacking, or for packing at each start of a persistent call.
+   By then the program may have freed its own, as mpi4py does with arrays. The
+   type's copy is a contiguous type of one element, since to make that MPI calls
+   no attribute callbacks of the program. */
 static int vector_hold(baton__mpi_vector_t *v, bool persistent)
 {
     baton__mpi_side_t *side = &v->side;
@@ -311,8 +313,8 @@ static int vector_hold(baton__mpi_vector_t *v, bool persistent)
     return code;
 }
 
-/* Makes the source a copy if it overlaps the target. Baton does not allow that,
-   but Open MPI does, so programs may do it. */
+/* Replaces the source by a copy if it overlaps the target. Programs may let
+   them overlap, because Open MPI allows that, but Baton does not. */
 static int vectors_split(const baton__mpi_call_t *call,
                          const baton__mpi_shape_t *shape,
                          baton__mpi_vector_t *source,

@@ -16,8 +16,9 @@ typedef struct baton__mpi_shape {
     baton__mpi_function_t *function; /* NULL: `op` is predefined */
     int root;
     size_t count;
-    /* Counts of P blocks; for Alltoallv of P blocks to send and then P blocks
-       to receive. NULL: the vector, or each block, has `count`. */
+    /* The counts of the P blocks. For Alltoallv, the counts of the P blocks to
+       send and then of the P blocks to receive. NULL: `count` is the count of
+       the vector, or of each block. */
     size_t *counts;
     int size; /* P, the number of ranks */
 } baton__mpi_shape_t;
@@ -25,13 +26,17 @@ typedef struct baton__mpi_shape {
 /* The schedule's vector for a side of the call: the side's memory, or a
    copy. */
 typedef struct baton__mpi_vector {
-    void *memory; /* NULL in a source: the call is in place */
-    char *copy;   /* NULL: there is no copy, and nothing is packed */
+    /* Address of the vector. In a source NULL means that the call works in
+       place. */
+    void *memory;
+    char *copy; /* NULL: there is no copy, and nothing is packed */
     baton__mpi_side_t side;
     int blocks;
-    size_t raw_bytes; /* bytes to copy by memcpy; 0: the side is packed */
-    /* The copy is packed before the schedule starts (packs), and unpacked at
-       the schedule's end (unpacks). */
+    /* The number of bytes that memcpy copies; 0: the side is packed by its
+       type. */
+    size_t raw_bytes;
+    /* packs: the copy is packed before the schedule starts. unpacks: it is
+       unpacked at the schedule's end. */
     bool packs, unpacks;
     /* Copies of the side's type, or MPI_DATATYPE_NULL, and of its counts and
        displacements, or NULL. They are used after the call has returned, when
@@ -60,8 +65,8 @@ void baton__mpi_shape_fini(baton__mpi_shape_t *shape);
 bool baton__mpi_shape_equals(const baton__mpi_shape_t *a,
                              const baton__mpi_shape_t *b);
 
-/* Returns the bytes of the whole vector; in PRIVATE kinds, the bytes of the
-   blocks that this rank knows. */
+/* Returns the bytes of the whole vector. In collectives with the trait PRIVATE,
+   returns the bytes of the blocks that this rank knows. */
 size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape);
 
 int baton__mpi_vectors_init(const baton__mpi_call_t *call,
