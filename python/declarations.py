@@ -66,7 +66,6 @@ def module():
     """The Python module that cffi makes of the text."""
     ffi = cffi.FFI()
     ffi.cdef(text())
-    ffi.set_source("baton._declarations", None)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "made.py")
         recompiler.make_py_source(ffi, "baton._declarations", path)

@@ -30,8 +30,8 @@ _PAIRS = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], alig
 NUMPY.update(_PAIRS)
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
 _OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
-_empty = ffi.new("char[64]")
-NOWHERE = int(ffi.cast("uintptr_t", _empty))  # of arrays without elements: NULL means none
+# The address of arrays without elements: NULL means that there is none.
+NOWHERE = int(ffi.cast("uintptr_t", _empty := ffi.new("char[64]")))
 _MEMORY = {"cpu": lib.BATON_MEMORY_HOST, "cuda": lib.BATON_MEMORY_DEVICE}
 # DLPack's devices: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed.
 _OF_DEVICE = {1: "cpu", 3: "cpu", 11: "cpu", 2: "cuda", 13: "cuda"}
@@ -72,7 +72,7 @@ def operation(op):
 
 
 def _of_numpy(dtype):
-    number = NUMBERS["bf16"] if dtype.name == "bfloat16" else _OF_NUMPY.get(dtype)
+    number = _OF_NUMPY.get(dtype) or (NUMBERS["bf16"] if dtype.name == "bfloat16" else None)
     if number is None and dtype.names and len(dtype.names) == 2:
         fields = [dtype.fields[name] for name in dtype.names]
         for name, pair in _PAIRS.items():
@@ -122,9 +122,8 @@ def _from_torch(torch, a):
     return Operand(a.data_ptr(), a.numel(), _of_torch(a.dtype), _MEMORY[a.device.type], a)
 
 
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
 def _from_dlpack(a):

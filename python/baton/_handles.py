@@ -114,11 +114,6 @@ def milliseconds(timeout):
     return int(min(timeout * 1000 + 0.999, 2**31 - 1))
 
 
-def deadline(timeout):
-    """When a timeout is over, by time.monotonic(); None for ever."""
-    return None if timeout is None else time.monotonic() + milliseconds(timeout) / 1000
-
-
 def wait(call, timeout, cancel=None):
     """Returns the status of call(timeout_ms), which is called again and again, so that
     Python handles signals meanwhile. What a handler raises, as that of Ctrl-C does, ends

@@ -44,10 +44,9 @@ def _places():
 def _open():
     tried = []
     for place in map(str, _places()):
-        if os.sep in place and not os.path.exists(place):
-            tried.append(f"    {place}: no such file")
-            continue
         try:
+            if os.sep in place and not os.path.exists(place):
+                raise OSError(f"{place}: no such file")
             # Open MPI opens plugins that expect its symbols to be global.
             return place, ffi.dlopen(place, ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
         except OSError as error:

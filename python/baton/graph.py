@@ -132,8 +132,7 @@ class Graph(Schedule):
         self._bound = [None, None]  # kind of the first input, and of the first other array
         self._views: dict = {}  # of arrays, by address, bytes and type
         self._alive_too: List[Any] = []  # arrays, and handles of functions
-        self._nodes: List[Any] = []  # for draw
-        self._edges: List[Any] = []
+        self._nodes, self._edges = [], []  # for draw
 
     @classmethod
     def _lent(cls, pointer: Any) -> "Graph":

@@ -116,13 +116,11 @@ class Schedule(_handles.Handle):
         """Uses other arrays of the same size and type from the next start on. `source` is None if
         the schedule was prepared in place, or this rank has none; `target` is ignored on
         ranks without one. Busy: an epoch runs, and `depth` is 1."""
-        keep = []
-        for array, bound in zip((source, target), self._bound):
-            given = None if array is None else _arrays.operand(array, array is target)
+        keep = [None if a is None else _arrays.operand(a, a is target) for a in (source, target)]
+        for given, bound in zip(keep, self._bound):
             if given is not None and bound is not None and given.kind != bound:
                 raise errors.Invalid(f"rebind: {given!r} is given, and what was prepared is "
                                      f"{_arrays.describe(*bound)}")
-            keep.append(given)
         self._binding = keep  # which stays, whatever Ctrl-C raises meanwhile
         check(_rebind(self._alive(), *(_NULL if of is None else of.address for of in keep)))
         if target is not None:

@@ -97,9 +97,8 @@ class Simulator(_handles.Handle):
             "host_link": {"alpha_us": host_alpha_us, "beta_ns": host_beta_ns}, **more})
         super().__init__(answer("baton_sim_t *", lib.baton_sim_create, given))
         self.ranks = ranks
-        self._graphs: List[Graph] = []
+        self._graphs, self._alive_too = [], []
         self._raised: Optional[BaseException] = None
-        self._alive_too: List[Any] = []
 
     def destroy(self) -> None:
         """Destroys it, and the graphs in it; a second call does nothing."""

@@ -100,9 +100,9 @@ class _Full:
         schedule.start()
 
     def end(self):
-        end = _handles.deadline(self._timeout)
+        end = time.monotonic() + _handles.milliseconds(self._timeout) / 1000
         for schedule in self._started:
-            schedule.wait(end and max(0, end - time.monotonic()))
+            schedule.wait(None if self._timeout is None else max(0, end - time.monotonic()))
         self._started.clear()
         return Step(True, self._group.size, 0, self._group.size)
 
@@ -159,7 +159,9 @@ class _Vector:
             self.load(self._loaded)
         if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
             raise errors.Invalid("a step has other parameters than the first one")
-        self._start()
+        self._give()
+        self._reads = True  # whatever Ctrl-C raises meanwhile
+        self._steps.start()
         step = self._finish(self._wait())
         self._pieces.clear()
         return step
@@ -203,7 +205,7 @@ class _Partial(_Vector):
                              dtype=self._dtype, op="sum" if self._half > 1 else "avg",
                              **self._options)
 
-    def _start(self):
+    def _give(self):
         if self._cut != [runs for _, runs in self._pieces]:  # on all ranks
             state, old = self._state(), self._steps
             self._steps = self._make()
@@ -214,8 +216,6 @@ class _Partial(_Vector):
                 tensor.div_(self._half)
             # After TimedOut the next backward pass writes over what this step still reads.
             self._steps.contribute(tensor.to(self._dtype), i, lent=self._timeout is None)
-        self._reads = True
-        self._steps.start()
 
     def _finish(self, got):
         self._last, size, self.means = got.staleness, self._group.size, []
@@ -270,11 +270,6 @@ class _Sparse(_Vector):
             for to, at, count in runs:
                 self._steps.contribute(to, part[at:at + count])
             self._given += 1
-
-    def _start(self):
-        self._give()
-        self._reads = True
-        self._steps.start()
 
     def _finish(self, got):
         living = size = self._group.size

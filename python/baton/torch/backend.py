@@ -298,9 +298,7 @@ class _Completer:
     """Completes futures. Its thread sleeps until something has ended on the engine, whose own
     thread makes progress, and then asks all works, since they may end in any order."""
 
-    def __init__(self):
-        self._queue = queue.SimpleQueue()
-        self._thread = None
+    _queue, _thread = queue.SimpleQueue(), None  # of works with their deadlines
 
     def add(self, work):
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
@@ -766,8 +764,7 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
     """
 
     def __init__(self, group, timeout, store=None):
-        dist.ProcessGroup.__init__(self, *(of for of in [store] if of is not None),
-                                   group.rank, group.size)
+        dist.ProcessGroup.__init__(self, *([] if store is None else [store]), group.rank, group.size)
         self._prepare(group, timeout)
         if _TORCH_2:
             kind = dist.ProcessGroup.BackendType.CUSTOM
