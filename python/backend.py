@@ -2,7 +2,7 @@
 `pip install ./python` needs no network."""
 import sys
 
-sys.path.append("/usr/lib/python3/dist-packages")  # after those of the build
+sys.path.append("/usr/lib/python3/dist-packages")  # The packages of the build come first.
 
 from setuptools.build_meta import *  # noqa: E402, F401, F403
 

@@ -34,9 +34,8 @@ typedef struct dlpack_tensor {
 
 
 def preprocess(*options):
-    headers = sorted(INCLUDE.glob("baton/*.h"))
     source = "".join(f"#include <baton/{header.name}>\n"
-                     for header in headers if header.name not in LEFT_OUT)
+                     for header in sorted(INCLUDE.glob("baton/*.h")) if header.name not in LEFT_OUT)
     command = ["gcc", "-E", "-std=c11", f"-I{INCLUDE}", "-D__attribute__(x)=", *options,
                "-x", "c", "-"]
     return subprocess.run(command, input=source, capture_output=True, check=True, text=True).stdout
@@ -54,7 +53,7 @@ def numbers():
 def text():
     """Without what cffi can't read: the bodies of inline functions, globals that are
     constants, and functions that return a struct that nobody sees."""
-    # Between the preprocessor's line markers.
+    # The preprocessor's line markers tell which lines are the headers' own.
     parts = re.findall(rf'^#.*"{INCLUDE}/baton/.*\n((?:(?!#).*\n)*)', preprocess(), re.M)
     headers = re.sub(r"static inline .*?\n}\n", "", "".join(parts), flags=re.S)
     headers = re.sub(r"\s+", " ", headers).replace("extern const ", "extern ")

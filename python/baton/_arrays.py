@@ -30,7 +30,7 @@ _PAIRS = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], alig
 NUMPY.update(_PAIRS)
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
 _OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
-# The address of arrays without elements: NULL means that there is none.
+# The address of arrays without elements. (NULL means that there is no array.)
 NOWHERE = int(ffi.cast("uintptr_t", _empty := ffi.new("char[64]")))
 _MEMORY = {"cpu": lib.BATON_MEMORY_HOST, "cuda": lib.BATON_MEMORY_DEVICE}
 # DLPack's devices: CPU, pinned by CUDA, pinned by ROCm; CUDA, managed.
@@ -178,7 +178,8 @@ def operand(a, writable=True):
 
 
 def exactly(a, writable, count, dtype, memory=lib.BATON_MEMORY_HOST):
-    """The Operand of an array of that many elements (None: of any), type and memory."""
+    """Returns the Operand of an array, which must have so many elements (None: any), this type
+    and this memory."""
     given = operand(a, writable)
     needed = given.count if count is None else count, dtype, memory
     if given.kind != needed:

@@ -64,7 +64,7 @@ class Handle:
         return self._handle
 
     def _error(self, status):
-        """What a wait, or a test, has failed with; notes a rank that is lost."""
+        """Returns the exception of a wait or a test, and notes that a rank is lost."""
         global lost
         lost |= status == lib.BATON_ERR_TRANSPORT
         return error(status)
@@ -82,7 +82,7 @@ class Handle:
         return self
 
     def __exit__(self, kind, value, trace):
-        # An exception that is on its way says more.
+        # An exception that is raised already says more.
         with contextlib.suppress(*() if kind is None else (errors.Error,)):
             self.destroy()
 
@@ -146,7 +146,7 @@ def wait(call, timeout, cancel=None):
 
 # ---- the engine, and MPI -------------------------------------------------------
 
-_engine = ffi.new("baton_engine_t **")  # NULL until the first group
+_engine = ffi.new("baton_engine_t **")  # It has NULL until the first group is made.
 _opening = threading.RLock()
 _mpi_is_ours = has_cuda = False
 lost = False  # a rank: MPI_Finalize may wait for it for ever
@@ -188,7 +188,7 @@ def initialise_mpi():
                                  "-DBATON_MPI=ON") from None
     if not answer("int", lib.MPI_Initialized):
         multiple, provided = 3, ffi.new("int *")
-        _mpi_is_ours = True  # whatever Ctrl-C raises meanwhile
+        _mpi_is_ours = True  # Ctrl-C may interrupt the next call.
         if lib.MPI_Init_thread(NULL, NULL, multiple, provided) != 0:
             raise errors.PeerLost("MPI_Init_thread failed")
 

@@ -32,7 +32,7 @@ Tried:
 
 
 def _places():
-    """Where the library may be, the first one that exists being the one."""
+    """Returns where the library may be. The first place where it exists counts."""
     if os.environ.get("BATON_LIBRARY"):
         return [os.environ["BATON_LIBRARY"]]
     above = pathlib.Path(__file__).resolve().parents  # prefix/lib of .../pythonX/site-packages
@@ -100,7 +100,8 @@ def answer(kind, function, *given):
 
 @functools.lru_cache(None)
 def words(enum):
-    """The enumerators of a type by their values, without what all of their names begin with."""
+    """Returns the enumerators of a type, by their values, in lower case and without the common
+    prefix."""
     names = [name for _, name in sorted(enum.elements.items()) if not name.endswith("_COUNT")]
     return [name[len(os.path.commonprefix(names)):].lower() for name in names]
 
@@ -136,7 +137,8 @@ def options(kind, alive, given):
 
 
 def record(name, kind):
-    """A named tuple with the fields of a struct; enumerators are words, but for a status."""
+    """Returns a type of named tuples with the fields of a struct. Enumerators become words, except
+    a status."""
     fields = ffi.typeof(kind).fields
     made = collections.namedtuple(name, [field for field, _ in fields])
     made._words = {field: words(of.type) for field, of in fields
@@ -145,7 +147,7 @@ def record(name, kind):
 
 
 def filled(of, struct):
-    """The record of a struct."""
+    """Returns the record of a struct."""
     values = {field: getattr(struct, field) for field in of._fields}
     values.update((field, ffi.string(value).decode(errors="replace"))
                   for field, value in values.items() if isinstance(value, ffi.CData))

@@ -75,7 +75,7 @@ class Group(_handles.Handle):
         initialises MPI, unless that is done, and MPI is finalised at exit then."""
         global _world
         if _world is None or _world._handle == _NULL:
-            with _making_world:  # of several threads that come at once one does it
+            with _making_world:  # One of several threads makes the group.
                 if _world is None or _world._handle == _NULL:
                     _handles.initialise_mpi()
                     _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
@@ -283,10 +283,10 @@ class Group(_handles.Handle):
             collective += "v"
         source, target, result, count = self._operands(collective, a, out, root, counts,
                                                        target_counts)
-        if collective == "reduce" and source and target:  # at the root, which is in place
+        if collective == "reduce" and source and target:  # The root reduces in place.
             if source.memory == lib.BATON_MEMORY_HOST:
                 ffi.memmove(target.address, source.address, source.bytes)
-            else:  # the device copies: a collective of one rank
+            else:  # The device copies in a collective of one rank.
                 with Group.alone() as copies:
                     copies.allgather(a, out)
             source = None
@@ -303,7 +303,7 @@ class Group(_handles.Handle):
                 target_counts=target_counts)
             kept._shape = shape
         elif given is not None:
-            kept._target = None  # not known, if Ctrl-C comes meanwhile
+            kept._target = None  # Ctrl-C may interrupt the next call.
             check(_rebind(kept._handle, _NULL if source is None else source.address,
                           _NULL if target is None else target.address))
         kept._target = target and target.address
@@ -338,7 +338,7 @@ class Group(_handles.Handle):
                 memory = None
             if memory is not None:
                 if memory != kept._target:
-                    kept._target = None  # not known, if Ctrl-C comes meanwhile
+                    kept._target = None  # Ctrl-C may interrupt the next call.
                     check(_rebind(kept._handle, _NULL, memory))
                     kept._target = ffi.cast("void *", memory)
                 try:

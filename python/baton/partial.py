@@ -139,7 +139,8 @@ class Partial(_handles.Handle):
         """The addresses of an array of all tensors, or of one for each."""
         if isinstance(out, (list, tuple)) and self.counts is not None:
             if len(out) != len(self.counts):
-                raise errors.Invalid(f"{len(out)} arrays were given, for {len(self.counts)} tensors")
+                raise errors.Invalid(f"{len(out)} arrays were given, for {len(self.counts)} "
+                                     "tensors")
             return ffi.new("void *[]", [_arrays.exactly(a, True, count, self.dtype).address
                                         for a, count in zip(out, self.counts)])
         at = ffi.cast("char *", _arrays.exactly(out, True, self.count, self.dtype).address)

@@ -121,7 +121,7 @@ class Schedule(_handles.Handle):
             if given is not None and bound is not None and given.kind != bound:
                 raise errors.Invalid(f"rebind: {given!r} is given, and what was prepared is "
                                      f"{_arrays.describe(*bound)}")
-        self._binding = keep  # which stays, whatever Ctrl-C raises meanwhile
+        self._binding = keep  # It is kept even if Ctrl-C interrupts the next call.
         check(_rebind(self._alive(), *(_NULL if of is None else of.address for of in keep)))
         if target is not None:
             self.result = target

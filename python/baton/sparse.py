@@ -31,18 +31,17 @@ TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
 
 
 def partial_if(mode: Optional[str]) -> dict:
-    """The options of a mode; None: of a step that is not partial."""
+    """Returns the options of a mode; with None, those of a step that is not partial."""
     return {} if mode is None else {"partial": True, **mode_of(mode)}
 
 
 class _Entries(_handles.Handle):
     """What Sparse and Tensors have in common."""
 
-    def _open(self, group: Group, pointer: Any, timeout: Timeout, *parts: Any) -> None:
-        """Waits for the parts of what creates it."""
+    def _open(self, group: Group, pointer: Any, timeout: Timeout, left: list) -> None:
+        """Waits for the parts of what creates it, which are left to do."""
         super().__init__(pointer, group)
         self._out = ffi.new("baton_sparse_result_t *")
-        left = list(parts)
 
         def wait(ms: int) -> int:
             while left and not (status := left[0](pointer, ms)):
@@ -111,14 +110,14 @@ class Sparse(_Entries):
             **more, **partial_if(mode)})
         self._keep: Any = None
         self._open(group, answer("baton_sparse_t *", lib.baton_sparse_prepare, group._alive(),
-                                 given), timeout, lib.baton_sparse_connect)
+                                 given), timeout, [lib.baton_sparse_connect])
 
     def start(self, gradient: Any = None) -> None:
         """Starts a step. The gradient is read, and must stay as it is, until wait has
         returned; None: it was contributed in parts. Busy: a step runs. State: a part is
         missing."""
         given = self._given(gradient, self._memory)
-        self._keep = self._keep, given  # whatever Ctrl-C raises meanwhile
+        self._keep = self._keep, given  # Ctrl-C may interrupt the next call.
         check(lib.baton_sparse_start(self._alive(), given.address if given else ffi.NULL))
         self._keep = given
 
@@ -244,13 +243,13 @@ class Tensors(_Entries):
         self._keep: dict = {}
         self._open(group, answer("baton_tensors_t *", lib.baton_tensors_prepare,
                                  group._alive(), array, len(tensors), given),
-                   timeout, lib.baton_tensors_agree, lib.baton_tensors_connect)
+                   timeout, [lib.baton_tensors_agree, lib.baton_tensors_connect])
 
     def ready(self, tensor: int, gradient: Any) -> None:
         """The gradient of a tensor is ready; it stays as it is until wait has returned."""
         count = self.counts[self._within(tensor)]
         given = _arrays.exactly(gradient, False, count, self.dtype)
-        self._keep[tensor] = self._keep.get(tensor), given  # whatever Ctrl-C raises meanwhile
+        self._keep[tensor] = self._keep.get(tensor), given  # Ctrl-C may interrupt the next call.
         check(lib.baton_tensors_ready(self._alive(), tensor, given.address))
         self._keep[tensor] = given
 

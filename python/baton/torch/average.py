@@ -28,7 +28,8 @@ from baton.sparse import partial_if
 from baton.torch.backend import ProcessGroup
 
 _GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
-# Of the schedules of all modes: so ranks of different modes find each other's, and fail.
+# The schedules of all modes have one name, so that ranks whose modes differ find each other's
+# and fail.
 _NAME = "gradients"
 _numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
 
@@ -96,7 +97,7 @@ class _Full:
                 "allreduce", tensor, op="sum" if half else "avg", name=_NAME)
         elif schedule.result.data_ptr() != tensor.data_ptr():
             schedule.rebind(target=tensor)
-        self._started.append(schedule)  # whatever Ctrl-C raises meanwhile
+        self._started.append(schedule)  # Ctrl-C may interrupt the next call.
         schedule.start()
 
     def end(self):
@@ -106,7 +107,7 @@ class _Full:
         self._started.clear()
         return Step(True, self._group.size, 0, self._group.size)
 
-    state = load = lambda self, *_: None  # nothing is pending
+    state = load = lambda self, *_: None  # No gradient is pending in this mode.
 
 
 class _Vector:
@@ -160,7 +161,7 @@ class _Vector:
         if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
             raise errors.Invalid("a step has other parameters than the first one")
         self._give()
-        self._reads = True  # whatever Ctrl-C raises meanwhile
+        self._reads = True  # Ctrl-C may interrupt the next call.
         self._steps.start()
         step = self._finish(self._wait())
         self._pieces.clear()
@@ -419,7 +420,7 @@ class DDPHook(_Averager):
     def __call__(self, state, bucket):
         buffer, future = bucket.buffer(), torch.futures.Future()
         _refuse_sparse(buffer)
-        if bucket.index() == 0:  # of this step: buffers with futures, and what it failed with
+        if bucket.index() == 0:  # A step begins.
             self._buckets, self._failed = [], None
         self._buckets.append((buffer, future))
         if self._failed is None:

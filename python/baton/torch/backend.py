@@ -78,7 +78,7 @@ class _Kept:
     def bind(self, source, target):
         """Source and target are addresses; 0 means none."""
         if source != self.source or target != self.target:
-            self.source = self.target = None  # not known, if Ctrl-C comes meanwhile
+            self.source = self.target = None  # Ctrl-C may interrupt the next call.
             check(self.with_room(_rebind, _cast("void *", source), _cast("void *", target)))
             self.source, self.target = source, target
 
@@ -90,7 +90,7 @@ class _Kept:
             if status:
                 return self.in_flight(Work(tensors, opts)) or self.fail(status)
             self.ended = self.started = self.started + 1
-        except BaseException:  # of a signal's handler
+        except BaseException:  # A signal's handler may have raised it.
             self.in_flight(Work(tensors, opts))
             raise
 
@@ -98,12 +98,12 @@ class _Kept:
         try:
             status = self.with_room(_start)
             return self.fail(status) if status else self.add(work)
-        except BaseException:  # of a signal's handler, too
+        except BaseException:  # A signal's handler may have raised it.
             self.in_flight(work)
             raise
 
     def in_flight(self, work):
-        """Adds the work of an epoch that was started and not counted; None: there is none."""
+        """Adds the work if its epoch has started and is not counted yet; else returns None."""
         started = lib.baton_schedule_started(self.handle) > self.started
         return self.add(work) if started else None
 
@@ -170,7 +170,7 @@ class _Kept:
                     if work._after is not None:
                         work._after()
                         work._after = None
-                except KeyboardInterrupt:  # the next wait copies them
+                except KeyboardInterrupt:  # The next wait copies the results.
                     works.appendleft(work)
                     raise
                 self.abandon(work)
@@ -298,7 +298,7 @@ class _Completer:
     """Completes futures. Its thread sleeps until something has ended on the engine, whose own
     thread makes progress, and then asks all works, since they may end in any order."""
 
-    _queue, _thread = queue.SimpleQueue(), None  # of works with their deadlines
+    _queue, _thread = queue.SimpleQueue(), None  # The queue has works and their deadlines.
 
     def add(self, work):
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
@@ -372,7 +372,7 @@ class _State:
         """Waits for what is in flight as long as the library would; works that have not
         ended then fail."""
         for kept in list(self.all):
-            with contextlib.suppress(errors.Error):  # which the works say
+            with contextlib.suppress(errors.Error):  # The works report them.
                 if kept.works:
                     kept.ends_at(kept.started, _LEAVING_S)
             kept.close(errors.State("the process group was destroyed"))
@@ -705,7 +705,7 @@ class _Collectives:
                              f"{self._size}")
         pair = self._state.pairs.get(peer)
         if pair is None:
-            # The k-th group of a name belongs with the peer's k-th: see Group._for_calls.
+            # The k-th group of a name belongs with the peer's k-th: Group._for_calls says why.
             ranks = sorted((self._rank, peer))
             pair = self._state.pairs[peer] = self.group.sub(
                 ranks, "ranks {} and {}, {} recoveries".format(*ranks, self.group._recoveries()))
@@ -764,7 +764,8 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
     """
 
     def __init__(self, group, timeout, store=None):
-        dist.ProcessGroup.__init__(self, *([] if store is None else [store]), group.rank, group.size)
+        dist.ProcessGroup.__init__(self, *([] if store is None else [store]), group.rank,
+                                   group.size)
         self._prepare(group, timeout)
         if _TORCH_2:
             kind = dist.ProcessGroup.BackendType.CUSTOM
