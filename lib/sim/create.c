@@ -75,7 +75,8 @@ static void sim_create_on_end(baton_schedule_t *schedule)
     baton_sim_t *sim = baton__sim_of(schedule->group->engine);
     baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
     if (!sim_task->timed) {
-        /* The schedule failed between epochs, or drains after a failure. */
+        /* No epoch was running: the schedule has failed between two epochs, or
+           it is draining after a failure. */
         return;
     }
     sim_task->timed = false;
@@ -155,7 +156,8 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
         baton__sim_port_t *port = baton__sim_port(sim, rank);
-        port->fail_at = port->sends + k; /* k = 0: a past send, so no effect */
+        /* k = 0: no effect, as that send is past. */
+        port->fail_at = port->sends + k;
     }
     return status;
 }
@@ -170,8 +172,8 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 
 static void init_rank(baton_sim_t *sim, int rank)
 {
-    /* Introductions change each rank's node records, so that ranks can't share
-       them. */
+    /* Introductions change the node records of each rank separately, so ranks
+       can share records only without introductions. */
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){
@@ -233,7 +235,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
             BATON_OK) {
-        baton__sim_net_fini(&sim->net); /* a zeroed network is allowed */
+        /* net_fini may get a network that is still zero. */
+        baton__sim_net_fini(&sim->net);
         baton__free(sim->ranks);
         baton__free(sim);
         return baton__error(BATON_ERR_NO_MEMORY, "no memory for a simulator");

@@ -38,9 +38,9 @@ static double natural_log(double x)
     return exponent * LN2 + 2 * s * sum;
 }
 
-/* Returns e^x: 2^k times the series for the rest of x, which is at most half of
-   ln 2. For an x above 700 the result stops growing: it is above the largest
-   sample. */
+/* Returns e^x as 2^k times a series. The series is for x - k ln 2, of which the
+   magnitude is at most half of ln 2. The result is constant for x above 700,
+   where it is larger than the largest sample. */
 static double exponential(double x)
 {
     if (x < -700) {
@@ -136,7 +136,7 @@ enum { PARAMETERS = 2 };
 
 typedef struct form {
     const char *name;
-    const char *parameters[PARAMETERS]; /* NULL after the last */
+    const char *parameters[PARAMETERS]; /* names of the parameters, then NULL */
 } form_t;
 
 static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
@@ -149,7 +149,7 @@ static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
 baton_status_t baton__sim_check_number(const char *subject, const char *name,
                                        double value, double least, bool above)
 {
-    /* Each comparison is false for a NaN. */
+    /* Both comparisons are false for a NaN, so NaNs are refused. */
     if ((above ? value > least : value >= least) && value <= BATON__SIM_MOST) {
         return BATON_OK;
     }
@@ -243,7 +243,7 @@ baton_status_t baton_distribution_parse(const char *text,
 baton_status_t baton__distribution_check(const char *subject,
                                          const baton_distribution_t *given)
 {
-    /* An enumeration may be signed. */
+    /* The cast also catches negative values, which an enumeration may have. */
     if ((unsigned)given->kind >= BATON_DISTRIBUTION_COUNT) {
         return baton__error(BATON_ERR_INVALID,
                             "%s: kind is %d; allowed: 0 to %d", subject,

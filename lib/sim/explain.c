@@ -4,7 +4,7 @@
 #include "progress/notice.h"
 #include "sim/wait_graph.h"
 
-/* Edges of the wait-for graph that a message prints at most. */
+/* The most edges of the wait-for graph that one error message shows. */
 enum { SHOWN = 8 };
 
 static void print_edge(const baton_sim_t *sim,
@@ -45,7 +45,8 @@ static void print_edge(const baton_sim_t *sim,
     }
 }
 
-/* Prints `count` edges from a node. Returns the last one. */
+/* Prints the `count` edges of the path from a node on. Returns the last of
+   them. */
 static baton__sim_wait_edge_t print_path(const baton_sim_t *sim,
                                          baton__sim_wait_node_t first,
                                          size_t count, baton__text_t *text)
@@ -64,8 +65,8 @@ static baton__sim_wait_edge_t print_path(const baton_sim_t *sim,
     return edge;
 }
 
-/* Prints why a node of a running epoch does not fire. The node is not a
-   message. */
+/* Prints why a node of a running epoch does not fire. The node is not the end
+   of a message. */
 static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
 {
     const baton_schedule_t *schedule = edge->peer;
@@ -94,8 +95,8 @@ static void print_node(const baton__sim_wait_edge_t *edge, baton__text_t *text)
     }
 }
 
-/* Prints why no message comes in `epoch` from edge->peer, at which the path
-   ends. */
+/* Prints why edge->peer sends no message in `epoch`. The path of waits ends at
+   this schedule. */
 static void print_blame(const baton_sim_t *sim,
                         const baton__sim_wait_edge_t *edge, uint64_t epoch,
                         baton__text_t *text)

@@ -25,7 +25,7 @@ static uint64_t hash(const baton_schedule_t *schedule, const baton__op_t *op)
 }
 
 /* Returns the sum of the hashes of a schedule's sends minus that of its
-   receives; 0 if the schedule was compared before. */
+   receives. Returns 0 if the schedule was already compared. */
 static uint64_t sum_of(const baton_schedule_t *schedule)
 {
     const bool matched = baton__sim_task_of(schedule)->matched;
@@ -52,8 +52,9 @@ static baton_schedule_t *match_next_of(const baton_sim_t *sim,
     return next != NULL ? &next->schedule : NULL;
 }
 
-/* Returns the first node of a schedule, from `from` on, that is a message of
-   this kind and direction with a peer; or BATON__NO_NODE. */
+/* Returns the first node of a schedule, from node `from` on, that is an end of
+   a message with `peer`, of the given direction and kind (activation or not).
+   Returns BATON__NO_NODE if there is none. */
 static uint32_t next_node(const baton_schedule_t *schedule, uint32_t from,
                           int peer, bool sends, bool activates)
 {
@@ -97,7 +98,8 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
 
 /* ---- the search ---------------------------------------------------------- */
 
-/* Counts the nodes of the peer's schedule that could match `op`. */
+/* Counts the nodes of the peer's schedule that are the opposite end of a
+   message of the kind and direction of `op`, to or from this rank. */
 static uint32_t count_others(const baton_schedule_t *schedule,
                              const baton__op_t *op,
                              const baton_schedule_t *peer)
@@ -146,8 +148,9 @@ static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
         there);
 }
 
-/* Called when a send and its receive have different sizes. If the numbers of
-   sends and receives differ, too, one was left out, possibly an earlier one. */
+/* Returns the error for a send and a receive of different sizes. If the numbers
+   of sends and receives between the two ranks differ, too, the message says so:
+   a send or receive, possibly an earlier one, was then left out. */
 static baton_status_t fail_sizes(const baton_schedule_t *schedule,
                                  const baton__op_t *send,
                                  const baton_schedule_t *peer,

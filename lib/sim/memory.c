@@ -1,4 +1,5 @@
-/* Checks that the machine has memory for a simulation before it is used. */
+/* Checks, before a simulation takes memory, that the machine has enough of
+   it. */
 #include "sim/sim.h"
 
 #include "base/available.h"
@@ -20,7 +21,7 @@ baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                               consumer, bytes / GIB, available / GIB, advice);
 }
 
-/* Returns the memory of a schedule that is about to be planned. */
+/* Returns the bytes that a schedule takes once it is planned. */
 static double footprint(const baton_schedule_t *schedule)
 {
     bool shared = schedule->plan.shared;
@@ -43,9 +44,12 @@ static double footprint(const baton_schedule_t *schedule)
     return bytes;
 }
 
-/* Extrapolates the memory of the schedules so far to all ranks, for the first
-   schedules and then now and again. The first few ranks often have the most to
-   do, so an estimate from these alone is divided by FEW_FACTOR. */
+/* Called before each commit. Estimates the memory for the schedules that are
+   still to be committed on all ranks, from those so far. Looks at the machine's
+   memory only if the estimate is at least 1 GiB, and only at commits whose
+   number is a power of two or a multiple of 1024. The first few ranks often
+   have the most to do, so an estimate from fewer than FEW schedules is divided
+   by FEW_FACTOR. */
 baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule)
 {
     enum { FEW = 16, FEW_FACTOR = 8 };

@@ -60,11 +60,11 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
     return status;
 }
 
-/* Brings a cost into the allowed range, since an error could not be reported
-   where this is used. */
+/* Brings a cost into the allowed range. An error could not be reported where
+   the cost is used. */
 static double cost_in_range(double cost)
 {
-    double least = cost > 0 ? cost : 0; /* also for a NaN */
+    double least = cost > 0 ? cost : 0; /* a NaN becomes 0, too */
     return least < BATON__SIM_MOST ? least : BATON__SIM_MOST;
 }
 

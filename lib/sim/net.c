@@ -70,7 +70,7 @@ static bool grow_completions(baton__sim_port_t *port)
     return true;
 }
 
-/* Adds a completion for the rank's next poll. */
+/* Queues a completion, which the rank gets at its next poll. */
 static void net_complete(baton__sim_port_t *port,
                          baton__sim_completion_t completion)
 {
@@ -173,7 +173,8 @@ static void begin_queued(baton__sim_port_t *port)
     }
 }
 
-/* Makes the next baton__sim_net_begin look at the port's queue. */
+/* Makes the next baton__sim_net_begin begin transfers from the port's queue, if
+   it can. */
 static void pump(baton__sim_port_t *port)
 {
     baton__sim_net_t *net = port->net;
@@ -221,10 +222,13 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index)
         status = BATON_ERR_TRANSPORT;
     } else if (!consumed && !baton__sim_item_copy(item)) {
         status = BATON_ERR_NO_MEMORY;
-        net->failed = true; /* the receiver would not notice the loss */
+        /* If this were not a failure, the receiver would never notice the
+           loss. */
+        net->failed = true;
     }
     if (status != BATON_OK && !item->copied) {
-        item->message.data = NULL; /* the sender has its memory back */
+        /* The sender may reuse its memory from now on. */
+        item->message.data = NULL;
     }
     if (item->owner != NULL) {
         net_complete(&net->ports[item->message.peer],
@@ -277,8 +281,8 @@ static void arrived(baton__sim_net_t *net, uint32_t index)
 
 /* ---- faults ------------------------------------------------------------- */
 
-/* Drops the messages whose transfer has not begun: they are lost with their
-   sender. */
+/* Drops the dead rank's messages whose transfer has not begun: they are lost
+   with their sender. */
 static void drop_queue(baton__sim_port_t *port)
 {
     while (port->queue_head != BATON__SIM_NONE) {
@@ -297,8 +301,8 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank)
     dead->dead = true;
     net->any_dead = true;
     drop_queue(dead);
-    /* The dead rank's messages that are on their way arrive. The other ranks
-       notice the loss only after the last one. */
+    /* Messages of the dead rank whose transfer has begun do arrive. The other
+       ranks notice the loss of the rank only after the last of these. */
     double last_us = net->now_us;
     for (uint32_t index = 0; index < net->pool.item_count; index++) {
         baton__sim_item_t *item = baton__sim_pool_item(&net->pool, index);
@@ -306,7 +310,8 @@ void baton__sim_net_kill(baton__sim_net_t *net, int rank)
             item->message.peer == rank && item->delivery_us > last_us) {
             last_us = item->delivery_us;
         }
-        /* A synchronous send to the dead rank ends without being accepted. */
+        /* A synchronous send to the dead rank ends here, with
+           BATON_ERR_TRANSPORT. */
         if (item->state == BATON__SIM_DELIVERED && item->synchronous &&
             item->rank == dead->rank) {
             item->state = BATON__SIM_CONSUMED;
@@ -330,10 +335,10 @@ static void lost(baton__sim_net_t *net, uint32_t rank)
 
 /* ---- detaching owners --------------------------------------------------- */
 
-/* The owner's epochs have ended, so all its sends are SENT or withdrawn, and
-   the items that are left have copies of their data. Completions that were not
-   polled are dropped. The items lose their owner, which only the trace would
-   still use. */
+/* Called when the owner's epochs have ended. So all its sends are SENT or
+   withdrawn, and the items that are left have copies of their data. Drops the
+   owner's completions that were not polled, and removes the owner from the
+   items, where only the trace would still use it. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner)
 {
     uint32_t kept = 0;

@@ -16,15 +16,16 @@
 
 #include <baton/sim.h>
 
-/* The number of events, and of ranks, whose memory is prefetched together; see
-   net.c. */
+/* The number of events, and of ranks, whose memory is prefetched together,
+   before any of them is handled; see net.c. */
 enum { BATON__SIM_BATCH = 16 };
 
-/* For functions that only prefetch: GCC assumes that a call to one that it has
-   not inlined has no effect, and drops it. */
+/* For functions that only prefetch. They must be inlined: GCC assumes that a
+   call to such a function has no effect, and drops it. */
 #define BATON__PREFETCHES static inline __attribute__((always_inline))
 
-/* Kinds of events; those from BATON__SIM_OWNER on are the owner's. */
+/* Kinds of events. Kinds from BATON__SIM_OWNER on belong to the network's
+   owner, which handles them. */
 enum {
     BATON__SIM_SENT,
     BATON__SIM_ARRIVED,
@@ -36,9 +37,9 @@ enum {
     BATON__SIM_OWNER
 };
 
-/* A completion that waits for its rank's next poll. */
+/* A completion that its rank has not polled yet. */
 typedef struct baton__sim_completion {
-    void *subject; /* the token's owner, or the message */
+    void *subject; /* the owner of the send's token, or the arrived message */
     uint32_t node;
     int32_t peer;
     int16_t status;
@@ -55,21 +56,22 @@ enum { BATON__SIM_OWN_COMPLETIONS = 3 };
 typedef struct baton__sim_port {
     _Alignas(64) struct baton__sim_net *net;
     uint32_t rank;
-    uint32_t queue_head, queue_tail; /* sends whose transfer has not begun */
-    bool port_pending;               /* a PORT_FREE event is in the queue */
-    bool pump_pending;               /* the rank is in the network's `pumps` */
-    bool step_pending;               /* a STEP event is in the queue */
-    bool poll_pending;               /* a POLL event is in the queue */
+    /* The queue of sends whose transfer has not begun. */
+    uint32_t queue_head, queue_tail;
+    bool port_pending; /* a PORT_FREE event is in the queue */
+    bool pump_pending; /* the rank is in the network's `pumps` */
+    bool step_pending; /* a STEP event is in the queue */
+    bool poll_pending; /* a POLL event is in the queue */
     bool is_due;
     bool dead;
-    double out_free, in_free; /* when the ports are free */
-    double clock;             /* when the processor is free */
+    double out_free, in_free; /* the times at which the two ports are free */
+    double clock;             /* the time at which the processor is free */
     double slowness;          /* 1 / speed */
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;
-    uint64_t sends;   /* sends so far */
-    uint64_t fail_at; /* the number of the send that fails; 0 if none does */
+    uint64_t sends;   /* number of sends so far */
+    uint64_t fail_at; /* the number of the send that fails; 0: none */
 
     baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
 } baton__sim_port_t;
@@ -84,23 +86,25 @@ typedef struct baton__sim_net {
     baton__sim_port_t *ports;
     int size;
     baton__sim_pool_t pool;
-    uint32_t *due; /* ring of ranks that are to step, each at most once */
+    /* A ring of the ranks that are to step. Each rank is in it at most once. */
+    uint32_t *due;
     uint32_t due_first, due_count;
-    uint32_t *pumps; /* ranks with sends whose transfer may begin */
+    uint32_t *pumps; /* the ranks with sends whose transfer may begin */
     uint32_t pump_count;
     bool failed;   /* messages or events were lost for lack of memory */
     bool any_dead; /* at least one rank is dead */
     baton_distribution_t lag;
     bool has_lag;
-    /* Called for each end of a transfer, with the owner of that end. May be
-       NULL. */
+    /* Called at each end of a transfer, on behalf of the sender and of the
+       receiver, with the owner (schedule) at that end. May be NULL. */
     void (*report)(void *arg, const void *owner, baton_sim_event_t *event);
     void *report_arg;
     baton_sim_totals_t totals;
 } baton__sim_net_t;
 
-/* `options` are valid and outlive the network, whose transport is `transport`
-   (port.c). After BATON_ERR_NO_MEMORY the network must still be freed. */
+/* Initialises a network, whose endpoints get `transport` (port.c). `options`
+   are valid and outlive the network. Even after BATON_ERR_NO_MEMORY the caller
+   must free the network with baton__sim_net_fini. */
 baton_status_t baton__sim_net_init(baton__sim_net_t *net,
                                    const baton_transport_t *transport,
                                    const baton_sim_options_t *options);
@@ -108,31 +112,32 @@ void baton__sim_net_fini(baton__sim_net_t *net);
 
 /* ---- for the owner ---------------------------------------------------- */
 
-/* Handles some of the network's events, at net->now_us. */
+/* Handles a batch of the network's own events, all of time net->now_us. */
 void baton__sim_net_events(baton__sim_net_t *net,
                            const baton__sim_entry_t *events, size_t count);
 
-/* Begins all transfers that may begin; called after ranks have stepped. */
+/* Begins all transfers that may begin. Called after ranks have stepped. */
 void baton__sim_net_begin(baton__sim_net_t *net);
 
-/* Makes the rank step at the present time. */
+/* Adds the rank to the ranks that are to step at the present time. */
 void baton__sim_net_due(baton__sim_port_t *port);
 
-/* Returns the next rank that is due, which then no longer is; or NULL. */
+/* Removes the next rank from those that are to step, and returns it. Returns
+   NULL if there is none. */
 baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net);
 
 void baton__sim_net_push(baton__sim_net_t *net, double at_us, uint32_t kind,
                          uint32_t index);
 
-/* Occupies the rank's processor for `us` / speed. Returns the time at which
-   that begins. */
+/* Occupies the rank's processor for `us` / speed. Returns the time at which the
+   work begins. */
 double baton__sim_port_work(baton__sim_port_t *port, double us);
 
-/* See baton_sim_kill. */
+/* Kills a rank; see baton_sim_kill. */
 void baton__sim_net_kill(baton__sim_net_t *net, int rank);
 
-/* Detaches an owner that is about to be freed from its eager sends, which have
-   completed but may still be in their port's queue, and from completions. */
+/* Removes an owner that is about to be freed from completions, and from its
+   eager sends: these have completed, but may still be in their port's queue. */
 void baton__sim_net_forget(baton__sim_port_t *port, const void *owner);
 
 /* ---- for the transport ------------------------------------------------ */
@@ -157,7 +162,8 @@ void baton__sim_consume(baton__sim_net_t *net, baton__sim_item_t *item);
 double baton__sim_transfer_us(const baton__sim_net_t *net,
                               const baton__sim_item_t *item);
 
-/* Reports one end of a transfer, which is `node` of `owner`. */
+/* Reports one end of a transfer to net->report. The end is `node` of the
+   schedule `owner`. */
 void baton__sim_report(const baton__sim_net_t *net,
                        const baton__sim_item_t *item, const void *owner,
                        uint32_t node, baton_sim_what_t what, double begin_us,

@@ -1,6 +1,6 @@
-/* A graph as bytes, with all that another rank needs to compare it with others
-   and to simulate it. The bytes have no addresses: the operands of an unpacked
-   graph lie in scratch. */
+/* Turns a graph into bytes, which have all that another rank needs to compare
+   the graph with others and to simulate it. The bytes have no addresses: in an
+   unpacked graph all operands lie in scratch. */
 #include "progress/task.h"
 #include "sim/simulate_graphs.h"
 
@@ -10,16 +10,18 @@ typedef struct head {
     uint32_t nodes;
     uint32_t edges;
     uint32_t lengths;
-    uint32_t attempt; /* this is the attempt-th schedule of its name */
+    /* How many schedules of this name were created, with this one. */
+    uint32_t attempt;
     uint64_t terms_hash;
-    uint64_t terms_bytes; /* of the terms, at the end, with the final zero;
-                             0: there are none */
+    /* Bytes of the terms, with their final zero, at the end of the packed
+       graph; 0: there are none. */
+    uint64_t terms_bytes;
 } head_t;
 
-/* A node. The edges come after all nodes. */
+/* A node. The graph's edges come after all its nodes. */
 typedef struct record {
-    uint64_t bytes; /* of a message; 0 for other nodes */
-    int32_t peer;   /* of a message; 0 for other nodes */
+    uint64_t bytes; /* the bytes of a message; 0 for other nodes */
+    int32_t peer;   /* the peer of a message; 0 for other nodes */
     uint32_t need;
     uint16_t kind;
     uint16_t flags;
@@ -129,8 +131,8 @@ void baton__unpack(baton_schedule_t *schedule, const char *data)
         if (node.index == BATON__NO_NODE) {
             return;
         }
-        /* A node that computes was added as a nop. Its kind gives it its name
-           in messages. */
+        /* Every node that computes is added as a nop. It gets its own kind
+           here, so that error messages name it correctly. */
         schedule->ops[node.index].kind = (uint8_t)record.kind;
         schedule->ops[node.index].flags = record.flags;
         schedule->ops[node.index].length = record.length;

@@ -1,6 +1,5 @@
-/* Items: the messages of the simulated network, from a pool that grows.
-
-   Epochs allocate here, which the transport port forbids to real transports. */
+/* Items: the messages of the simulated network, from a pool that grows. So
+   epochs allocate memory here, which real transports must not do. */
 #pragma once
 
 #include <assert.h>
@@ -27,18 +26,19 @@ enum {
 /* An item has two cache lines. The second has the fields that the payload
    needs. */
 typedef struct baton__sim_item {
-    baton_message_t message; /* first, since messages are cast to items */
-    unsigned rank : 24;      /* the receiver */
+    /* First, since the address of a message is cast to that of its item. */
+    baton_message_t message;
+    unsigned rank : 24; /* the receiver */
     unsigned state : 3;
     unsigned sent : 1;        /* the sender was notified */
     unsigned synchronous : 1; /* the sender is notified after the item was
                                  consumed */
-    unsigned copied : 1;      /* the data are a copy that the item owns */
+    unsigned copied : 1;      /* `data` is a copy, which the item owns */
     /* The sender has withdrawn the item, so it can't be accepted. */
     unsigned withdrawn : 1;
     uint32_t number;
-    /* The sender's token has this owner and `node`. NULL if there is no owner
-       any more. */
+    /* The schedule whose `node` has sent the item, as in the send's token. NULL
+       once the schedule is destroyed. */
     _Alignas(64) void *owner;
     uint32_t node;
     uint32_t next; /* the next item in a port's queue, or the pool's next
@@ -65,14 +65,15 @@ baton__sim_pool_item(const baton__sim_pool_t *pool, uint32_t index)
     return &pool->slabs[index / BATON__SIM_SLAB][index % BATON__SIM_SLAB];
 }
 
-/* {0} is an empty pool. fini frees the pool, and all data that its items have
-   copied. */
+/* A pool of zeros is empty. baton__sim_pool_fini frees the pool, and the copies
+   of data that its items own. */
 void baton__sim_pool_fini(baton__sim_pool_t *pool);
 
-/* take returns BATON__SIM_NONE if there is no memory. */
+/* baton__sim_pool_take returns the index of a free item, or BATON__SIM_NONE if
+   there is no memory. */
 uint32_t baton__sim_pool_take(baton__sim_pool_t *pool);
 void baton__sim_pool_give(baton__sim_pool_t *pool, uint32_t index);
 
-/* Copies data that the receiver has not accepted yet, so that the sender gets
-   its memory back. Returns false if there is no memory. */
+/* Copies the data of an item that the receiver has not accepted yet, so that
+   the sender gets its memory back. Returns false if there is no memory. */
 bool baton__sim_item_copy(baton__sim_item_t *item);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Reserves nothing: items come from a pool that grows. */
+/* Has nothing to reserve, since items come from a pool that grows. */
 static baton_status_t sim_port_reserve(void *endpoint, int peer, int64_t sends,
                                        int64_t receives)
 {
@@ -24,7 +24,8 @@ static baton_status_t sim_port_post(baton__sim_port_t *port,
     baton__sim_net_t *net = port->net;
     uint32_t index = baton__sim_pool_take(&net->pool);
     if (index == BATON__SIM_NONE) {
-        net->failed = true; /* else ranks that need the message would wait */
+        /* The ranks that need the message would wait forever. */
+        net->failed = true;
         return BATON_ERR_NO_MEMORY;
     }
     (void)baton__sim_port_work(port, net->options->overhead_us);
@@ -138,7 +139,7 @@ static void sim_port_drop(void *endpoint, baton_message_t *message)
 {
     const baton__sim_port_t *port = endpoint;
     if (port->dead) {
-        return; /* a dead rank's messages ended when it died */
+        return; /* the messages of a dead rank have ended with it */
     }
     baton__sim_consume(port->net, (baton__sim_item_t *)message);
 }
@@ -193,7 +194,8 @@ static void nothing(void *endpoint)
     (void)endpoint;
 }
 
-/* Always succeeds: every event makes its rank due. */
+/* Always succeeds: the simulator steps a rank at each of its events, so a
+   sleeping rank misses nothing. */
 static bool sim_port_arm(void *endpoint, baton_arm_t how,
                          uint32_t *sleep_us_out)
 {

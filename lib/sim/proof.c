@@ -24,27 +24,31 @@
 
 #define NO_NUMBER  UINT32_MAX
 #define FIRST_ROOM 16
-#define MOST       ((uint32_t)1 << 31) /* records: numbers have 32 bits */
+/* The most records, as their numbers have 32 bits. */
+#define MOST ((uint32_t)1 << 31)
 
 /* Records of one size, numbered from 0: equal records have equal numbers. An
    empty records_t has `words` set and the rest zero. */
 typedef struct records {
-    size_t words;    /* 64-bit words of a record */
-    uint64_t *all;   /* by number */
-    uint32_t *slots; /* hash table of 2 * room: a record's number + 1, or 0 */
+    size_t words; /* 64-bit words of a record */
+    /* The words of all records, in the order of their numbers. */
+    uint64_t *all;
+    /* The hash table, of 2 * room slots: a record's number + 1, or 0. */
+    uint32_t *slots;
     uint32_t count;
     uint32_t room; /* 0 or a power of two */
 } records_t;
 
-/* Returns the record with a number; valid until the next new record. */
+/* Returns the record of the given number. The address is valid until a new
+   record is stored. */
 static const uint64_t *proof_record_of(const records_t *records,
                                        uint32_t number)
 {
     return records->all + number * records->words;
 }
 
-/* Returns the slot where the record is or would be. At most half of the slots
-   are used, so the search ends. */
+/* Returns the slot of a record in the hash table, or the empty slot where it
+   would be. The search ends, since at most half of the slots are used. */
 static uint32_t *slot_of(const records_t *records, const uint64_t *record)
 {
     size_t mask = 2 * (size_t)records->room - 1;
@@ -62,8 +66,8 @@ static uint32_t *slot_of(const records_t *records, const uint64_t *record)
     return slot;
 }
 
-/* Reserves memory for `more` records, so that interning them can't fail. If
-   there is no memory, returns false and changes nothing. */
+/* Reserves memory for `more` records, so that storing them can't fail. If there
+   is no memory, returns false and changes nothing. */
 static bool proof_reserve(records_t *records, size_t more)
 {
     if (more > MOST - records->count) {
@@ -92,8 +96,8 @@ static bool proof_reserve(records_t *records, size_t more)
     return true;
 }
 
-/* Returns the record's number; a new record is stored. Returns NO_NUMBER if
-   there is no memory for that. */
+/* Returns the number of a record, which is stored if it is new. Returns
+   NO_NUMBER if there is no memory to store it. */
 static uint32_t intern(records_t *records, const uint64_t *record)
 {
     if (!proof_reserve(records, 1)) {
@@ -132,8 +136,8 @@ typedef struct value {
 
 enum { VALUE_WORDS = 3 };
 
-/* The number of the empty set, which belongs to any element. It is the first
-   value, so that zeros are empty sets. */
+/* The number of the empty set of ranks, which may belong to any element. It is
+   the first value, so that memory of zeros holds empty sets. */
 #define EMPTY 0u
 
 struct baton_proof {
@@ -144,7 +148,7 @@ struct baton_proof {
     uint32_t no_memory; /* the number of the flaw NO_MEMORY */
     baton_op_t op;
     bool misused;        /* the reduction was used for another type than u32 */
-    baton_dtype_t dtype; /* that other type */
+    baton_dtype_t dtype; /* the type for which the reduction was misused */
 };
 
 /* Turns a number into an element. Elements are scattered over all 32-bit words
@@ -215,8 +219,8 @@ static uint32_t unite(baton_proof_t *proof, uint32_t left, uint32_t right)
     return word_of(number != NO_NUMBER ? number : proof->no_memory);
 }
 
-/* A view may begin at any byte, so elements are copied and not accessed by
-   their type. */
+/* Elements may have any address, so they are copied instead of being accessed
+   through a pointer of their type. */
 static void reduce(void *arg, void *target, const void *left, const void *right,
                    size_t count, baton_dtype_t dtype)
 {
@@ -278,7 +282,7 @@ baton_status_t baton_proof_create(int ranks, baton_proof_t **out)
         return proof_no_memory("its first sets");
     }
     value_t empty = {SET, 0, intern(&proof->sets, proof->work)};
-    (void)number_of(proof, empty); /* the first number: EMPTY */
+    (void)number_of(proof, empty); /* the first value, whose number is EMPTY */
     proof->no_memory = number_of(proof, (value_t){NO_MEMORY, 0, 0});
     *out = proof;
     return BATON_OK;
@@ -325,8 +329,8 @@ baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
     return BATON_OK;
 }
 
-/* Returns the first rank that is in the set and should not be, or should be and
-   is not; or the number of ranks. */
+/* Returns the lowest rank that is in the set though it should not be, or is
+   missing from it. Returns the number of ranks if the set is right. */
 static int wrong_rank(const baton_proof_t *proof, const uint64_t *set,
                       const bool *contributors)
 {
@@ -380,7 +384,8 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
                             "elements are u32",
                             baton_dtype_name(proof->dtype));
     }
-    uint64_t right = NO_NUMBER; /* a set that was compared already */
+    /* The number of the set that was last found to be right. */
+    uint64_t right = NO_NUMBER;
     for (size_t i = 0; i < count; i++) {
         value_t value = proof_value_of(proof, elements[i]);
         if (value.kind != SET) {

@@ -28,7 +28,7 @@ bool baton__sim_queue_push(baton__sim_queue_t *queue, double at, uint32_t kind,
         return false;
     }
     const baton__sim_entry_t entry = {
-        .at = at + 0.0, /* -0.0 becomes 0.0 */
+        .at = at + 0.0, /* turns -0.0 into 0.0 */
         .number = queue->pushed++,
         .kind = kind,
         .index = index,

@@ -1,6 +1,6 @@
-/* The simulator's events in order of time, and those of one time in the order
-   in which they were pushed: a heap in which each entry comes before its four
-   children. */
+/* The simulator's queue of events, ordered by time. Events of the same time
+   keep the order in which they were pushed. The queue is a heap in which each
+   entry comes before its four children. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,8 @@
 typedef struct baton__sim_entry {
     double at;
     uint64_t number; /* number of pushes before this one */
-    uint32_t kind;   /* kind and index are the owner's */
+    /* `kind` and `index` mean something only to the queue's owner. */
+    uint32_t kind;
     uint32_t index;
 } baton__sim_entry_t;
 
@@ -20,7 +21,7 @@ typedef struct baton__sim_queue {
     uint64_t pushed;
 } baton__sim_queue_t;
 
-/* {0} is an empty queue. fini frees the memory of its entries. */
+/* A queue of zeros is empty. baton__sim_queue_fini frees its entries. */
 void baton__sim_queue_fini(baton__sim_queue_t *queue);
 
 /* `at` is not negative. Returns false, with no effect, if there is no memory.

@@ -17,7 +17,7 @@ typedef struct baton__sim_rank {
 typedef struct baton__sim_call {
     baton_sim_fn fn;
     void *arg;
-    uint32_t next; /* in the list of free calls */
+    uint32_t next; /* the next call in the list of free calls */
 } baton__sim_call_t;
 
 struct baton_sim {
@@ -29,15 +29,17 @@ struct baton_sim {
     baton__sharing_t sharing;
     baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
     bool calling;                /* a callback of baton_sim_at runs */
-    bool ending;    /* built schedules are destroyed without telling peers */
-    bool unmatched; /* schedules were committed since sends and receives were
-                       last compared */
+    bool ending; /* schedules are destroyed without telling the peers */
+    /* Schedules were committed since sends and receives were last compared. */
+    bool unmatched;
     baton__sim_call_t *calls;
     uint32_t call_count, call_capacity, free_call;
-    baton_schedule_t **built; /* those of baton_sim_build; NULL before it */
-    /* The first error of the starts that baton_sim_epoch has deferred. */
+    /* The schedules that baton_sim_build has built, by rank; NULL: none yet. */
+    baton_schedule_t **built;
+    /* The first error of those starts that baton_sim_epoch has scheduled for a
+       later virtual time. */
     baton_status_t start_status;
-    uint64_t schedule_count; /* schedules committed so far */
+    uint64_t schedule_count; /* number of schedules committed so far */
     double schedule_bytes;   /* the memory of these schedules */
     baton_sim_trace_fn trace;
     void *trace_arg;
@@ -48,12 +50,15 @@ static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
     return (baton_sim_t *)(uintptr_t)engine;
 }
 
-/* The task of a simulated schedule, and the simulator's own notes. */
+/* The task of a simulated schedule, and the simulator's data about it. */
 typedef struct baton__sim_task {
-    baton__task_t task;        /* first; task_bytes is the size of all fields */
-    bool matched;              /* compared with the other ranks */
-    bool timed;                /* an epoch has begun and not ended */
-    double began_us, ended_us; /* of the last epoch, in virtual time */
+    /* The first field. The engine allocates all of the struct (task_bytes). */
+    baton__task_t task;
+    /* The schedule was compared with those of the other ranks. */
+    bool matched;
+    bool timed; /* an epoch has begun and not ended */
+    /* Virtual times at which the last epoch began and ended. */
+    double began_us, ended_us;
 } baton__sim_task_t;
 
 static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
@@ -62,8 +67,8 @@ static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
     return &sim->net.ports[rank];
 }
 
-/* Returns the time at which the rank's processor is free, in us; the present
-   time, if it is free already. */
+/* Returns the time in us at which the rank's processor is free; the present
+   time, if it is free now. */
 static inline double baton__sim_clock(const baton__sim_port_t *port)
 {
     double now_us = port->net->now_us;
@@ -87,7 +92,8 @@ baton__sim_task_of(const baton_schedule_t *schedule)
     return (baton__sim_task_t *)baton__task_at(schedule);
 }
 
-/* Returns BATON_ERR_STATE in a callback, where `operation` is not allowed. */
+/* Returns BATON_ERR_STATE inside a callback of the simulator, where `operation`
+   is not allowed. */
 baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
                                         const char *operation);
 
@@ -98,8 +104,8 @@ baton_status_t baton__sim_check_outside(const baton_sim_t *sim,
    nodes. */
 baton_status_t baton__sim_match(baton_sim_t *sim);
 
-/* Returns the node that matches a message node, or BATON__NO_NODE when there is
-   none; *peer_out is the peer's schedule, or NULL. */
+/* Returns the node at the other end of a message, or BATON__NO_NODE if there is
+   none. *peer_out is the schedule of that node, or NULL. */
 uint32_t baton__sim_find_match(const baton_sim_t *sim,
                                const baton_schedule_t *schedule,
                                const baton__op_t *op,
@@ -112,8 +118,9 @@ uint32_t baton__sim_find_match(const baton_sim_t *sim,
 baton_status_t baton__sim_check_memory(double bytes, const char *consumer,
                                        const char *advice);
 
-/* Called before each commit. Fails like baton__sim_check_memory when the
-   machine has no memory for schedules like this one on every rank. */
+/* Called before each commit. Returns BATON_ERR_NO_MEMORY, like
+   baton__sim_check_memory, if the machine has no memory for schedules like this
+   one on every rank. */
 baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule);
 
 /* ---- explain.c --------------------------------------------------------- */

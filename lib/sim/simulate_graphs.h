@@ -14,10 +14,11 @@
 
 enum { BATON__SIM_GRAPH_NAME = 64 };
 
-/* Packs a valid graph, at the end of its commit, into bytes, from which another
-   rank can make a graph: for a simulation without data, in which no node
-   computes anything. unpack fills a schedule that was just created; the
-   schedule keeps its first error. */
+/* baton__pack turns a valid graph, at the end of its commit, into bytes, from
+   which another rank can make a graph again. That graph is for a simulation
+   without data, in which no node computes anything. baton__unpack fills a
+   schedule that was just created. If it fails, the schedule keeps its first
+   error. */
 size_t baton__pack_bytes(const baton_schedule_t *schedule);
 void baton__pack(const baton_schedule_t *schedule, char *out);
 void baton__unpack(baton_schedule_t *schedule, const char *data);
@@ -26,7 +27,7 @@ void baton__unpack(baton_schedule_t *schedule, const char *data);
 typedef struct baton__sim_packed_graph {
     char name[BATON__SIM_GRAPH_NAME];
     size_t bytes;
-    char *data; /* see baton__pack */
+    char *data; /* the bytes that baton__pack has made */
 } baton__sim_packed_graph_t;
 
 /* Simulates the graphs, which are ordered by rank. BATON_ERR_MISMATCH and

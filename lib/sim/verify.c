@@ -27,7 +27,7 @@
 /* The largest part of a graph that is sent in one round. */
 enum { BLOCK_BYTES = 16384 };
 
-/* A rank's first block. */
+/* The first block that a rank sends. */
 typedef struct report {
     int32_t status;
     char name[BATON__SIM_GRAPH_NAME];
@@ -52,9 +52,9 @@ struct baton__verifier {
 
 /* ---- the two schedules -------------------------------------------------- */
 
-/* Commits a schedule with a message of `bytes` between rank 0 and each other
-   rank. On rank 0 the messages are `stride` bytes apart, from rank 0's own
-   place on. */
+/* Creates and commits a schedule with one message of `bytes` between rank 0 and
+   each other rank. On rank 0 the messages are `stride` bytes apart, and begin
+   with the place of rank 0's own. */
 static baton_status_t connect(baton_group_t *group, const char *name,
                               bool to_zero, void *memory, size_t bytes,
                               size_t stride, baton_schedule_t **out)
@@ -130,8 +130,8 @@ static baton_status_t verify_run(baton_schedule_t *schedule)
 
 /* ---- reports and answers ------------------------------------------------ */
 
-/* Returns this thread's error message, without the "commit of NAME failed" that
-   it may begin with. */
+/* Returns this thread's error message without "commit of NAME failed", with
+   which it may begin. */
 static const char *reason(const char *name)
 {
     static const char commit[] = "commit of ";
@@ -176,7 +176,7 @@ static void verify_answer(baton__verifier_t *verifier, const char *name,
     }
 }
 
-/* Returns how many bytes of a graph are sent in a round. */
+/* Returns the number of bytes of a graph that are sent in a round. */
 static size_t verify_part_bytes(size_t bytes, uint32_t round)
 {
     size_t at = (size_t)round * BLOCK_BYTES;
@@ -209,7 +209,8 @@ static baton_status_t verify_as_other(baton__verifier_t *verifier,
 
 /* ---- rank 0 ----------------------------------------------------------- */
 
-/* The first graph is rank 0's own, which the caller frees. */
+/* Frees the graphs of all ranks but rank 0. The first graph is rank 0's own,
+   and its caller frees that. */
 static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
 {
     for (int rank = 1; graphs != NULL && rank < ranks; rank++) {
@@ -218,12 +219,13 @@ static void free_graphs(baton__sim_packed_graph_t *graphs, int ranks)
     baton__free(graphs);
 }
 
-/* Allocates memory for the graphs that were reported, if there is enough of it
-   to simulate them, too. */
+/* Allocates memory for the graphs of which the ranks have reported the sizes.
+   Fails unless there is also enough memory to simulate the graphs. */
 static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
                                    baton__sim_packed_graph_t **out)
 {
-    /* A packed node takes 24 bytes, and ten times that in a simulator. */
+    /* A packed node takes 24 bytes, and the simulator takes ten times as many
+       for it. */
     enum { TIMES = 11 };
     char consumer[64];
     int ranks = verifier->group->size;
@@ -259,8 +261,8 @@ static baton_status_t alloc_graphs(const baton__verifier_t *verifier, char *own,
 }
 
 /* Returns the error of the lowest rank that reports one or commits a different
-   schedule than rank 0. Otherwise *rounds is how many rounds the largest graph
-   takes. */
+   schedule than rank 0. If there is none, sets *rounds to the number of rounds
+   in which the largest graph is sent. */
 static baton_status_t read_reports(const baton__verifier_t *verifier,
                                    uint32_t *rounds)
 {
@@ -376,8 +378,9 @@ static const baton__verification_t verification = {
     .verify = verify,
 };
 
-/* Defined here and not in progress, which must not call the simulator: the
-   engine's groups verify by simulation. */
+/* The function that users call. It is defined here, and not in progress,
+   because it lets the engine's groups verify by simulation, and progress must
+   not call the simulator. */
 baton_status_t baton_engine_open(const baton_engine_options_t *options,
                                  baton_engine_t **out)
 {

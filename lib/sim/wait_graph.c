@@ -2,7 +2,8 @@
 
 /* ---- one rank's DAG ----------------------------------------------------- */
 
-/* True for an awaited message of the running epoch, or an armed receive. */
+/* Returns true for a message of the running epoch that has not completed, or
+   for an armed receive. */
 static bool in_flight(const baton_schedule_t *schedule, uint32_t node)
 {
     uint8_t state = schedule->run.state[node];
@@ -65,8 +66,11 @@ uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
     return call < schedule->count ? call : BATON__NO_NODE;
 }
 
-/* Returns the awaited message that a node comes after. If there is none,
-   returns the node that prevents it from firing. */
+/* Follows unfinished predecessors from `node` up to an awaited message or an
+   armed receive, and returns its node. If there is neither, returns the last
+   node on the way, which has no unfinished predecessor. If nodes on the way
+   need only some of their predecessors, stores the last such node in
+   *choice_out. */
 static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
                              uint32_t *choice_out)
 {
@@ -84,8 +88,8 @@ static uint32_t find_blocker(const baton_schedule_t *schedule, uint32_t node,
     return node;
 }
 
-/* Returns the node that an epoch waits for: a message if there is one, or else
-   a node that has not fired. */
+/* Returns the node that an epoch waits for: an awaited message if there is one,
+   or else a node that has not fired. */
 static uint32_t find_blocked(const baton_schedule_t *schedule)
 {
     uint32_t found = BATON__NO_NODE;
@@ -113,7 +117,7 @@ static bool is_running(const baton_sim_t *sim, const baton_schedule_t *schedule)
            !baton__sim_port(sim, schedule->group->rank)->dead;
 }
 
-/* Completes an edge whose `peer` and `blocked` are set. */
+/* Sets the other fields of an edge whose `peer` and `blocked` are set. */
 static void finish_edge(const baton_sim_t *sim, baton__sim_wait_edge_t *edge)
 {
     edge->choice = BATON__NO_NODE;
@@ -138,7 +142,8 @@ baton__sim_wait_edge_t baton__sim_wait_edge(const baton_sim_t *sim,
     edge.blocked = edge.other;
     uint64_t epoch = edge.peer->run.epoch;
     if (epoch < from.schedule->run.epoch && is_running(sim, edge.peer)) {
-        edge.blocked = find_blocked(edge.peer); /* that epoch must end first */
+        /* The earlier epoch must end first. */
+        edge.blocked = find_blocked(edge.peer);
     }
     if (epoch <= from.schedule->run.epoch) {
         finish_edge(sim, &edge);
@@ -160,8 +165,8 @@ static bool same(baton__sim_wait_node_t a, baton__sim_wait_node_t b)
     return a.schedule == b.schedule && a.node == b.node;
 }
 
-/* Moves *node along its edge. At the end of the path returns false, and *node
-   stays the same. */
+/* Replaces *node by the node to which its edge leads. If the path ends here,
+   returns false and leaves *node as it is. */
 static bool wait_graph_follow(const baton_sim_t *sim,
                               baton__sim_wait_node_t *node)
 {

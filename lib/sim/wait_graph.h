@@ -25,19 +25,21 @@ typedef struct baton__sim_wait_edge {
     baton__sim_wait_node_t from;
     const baton_schedule_t *peer; /* NULL if the other end no longer exists */
     uint32_t other;               /* the other end, a node of `peer` */
-    /* A node of `peer`: `other`; or, if an earlier epoch still runs there, a
-       node that the earlier epoch waits for. */
+    /* The node of `peer` that has to complete: `other`; or, if an earlier epoch
+       is still running on the peer, a node that the earlier epoch waits for. */
     uint32_t blocked;
-    uint32_t node; /* a node of `peer` that `blocked` comes after */
-    /* A node in between that needs k of its n predecessors, or
-       BATON__NO_NODE. */
+    /* The unfinished node of `peer` after which `blocked` comes. It is the end
+       of the edge. */
+    uint32_t node;
+    /* A node on the way from `blocked` to `node` that needs only k of its n
+       predecessors, or BATON__NO_NODE. */
     uint32_t choice;
-    bool continues; /* `node` is itself an awaited message, and so a node of
-                       the graph */
+    /* `node` is itself an awaited message, so the path goes on from it. */
+    bool continues;
 } baton__sim_wait_edge_t;
 
-/* Returns the edge from an epoch to the message that it waits for on its own
-   rank. `from` and `other` are not set. */
+/* Returns the edge from an epoch to the message of its own rank for which it
+   waits. The fields `from` and `other` are not set. */
 baton__sim_wait_edge_t baton__sim_wait_begin(const baton_sim_t *sim,
                                              const baton_schedule_t *schedule);
 
@@ -52,9 +54,10 @@ baton__sim_wait_target(const baton__sim_wait_edge_t *edge)
     return (baton__sim_wait_node_t){edge->peer, edge->node};
 }
 
-/* Follows the path from *first. Returns true if it has a cycle: *first is then
-   a node at which the cycle begins, and *count its number of edges. Otherwise
-   *count edges lead to the end of the path. */
+/* Follows the path from *first. If it leads into a cycle, returns true, sets
+   *first to the node at which the cycle begins, and *count to the number of the
+   cycle's edges. Otherwise returns false, and *count is the number of edges up
+   to the end of the path. */
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count);
 
@@ -64,7 +67,7 @@ bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
 uint32_t baton__sim_wait_predecessor(const baton_schedule_t *schedule,
                                      uint32_t node, uint32_t *edges_out);
 
-/* Returns a call node that has completed without satisfying this node, or
-   BATON__NO_NODE. */
+/* Returns a predecessor of the node that has skipped in this epoch, and so does
+   not let the node fire. Returns BATON__NO_NODE if there is none. */
 uint32_t baton__sim_wait_find_skip(const baton_schedule_t *schedule,
                                    uint32_t node);
