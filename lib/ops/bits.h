@@ -8,11 +8,11 @@
 
 #define PREFETCH(address) __builtin_prefetch(address)
 
-/* Makes the name of an instruction set's table. */
+/* JOIN(table, isa) makes the name of an instruction set's table. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 
-/* The position of the lowest set bit; `bits` is not 0. */
+/* Returns the position of the lowest set bit; `bits` is not 0. */
 static inline unsigned baton__lowest_bit(uint64_t bits)
 {
     return (unsigned)__builtin_ctzll(bits);

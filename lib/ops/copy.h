@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-/* Copies of fewer bytes take the same time through the cache and past it; see
+/* Copies of fewer bytes take as long through the cache as past it; see
    copy.c. */
 #define BATON__COPY_SHARED_BYTES ((size_t)16 * 1024)
 

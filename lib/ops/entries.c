@@ -10,7 +10,8 @@
 
 enum {
     INDEX_BYTES = sizeof(uint32_t),
-    AHEAD = 24 /* elements are prefetched this many entries ahead */
+    /* A loop prefetches the element of the entry AHEAD entries further on. */
+    AHEAD = 24
 };
 
 size_t baton_entry_bytes(baton_dtype_t dtype)
@@ -34,7 +35,8 @@ uint32_t baton_entry_index(baton_dtype_t dtype, const void *entries, size_t i)
 
 /* ---- arithmetic of one element ----------------------------------------- */
 
-/* f16 and bf16 compute in f32 and round once; factors multiply in double. */
+/* f16 and bf16 elements are added in f32, and the sum is rounded once. Factors
+   are multiplied in double. */
 #define IDENTITY(x) (x)
 #define ELEMENT(name, type, wide, read, write)                                 \
     static inline type add_##name(type a, type b)                              \
@@ -53,11 +55,11 @@ ELEMENT(f64, double, double, IDENTITY, IDENTITY)
 
 /* ---- loops by type ----------------------------------------------------- */
 
-/* All loops have the same signature. `at` walks over the entries, and an
-   entry's index is the position of its element in `dense`. Elements lie far
-   apart, and processors overlap few stores that miss the caches, so elements
-   are prefetched: `next` is the index of the entry that is AHEAD entries
-   further on. */
+/* Defines the loop over a list of entries; all loops have this signature. `at`
+   walks over the entries, and an entry's index is the position of its element
+   in `dense`. Elements lie far apart, and processors overlap few stores that
+   miss the caches, so elements are prefetched: `next` is the index of the entry
+   that is AHEAD entries further on. */
 typedef struct work {
     char *entries;
     size_t count;
@@ -137,7 +139,7 @@ static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
 static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
 static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
 
-/* Casts away const, for loops that do not write through the pointer. */
+/* Casts away const. For loops that only read through the pointer. */
 static void *writable(const void *memory)
 {
     union {
@@ -209,10 +211,10 @@ void baton_entries_split(baton_dtype_t dtype, const void *entries, size_t count,
 
 /* ---- the sum of lists -------------------------------------------------- */
 
-/* Lists are summed in tiles of indices: each list adds its entries of a tile to
-   a small dense vector, which has a bit for each element that is present in any
-   list. So additions are in the order of the lists, and the cost is
-   proportional to the number of entries. */
+/* Lists are summed in tiles: a tile is a range of TILE indices. Each list adds
+   its entries with these indices to a small dense vector, and a bit for each
+   index says whether any list has it. So additions are in the order of the
+   lists, and the cost is proportional to the number of entries. */
 enum { TILE = 2048, TILE_WORDS = TILE / 64 };
 
 typedef struct tile {
@@ -320,9 +322,9 @@ static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
     return right;
 }
 
-/* Sums the lists. With `dense`, the entries of the first list are sums already:
-   the entries of the other lists are added to these, or to elements of `dense`
-   where the first list has no entry. */
+/* Sums the lists into one list. With `dense`, the entries of the first list
+   count as sums already: an entry of another list is added to the first list's
+   entry of the same index, or, if there is none, to the element of `dense`. */
 static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
                                 baton_entries_t *lists, size_t list_count,
                                 char *out)
@@ -364,10 +366,11 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
 
 /* ---- common entries ---------------------------------------------------- */
 
-/* This works in tiles, too: it sets a bit for each index of a tile, and then
-   goes over the tile's entries. Each entry is written, and overwritten by the
-   next one unless its bit is set: branches would be mispredicted, and a merge
-   would wait for each comparison. */
+/* Copies the entries whose index is among `indices`. Works in tiles of indices:
+   sets a bit for each of `indices` in the tile, and then goes over the tile's
+   entries. Writes each entry, and lets the next one overwrite it unless the
+   entry's bit is set: branches would be mispredicted, and a merge would wait
+   for each comparison. */
 #define COMMON(name, type)                                                     \
     static size_t common_##name(const char *at, size_t count,                  \
                                 const uint32_t *indices, size_t index_count,   \

@@ -17,9 +17,9 @@
 #include <immintrin.h>
 #endif
 
-/* Different elements do not overlap, so no iteration depends on another,
-   whether target is left, right, both or neither: one loop serves all cases,
-   without tests for aliases. */
+/* Elements of the operands are either the same element or do not overlap, so no
+   iteration depends on another. One loop serves all cases, whether target is
+   left, right, both or neither, without tests for aliases. */
 #if defined(__clang__)
 /* clang warns about loops that stay scalar; without optimisation all loops
    do. */
@@ -31,9 +31,10 @@
 
 /* ---- f32, f64 --------------------------------------------------------- */
 
-/* MIN and MAX always return one of the operands or the NaN, even if the
-   processor treats subnormals as zeros. So if operands compare equal, the sign
-   decides; combining their bits could give another number. */
+/* MIN and MAX always return one of the operands or the canonical NaN, even if
+   the processor treats subnormals as zeros. For operands that compare equal,
+   the sign therefore decides, as combining their bits could give another
+   number. */
 #define FLOAT_FUNCTIONS(name, type, bits_type, nan)                            \
     static inline int name##_is_negative(type value)                           \
     {                                                                          \
@@ -99,7 +100,7 @@ static inline int16_t kernels_half_key(uint16_t half)
 HALF_FUNCTIONS(f16, 0x7c00, BATON__F16_NAN)
 HALF_FUNCTIONS(bf16, 0x7f80, BATON__BF16_NAN)
 
-/* Compilers do not use the processor's own instructions to convert f16.
+/* Compilers do not use the processor's own instructions to convert f16. So
    f16_block reduces whole vectors with these instructions, and returns the
    number of elements that it has reduced. */
 #if defined(__AVX512F__)
@@ -180,8 +181,8 @@ F16_BLOCK(prod, mul)
         }                                                                      \
     }
 
-/* The 1u makes arithmetic unsigned: short types promoted to int could
-   overflow. */
+/* The factor 1u makes the arithmetic unsigned. Without it, short types would be
+   promoted to int, which could overflow. */
 #define UNSIGNED_LOOPS(name, type)                                             \
     LOOP(sum_##name, type, (type)(1u * a + b))                                 \
     LOOP(prod_##name, type, (type)(1u * a * b))
@@ -194,7 +195,7 @@ F16_BLOCK(prod, mul)
     LOOP(min_##name, type, name##_min(a, b))                                   \
     LOOP(max_##name, type, name##_max(a, b))
 
-/* For elements of `parts` parts, which are reduced independently. */
+/* Reduces elements of `parts` parts part by part, by the function `of_part`. */
 #define OF_PARTS(name, of_part, parts)                                         \
     static void name(void *target, const void *left, const void *right,        \
                      size_t count)                                             \
@@ -206,7 +207,7 @@ F16_BLOCK(prod, mul)
     baton__##name##_of_f32(                                                    \
         (baton__f32_of_##name(a) + baton__f32_of_##name(b)) / (float)ranks)
 
-/* The suffix is the size of an element in bytes. */
+/* The number in a function's name is the size of an element in bytes. */
 #define BITWISE_LOOPS(size)                                                    \
     OF_PARTS(band_##size, band_1, size)                                        \
     OF_PARTS(bor_##size, bor_1, size)                                          \
@@ -218,8 +219,9 @@ F16_BLOCK(prod, mul)
 
 #define STRUCT __attribute__((may_alias, packed))
 
-/* The product takes two loops: in one loop gcc 12 fuses its alternating
-   difference and sum into multiply-adds, despite the flag. */
+/* The product takes two loops. In a single loop gcc 12 would fuse the
+   difference and the sum, which alternate, with the multiplications, despite
+   the flag that forbids it. */
 #define COMPLEX_BLOCK ((size_t)64)
 #define COMPLEX_LOOPS(name, part, type)                                        \
     typedef struct STRUCT name {                                               \
@@ -248,7 +250,8 @@ F16_BLOCK(prod, mul)
         }                                                                      \
     }
 
-/* Pairs of a value and an index; `between` and `behind` declare the padding. */
+/* Loops over pairs of a value and an index. `between` declares the padding
+   between the two, and `behind` that after the index. */
 #define PAIR_LOOPS(name, type, between, behind, is_nan, least, greatest)       \
     typedef struct STRUCT name {                                               \
         type value;                                                            \
@@ -339,7 +342,8 @@ PAIR_LOOPS(f64_i32, double, , int32_t padding;, IS_NAN, f64_min, f64_max)
     [BATON_U8] = op##_u8, [BATON_U16] = op##_u16, [BATON_U32] = op##_u32,      \
     [BATON_U64] = op##_u64
 
-/* Sums and products of signed integers have the bits of the unsigned ones. */
+/* Signed integers use the unsigned loops for sums and products: the bits of the
+   results are the same. */
 #define ARITHMETIC(op)                                                         \
     {                                                                          \
         UNSIGNED(op), [BATON_I8] = op##_u8, [BATON_I16] = op##_u16,            \

@@ -4,8 +4,8 @@
 
 #include <baton/build.h>
 
-/* The instruction sets in the order of BATON_ISA's words; later ones are
-   preferred. */
+/* The instruction sets, each preferred to those before it, in the order of the
+   words of BATON_ISA. */
 #define BATON__ISA_LIST(X)                                                     \
     X(BASELINE, baseline)                                                      \
     X(AVX2, avx2)                                                              \
@@ -25,16 +25,17 @@ typedef enum baton__op_kind {
         BATON__OP_COUNT
 } baton__op_kind_t;
 
-/* target[i] = left[i] (op) right[i]; aliasing as in build.h, no alignment is
-   needed. */
+/* Sets target[i] to left[i] (op) right[i]. Operands may alias as build.h says,
+   and need no alignment. */
 typedef void (*baton__kernel_fn)(void *target, const void *left,
                                  const void *right, size_t count);
 
 typedef struct baton__kernels {
     const char *name;
-    /* NULL if an operation does not support the type. */
+    /* NULL where an operation does not support the type. */
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
-    /* (left + right) / ranks; floats only. */
+    /* Sets target[i] to (left[i] + right[i]) / ranks. Only for types of
+       floats. */
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
                                        const void *right, size_t count,
                                        double ranks);
@@ -48,6 +49,6 @@ const baton__kernels_t *baton__kernels_of(baton__isa_t isa);
    processor if that is not set. */
 const baton__kernels_t *baton__kernels(void);
 
-/* For tests: makes the next use choose again. Must not be called while another
-   thread reduces. */
+/* For tests: makes the next call of baton__kernels choose again. Must not be
+   called while another thread reduces. */
 void baton__kernels_forget(void);

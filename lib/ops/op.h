@@ -25,31 +25,32 @@ typedef enum baton__kind {
 } baton__kind_t;
 
 enum {
-    BATON__OPTIONAL = 1, /* the epoch does not wait for the node */
-    /* Of a send or activate: the peer has committed the schedule. */
+    BATON__OPTIONAL = 1, /* the epoch ends without waiting for the node */
+    /* A send or activate: the peer is known to have committed the schedule. */
     BATON__INTRODUCED = 2,
-    /* Of a call or async node: its function took little time when it was last
-       timed. */
+    /* A call or async node: its function was quick when it was last timed. */
     BATON__QUICK = 4,
-    /* Of a call, a device call or an async node: it does not read scratch. */
+    /* A call, device call or async node: its function does not read scratch. */
     BATON__NO_SCRATCH = 8,
-    /* Of a reduce: it may read a message in place; see sched/loans.h. */
+    /* A reduce: it may read an operand in a message; see sched/loans.h. */
     BATON__BORROWS = 16,
-    /* Of a reduce, copy or device call: the device executes it. */
+    /* A reduce, copy or device call: the device executes it. */
     BATON__ON_DEVICE = 32,
-    /* Of a send or receive: its view is in device memory. */
+    /* A send or receive: its view is in device memory. */
     BATON__DEVICE_VIEW = 64,
-    /* Of a receive: its sender may write into its target. */
+    /* A receive: its sender may write directly into the receive's target. */
     BATON__POSTS = 128,
-    /* Of a send: its data, or a part, was reduced in the same epoch. */
+    /* A send: its data, or a part of them, are the result of a reduction in the
+       same epoch. */
     BATON__MADE = 256,
-    /* Of a send: it may end late, when the peer has read it; see
+    /* A send: it may complete late, only when the peer has read its data; see
        sched/plan.c. */
     BATON__PATIENT = 512,
-    /* Of a copy: peers read its target in place; see copy.h. */
+    /* A copy: peers read its target in place; see copy.h. */
     BATON__SHARES = 1024,
-    /* The flags that adders set. Commit derives all others from the schedule's
-       group, for example from its transport; they hold in no other group. */
+    /* The flags that adders set. Commit sets all other flags, from properties
+       of the schedule's group such as its transport. So these must be set again
+       if the graph is used with another group. */
     BATON__BUILT = BATON__OPTIONAL | BATON__NO_SCRATCH
 };
 
@@ -61,30 +62,38 @@ typedef struct baton__op {
     uint8_t kind;
     uint8_t dtype;
     uint16_t flags;
-    uint32_t first_successor; /* index in the plan's successors; the node's
-                                 successors end at the next record's
-                                 first_successor */
-    size_t bytes;             /* of each operand */
-    uint32_t buffer[BATON__OPERANDS]; /* a receive fills TARGET; a send or copy
-                                         reads LEFT */
-    uint32_t length; /* a length's index; BATON__NO_LENGTH: always `bytes` */
+    /* Index of the node's first successor in the plan's successors. They end at
+       the first_successor of the next record. */
+    uint32_t first_successor;
+    size_t bytes; /* the bytes of each operand */
+    /* The buffers of the operands. A receive has TARGET; a send or copy reads
+       LEFT. */
+    uint32_t buffer[BATON__OPERANDS];
+    /* Index of the length that limits the node in an epoch; BATON__NO_LENGTH:
+       the node always has `bytes`. */
+    uint32_t length;
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            size_t slot; /* of an activation: index of its message; of other
-                            messages: offset[TARGET] */
+            /* In an activation: the index of its content. In other messages:
+               this is offset[TARGET]. */
+            size_t slot;
             union {
-                size_t left; /* offset[LEFT] */
-                size_t loan; /* of a receive: 1 + index in the plan's loans; 0:
-                                none */
+                size_t left; /* this is offset[LEFT] */
+                /* In a receive: 1 + the index of its loan in the plan's loans;
+                   0: it has no loan. */
+                size_t loan;
             };
-            uint32_t tag;     /* as in baton_header_t */
-            uint32_t ordinal; /* number among the schedule's receives */
+            /* The tag of the message's header (baton_header_t). */
+            uint32_t tag;
+            /* The index of the receive among the schedule's receives. */
+            uint32_t ordinal;
         } message;
-        void *argument; /* of a call */
+        void *argument; /* the argument of a call's function */
         struct {
             void *argument;
-            uint32_t ordinal; /* number among the schedule's async nodes */
+            /* The index of the node among the schedule's async nodes. */
+            uint32_t ordinal;
         } async;
     };
     union {
@@ -98,7 +107,7 @@ typedef struct baton__op {
 static_assert(sizeof(void *) != 8 || sizeof(baton__op_t) == 64,
               "a node record is one cache line");
 
-/* True if the node sends a message. */
+/* Returns true if the node sends a message. */
 static inline bool baton__op_sends(const baton__op_t *op)
 {
     return op->kind == BATON__SEND || op->kind == BATON__ACTIVATE;
@@ -112,7 +121,8 @@ static inline baton_memory_t baton__op_memory(const baton__op_t *op)
                                                  : BATON_MEMORY_HOST;
 }
 
-/* True if the node's message is an activation; these are counted separately. */
+/* Returns true if the node's message is an activation. Activations are counted
+   separately from other messages. */
 static inline bool baton__op_activates(const baton__op_t *op)
 {
     return op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
@@ -123,22 +133,24 @@ static inline bool baton__op_activates(const baton__op_t *op)
 typedef enum baton__message_kind {
     BATON__MESSAGE_DATA,
     BATON__MESSAGE_ACTIVATION,
-    BATON__MESSAGE_HELLO,   /* the sender has committed the schedule; see
-                               progress/notice.h */
-    BATON__MESSAGE_WELCOME, /* says the same in answer to a HELLO */
+    BATON__MESSAGE_HELLO, /* the sender has committed the schedule; see
+                             progress/notice.h */
+    /* The answer to a HELLO: this sender has committed, too. */
+    BATON__MESSAGE_WELCOME,
     BATON__MESSAGE_FAILURE,
-    BATON__MESSAGE_FAILURES, /* failures of many schedules, as a rank
-                                recovers */
+    /* The failures of several schedules, from a rank that recovers. */
+    BATON__MESSAGE_FAILURES,
     BATON__MESSAGE_RECOVERY,
-    BATON__MESSAGE_FAREWELL, /* the group is being destroyed */
+    BATON__MESSAGE_FAREWELL, /* the sender is destroying the group */
     BATON__MESSAGE_INQUIRY,  /* asks what the schedule waits for */
     BATON__MESSAGE_STATE,    /* answers an INQUIRY; see progress/inquiry.h */
-    /* The sender has left the group, alone, after a loss: `epoch` is 1 + the
-       lost rank, or 0. The tag has the bit BATON__LEFT_NOT if the sender has
-       not left, and only reports the loss, and the bit BATON__LEFT_ENDED if the
-       lost rank's process has ended. */
+    /* The sender reports a loss: `epoch` is 1 + the lost rank, or 0 for none.
+       The tag has the bit BATON__LEFT_ENDED if the lost rank's process has
+       ended. The sender has left the group, alone, unless the tag has the bit
+       BATON__LEFT_NOT. */
     BATON__MESSAGE_LEFT,
-    BATON__MESSAGE_VIEW, /* the lost ranks; see progress/shrink.h */
+    /* The ranks that the sender considers lost; see progress/shrink.h. */
+    BATON__MESSAGE_VIEW,
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;
 
@@ -155,9 +167,9 @@ typedef struct baton__activation {
 typedef struct baton__async {
     void *owner;
     uint32_t node;
-    /* The generation, which grows with each use of the node, and in the lower
-       bits BATON__ASYNC_IDLE, _BEGUN, or _DONE plus the status of
-       completion. */
+    /* The higher bits are the generation, which grows with each use of the
+       node. The lower bits are BATON__ASYNC_IDLE, _BEGUN, or _DONE plus the
+       status of completion. */
     _Atomic uint64_t state;
 } baton__async_t;
 enum {
@@ -182,61 +194,69 @@ static inline int baton__async_what(uint64_t state)
     return (int)(state & ((1 << BATON__ASYNC_BITS) - 1));
 }
 
-/* The data of an epoch beside the plan. */
+/* The state of an epoch that its nodes use in addition to the plan. */
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
-    void *owner;          /* the schedule, for tokens and calls */
-    char *const *address; /* by buffer: its address */
-    /* The address of an operand's part in a lent message; NULL: the operand is
-       in its buffer. */
+    /* The schedule, for the tokens of messages and the functions of calls. */
+    void *owner;
+    char *const *address; /* the address of each buffer */
+    /* The address of an operand in a message that was lent by the transport;
+       NULL: the operand is in its buffer. */
     const char *lent[BATON__OPERANDS];
-    baton__activation_t *activations; /* by slot */
-    baton__async_t *asyncs;           /* by ordinal of the async node */
+    baton__activation_t *activations; /* contents of activations, by `slot` */
+    /* States of the async nodes, by ordinal. */
+    baton__async_t *asyncs;
     int64_t flip; /* a node's peer is op->peer ^ flip; see sched/share.h */
-    baton_header_t header; /* of the epoch's messages, without tag and kind */
+    /* The header of the epoch's messages, without tag and kind. */
+    baton_header_t header;
 } baton__context_t;
 
 /* A call node's access to its epoch. */
 struct baton_call {
     void *owner;
     uint32_t node;
-    bool explained; /* the function has called baton_call_fail */
+    bool explained; /* the user's function has called baton_call_fail */
 };
 
-/* A result of issue: the node completes later. */
+/* A further result of a baton__issue_fn: the node has begun, and completes
+   later. */
 #define BATON__PENDING 4
 
-/* Executes or begins a node. Of a reduction or copy it executes the part of
-   `bytes` bytes from `begin` on. Returns BATON_OK (done), BATON__PENDING,
-   BATON_SKIP, or an error, with its message set. */
+/* Executes or begins a node. Of a reduction or copy it executes only `bytes`
+   bytes, from byte `begin` on. Returns BATON_OK if the node has completed,
+   BATON__PENDING, BATON_SKIP, or an error, of which this thread's message is
+   set. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
 
-/* Checks the status that a user's function has returned: a wrong positive value
-   would look like another outcome, so it becomes an error. If the outcome is an
-   error that the function has not explained, sets its message. */
+/* Returns the outcome of a node, given the status that the user's function has
+   returned. A positive value that is not allowed becomes an error, since it
+   would be taken for another outcome. Sets the message of an error unless the
+   function has done that with baton_call_fail. */
 int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
                       baton_status_t status);
 
 typedef struct baton__kind_info {
-    const char *name;      /* "recv" in "recv#17" */
-    uint8_t reads, writes; /* masks of operands */
-    bool message;          /* the node is an end of a message */
-    baton__issue_fn issue; /* NULL if the engine does the work, if any */
+    const char *name; /* "recv" in "recv#17" */
+    /* The operands that the node reads and writes, as bits. */
+    uint8_t reads, writes;
+    bool message; /* the node is an end of a message */
+    /* NULL: the engine itself does the node's work, or there is none. */
+    baton__issue_fn issue;
 } baton__kind_info_t;
 
 extern const baton__kind_info_t baton__kinds[BATON__KIND_COUNT];
 
-/* True if the node has this operand. */
+/* Returns true if nodes of this kind have the operand `which`. */
 static inline bool baton__op_uses(const baton__op_t *op, int which)
 {
     const baton__kind_info_t *kind = &baton__kinds[op->kind];
     return ((kind->reads | kind->writes) >> which & 1) != 0;
 }
 
-/* True if the node calls a user's function that may read scratch. */
+/* Returns true if the node calls a user's function that may read scratch. */
 static inline bool baton__op_sees_scratch(const baton__op_t *op)
 {
     return (op->kind == BATON__CALL || op->kind == BATON__ASYNC ||
@@ -244,7 +264,8 @@ static inline bool baton__op_sees_scratch(const baton__op_t *op)
            (op->flags & BATON__NO_SCRATCH) == 0;
 }
 
-/* Returns the address of a node's operand; NULL if no memory is bound. */
+/* Returns the address of a node's operand. Returns NULL if no memory is bound
+   to its buffer. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)
 {
@@ -252,8 +273,8 @@ static inline char *baton__operand(const baton__op_t *op, int which,
     return base == NULL ? NULL : base + op->offset[which];
 }
 
-/* Returns the address from which a node reads an operand, from byte `begin` on:
-   in the buffer, or in a lent message. */
+/* Returns the address of byte `begin` of an operand: in the operand's buffer,
+   or in a lent message. */
 static inline const char *baton__source(const baton__op_t *op, int which,
                                         const baton__context_t *context,
                                         size_t begin)

@@ -18,7 +18,8 @@
 
 /* ---- the choice ------------------------------------------------------- */
 
-/* kernels.cmake defines BATON__X86_KERNELS if it builds the wider tables. */
+/* kernels.cmake defines BATON__X86_KERNELS if it also builds the tables for
+   AVX2 and later instruction sets. */
 extern const baton__kernels_t baton__kernels_baseline;
 extern const baton__select_kernels_t baton__select_kernels_baseline;
 #if defined(BATON__X86_KERNELS)
@@ -26,15 +27,17 @@ extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
 extern const baton__select_kernels_t baton__select_kernels_avx2,
     baton__select_kernels_avx512;
 
-/* clang 14's __builtin_cpu_supports does not know f16c. */
+/* Asks the processor itself, since __builtin_cpu_supports of clang 14 does not
+   know f16c. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-/* These functions check exactly the instruction sets for which kernels.cmake
-   compiles; the builtin also checks that the system saves their registers. */
+/* has_avx2 and has_avx512 check for exactly the instruction sets with which
+   kernels.cmake compiles the two tables. __builtin_cpu_supports also checks
+   that the system saves their registers. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && has_f16c();
@@ -62,8 +65,8 @@ const baton__kernels_t *baton__kernels_of(baton__isa_t isa)
     return isa == BATON__ISA_BASELINE ? &baton__kernels_baseline : NULL;
 }
 
-/* Returns the best kernels up to the instruction set `limit`; the baseline
-   always exists. */
+/* Returns the best kernels that this processor has up to the instruction set
+   `limit`. The baseline always exists. */
 static const baton__kernels_t *best_kernels(int64_t limit)
 {
     const baton__kernels_t *best = NULL;
@@ -90,8 +93,8 @@ static const baton__kernels_t *choose_kernels(void)
     return best;
 }
 
-/* Relaxed accesses suffice, because this points to a constant table. Threads
-   that choose at the same time choose the same table. */
+/* The kernels in use. Relaxed accesses suffice, because the table is constant.
+   Threads that choose at the same time choose the same table. */
 static _Atomic(const baton__kernels_t *) chosen;
 
 const baton__kernels_t *baton__kernels(void)
@@ -173,7 +176,7 @@ static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
            size);
 }
 
-/* The types of a complex number's two parts, and of a pair's value. */
+/* The type of each of a complex number's two parts, and of a pair's value. */
 static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
     [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
     [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
@@ -196,7 +199,7 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
         size_t at = baton_dtype_size(part);
         memcpy(element + (at < sizeof last ? sizeof last : at), &last,
                sizeof last);
-    } else { /* 1 is 1 + 0i */
+    } else { /* the 1 of a complex type is 1 + 0i */
         put_identity(kind, part, element);
         put_identity(kind == BATON__OP_SUM ? kind : BATON__OP_BOR, part,
                      element + size / 2);
@@ -218,7 +221,7 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
 #define PAIRS                                                                  \
     (BIT(I16_I32) | BIT(I32_I32) | BIT(I64_I32) | BIT(F32_I32) | BIT(F64_I32))
 
-/* The functions of an operation. They do not depend on `arg`, so callers may
+/* Defines the two functions of an operation. Both ignore `arg`, so callers may
    pass any value. */
 #define OP_FUNCTIONS(KIND, op)                                                 \
     static void reduce_##op(void *arg, void *target, const void *left,         \
@@ -254,7 +257,7 @@ OP_FUNCTIONS(BATON__OP_LXOR, lxor)
 OP_FUNCTIONS(BATON__OP_MINLOC, minloc)
 OP_FUNCTIONS(BATON__OP_MAXLOC, maxloc)
 
-/* The types that each operation supports: there is a kernel for each. */
+/* The operations. The types of each are those for which there is a kernel. */
 const baton_op_t baton_op_sum = OP(sum, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_prod = OP(prod, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_min = OP(min, INTEGERS | FLOATS);

@@ -30,25 +30,31 @@
 #include <string.h>
 
 enum {
-    SMALL_COUNT = 4096, /* every element is a candidate */
+    SMALL_COUNT = 4096, /* up to this length every element is a candidate */
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
-    SAMPLE_SHARE = 256, /* between these limits, one of 256 elements */
-    DEVIATIONS = 4,     /* margin of the estimate, in standard deviations */
+    /* Between SAMPLE_LEAST and SAMPLE_MOST a sample has one of 256 elements. */
+    SAMPLE_SHARE = 256,
+    DEVIATIONS = 4, /* margin of the estimate, in standard deviations */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
-    FEW = 2048,  /* keys collected on the stack */
-    SHORT = 512, /* keys collected on the stack inside kth_of_keys */
+    FEW = 2048,  /* the most keys that kth_between collects, on the stack */
+    SHORT = 512, /* the most keys that kth_of_keys collects, on the stack */
     DIGITS = 1 << DIGIT_BITS,
-    PIECE = 2048,             /* elements per call of a pass */
-    GATHERED = 256,           /* elements of a sample read at a time */
-    CACHED_BYTES = 512 << 10, /* longest vector for which two passes are cheaper
-                                 than a sample of sums */
-    STREAM_BYTES = 8 << 20    /* vectors from here on are not in caches */
+    /* Number of elements for which a pass calls its kernel at a time. */
+    PIECE = 2048,
+    /* Number of elements of a sample that are read at a time. */
+    GATHERED = 256,
+    /* The longest vector that is computed first and selected from in a second
+       pass: for longer ones a sample, whose elements have to be computed as
+       sums, costs less. */
+    CACHED_BYTES = 512 << 10,
+    /* Vectors of this size or more are too long for caches. */
+    STREAM_BYTES = 8 << 20
 };
 
-/* A guess aims at GUESS_SURPLUS times k candidates. The k-th magnitude is
-   probably below GUESS_SPREAD times the guess. */
+/* A guess is chosen so that about GUESS_SURPLUS times k elements reach it. The
+   k-th magnitude is probably below GUESS_SPREAD times the guess. */
 #define GUESS_SURPLUS 1.5
 #define GUESS_SPREAD  1.25
 
@@ -61,9 +67,9 @@ static size_t select_sample_of(size_t count)
     return size > SAMPLE_MOST ? SAMPLE_MOST : size;
 }
 
-/* Returns a number of candidates that hardly any estimate exceeds. It grows
-   with both arguments, so that memory for a long vector suffices for a short
-   one. */
+/* Returns a number of candidates that is large enough for nearly any estimate.
+   It grows with both arguments, so that memory for a long vector suffices for a
+   short one. */
 size_t baton_candidates_room(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
@@ -99,8 +105,9 @@ static unsigned width_of(uint64_t value)
     return bits;
 }
 
-/* Returns the digit of the histogram's k-th largest key. *k becomes the rank of
-   this key among the keys with this digit. */
+/* Returns the digit of the k-th largest key, from the histogram of the keys'
+   digits. *k becomes the rank of this key among the keys with the same
+   digit. */
 static size_t digit_of(const uint32_t *histogram, size_t *k)
 {
     size_t digit = DIGITS;
@@ -112,8 +119,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
     return digit;
 }
 
-/* Collects the keys that begin with a prefix, at most SHORT of them. `out` has
-   room for one more key, since each key is written before it is compared. */
+/* Collects the keys that begin with a prefix, SHORT keys at most. `out` has
+   room for one key more, since each key is written before it is compared. */
 static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
                              uint64_t prefix, uint64_t *out)
 {
@@ -158,10 +165,10 @@ static uint64_t kth_of_keys(const uint64_t *keys, size_t count, size_t *k)
     return prefix;
 }
 
-/* Finds the k-th largest key like kth_of_keys, if it is at least `low` and
-   probably below `high`. One pass puts the keys into bins, and another collects
-   the keys of the right bin. Returns false if the key is not below `high`, or
-   the bin has more than FEW keys. */
+/* Finds the k-th largest key like kth_of_keys, but faster, if the key is at
+   least `low` and probably below `high`. One pass puts the keys into bins, and
+   another collects the keys of the bin that has the key. Returns false if the
+   key is not below `high`, or if the bin has more than FEW keys. */
 static bool kth_between(const uint64_t *keys, size_t count, uint64_t low,
                         uint64_t high, size_t *k, uint64_t *out)
 {
@@ -227,8 +234,8 @@ static void copy_elements(void *to, const void *from, const size_t *at,
     }
 }
 
-/* Reads the sample of a vector; computes the elements if the vector is not
-   computed yet. */
+/* Reads the elements of a sample of the vector. If the vector is not computed
+   yet, computes these elements. */
 static void draw_sample(const baton_accumulation_t *of,
                         const baton__filter_t *filter, const strata_t *strata,
                         uint64_t *sample)
@@ -288,8 +295,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* If the sample should have only few of the k largest elements, `high` is
-       the largest key of the sample. */
+    /* If the sample is likely to have only few of the k largest elements,
+       `high` is the largest key of the sample. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
     return result;
@@ -303,10 +310,10 @@ static estimate_t guess_of(const baton_accumulation_t *of)
     return where;
 }
 
-/* Sets the guess for the next vector, from the number of elements that reach
-   `low` in this one. The eighth root fits a tail as steep as a normal
-   distribution's; for other distributions the guess converges in a few
-   steps. */
+/* Sets the guess for the next vector, from the number of elements of this
+   vector that reach `low`. The guess changes with the eighth root of that
+   number, which is right for a distribution with tails like a normal one's; for
+   other distributions the guess converges in a few steps. */
 static void set_guess(const baton_accumulation_t *of, uint64_t low,
                       size_t found, size_t k)
 {
@@ -322,9 +329,8 @@ static void set_guess(const baton_accumulation_t *of, uint64_t low,
 
 /* ---- passes ------------------------------------------------------------ */
 
-/* The elements that a pass finds. The first `capacity` of them are in the
-   lists, each of which may be NULL. `count` is the number of elements found,
-   which may be larger. */
+/* The elements that a pass has found. `count` is their number. Only the first
+   `capacity` of them are in the lists. Each list may be NULL. */
 typedef struct found {
     uint32_t *indices;
     uint64_t *keys;
@@ -383,8 +389,8 @@ static void select_take(baton_dtype_t dtype, found_t *found,
 }
 
 /* Computes the whole vector if it is not computed yet, and finds the elements
-   that reach the key `least` (no element reaches a key above that of NaNs).
-   Stops searching when more elements are found than found->capacity. */
+   that reach the key `least`; none reaches a key above that of NaNs. Stops
+   searching after it has found more elements than found->capacity. */
 static void select_pass(const baton_accumulation_t *of,
                         const baton__filter_t *filter, uint64_t least,
                         found_t *found)
@@ -392,8 +398,8 @@ static void select_pass(const baton_accumulation_t *of,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    /* The first piece ends where a cache line begins; if short velocities are
-       aligned, `sum` is, too. */
+    /* The first piece is shorter, so that the others begin at a cache line of
+       the new velocities, if these are short, else of `sum`. */
     const bool halves = of->short_velocity;
     size_t lines = -(uintptr_t)(halves ? of->new_velocity : of->sum) % 64;
     size_t head =
@@ -418,7 +424,8 @@ static void select_pass(const baton_accumulation_t *of,
     }
 }
 
-/* Returns a selection's elements as a vector that is already computed. */
+/* Returns a selection's elements in the form of a vector that is already
+   computed. */
 static baton_accumulation_t select_vector_of(const baton_selection_t *from)
 {
     return (baton_accumulation_t){.dtype = from->dtype,
@@ -450,8 +457,8 @@ static size_t select_find(const baton_selection_t *from,
 /* ---- exact, without memory --------------------------------------------- */
 
 /* Returns the key of the k-th largest of all elements, at least k of which must
-   not be zero. This works like kth_of_keys, but reads the elements in each
-   round. */
+   not be zero. Works like kth_of_keys, but without a list of keys: it reads all
+   elements in each round. */
 static uint64_t kth_of_elements(const baton_selection_t *from,
                                 const baton__filter_t *filter, size_t k)
 {
@@ -473,10 +480,10 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
-/* Called when more elements reach `key` than there is room for; `candidates`
-   are the first of these elements, at least k. If fewer than k elements are
-   above `key`, selects these and the first elements that equal `key`, and
-   returns k. Otherwise returns SIZE_MAX. */
+/* Called when more elements reach `key` than there is room for. `candidates`
+   are the first of these elements, k or more. If fewer than k elements are
+   above `key`, it is the threshold: selects these and the first elements that
+   equal `key`, and returns k. Otherwise returns SIZE_MAX. */
 static size_t take_ties(const baton_selection_t *from,
                         const baton__filter_t *filter, size_t k, uint64_t key,
                         const uint32_t *candidates, const uint64_t *keys,
@@ -486,14 +493,14 @@ static size_t take_ties(const baton_selection_t *from,
     if (key < filter->nan) {
         above = select_find(from, filter, key + 1, indices, k);
     }
-    if (above >= k) { /* the threshold lies above the key */
+    if (above >= k) { /* the threshold is higher than `key` */
         return SIZE_MAX;
     }
-    size_t next = 0; /* the position after the last candidate needed */
+    size_t next = 0; /* the position after the last candidate that is needed */
     for (size_t equal = above; equal < k; next++) {
         equal += keys[next] == key;
     }
-    /* Both lists are ascending: they are merged from the end, in place. */
+    /* Both lists are ascending. So they are merged in place, from the end. */
     for (size_t to = k; to > above; to--) {
         while (next > 0 && keys[next - 1] != key) {
             next--;
@@ -506,13 +513,14 @@ static size_t take_ties(const baton_selection_t *from,
 
 /* ---- top-k ------------------------------------------------------------- */
 
-/* Chooses the k largest candidates; all elements from where.low up are
-   candidates. */
+/* Selects the k largest of the candidates, which are all elements from
+   where.low up. */
 static size_t select_choose(const uint32_t *candidates, const uint64_t *keys,
                             size_t count, size_t k, estimate_t where,
                             uint32_t *indices, uint64_t *threshold)
 {
-    size_t equal = k; /* elements to take that equal the threshold */
+    /* The number of elements equal to the threshold that are taken. */
+    size_t equal = k;
     if (where.high <= where.low ||
         !kth_between(keys, count, where.low, where.high, &equal, threshold)) {
         *threshold = kth_of_keys(keys, count, &equal);
@@ -556,11 +564,12 @@ static size_t select_copy_all(const uint32_t *candidates, const uint64_t *keys,
     return count;
 }
 
-/* Selects the k largest elements, beginning with those that reach the estimate
-   where.low. If fewer than k elements reach it, half of its magnitude is tried,
-   and then every element that is not zero. If too many elements reach it, and
-   it is not the threshold, the next key is tried, and then the exact threshold.
-   After a wrong guess a sample is taken. */
+/* Selects the k largest elements. First collects the elements that reach
+   where.low, which is a guess or the estimate. If a guess was wrong, a sample
+   gives an estimate instead. If fewer than k elements reach the estimate, tries
+   half of its magnitude, and then all elements that are not zero. If too many
+   elements reach it, tests whether it is the threshold, tries the next key, and
+   then finds the exact threshold without memory. */
 static size_t select_filtered(const baton_accumulation_t *first,
                               const baton__filter_t *filter, size_t k,
                               estimate_t where, bool guessed, uint32_t *indices,
@@ -656,8 +665,8 @@ static bool accumulation_given(const baton_accumulation_t *of,
                            "of->new_velocity");
 }
 
-/* Returns a copy of `of` in which `stream` is also set if the vector is
-   long. */
+/* Returns a copy of `of` in which `stream` is also set if the vector is too
+   long for caches. */
 static baton_accumulation_t completed(const baton_accumulation_t *of)
 {
     baton_accumulation_t all = *of;
@@ -878,8 +887,8 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
 
 /* ---- top-k of a list --------------------------------------------------- */
 
-/* The scratch memory has room for values, positions, and the selection among
-   the values. */
+/* The scratch memory holds the values, their positions, and the scratch of the
+   selection among the values. */
 size_t baton_entries_scratch_bytes(size_t count, size_t k)
 {
     size_t kept = k < count ? k : count;

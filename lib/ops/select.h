@@ -5,20 +5,23 @@
 
 /* ---- kernels: a table for each instruction set ------------------------- */
 
-/* A selection reads elements as integers: (bits ^ flip) & mask, signed, is an
-   element's key, or negative if the element is of the other side. */
+/* A selection reads elements as integers. An element's key is (bits ^ flip) &
+   mask, as a signed number. The key is negative if the selection is of one side
+   (positive or negative elements) and the element is on the other side. */
 typedef struct baton__filter {
     uint64_t flip;
     uint64_t mask;
     uint64_t nan; /* the key of all NaNs */
 } baton__filter_t;
 
-/* Computes `count` elements of the sum from `at` on, unless of->right is NULL.
-   If `threshold` is not 0, writes index and bits of each of these elements that
-   reaches the threshold, and returns the number of the elements written.
-   `indices` and `values` have room for count + BATON__PASS_MORE. If of->stream,
-   the caller calls stream_end after the last pass: this function orders stores
-   past the caches before later stores, which a release alone does not. */
+/* Computes `count` elements of the sum, from `at` on, unless of->right is NULL.
+   If `threshold` is not 0, also writes the index and the bits of each of these
+   elements that reaches the threshold, and returns how many they are. `indices`
+   and `values` must have room for count + BATON__PASS_MORE.
+
+   If of->stream is set, the elements are stored past the caches. Then the
+   caller must call stream_end after the last pass, which orders these stores
+   before later ones: a release alone does not. */
 enum { BATON__PASS_MORE = 16 };
 typedef size_t (*baton__pass_fn)(const baton_accumulation_t *of, size_t at,
                                  size_t count, const baton__filter_t *filter,
@@ -50,28 +53,29 @@ const baton__select_kernels_t *baton__select_kernels(void);
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 
-/* Returns the key of one element; 0 if the element is of the other side. */
+/* Returns the key of one element. Returns 0 if the element is on the other
+   side. */
 uint64_t baton__key_at(const baton_selection_t *from,
                        const baton__filter_t *filter, size_t i);
 
 /* Selects exactly the k largest elements; k is at most the count. Looks first
-   among the elements with a magnitude of at least `least`; the result is exact
-   for any `least`. */
+   among the elements with a magnitude of at least `least`. This guess affects
+   only the time, not the result. */
 size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
 
-/* Returns true if selection supports the element type; otherwise sets an
-   error. */
+/* Returns true if selection supports the element type. Otherwise sets this
+   thread's error. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
-/* Returns true if the elements to select from are given; otherwise sets an
-   error. */
+/* Returns true if the elements to select from are given. Otherwise sets this
+   thread's error. */
 bool baton__selection_given(const baton_selection_t *from,
                             const char *function);
 
-/* Returns true if the arguments of a selection of the k largest are given;
-   otherwise sets an error. */
+/* Returns true if the arguments of a selection of the k largest are given.
+   Otherwise sets this thread's error. */
 bool baton__topk_given(const baton_selection_t *from, size_t k,
                        const uint32_t *indices, const void *scratch,
                        const char *function);

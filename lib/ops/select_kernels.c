@@ -17,20 +17,23 @@
 #endif
 
 enum {
-    BLOCK = 64,          /* elements computed and compared at a time */
-    LINE = 64,           /* bytes */
-    AHEAD_BYTES = 2048,  /* distance of prefetches */
-    LANES = 16,          /* partial sums: all machines add in the same order */
+    /* Number of elements that are computed and compared at a time. */
+    BLOCK = 64,
+    LINE = 64,          /* bytes of a cache line */
+    AHEAD_BYTES = 2048, /* distance in bytes of prefetches */
+    /* Number of partial sums: the same on all machines, so that all add in the
+       same order. */
+    LANES = 16,
     MEASURE_TILE = 4096, /* elements of a tile */
-    TILE_LANES = 256     /* partial sums of the sums of tiles */
+    TILE_LANES = 256     /* number of partial sums of the tiles' sums */
 };
 
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
 
 /* ---- elements that are computed ---------------------------------------- */
 
-/* Streams a whole line: after a streaming store of half a line the processor
-   would read the other half. */
+/* Stores a whole line past the caches. After a streaming store of half a line
+   the processor would read the other half. */
 #if defined(__AVX512F__)
 static inline void stream_line(char *to, const char *from)
 {
@@ -59,7 +62,7 @@ static inline void stream_line(char *to, const char *from)
 }
 #endif
 
-/* Orders streaming stores before later stores, which a release does not do. */
+/* Orders streaming stores before later stores. A release does not do that. */
 static void stream_end(void)
 {
 #if defined(__SSE2__)
@@ -86,8 +89,9 @@ static inline void fetch(const void *from, size_t bytes)
     }
 }
 
-/* Each step is rounded, as in separate loops over the vector. ADD_THERE calls
-   kernels of kernels.c, where sums of f16 and bf16 are vectorised. */
+/* Two ways to add, by a loop here or by a kernel of kernels.c, where sums of
+   f16 and bf16 are vectorised. In both each step is rounded, as in separate
+   loops over the vector. */
 #define ADD_HERE(dtype, to, l, r, count)                                       \
     for (size_t j = 0; j < (count); j++) {                                     \
         (to)[j] = (l)[j] + (r)[j];                                             \
@@ -97,8 +101,8 @@ static inline void fetch(const void *from, size_t bytes)
         .reduce[BATON__OP_SUM][dtype](to, l, r, count);
 #define IDENTITY(x) (x)
 
-/* Momentum with bf16 velocities: writes the new velocities, and returns `g`,
-   the values to accumulate. */
+/* Computes momentum with velocities of type bf16. Writes the new velocities,
+   and returns `g`, which has the values to accumulate. */
 static inline const float *momentum_short(const baton_accumulation_t *of,
                                           size_t at, size_t count,
                                           const void *right, float *g)
@@ -115,7 +119,8 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        lost = lost - lost == 0 ? lost * later : 0; /* 0 if it is not finite */
+        /* An infinity or NaN becomes 0. */
+        lost = lost - lost == 0 ? lost * later : 0;
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
     select_kernels_put((char *)of->new_velocity + at * sizeof *old, halves,
@@ -185,14 +190,15 @@ COMPUTE(f32, BATON_F32, float, float, IDENTITY, IDENTITY, ADD_HERE,
         momentum_short)
 COMPUTE(f64, BATON_F64, double, double, IDENTITY, IDENTITY, ADD_HERE, NO_SHORT)
 
-/* ---- which are large --------------------------------------------------- */
+/* ---- search for large elements ----------------------------------------- */
 
-/* Packs BLOCK flags into bits; the first flag is the lowest bit. */
+/* Packs BLOCK flags into bits. The first flag becomes the lowest bit. */
 static inline uint64_t bits_of_flags(const uint8_t *flags)
 {
     uint64_t bits = 0;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    /* The product gathers the lowest bits of 8 bytes in its highest byte. */
+    /* The multiplication gathers the lowest bits of 8 bytes in the product's
+       highest byte. */
     for (size_t i = 0; i < BLOCK / 8; i++) {
         uint64_t word;
         memcpy(&word, flags + 8 * i, sizeof word);
@@ -209,7 +215,8 @@ static inline uint64_t bits_of_flags(const uint8_t *flags)
 #define KEY(bits, signed_type)                                                 \
     (signed_type)((signed_type)((bits) ^ flip) & mask)
 
-/* Writes index and bits of a block's elements that reach the threshold. */
+/* Defines a function that writes the index and the bits of each element of a
+   block that reaches the threshold. */
 #define FIND(name, signed_type)                                                \
     static inline size_t name(                                                 \
         const void *block, size_t length, const baton__filter_t *filter,       \
@@ -246,9 +253,9 @@ FIND(find_32_plain, int32_t)
 FIND(find_64, int64_t)
 
 #if defined(__AVX512F__)
-/* Compresses vectors instead of branching on elements, since branches would be
-   mispredicted at elements above the threshold. Each store is of a whole
-   vector. */
+/* Compresses vectors by masks instead of branching on each element, since
+   branches would be mispredicted at elements that reach the threshold. Each
+   store writes a whole vector. */
 static inline size_t find_32(const void *block, size_t length,
                              const baton__filter_t *filter, uint64_t threshold,
                              uint32_t first, uint32_t *indices, void *values)
@@ -327,8 +334,8 @@ PASS(bf16, 16, uint16_t)
 PASS(f32, 32, float)
 PASS(f64, 64, double)
 
-/* The inner counter has the element's width, and counts only as far as it can
-   without an overflow. */
+/* The inner loop's counter has the width of an element, so that the loop
+   vectorises well. The loop ends before the counter can overflow. */
 #define COUNT(name, signed_type)                                               \
     static size_t name(const void *values, size_t count,                       \
                        const baton__filter_t *filter, uint64_t threshold)      \
@@ -358,8 +365,8 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
-/* Lanes are vectors of the instruction set, because compilers would leave
-   arrays of LANES sums in memory. */
+/* The partial sums (lanes) are vectors of the instruction set, because
+   compilers would leave arrays of LANES sums in memory. */
 #if defined(__AVX512F__)
 #define WIDTH 8
 #elif defined(__AVX__)
@@ -400,7 +407,7 @@ static double sum_of_tiles(double *lanes)
 
 static inline doubles_t value_32(keys_32_t keys)
 {
-#if defined(__AVX512F__) /* gcc 12 would convert four at a time */
+#if defined(__AVX512F__) /* gcc 12 would convert only four floats at a time */
     return (doubles_t)_mm512_cvtps_pd((__m256)keys);
 #else
     return __builtin_convertvector((floats_t)keys, doubles_t);
@@ -453,8 +460,8 @@ HALVES(bf16, 0)
 #define AS_THEY_ARE(at, count, room) at
 #define AS_IT_IS(key)                key
 
-/* Sums elements of `bytes` bytes as floats of `bits` bits. The last block is
-   padded with zeros, which change no sum. */
+/* Defines the sum of the magnitudes of elements of `bytes` bytes, as floats of
+   `bits` bits. The last block is padded with zeros, which change no sum. */
 #define MEASURE(name, bytes, bits, tile_of, key_of)                            \
     static inline void name##_block(const char *at, doubles_t *sums,           \
                                     doubles_t *squares,                        \

@@ -5,14 +5,14 @@
 
 #include <math.h>
 
-/* The first threshold of the trimming, between mean (0) and maximum (1), and
-   the step by which it is lowered. */
+/* The first threshold of the trimming, as a ratio between the mean (0) and the
+   maximum (1) of the magnitudes, and the step by which the ratio is lowered. */
 #define TRIM_RATIO 0.8
 #define TRIM_STEP  0.2
 
-/* The search ends when the interval is this part of the distance from mean to
-   maximum: far less than the distance between the thresholds for k and 2k
-   elements. */
+/* The search ends when its interval is this fraction of the distance from mean
+   to maximum, which is far less than the distance between the thresholds for k
+   and for 2k elements. */
 #define SEARCH_PRECISION 1e-6
 
 typedef struct spread {
@@ -20,9 +20,10 @@ typedef struct spread {
     double largest;
 } spread_t;
 
-/* Measures the spread of magnitudes. Returns false if it has none, because
-   there is no element, or a NaN or an infinity. For one side alone the mean is
-   still that of both sides, which affects only speed. */
+/* Measures mean and maximum of the magnitudes. Returns false if there are none,
+   since there is no element, or since an element is a NaN or an infinity. If
+   the selection is of one side, the mean is still that of both sides, which
+   affects only the time. */
 static bool spread_of(const baton_selection_t *from, spread_t *out)
 {
     baton_magnitudes_t all =
@@ -36,8 +37,8 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
     return true;
 }
 
-/* Returns a threshold between mean and maximum. It is at least 1, although the
-   mean of the smallest magnitudes may round to zero. */
+/* Returns a threshold between mean and maximum. It is at least 1: the mean of
+   very small magnitudes may round to zero. */
 static baton_magnitude_t select_redsync_between(const baton_selection_t *from,
                                                 const spread_t *spread,
                                                 double ratio)
@@ -61,7 +62,8 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
     baton_magnitude_t threshold;
     double ratio = TRIM_RATIO;
     do {
-        /* Below the mean the threshold is 1, which trims nothing. */
+        /* A ratio below 0 would be below the mean. Then the threshold is 1,
+           which trims nothing. */
         threshold =
             ratio >= 0 ? select_redsync_between(from, &spread, ratio) : 1;
         ratio -= TRIM_STEP;
@@ -100,8 +102,8 @@ baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
         }
         *(found < k ? &high : &low) = middle;
     }
-    /* `low` selects at least k elements, and more than 2k only if values are
-       tied. */
+    /* `low` selects at least k elements. It selects more than 2k elements only
+       if values are tied. */
     baton_magnitude_t threshold = select_redsync_between(from, &spread, low);
     return baton_select_count(from, threshold) <= 2 * k
                ? threshold
