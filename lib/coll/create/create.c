@@ -49,18 +49,23 @@ typedef struct call {
     const baton_operands_t *on;
     int rank, size;
     bool is_root;
-    bool by_counts; /* this rank gives the sizes of all blocks */
+    bool by_counts; /* this rank knows the sizes of all blocks, from counts */
 
     size_t element;
-    size_t part;   /* the size of this rank's block, or of the vector */
-    size_t offset; /* of this rank's block */
-    size_t all_source, all_target; /* sizes of the vectors */
-    size_t *blocks; /* the size of each rank's block; NULL: all are equal */
-    size_t *others; /* alltoallv: the size of each block of the target */
+    /* The size of this rank's block or, in a collective without blocks, of the
+       vector. */
+    size_t part;
+    size_t offset;                 /* the offset of this rank's block */
+    size_t all_source, all_target; /* sizes of the source and target vectors */
+    /* The size of each rank's block. NULL: the blocks are equal, or the builder
+       takes the counts. */
+    size_t *blocks;
+    /* In an alltoallv, the size of each block of the target; otherwise NULL. */
+    size_t *others;
 
     const void *source;
     void *target;
-    bool has_source, has_target; /* this rank has these operands */
+    bool has_source, has_target; /* this rank has a source, has a target */
     bool in_place;
 } call_t;
 
@@ -111,15 +116,16 @@ static call_t create_describe(const baton__collective_t *of, const char *verb,
                             : on->source == NULL || (on->source == on->target &&
                                                      of->source == of->target);
     } else if (on->source == NULL && of->reduces) {
-        call.source = on->target; /* a reduce, on a rank other than the root */
+        /* In a reduce, this is a rank other than the root. */
+        call.source = on->target;
     }
     return call;
 }
 
 /* ---- sizes -------------------------------------------------------------- */
 
-/* Adds the bytes of `count` elements to *sum. Returns false if they
-   overflow. */
+/* Adds the bytes of `count` elements to *sum. Returns false if there are too
+   many bytes. */
 static bool add_bytes(size_t count, size_t element, size_t *sum)
 {
     size_t bytes = 0;
@@ -128,7 +134,7 @@ static bool add_bytes(size_t count, size_t element, size_t *sum)
 }
 
 /* Sets *sum to the bytes of the blocks of the first `ranks` ranks. Returns
-   false if they overflow. */
+   false if there are too many bytes. */
 static bool add_up(const call_t *call, const size_t *counts, int ranks,
                    size_t *sum)
 {
@@ -172,13 +178,14 @@ static bool create_measure(call_t *call)
     return true;
 }
 
-/* Fills the arrays of sizes if counts give them. Returns false if there is no
-   memory. */
+/* Sets `blocks` and `others` if the operands have counts. Returns false if
+   there is no memory. */
 static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
     if (!call->by_counts || call->of->reduces) {
-        return true; /* a reduction's builder takes counts */
+        /* The builder of a reduction takes the counts themselves. */
+        return true;
     }
     call->blocks = baton__alloc(2 * size, sizeof *call->blocks);
     if (call->blocks == NULL) {
@@ -253,10 +260,10 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    /* A root's own block may be at its place in the other vector. Collectives
-       without a root refuse that: if source and target are the same address on
-       all ranks, only rank 0 has its block at its place. Rank 0 would then wait
-       for the other ranks, which refuse the operands. */
+    /* A root may have its own block at the block's place in the other vector.
+       Collectives without a root refuse that: if source and target are the same
+       address on all ranks, the block of rank 0 alone is at its place. Rank 0
+       would then wait for the other ranks, which refuse the operands. */
     bool own_block = call->of->rooted && call->of->source != call->of->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
@@ -325,7 +332,7 @@ static baton_view_t create_bind(const call_t *call, baton_schedule_t *schedule,
     return baton_view(buffer, 0, bytes);
 }
 
-/* The views for the builder. In place both are views of one buffer. */
+/* The views for the builder. In place, both are views of the same buffer. */
 typedef struct views {
     baton_view_t source, target;
 } views_t;
@@ -356,8 +363,9 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
     return views;
 }
 
-/* States the type and the count, which builders without a type do not know.
-   They are stated before the algorithm, which depends on them. */
+/* States the type and the count as terms, which must be the same on all ranks.
+   Builders of collectives that only move data get bytes, and can't state them.
+   The algorithm depends on both, so they are stated first. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);
@@ -368,8 +376,9 @@ static void state_type(baton_schedule_t *s, const call_t *call)
     }
 }
 
-/* Adds gatherv or scatterv: the root exchanges a message with each other rank.
-   No third rank needs to know the length of that rank's block. */
+/* Adds gatherv or scatterv: the root exchanges one message with each other
+   rank. Ranks other than the root need to know the length of their own block
+   only. */
 static void add_flat(baton_schedule_t *s, const call_t *call,
                      const views_t *views)
 {
@@ -398,7 +407,8 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
     }
 }
 
-/* Calls an adder with both views and the given arguments. */
+/* Calls the function `adder` of coll.h with both views and the given
+   arguments. */
 #define ADD(adder, args_t, ...)                                                \
     adder(s, &(args_t){.size = sizeof(args_t),                                 \
                        .source = views->source,                                \
@@ -406,9 +416,10 @@ static void add_flat(baton_schedule_t *s, const call_t *call,
                        __VA_ARGS__})
 #define REDUCTION .dtype = on->dtype, .op = on->op
 #define ALGORITHM .algorithm = on->algorithm
-/* Segments of device memory are longer: a message of it costs tens of
-   microseconds, and no segment is in a cache. On an H200, the segment sizes of
-   host memory took up to 15 times as long. */
+/* Builders get longer segments for device memory than for main memory: there a
+   message costs tens of microseconds, and no segment is in a cache. On an H200
+   the collectives took up to 15 times as long with the segments for main
+   memory. */
 #define SEGMENTS                                                               \
     ALGORITHM,                                                                 \
         .chunk_bytes = on->memory == BATON_MEMORY_DEVICE ? (size_t)4 << 20 : 0
@@ -469,9 +480,10 @@ static void add_nodes(baton_schedule_t *s, const call_t *call,
     }
 }
 
-/* Adds an in-place reduce-scatter. Its builder leaves this rank's block at the
-   block's place in the vector. MPI defines that the block is at the beginning,
-   so it is moved there, through scratch if the two places overlap. */
+/* Adds an in-place reduce-scatter. The builder leaves this rank's block at the
+   block's place in the vector, but MPI defines that it is at the beginning of
+   the vector. So the block is copied there afterwards. If the two places
+   overlap, the copy goes through scratch. */
 static void add_and_move(baton_schedule_t *s, const call_t *call,
                          const views_t *views)
 {

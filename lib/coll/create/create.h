@@ -6,20 +6,22 @@
 
 #include <baton/tuning.h>
 
-/* The extent of a vector. */
+/* The extent of a collective's source or target. */
 typedef enum baton__span {
     BATON__SPAN_NONE,  /* the collective has no such vector */
     BATON__SPAN_PART,  /* `count` elements, or this rank's block */
     BATON__SPAN_BLOCKS /* a block for each rank */
 } baton__span_t;
 
-/* Which operands give the lengths of the blocks. */
+/* The operands that give the lengths of the blocks. */
 typedef enum baton__sizes {
-    BATON__SIZES_EQUAL,  /* count */
-    BATON__SIZES_EITHER, /* count, or counts on all ranks */
-    BATON__SIZES_COUNTS, /* counts on all ranks */
-    BATON__SIZES_ROOT,   /* counts at the root, count on other ranks */
-    BATON__SIZES_PAIR    /* counts and target_counts */
+    BATON__SIZES_EQUAL, /* `count` */
+    /* `counts` if it is given, on all ranks; else `count`. */
+    BATON__SIZES_EITHER,
+    BATON__SIZES_COUNTS, /* `counts`, on all ranks */
+    BATON__SIZES_ROOT,   /* `counts` at the root, `count` on other ranks */
+    /* `counts` for the source, `target_counts` for the target. */
+    BATON__SIZES_PAIR
 } baton__sizes_t;
 
 typedef struct baton__collective {
@@ -27,23 +29,24 @@ typedef struct baton__collective {
     baton_collective_t kind;
     baton__span_t source, target;
     bool reduces, rooted;
-    bool source_at_root, target_at_root; /* other ranks have no such vector */
-    bool chosen;                         /* the builder takes an algorithm */
+    bool source_at_root, target_at_root; /* only the root has this vector */
+    /* The collective has several algorithms, and its builder takes a choice. */
+    bool chosen;
     baton__sizes_t sizes;
 } baton__collective_t;
 
 extern const baton__collective_t baton__allreduce, baton__reduce,
     baton__reduce_scatter, baton__broadcast, baton__allgather, baton__barrier;
 
-/* Checks the operands, without a schedule. `verb`, "create" or "now", is for
-   error messages. */
+/* Checks the operands of a call, before a schedule exists. `verb` ("create" or
+   "now") is part of the function's name in error messages. */
 baton_status_t baton__operands_check(const baton__collective_t *collective,
                                      const char *verb,
                                      const baton_group_t *group,
                                      const baton_operands_t *on);
 
-/* Checks the operands, and creates and commits a schedule. After an error there
-   is no schedule. */
+/* Checks the operands, and creates and commits a schedule. If it fails, no
+   schedule is left. */
 baton_status_t baton__collective_create(const baton__collective_t *collective,
                                         const char *verb, baton_group_t *group,
                                         const baton_operands_t *on,

@@ -1,12 +1,15 @@
-/* Collectives by one call that waits. The group keeps the schedule of each
-   shape, and each call binds its vectors to the schedule. Either all ranks or
-   none must find the shape of a call. So a shape has only arguments that are
-   the same on all ranks, and the least recently used one is dropped. After a
-   recovery all are dropped, since ranks may have made different numbers of
-   calls before; new schedules have another name then. Each rank decides for
-   itself whether a call is in place, so that is not part of a shape. The first
-   call decides whether its schedule is in place on this rank, and later calls
-   copy if they differ. */
+/* Collectives by one call that waits. The group keeps a schedule for each shape
+   of calls, and each call binds its vectors to the schedule of its shape.
+
+   Either all ranks or none must have a schedule for the shape of a call. So a
+   shape has only arguments that are the same on all ranks, and if there are too
+   many shapes, the least recently used one is dropped. After a recovery all
+   shapes are dropped, since ranks may have made different numbers of calls
+   before it. The schedules that are made after it have another name.
+
+   Each rank decides for itself whether a call is in place, so that is not part
+   of a shape. The first call of a shape decides whether its schedule works in
+   place on this rank. Later calls that differ copy their vector. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/create/create.h"
@@ -18,7 +21,7 @@
 enum { SHAPES = 32, NAME_BYTES = 32 };
 
 typedef struct shape {
-    const baton__collective_t *collective; /* NULL: the place is free */
+    const baton__collective_t *collective; /* NULL: this entry is free */
     size_t count;
     baton_dtype_t dtype;
     const baton_op_t *op;
@@ -28,11 +31,13 @@ typedef struct shape {
 typedef struct kept {
     shape_t shape;
     baton_schedule_t *schedule;
-    const void *source; /* the source that is bound now */
-    void *target;       /* the target that is bound now */
-    bool in_place;      /* the schedule works in place */
-    void *copy;    /* for the source of in-place calls; NULL before the first */
-    uint64_t used; /* the number of the last call with this shape */
+    const void *source; /* the source to which the schedule is bound now */
+    void *target;       /* the target to which the schedule is bound now */
+    bool in_place;      /* on this rank the schedule works in place */
+    /* Memory for the source of calls in place, if the schedule is not in place.
+       NULL: no such call was made. */
+    void *copy;
+    uint64_t used; /* the number of the last call of this shape */
 } kept_t;
 
 typedef struct shapes {
@@ -41,7 +46,8 @@ typedef struct shapes {
     kept_t kept[SHAPES];
 } shapes_t;
 
-static const char shapes_key; /* the attribute's key is this address */
+/* The address of this variable is the key of the group's attribute. */
+static const char shapes_key;
 
 static void now_drop(kept_t *kept)
 {
@@ -66,7 +72,7 @@ static void free_shapes(void *value)
     baton__free(value);
 }
 
-/* Returns the group's shapes, without those from before a recovery. Returns
+/* Returns the group's shapes, and drops those from before a recovery. Returns
    NULL if there is no memory. */
 static shapes_t *shapes_of(baton_group_t *group)
 {
@@ -93,8 +99,8 @@ static bool now_is_same(const shape_t *a, const shape_t *b)
            a->dtype == b->dtype && a->op == b->op && a->root == b->root;
 }
 
-/* Returns the place of the shape, or else a free place or that of the least
-   recently used shape. */
+/* Returns the entry of the shape. If there is none, returns a free entry, or
+   else that of the least recently used shape. */
 static kept_t *now_find(shapes_t *shapes, const shape_t *shape)
 {
     kept_t *oldest = &shapes->kept[0];
@@ -108,8 +114,9 @@ static kept_t *now_find(shapes_t *shapes, const shape_t *shape)
     return oldest;
 }
 
-/* Returns the name of new schedules. It is the same for all collectives, so
-   that ranks that call different ones compare their schedules. */
+/* Returns the name of new schedules. It is the same for all collectives. So if
+   ranks call different collectives, their schedules meet, and the difference is
+   found. */
 static const char *name_of(const baton_group_t *group, char *name)
 {
     (void)snprintf(name, NAME_BYTES, "now.%u", baton_group_recoveries(group));
@@ -142,9 +149,10 @@ static baton_status_t now_bind(kept_t *kept, const baton_operands_t *on)
     return status;
 }
 
-/* Copies the source if the call is in place and the schedule is not, or the
-   other way round. An all-gather is in place if its source is this rank's block
-   of the target. */
+/* Makes the source and target of a call fit the schedule, by a copy of the
+   source if the call is in place and the schedule is not, or the other way
+   round. An all-gather is in place if its source is this rank's block of the
+   target. */
 static baton_status_t match_places(kept_t *kept, bool is_new,
                                    const baton__collective_t *collective,
                                    const baton_group_t *group,
@@ -163,7 +171,9 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
         on->source = in_place ? place : on->source;
         return BATON_OK;
     }
-    if (is_new) { /* a reduce-scatter's target may be as short as a block */
+    /* The target of a reduce-scatter may have room for a block only, so its
+       schedule is not in place. */
+    if (is_new) {
         kept->in_place = in_place && collective->source == BATON__SPAN_PART;
     }
     if (kept->in_place) {

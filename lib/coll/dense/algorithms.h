@@ -1,8 +1,9 @@
-/* The one list of dense algorithms. Each has its record at the end of its own
-   file: a new algorithm is a file in coll/dense and a line here. Of algorithms
-   with equal costs the first in the list is chosen. A ring comes before other
-   algorithms of the same cost, because the data that it passes on are still in
-   a cache. */
+/* The list of all dense algorithms. Each has its record at the end of its own
+   file: a new algorithm is a file in coll/dense and a line here.
+
+   If several algorithms have the same cost, the first in the list is chosen. A
+   ring comes before others of the same cost, because the data that it passes on
+   are still in a cache. */
 #pragma once
 
 #include "coll/kit/cost.h"
@@ -48,7 +49,7 @@
 BATON__ALGORITHM_LIST(BATON__ALGORITHM_DECLARE)
 #undef BATON__ALGORITHM_DECLARE
 
-/* Checks that a value is a collective. The message of BATON_ERR_INVALID begins
+/* Returns BATON_ERR_INVALID if `value` is not a collective. The message begins
    with `what`, and says which values are allowed. */
 baton_status_t baton__check_collective(const char *what,
                                        baton_collective_t collective);

@@ -19,9 +19,9 @@ static double allgather_bruck_cost(const baton__terms_t *t)
     return t->log * t->alpha + t->part * t->beta;
 }
 
-/* Ranges that wrap around the vector's end are copied before they are sent, and
-   after they were received. In a round whose messages have `more` blocks, such
-   ranges have more - 1 senders and more - 1 receivers. */
+/* A range of blocks that wraps around the vector's end is copied before it is
+   sent, and after it was received. In a round whose messages have `more`
+   blocks, more - 1 ranks send such a range, and more - 1 ranks receive one. */
 static baton__works_t allgather_bruck_work(const baton__terms_t *t)
 {
     double copied = 0;

@@ -11,11 +11,11 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
     }
 }
 
-/* If each rank has a processor, the rank that has made a block writes it to its
-   peers, which takes half as long as if they read it (transport/mpi/put.c): an
-   all-reduce of 256 KiB in place takes 18 us by pairwise exchange, and 28 us by
-   recursive doubling. This is true only of data in a cache: 16 MiB move at the
-   speed of memory either way. */
+/* If each rank has a processor, the rank that has made a block writes it into
+   its peers' memory. That takes half as long as if they read it
+   (transport/mpi/put.c): an all-reduce of 256 KiB in place takes 18 us by
+   pairwise exchange, and 28 us by recursive doubling. It is true only of data
+   in a cache: 16 MiB move at the speed of memory either way. */
 static baton__works_t allgather_pairwise_work(const baton__terms_t *t)
 {
     baton__works_t works = baton__allgather_ring_algorithm.work->of(t);

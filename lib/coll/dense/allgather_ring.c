@@ -17,8 +17,8 @@ static double allgather_ring_cost(const baton__terms_t *t)
     return (t->p - 1) * baton__message(t, t->block);
 }
 
-/* With two ranks each writes the block that it has made to the other one, and
-   nothing is passed on. */
+/* If there are two ranks, each writes its own block into the other's memory,
+   and no block is passed on. */
 static baton__works_t allgather_ring_work(const baton__terms_t *t)
 {
     baton__works_t works =

@@ -35,8 +35,9 @@
 
 #define LONG_SLOTS 2
 
-/* The ranks that send this one their partial sums, in the order of ranks: the
-   k-th of a binomial tree is rank + 2^k, of a flat one rank + k + 1. */
+/* The ranks that send their partial sums to this rank, in the order of ranks.
+   In a binomial tree the k-th of them is rank + 2^k, and in a flat tree rank +
+   k + 1. */
 typedef struct children {
     bool flat;
     int count;
@@ -47,15 +48,15 @@ static int child_of(children_t of, int rank, int k)
     return rank + (of.flat ? k + 1 : 1 << k);
 }
 
-/* The state while children are added. */
+/* The state of add_children(). */
 typedef struct sum {
     baton_schedule_t *schedule;
     const baton_allreduce_args_t *args;
-    baton__gathered_t *gathered; /* NULL: all ranks contribute */
-    baton__slots_t slots;        /* for the children's partial sums */
-    const baton_op_t *op;        /* the reduction for the next child */
-    baton_node_t measured;       /* the call that sets the sum's length */
-    /* By child: the node after which the target has the child's sum, too. */
+    baton__gathered_t *gathered; /* NULL: all ranks contribute in each epoch */
+    baton__slots_t slots;        /* slots for the children's partial sums */
+    const baton_op_t *op;        /* the reduction of the next child's sum */
+    baton_node_t measured;       /* the call that sets the length of the sum */
+    /* By child: the node after which the target includes this child's sum. */
     baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
 
@@ -79,8 +80,9 @@ static baton_status_t set_sum(void *arg, baton_call_t *call)
     return baton_call_set_length(call, gathered->out, most);
 }
 
-/* Copies the source to the target in epochs in which the first child has
-   nothing to add to it. Returns the node after which the target has a sum. */
+/* In epochs in which the first child has contributed nothing, copies the source
+   to the target. Returns the node after which the target has the sum in either
+   case. */
 static baton_node_t add_alone(baton_schedule_t *schedule,
                               const baton_allreduce_args_t *args,
                               baton_node_t recv, baton_node_t reduce)
@@ -100,8 +102,8 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Called by add_child. Adds the nodes and edges that are needed only if a child
-   may have nothing to send. */
+/* Adds the nodes and edges that add_child() needs only if a child may
+   contribute nothing. */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
 {
@@ -152,9 +154,9 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
     add_maybe_child(sum, k, slot.length, recv);
 }
 
-/* Adds the division of an average. Any child may have nothing, so none of their
-   reductions is sure to be the last one: the division is a reduction with the
-   neutral element. */
+/* Adds the division of an average. Any child may contribute nothing, so none of
+   their reductions is sure to be the last one. So the division is a reduction
+   of its own, with the neutral element. */
 static baton_node_t add_division(baton_schedule_t *schedule,
                                  const baton_allreduce_args_t *args,
                                  baton_length_t length, baton_node_t sum)
@@ -167,9 +169,10 @@ static baton_node_t add_division(baton_schedule_t *schedule,
     return node;
 }
 
-/* Adds the partial sums of all children. Returns the vector to send on: the
-   target, or the source if there are no children. `*last` is set if there are:
-   the node after which the vector is complete. */
+/* Adds the receives and reductions of all children's partial sums. Returns the
+   vector that has the result: the target or, if there are no children, the
+   source. If there are children, sets *last to the node after which this vector
+   is complete. */
 static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
                                           const baton_allreduce_args_t *args,
                                           children_t of, baton_node_t *last)
@@ -212,8 +215,8 @@ static baton__maybe_vector_t add_children(baton_schedule_t *schedule,
 }
 
 /* Adds a reduction up a tree to rank 0, and a broadcast down a binomial tree.
-   Partial sums are made in the target, which is free until the broadcast, or is
-   the source when in place. */
+   The partial sums are made in the target, where the broadcast's result comes
+   only later. In place, the target is also the source. */
 static void allreduce_binomial_add_tree(baton_schedule_t *schedule,
                                         const baton_allreduce_args_t *args,
                                         children_t children, int parent)
@@ -266,7 +269,8 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
     allreduce_binomial_add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
-/* The root has the most work, and receives nothing in the broadcast. */
+/* `most` is the root's work, which has the most work although it receives
+   nothing in the broadcast. */
 static baton__works_t allreduce_binomial_work(const baton__terms_t *t)
 {
     baton__works_t reduce = baton__reduce_binomial_algorithm.work->of(t);

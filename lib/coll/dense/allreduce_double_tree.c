@@ -19,11 +19,11 @@
 enum { TREES = 2, SLOTS = 2 };
 
 typedef struct half {
-    int parent, children[2]; /* ranks, -1 for none */
+    int parent, children[2]; /* these are ranks; -1: none */
     baton_view_t source;
     baton_view_t target;
     size_t segments;
-    baton__slots_t slots[2]; /* for the children's partial sums */
+    baton__slots_t slots[2]; /* slots for the children's partial sums */
 } half_t;
 
 static half_t allreduce_double_tree_half_of(baton__flow_t *flow,
@@ -97,7 +97,8 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     half_t first = allreduce_double_tree_half_of(&flow, args, in_place, 0);
     half_t second = allreduce_double_tree_half_of(&flow, args, in_place, 1);
-    /* The first half is the longer one. */
+    /* The first half may be longer by an element, so it has at least as many
+       segments. */
     for (size_t i = 0; i < first.segments; i++) {
         allreduce_double_tree_add_segment(&flow, &first, element, i);
         allreduce_double_tree_add_segment(&flow, &second, element, i);
@@ -105,7 +106,7 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* This estimates the time up and down a double tree. */
+/* The estimate of the time up and down a double tree. */
 static double allreduce_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

@@ -51,7 +51,7 @@ void baton_add_allreduce_flat(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* A vector is reduced while the next one comes. */
+/* The root reduces a vector while it receives the next one. */
 static double allreduce_flat_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n);
@@ -59,7 +59,8 @@ static double allreduce_flat_cost(const baton__terms_t *t)
     return t->p * come + (t->p - 2) * fmax(come, reduce) + reduce;
 }
 
-/* The root also copies the sums that it sends, one message after another. */
+/* The root has the most work. It also copies the sum for each rank to which it
+   sends it, one message after another. */
 static baton__works_t allreduce_flat_work(const baton__terms_t *t)
 {
     double count = t->p - 1;

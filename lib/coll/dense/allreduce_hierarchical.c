@@ -25,12 +25,15 @@ typedef struct place {
     int index;      /* this rank's index among the ranks of its host */
     int *mates;     /* the ranks of this host */
     int mate_count; /* number of `mates` */
-    int *peers;     /* by host: the rank that has this rank's index there */
-    int blocks;     /* B */
+    /* By host: the rank that has the same index there as this rank on its own
+       host. */
+    int *peers;
+    int blocks; /* B, the number of blocks */
 } place_t;
 
-/* Returns the first rank that has the same number as `rank`. `most` is the
-   largest number before `rank`: a larger one is new, and needs no search. */
+/* Returns the first rank that has the same number in `numbers` as `rank`.
+   `most` is the largest number of the ranks before `rank`: a number above it is
+   new, and needs no search. */
 static int first_of(const int *numbers, int rank, int most)
 {
     int first = rank;
@@ -43,9 +46,10 @@ static int first_of(const int *numbers, int rank, int most)
     return first;
 }
 
-/* Fills `place`. `numbers` has each rank's host. Hosts get new numbers in the
-   order of their first ranks, which are stored in `hosts`, by rank. `counts`,
-   with as many zeros, is used to count the ranks of each host. */
+/* Sets the fields of `place`. `numbers` has each rank's host. Gives the hosts
+   new numbers in the order of their first ranks, and stores the new number of
+   each rank's host in `hosts`. Uses `counts`, which has a zero for each rank,
+   to count the ranks of each host. */
 static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
                             int *counts, place_t *place)
 {
@@ -81,8 +85,8 @@ static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
     }
 }
 
-/* Returns the offsets of B blocks, and of an empty block for each other rank of
-   the host. */
+/* Returns the offsets of the blocks of all ranks of this host: of B blocks, and
+   of an empty block for each further rank. */
 static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
                        const place_t *place)
 {
@@ -96,8 +100,8 @@ static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
     return at;
 }
 
-/* Adds an in-place all-reduce of this rank's block with the ranks of other
-   hosts that have the same block. */
+/* Adds an in-place all-reduce of this rank's block with the ranks that have the
+   same block on other hosts. */
 static void reduce_between(baton__flow_t *flow, const place_t *place,
                            baton_view_t block, size_t element)
 {
@@ -166,7 +170,8 @@ static bool check_hosts(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
-/* Returns the memory in which `place` points, or NULL. */
+/* Sets the fields of `place`. Returns the memory to which they point, which the
+   caller frees. Returns NULL if the schedule has an error. */
 static int *find_place(baton_schedule_t *schedule, const char *builder,
                        const baton_hosts_t *given, place_t *place)
 {
@@ -217,8 +222,9 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
     baton__free(memory);
 }
 
-/* Inside the largest host a rank sends in each round the blocks that it gives
-   away, of which at most B are not empty. */
+/* `blocks` is the number of blocks that a rank of the largest host sends in all
+   rounds. Of the blocks that it gives away in a round at most B are not
+   empty. */
 static double allreduce_hierarchical_cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;
@@ -243,7 +249,8 @@ static double allreduce_hierarchical_cost(const baton__terms_t *t)
            baton__cost_of(&baton__allreduce_circulant_algorithm, &between);
 }
 
-/* All links are alike, or all hosts have equally many ranks. */
+/* The formula is exact if all links are alike, or if all hosts have equally
+   many ranks. */
 static bool allreduce_hierarchical_is_exact(const baton__terms_t *t)
 {
     return baton__exact_flat(t) ||

@@ -55,7 +55,8 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
         }
         baton__flow_send(&flow, next, own);
     }
-    /* The last rank has made the sums, and sent them. */
+    /* The last rank has made the sums and already has them, so it receives
+       none. */
     for (size_t i = 0; i < count && flow.rank < flow.size - 1; i++) {
         baton_view_t sum = baton__segment_of(args->target, element, count, i);
         baton__flow_recv(&flow, previous, sum);
@@ -66,8 +67,8 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* Rank 0 sends all of its own segments before it sends the first sum on: that
-   sum has to wait for them, unless it comes later. */
+/* Rank 0 sends all of its own segments before it passes the first sum on. So
+   that sum waits for the segments, unless it arrives later. */
 static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);
@@ -82,8 +83,8 @@ static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
     return fmax(filled, sent) + (t->p - 2) * come;
 }
 
-/* With two ranks, each receives one vector. With more ranks, an inner rank
-   receives two: the partial sums and the sums. */
+/* If there are two ranks, each receives one vector. If there are more, an inner
+   rank receives two: the partial sums and the sums. */
 static baton__works_t allreduce_linear_pipeline_work(const baton__terms_t *t)
 {
     double ways = t->of.ranks > 2 ? 2 : 1;

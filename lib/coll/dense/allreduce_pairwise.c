@@ -21,8 +21,8 @@ void baton_add_allreduce_pairwise(baton_schedule_t *schedule,
                                args, allreduce_pairwise_add);
 }
 
-/* Returns true if blocks have one segment. With more segments the phases
-   overlap, so that the formula is an estimate. */
+/* Returns true if a block has one segment. If it has more, the phases overlap,
+   and the formula is an estimate. */
 static bool allreduce_pairwise_is_exact(const baton__terms_t *t)
 {
     return baton__exact_flat(t) &&

@@ -59,7 +59,8 @@ void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* A fold adds two messages and a reduction of the vector. */
+/* If P is no power of two, the fold adds two messages and a reduction of the
+   whole vector. */
 static double allreduce_rabenseifner_cost(const baton__terms_t *t)
 {
     double part = t->n * (t->core - 1) / t->core;

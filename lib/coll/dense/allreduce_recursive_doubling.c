@@ -31,11 +31,12 @@ enum { LONG_SLOTS = 3 };
 typedef struct doubling {
     baton__flow_t flow;
     baton_view_t target;
-    bool lends; /* the peer may read the vector where it lies */
-    int steps;  /* steps of this rank: the fold, if any, and the rounds */
+    bool lends; /* peers may read this rank's vector in place */
+    /* The number of this rank's steps: the fold, if any, and the rounds. */
+    int steps;
     int step;
     baton__slots_t slots;
-    baton_view_t partial; /* the sum so far */
+    baton_view_t partial; /* this rank's partial sum so far */
 } doubling_t;
 
 static bool copies(const doubling_t *doubling)
@@ -43,8 +44,8 @@ static bool copies(const doubling_t *doubling)
     return !doubling->lends && doubling->steps == 1;
 }
 
-/* Adds a step with a peer that sends its partial sum and, if `mutual`, gets
-   this rank's. */
+/* Adds a step with a peer: receives the peer's partial sum and reduces it with
+   this rank's. If `mutual`, also sends this rank's partial sum to the peer. */
 static void allreduce_recursive_doubling_add_step(doubling_t *doubling,
                                                   int peer, bool mutual)
 {

@@ -38,29 +38,30 @@
 #define LANES 2
 #define SLOTS 2
 
-/* The default chunk. On one host the receiver's processor makes the copy, so
-   chunks overlap with nothing there, and each message costs 2 us. Of chunks of
-   64 KiB to 4 MiB this was the best for vectors of 1 to 64 MiB, on 2 and 4
-   ranks. */
+/* The default size of a chunk. On one host the receiver's processor makes the
+   copy, so chunks do not overlap there, and each message costs 2 us. This was
+   the best of the sizes from 64 KiB to 4 MiB, for vectors of 1 to 64 MiB, on 2
+   and 4 ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 
-/* Receives of a lane that other nodes wait for: node + 1, 0 means none yet. */
+/* The receives of a lane for which later nodes wait: node + 1; 0: none yet. */
 typedef struct lane {
-    uint32_t first;       /* the receive of hop 0 of the last column */
-    uint32_t gathered[2]; /* the last all-gather receives, newest first */
+    uint32_t first; /* the receive of hop 0 of the lane's last column */
+    /* The last two receives of an all-gather, the newer one first. */
+    uint32_t gathered[2];
 } lane_t;
 
 typedef struct ring {
     baton__flow_t *flow;
     const baton__blocks_t *target, *source;
-    size_t element; /* bytes */
+    size_t element; /* bytes of an element */
     size_t columns;
     lane_t lanes[LANES];
-    baton__slots_t slots; /* SLOTS of each lane */
+    baton__slots_t slots; /* SLOTS slots for each lane */
 } ring_t;
 
-/* Returns the chunk of a column in the block that this rank sends in a hop. In
-   hop h the previous rank sends what this one would in hop h + 1. */
+/* Returns the chunk of a column that this rank sends in a hop. In hop h the
+   previous rank sends the chunk that this rank sends in hop h + 1. */
 static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
                                             const baton__blocks_t *vector,
                                             size_t column, int hop)
@@ -71,7 +72,8 @@ static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
                              ring->element, ring->columns, column);
 }
 
-/* Receives a chunk after the last but one chunk of the lane has arrived. */
+/* Receives a chunk of the all-gather, after the second last chunk of the lane
+   has arrived: so a lane receives two chunks at a time. */
 static void allreduce_ring_gather(baton__flow_t *flow, lane_t *lane, int from,
                                   baton_view_t chunk)
 {

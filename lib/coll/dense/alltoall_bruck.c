@@ -9,9 +9,9 @@
                  recv from -1 --> pack those with bit 1 --> send to +2
                                             recv from -2 --> ... --> target */
 
-/* Adds a step. places[i] is the place of the block that goes i ranks further in
-   all steps together. If this step sends the block, places[i] is set to the
-   place of the block that is received in its stead. */
+/* Adds a step. places[i] is the place of the block that has to go i ranks
+   further in all steps together. If this step sends that block, places[i]
+   becomes the place of the block that this rank receives in exchange. */
 static void alltoall_bruck_add_step(baton__flow_t *flow, baton_view_t *places,
                                     int bit, size_t block)
 {
@@ -94,8 +94,8 @@ static double alltoall_bruck_cost(const baton__terms_t *t)
     return t->log * t->alpha + blocks * t->block * t->beta;
 }
 
-/* Half of the blocks are sent in each round, and are copied into one message
-   for that. Each of these copies, and of those to the target, takes an eighth
+/* In each round half of the blocks are sent, and copied into one message for
+   that. Each of these copies, and each copy to the target, counts as an eighth
    of a message's work. */
 static baton__works_t alltoall_bruck_work(const baton__terms_t *t)
 {

@@ -30,7 +30,8 @@ void baton_add_barrier(baton_schedule_t *schedule)
         return;
     }
 
-    /* The messages are empty: they need a buffer, but no memory. */
+    /* The messages are empty: they need a buffer, but the buffer needs no
+       memory. */
     baton_buffer_t nothing = baton_buffer_scratch(schedule, 0);
     baton_view_t empty = baton_view(nothing, 0, 0);
     baton_node_t recvs[32];

@@ -187,8 +187,8 @@ bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
 
 /* ---- alltoall ----------------------------------------------------------- */
 
-/* In place, a received block takes the place of the sent one, so both must have
-   the same size. */
+/* In place, a block is received into the memory of the block that was sent, so
+   both must have the same size. */
 static bool dense_begin_check_in_place(baton_schedule_t *schedule,
                                        const char *builder,
                                        const baton__alltoall_t *exchange)

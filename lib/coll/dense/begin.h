@@ -1,6 +1,6 @@
-/* The functions that all builders of a collective begin with (begin.c;
-   all-reduces: allreduce.h). They check the arguments, and add the nodes that
-   need no messages. */
+/* The functions with which the builders of each collective begin (in begin.c;
+   those of all-reduces are in allreduce.h). They check the arguments, and add
+   the nodes that need no messages. */
 #pragma once
 
 #include "coll/dense/algorithms.h"
@@ -8,7 +8,8 @@
 
 /* ---- broadcast ---------------------------------------------------------- */
 
-/* Checks the arguments. Returns true if there are data and other ranks. */
+/* Checks the arguments. Returns true if the builder has to add messages,
+   because there are data and other ranks. */
 bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_broadcast_args_t **args);
 
@@ -18,14 +19,15 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
    `source` is `target`. */
 typedef struct baton__reduce {
     baton_view_t source;
-    baton_view_t target; /* only at the root */
-    size_t element;      /* bytes */
+    baton_view_t target; /* the target, which only the root has */
+    size_t element;      /* bytes of an element */
     bool at_root;
     bool in_place;
 } baton__reduce_t;
 
-/* Returns true if there is something to reduce between ranks. Otherwise all
-   nodes have been added, or the schedule has an error. */
+/* Checks the arguments. Returns true if the builder has to reduce between
+   ranks. Otherwise this function has added all nodes, or the schedule has an
+   error. */
 bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
                          const baton_reduce_args_t **args,
                          baton__reduce_t *out);
@@ -41,7 +43,7 @@ bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
                         sums (scratch)                                      */
 typedef struct baton__reduce_scatter {
     baton__flow_t flow;
-    size_t element; /* bytes */
+    size_t element; /* bytes of an element */
     size_t *at;     /* offsets of the blocks */
     baton_view_t target;
     baton__blocks_t source;
@@ -49,14 +51,14 @@ typedef struct baton__reduce_scatter {
 } baton__reduce_scatter_t;
 
 /* Checks the arguments, and opens the flow. Returns false if the schedule has
-   an error. After true the caller must close the flow. */
+   an error. If it returns true, the caller must close the flow. */
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
                                  const char *builder,
                                  const baton_reduce_scatter_args_t **args,
                                  baton__reduce_scatter_t *out);
 
-/* Returns where partial sums are made: in new scratch, or in the source when in
-   place. */
+/* Returns the memory in which partial sums are made: new scratch, or the source
+   when in place. */
 baton__blocks_t baton__reduce_scatter_sums(baton__reduce_scatter_t *scatter);
 
 /* ---- allgather ---------------------------------------------------------- */
@@ -73,25 +75,25 @@ typedef struct baton__allgather {
     baton__blocks_t blocks;
 } baton__allgather_t;
 
-/* Checks the arguments, opens the flow, and copies this rank's own block.
-   Returns false if the schedule has an error. After true the caller must close
-   the flow. */
+/* Checks the arguments, opens the flow, and copies this rank's own block to its
+   place. Returns false if the schedule has an error. If it returns true, the
+   caller must close the flow. */
 bool baton__allgather_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allgather_args_t **args,
                             baton__allgather_t *out);
 
 /* ---- alltoall ----------------------------------------------------------- */
 
-/* The state that all all-to-alls begin with. In place, the blocks to send are
-   copied to scratch first, which is then the source. */
+/* The state with which all all-to-alls begin. In place, the blocks to send are
+   first copied to scratch, and the scratch is then the source. */
 typedef struct baton__alltoall {
     baton__flow_t flow;
     baton__blocks_t source, target;
 } baton__alltoall_t;
 
-/* Checks the arguments, opens the flow, and copies this rank's own block.
-   Returns false if the schedule has an error. After true the caller must close
-   the flow. */
+/* Checks the arguments, opens the flow, and copies this rank's own block to its
+   place. Returns false if the schedule has an error. If it returns true, the
+   caller must close the flow. */
 bool baton__alltoall_begin(baton_schedule_t *schedule, const char *builder,
                            const baton_alltoall_args_t **args,
                            baton__alltoall_t *out);

@@ -14,7 +14,7 @@ enum { TREES = 2 };
 typedef struct half {
     baton_view_t data;
     size_t segments;
-    int parent, children[2]; /* ranks, -1 for none */
+    int parent, children[2]; /* these are ranks; -1: none */
 } half_t;
 
 static int broadcast_double_tree_rank_at(const baton__flow_t *flow, int root,
@@ -79,7 +79,8 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
     half_t first = broadcast_double_tree_half_of(&flow, args, 0);
     half_t second = broadcast_double_tree_half_of(&flow, args, 1);
-    /* The first half is the longer one. */
+    /* The first half may be longer by an element, so it has at least as many
+       segments. */
     for (size_t i = 0; i < first.segments; i++) {
         broadcast_double_tree_add_segment(&flow, &first, i);
         broadcast_double_tree_add_segment(&flow, &second, i);
@@ -87,8 +88,8 @@ void baton_add_broadcast_double_tree(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* This is an estimate: a segment takes up to 2 log p steps down a tree, since a
-   rank sends two segments for each that it receives. */
+/* The cost is an estimate: a segment takes up to 2 log p steps down a tree,
+   since a rank sends two segments for each that it receives. */
 static double broadcast_double_tree_cost(const baton__terms_t *t)
 {
     double count = 2 * baton__segments(t->n / 2, t->of.segment_bytes);

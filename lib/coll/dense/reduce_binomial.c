@@ -15,8 +15,9 @@
 
 enum { LONG_SLOTS = 2 };
 
-/* Adds the tree of `root`; partial sums are made in `sum`. Returns the place of
-   this rank's last partial sum: `sum` or, at a leaf, the source. */
+/* Adds the tree of `root`, with `sum` as the memory for partial sums. Returns
+   the place of this rank's last partial sum: `sum` or, at a leaf, the
+   source. */
 static baton_view_t reduce_binomial_add_tree(baton__flow_t *flow, int root,
                                              baton_view_t source,
                                              baton_view_t sum)
@@ -72,9 +73,9 @@ void baton_add_reduce_binomial(baton_schedule_t *schedule,
 }
 
 /* There are ceil(log2 p) rounds. With 2^k ranks each round is a transfer and a
-   reduction. Otherwise the last child of the root has a subtree of only `extra`
-   ranks: its message comes early and takes the receive port between two other
-   messages, so that a reduction overlaps a transfer. */
+   reduction. Otherwise the subtree of the root's last child has only `extra`
+   ranks. So the child's message comes early and takes the receive port between
+   two other messages, and a reduction overlaps a transfer. */
 static double reduce_binomial_cost(const baton__terms_t *t)
 {
     double transfers = baton__messages_over(t, t->p, t->n, false);

@@ -39,7 +39,7 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* The gather passes sums on, too. */
+/* In addition to the reduce-scatter, the gather also passes sums on. */
 static baton__works_t reduce_scatter_gather_work(const baton__terms_t *t)
 {
     baton__works_t works =

@@ -15,7 +15,7 @@ void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
     }
 }
 
-/* A segment is reduced while the next one comes. */
+/* A rank reduces a segment while it receives the next one. */
 static double reduce_scatter_pairwise_cost(const baton__terms_t *t)
 {
     double segments = baton__segments(t->block, BATON__PAIRWISE_BYTES);

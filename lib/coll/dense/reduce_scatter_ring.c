@@ -21,9 +21,11 @@ static double reduce_scatter_ring_cost(const baton__terms_t *t)
            (baton__message(t, t->block) + baton__reduction(t, t->block));
 }
 
-/* All but the first partial sum of a block are read where they lie, in scratch.
-   So passing them on costs no more than the bytes that are counted as copied.
- */
+/* `passed` is 0, because passing sums on costs no more than is counted
+   otherwise. Each message counts as one copy of its bytes. But only the first
+   message of a block, which is a rank's own part, is copied. The others are
+   partial sums in the sender's scratch, from where the receiver reduces them
+   (sched/loans.h). */
 static baton__works_t reduce_scatter_ring_work(const baton__terms_t *t)
 {
     return baton__evenly(

@@ -30,7 +30,7 @@ typedef struct scan {
 enum { LONG_SLOTS = 3 };
 
 /* Checks the arguments, and opens the flow. Returns false if the schedule has
-   an error. After true the caller must close the flow. */
+   an error. If it returns true, the caller must close the flow. */
 static bool scan_begin(baton_schedule_t *schedule, const char *builder,
                        const baton_scan_args_t *args, bool inclusive,
                        scan_t *out)
@@ -62,8 +62,8 @@ static bool scan_begin(baton_schedule_t *schedule, const char *builder,
     return true;
 }
 
-/* Adds a received partial sum to `before`, the sum of the ranks before this
-   one, which begins as a copy of the first. */
+/* Adds a received partial sum to `before`, which is the sum of the ranks before
+   this one. In step 0 `before` becomes a copy of the received sum. */
 static void scan_add_before(baton__flow_t *flow, int step, baton_view_t before,
                             baton_view_t received)
 {
@@ -74,8 +74,9 @@ static void scan_add_before(baton__flow_t *flow, int step, baton_view_t before,
     }
 }
 
-/* A partial sum is made in the slot that was received into, so that sends read
-   memory that is not written: no step waits for a send of the step before. */
+/* Adds the steps. Each step makes its partial sum in the slot that has received
+   a sum, so that no node writes memory that a send reads: no step waits for a
+   send of the step before it. */
 static void add_steps(scan_t *scan)
 {
     baton__flow_t *flow = &scan->flow;
@@ -134,8 +135,8 @@ void baton_add_exscan(baton_schedule_t *schedule, const baton_scan_args_t *args)
     scan_build(schedule, "exscan by recursive doubling", args, false);
 }
 
-/* If reductions take time, this is an estimate: early messages of low ranks
-   delay other messages at a port for a little. */
+/* If reductions take time, the formula is an estimate: early messages of low
+   ranks delay other messages at a port a little. */
 static double scan_cost(const baton__terms_t *t)
 {
     return t->log * (baton__message(t, t->n) + baton__reduction(t, t->n));
@@ -148,8 +149,9 @@ static baton__works_t scan_work(const baton__terms_t *t)
                             .all = {t->log * t->p, t->p * each, t->p * each}};
 }
 
-/* A round has two reductions. But in the first there is none for the sum
-   without this rank, and in the last none for the sum that is sent on. */
+/* A round has two reductions: of the sum that is sent on, and of the sum
+   without this rank. The first round does not need the latter, and the last
+   round does not need the former. */
 static double exscan_cost(const baton__terms_t *t)
 {
     return t->log * baton__message(t, t->n) +

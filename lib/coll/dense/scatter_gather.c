@@ -17,18 +17,19 @@ typedef struct rooted {
     baton__flow_t flow;
     baton__blocks_t blocks;
     baton_view_t own; /* this rank's block */
-    bool is_there;    /* `own` is the caller's view of this block */
+    bool is_there;    /* `own` is the caller's view of this rank's block */
 } rooted_t;
 
-/* The root's vector, this rank's block, and their names in error messages. */
+/* The vector of the root, the block of this rank, and their names in error
+   messages. */
 typedef struct operands {
     const char *builder;
     baton_view_t whole, part;
     const char *whole_name, *part_name;
 } operands_t;
 
-/* Returns the offsets of the blocks in the root's vector, which other ranks
-   know, too. Returns NULL if the schedule has an error. */
+/* Returns the offsets of the blocks in the root's vector. Ranks other than the
+   root compute them, too. Returns NULL if the schedule has an error. */
 static size_t *scatter_gather_cut(baton__flow_t *flow,
                                   const baton_rooted_args_t *args,
                                   const operands_t *operands)
@@ -78,7 +79,7 @@ static bool scatter_gather_check(baton_schedule_t *schedule,
 }
 
 /* Checks the arguments, and opens the flow. Returns false if the schedule has
-   an error. After true the caller must close the flow. */
+   an error. If it returns true, the caller must close the flow. */
 static bool scatter_gather_begin(baton_schedule_t *schedule,
                                  const baton_rooted_args_t *args,
                                  const operands_t *operands, rooted_t *out)
