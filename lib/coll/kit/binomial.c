@@ -15,8 +15,8 @@
 */
 typedef struct position {
     int id;
-    int span;   /* ids in the subtree of `id`, with `id` */
-    int parent; /* the parent's rank */
+    int span;   /* the number of ids in the subtree of `id`, with `id` itself */
+    int parent; /* the rank of the parent */
 } position_t;
 
 static position_t binomial_position_of(const baton__flow_t *flow, int root)
@@ -31,7 +31,8 @@ static position_t binomial_position_of(const baton__flow_t *flow, int root)
     return position;
 }
 
-/* Returns how many blocks the subtree of the child at id + step has. */
+/* Returns the number of blocks of the subtree whose root is the child at id +
+   step. */
 static int child_span(const position_t *position, int step)
 {
     int rest = position->span - step;

@@ -39,7 +39,7 @@ size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
 
 /* ---- ranges ------------------------------------------------------------ */
 
-/* Returns how many of the blocks from `first` on are in one piece. */
+/* Returns the number of blocks, from `first` on, that are in one piece. */
 static int run_of(const baton__blocks_t *blocks, int first, int count)
 {
     int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
@@ -104,7 +104,8 @@ static baton_view_t blocks_take(baton_view_t *view, size_t bytes)
     return front;
 }
 
-/* Copies a range to one piece of memory, or back if `unpack`. */
+/* Copies a range of blocks to one piece of memory. If `unpack`, copies it
+   back. */
 static void copy_pieces(baton__flow_t *flow, const baton__blocks_t *blocks,
                         int first, int count, baton_view_t packed, bool unpack)
 {
@@ -145,7 +146,8 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
     copy_pieces(flow, blocks, first, count, packed, true);
 }
 
-/* Returns how many of the blocks are in one piece in both memories. */
+/* Returns the number of blocks, from `first` on, that are in one piece both in
+   `a` and in `b`. */
 static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
                       int first, int count)
 {

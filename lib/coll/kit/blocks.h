@@ -7,59 +7,64 @@
 #include "coll/kit/flow.h"
 #include "coll/kit/pattern.h"
 
-/* Where blocks lie. `memory` has block `base` to the last one, and then blocks
-   0 to base - 1. A user's vector has base 0. A rank's scratch may begin with
-   the rank's own block, so that its ranges never wrap. `memory` may be shorter
-   than all blocks. */
+/* The places of blocks in `memory`, which has the blocks from block `base` to
+   the last one, and then blocks 0 to base - 1. In a user's vector `base` is 0.
+   A rank's scratch may begin with the rank's own block, so that its ranges
+   never wrap. `memory` may end before the last of these blocks. */
 typedef struct baton__blocks {
     baton_view_t memory;
-    const size_t *at; /* block i is bytes at[i] to at[i + 1] of the vector */
+    /* Block i is the bytes at[i] to at[i + 1] of the vector. */
+    const size_t *at;
     int parts;
     int base;
-    /* A message of block `original_block` alone is sent from `original`, from
-       which the block is copied to its place. If `original` has no bytes, the
-       message is sent from the block's place. */
+    /* Block `original_block` may also lie in `original`, from which it is
+       copied to its place. A message of this block alone is then sent from
+       `original`. If `original` has no bytes, all messages are sent from the
+       blocks' places. */
     baton_view_t original;
     int original_block;
 } baton__blocks_t;
 
-/* Returns the parts + 1 offsets, in bytes, of blocks that differ by at most one
-   element. They are valid until the flow is closed. NULL means no memory, which
-   is the schedule's error. */
+/* Returns the parts + 1 offsets, in bytes, of `parts` blocks whose lengths
+   differ by at most one element. The offsets are valid until the flow is
+   closed. If there is no memory, sets the schedule's error and returns NULL. */
 size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
                           int parts);
 
-/* Returns the offsets of blocks of counts[i] elements. NULL means the schedule
-   has an error: no memory, or too many bytes, where it names the builder. */
+/* Returns the offsets of blocks of counts[i] elements. If there is no memory,
+   or if there are too many bytes, sets the schedule's error, which names the
+   builder in the latter case, and returns NULL. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, size_t element, int parts);
 
 /* Returns the offsets of P blocks of a vector of `bytes` bytes. Block r has
-   block_bytes[r]; their sum must be `bytes`. If block_bytes is NULL, blocks are
-   equal, and `bytes` must be a multiple of P. `what` names the vector in
-   errors. NULL means the schedule has an error. */
+   block_bytes[r] bytes, which must add up to `bytes`. If block_bytes is NULL,
+   all blocks are equal, and `bytes` must be a multiple of P. After an error
+   sets the schedule's error, in which `what` names the vector, and returns
+   NULL. */
 size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
                          const char *what, size_t bytes,
                          const size_t *block_bytes);
 
-/* Returns the bytes of blocks [first, first + count), which may wrap around the
-   end. */
+/* Returns the bytes of blocks [first, first + count). The range may wrap around
+   the vector's end. */
 size_t baton__blocks_bytes(const baton__blocks_t *blocks, int first, int count);
 
-/* Returns the place of a range of blocks, which must be in one piece. A single
-   block always is. */
+/* Returns the place of a range of blocks, which must be in one piece. A range
+   of one block always is. */
 baton_view_t baton__blocks_view(const baton__blocks_t *blocks, int first,
                                 int count);
 
-/* Returns the place from which a message of a single block is sent. */
+/* Returns the place from which a message of one block is sent. */
 baton_view_t baton__blocks_outgoing(const baton__blocks_t *blocks, int block);
 
-/* Sends a range as one message. If the range is in two pieces, it is copied to
-   scratch first. */
+/* Sends a range of blocks as one message. If the range is in two pieces, copies
+   it to scratch first. */
 void baton__blocks_send(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count);
 
-/* Receives a range as one message, through scratch if it is in two pieces. */
+/* Receives a range of blocks as one message. If the range is in two pieces,
+   receives it into scratch first. */
 void baton__blocks_recv(baton__flow_t *flow, int peer,
                         const baton__blocks_t *blocks, int first, int count);
 
@@ -67,18 +72,19 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
 void baton__blocks_copy(baton__flow_t *flow, const baton__blocks_t *target,
                         const baton__blocks_t *source, int first, int count);
 
-/* Reduces a range of blocks: target = received (op) own if received_left, else
-   own (op) received. */
+/* Reduces a range of blocks. If received_left, target = received (op) own; else
+   target = own (op) received. */
 void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
                           baton_view_t received, const baton__blocks_t *own,
                           int first, int count, bool received_left);
 
 /* ---- segments ---------------------------------------------------------- */
 
-/* Returns how many segments of about chunk_bytes (0: default_bytes) a vector of
-   `count` elements is cut into; 0 for an empty vector. Segment i is
-   baton__segment_of(view, element, segments, i). A segment is at most 1 GiB,
-   below any transport's largest message. */
+/* Returns the number of segments into which a vector of `count` elements is
+   cut; 0 for an empty vector. A segment has about chunk_bytes (default_bytes,
+   if chunk_bytes is 0), and at most 1 GiB, which is below any transport's
+   largest message. baton__segment_of(vector, element, segments, i) is segment
+   i. */
 size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
                             size_t default_bytes);
 baton_view_t baton__segment_of(baton_view_t vector, size_t element,
@@ -87,8 +93,8 @@ baton_view_t baton__segment_of(baton_view_t vector, size_t element,
 /* Returns the bytes of the largest block. */
 size_t baton__blocks_most(const baton__blocks_t *blocks);
 
-/* Returns how many segments each block is cut into: the same number for all
-   blocks, so that both ends of a message agree. */
+/* Returns the number of segments into which each block is cut. It is the same
+   for all blocks, so that both ends of a message agree. */
 size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
                               size_t chunk_bytes, size_t default_bytes);
 
@@ -96,8 +102,8 @@ size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
    reduced, long enough to hide the cost of a message. */
 #define BATON__SEGMENT_BYTES ((size_t)64 * 1024)
 
-/* Scratch that segments use in turn, `count` at a time, each on cache lines of
-   its own. */
+/* A buffer of `count` slots of scratch, which segments use in turn. Each slot
+   begins on a cache line of its own. */
 typedef struct baton__slots {
     baton_view_t memory;
     size_t stride;
@@ -106,9 +112,9 @@ typedef struct baton__slots {
 baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
                                  size_t bytes);
 
-/* Opens slots for an algorithm that receives a whole vector in each round.
-   Short vectors get a slot for each round, so that all receives are posted when
-   the epoch begins. Long vectors use `long_slots` slots in turn. */
+/* Opens slots for an algorithm that receives a whole vector in each of `rounds`
+   rounds. Short vectors get a slot for each round, so that all receives are
+   posted when the epoch begins. Long vectors use `long_slots` slots in turn. */
 baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots);
 

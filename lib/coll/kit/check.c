@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Sets the schedule's error. The value of this macro is false. */
+/* Sets the schedule's error. The macro's value is false. */
 #define REFUSE(...)                                                            \
     (baton_schedule_fail(schedule, BATON_ERR_INVALID, __VA_ARGS__), false)
 
-enum { ARGS_MOST = 256 }; /* bytes that a builder's arguments have at most */
+enum { ARGS_MOST = 256 }; /* the most bytes of a builder's arguments */
 
 bool baton__check_schedule(const baton_schedule_t *schedule,
                            const char *builder)
@@ -165,7 +165,8 @@ bool baton__check_places(baton_schedule_t *schedule, const char *builder,
         !baton__check_view(schedule, builder, "target", target)) {
         return false;
     }
-    /* Compares without sums, which could overflow for views of no buffer. */
+    /* Compares differences instead of sums: sums could overflow if a view lies
+       in no buffer. */
     uintptr_t from = source.offset;
     uintptr_t to = target.offset;
     bool known = true;

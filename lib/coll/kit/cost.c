@@ -180,8 +180,9 @@ double baton__cost_of(const baton_algorithm_t *algorithm,
            (second != NULL ? baton__cost_of(second, t) : 0);
 }
 
-/* Returns the work of an algorithm or of its phases. Between phases the vector
-   also goes from the processors that wrote it to those that read it. */
+/* Returns the work of an algorithm or, if it consists of phases, of its phases.
+   Between two phases the vector also moves from the processors that wrote it to
+   those that read it. */
 static baton__works_t work_of(const baton_algorithm_t *algorithm,
                               const baton__terms_t *t)
 {
@@ -252,8 +253,9 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
    and not a binomial tree, which takes 340 us. */
 #define MOST_SHARE 4
 
-/* Bytes that go through a cache for each reduced byte: two operands and the
-   sum; between hosts also the copies of sockets, in both directions. */
+/* The bytes that go through a cache for each reduced byte: those of two
+   operands and of the sum. Between hosts the sockets also copy messages, in
+   both directions. */
 #define HOST_STREAMS    3
 #define BETWEEN_STREAMS 5
 
@@ -269,8 +271,8 @@ static double rounds_of(const baton_algorithm_t *algorithm,
     return baton__cost_of(algorithm, &t);
 }
 
-/* Returns how much longer reductions take if their streams do not fit in a
-   cache. */
+/* Returns the additional time of reductions if the bytes that they read and
+   write (`streams`) do not fit in a cache; otherwise 0. */
 static double uncached_us(const baton__terms_t *t, double streams)
 {
     return streams > BATON__CACHED_BYTES
@@ -283,8 +285,9 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 {
     baton__terms_t t = baton__terms_of(of);
     double us = baton_algorithm_cost_us(algorithm, of);
+    /* Segments are reduced while they are in a cache. */
     if (is_still(algorithm, of) || !baton__exact_flat(&t) ||
-        algorithm->segmented) { /* segments are reduced in cache */
+        algorithm->segmented) {
         return us;
     }
     double reduced = work_of(algorithm, &t).most.reduced;

@@ -12,49 +12,57 @@
 
 typedef struct baton__terms {
     baton_cost_case_t of;
-    double p, n;               /* ranks; bytes of the vector */
-    double alpha, beta, gamma; /* us */
-    double log;                /* log2 of p, rounded up: the number of rounds */
-    double core;     /* the largest power of two up to p; pattern.h, fold */
+    double p, n;               /* number of ranks; bytes of the vector */
+    double alpha, beta, gamma; /* in us, as in the head of this file */
+    /* log2 of p, rounded up: the number of rounds of most algorithms. */
+    double log;
+    /* The number of ranks in the core of a fold (pattern.h): the largest power
+       of two up to p. */
+    double core;
     double core_log; /* log2 of `core` */
-    double extra;    /* ranks outside the core */
+    double extra;    /* number of ranks outside the core */
     double block;    /* n / p */
-    double part;     /* (p-1) / p n */
-    double others;   /* (p-1) n: the vector once for each rank but one */
-    double segments; /* segments of the vector; 1 without a segment size */
+    double part;     /* n (p - 1) / p */
+    /* n (p - 1), the bytes if each rank but one gets the whole vector. */
+    double others;
+    /* The number of segments of the vector; 1 if there is no segment size. */
+    double segments;
 } baton__terms_t;
 
 baton__terms_t baton__terms_of(const baton_cost_case_t *of);
 
-/* Returns how many segments `bytes` are cut into, at least 1; 1 if
-   segment_bytes is 0. */
+/* Returns the number of segments into which `bytes` are cut, at least 1. It is
+   1 if segment_bytes is 0. */
 double baton__segments(double bytes, double segment_bytes);
 
 double baton__message(const baton__terms_t *t, double bytes);
 double baton__reduction(const baton__terms_t *t, double bytes);
 
-/* Returns the time of a message in a round in which the ranks of a pair are
-   `distance` apart, a power of two. The pairs are inside hosts if the number of
-   ranks of a host is a multiple of twice the distance. */
+/* Returns the time of a message in a round in which the two ranks of each pair
+   are `distance` ranks apart. The distance is a power of two. The pairs are
+   inside hosts if the number of ranks of a host is a multiple of twice the
+   distance. */
 double baton__message_over(const baton__terms_t *t, int64_t distance,
                            double bytes);
 
-/* Returns the sum of baton__message_over for all powers of two below `ranks` as
-   the distance. The first message has `bytes` bytes. Each other message has as
-   many or, if `halved`, half of the one before it. */
+/* Returns the sum of baton__message_over for the distances 1, 2, 4, ... below
+   `ranks`. The first message has `bytes` bytes. Each further message has as
+   many bytes or, if `halved`, half as many as the one before it. */
 double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
                             bool halved);
 
-/* Returns how many consecutive ranks share a host; 1 if hosts have no blocks of
-   consecutive ranks. */
+/* Returns the number of consecutive ranks that share a host. Returns 1 if ranks
+   of a host are not consecutive. */
 int baton__host_block(const baton__terms_t *t);
 
-/* Returns the cost by the algorithm's formula, or by those of its phases. */
+/* Returns the cost by the algorithm's formula. If the algorithm consists of
+   phases, adds up those of the phases. */
 double baton__cost_of(const baton_algorithm_t *algorithm,
                       const baton__terms_t *t);
 
-/* Returns the time between hosts: baton_algorithm_cost_us, and, if no ranks
-   share a host, the extra time of reductions that do not fit in a cache. */
+/* Returns the estimated time on several hosts: baton_algorithm_cost_us, and, if
+   no ranks share a host, the additional time of reductions that do not fit in a
+   cache. */
 double baton__between_us(const baton_algorithm_t *algorithm,
                          const baton_cost_case_t *of);
 
@@ -66,7 +74,8 @@ bool baton__exact_flat(const baton__terms_t *t);
 /* True if all links are alike, and the number of ranks is a power of two. */
 bool baton__exact_powers(const baton__terms_t *t);
 
-/* True if all links are alike, or if hosts have 2^k ranks each, 2^l in all. */
+/* True if all links are alike, or if each host has 2^k ranks and there are 2^l
+   ranks in all. */
 bool baton__exact_paired(const baton__terms_t *t);
 
 /* True if all links are alike, and reducing a segment takes no longer than its
@@ -80,29 +89,32 @@ bool baton__exact_free(const baton__terms_t *t);
 
 typedef struct baton__work {
     double messages;
-    double bytes;   /* bytes copied out of messages, or between buffers */
+    /* Bytes that are copied out of messages, or between buffers. */
+    double bytes;
     double reduced; /* bytes that are reduced */
 } baton__work_t;
 
 typedef struct baton__works {
-    baton__work_t most; /* of the rank with the most work */
-    baton__work_t all;  /* of all ranks together */
-    bool written; /* the rank that has made a block writes it to its peers */
-    bool direct;  /* nothing is passed on: the longest path is `most` */
-    /* Bytes that one rank has received or reduced, and another reads. They go
-       from one processor's cache to another's, which costs as much as a copy.
-     */
+    baton__work_t most; /* the work of the rank that has the most */
+    baton__work_t all;  /* the work of all ranks together */
+    /* The rank that has made a block writes it into its peers' memory. */
+    bool written;
+    bool direct; /* Ranks pass nothing on. So the longest path is `most`. */
+    /* The bytes that one rank has received or reduced, and that another rank
+       then reads. They move from one processor's cache to another's, which
+       costs as much as a copy. */
     double passed;
 } baton__works_t;
 
-/* A function of the terms. It is in a struct because an algorithm's record
-   points to it: so parsers of the public headers need not know its result type.
- */
+/* A function that returns the work for given terms. The record of an algorithm
+   has a pointer to this struct instead of the function, so that parsers of the
+   public headers need not know baton__works_t. */
 typedef struct baton__work_model {
     baton__works_t (*of)(const baton__terms_t *terms);
 } baton__work_model_t;
 
-#define BATON__CACHED_BYTES 2097152.0 /* a second-level cache; see cost.c */
+/* Size of a second-level cache; see cost.c. */
+#define BATON__CACHED_BYTES 2097152.0
 
 bool baton__has_processor_each(const baton__terms_t *t);
 
@@ -113,15 +125,15 @@ baton__works_t baton__evenly(const baton__terms_t *t, baton__work_t all,
 /* Returns the work of two phases that run one after the other. */
 baton__works_t baton__both(baton__works_t first, baton__works_t second);
 
-/* Returns the bytes that are passed on if each block goes through all ranks, by
-   a ring, a chain or a tree of its own. */
+/* Returns the bytes that are passed on if each block goes through all ranks: by
+   a ring or a chain, or by a tree for each block. */
 double baton__passed_on(const baton__terms_t *t);
 
-/* Returns the bytes that are passed on if sums go up one binomial tree. */
+/* Returns the bytes that are passed on if sums go up a single binomial tree. */
 double baton__passed_up(const baton__terms_t *t);
 
 /* Returns the bytes of all messages of a scatter or gather along a binomial
-   tree. Each rank except the root has a message with the blocks of its subtree,
-   which has as many ranks as the lowest set bit of the rank's number, or as
-   many as are left. */
+   tree. Each rank except the root has one message, with the blocks of its
+   subtree. The subtree has as many ranks as the lowest set bit of the rank's
+   number says, or as many as are left. */
 double baton__scattered(const baton__terms_t *t);

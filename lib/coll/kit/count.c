@@ -40,14 +40,15 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
     case BATON_F64:
     case BATON_F16:
     case BATON_BF16:
-        /* The sum of no ranks is -0. */
+        /* The sum of no ranks' contributions is -0. */
         return (uint32_t)(baton_elements_measure(dtype, at, 1).sum * factor +
                           0.5);
-    case BATON_C64: /* the real part */
+    case BATON_C64: /* reads the real part */
         return baton__count_of(BATON_F32, at, factor);
     case BATON_C128:
         return baton__count_of(BATON_F64, at, factor);
-    case BATON_BOOL: /* this and the types below have no sum */
+    /* This type and the types below have no sum, so they hold no count. */
+    case BATON_BOOL:
     case BATON_I16_I32:
     case BATON_I32_I32:
     case BATON_I64_I32:

@@ -10,8 +10,9 @@
 
 #define FIRST_ROOM 64
 
-/* Shorter messages are not copied by the system: transports copy them through
-   shared memory. */
+/* The fewest bytes for which copies into scratch are worth while. Transports
+   copy shorter messages through shared memory, so the system need not copy
+   those. */
 #define STAGED_BYTES ((size_t)16 * 1024)
 
 typedef struct baton__flow_memory {
@@ -98,7 +99,7 @@ static void flow_insert(baton__flow_t *flow, size_t at, baton__span_t span)
     }
 }
 
-/* Returns the first span that ends after this place. */
+/* Returns the index of the first span that ends after `place` of the buffer. */
 static size_t flow_find(const baton__flow_t *flow, uint32_t buffer,
                         size_t place)
 {
@@ -127,8 +128,8 @@ static void flow_split(baton__flow_t *flow, size_t at, size_t place)
     }
 }
 
-/* Splits and adds spans so that they cover the view exactly. Returns the first
-   of these. */
+/* Splits spans, and adds spans for gaps, so that spans cover the view exactly.
+   Returns the index of the first of these spans. */
 static size_t cover(baton__flow_t *flow, baton_view_t view, size_t *count_out)
 {
     uint32_t buffer = view.buffer.index;
@@ -166,8 +167,9 @@ static void before(baton__flow_t *flow, uint32_t earlier, baton_node_t node)
     }
 }
 
-/* Returns true if an access has to be recorded. The adder has already refused a
-   view that runs past the end of its buffer, or of the address space. */
+/* Returns true if an access has to be recorded. If the view runs past the end
+   of its buffer or of the address space, it need not be: the adder has refused
+   it. */
 static bool is_access(const baton__flow_t *flow, baton_view_t view)
 {
     return !flow->failed && view.bytes > 0 &&
@@ -283,8 +285,9 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node = baton_add_reduce_local(flow->schedule, flow->dtype,
                                                    op, target, left, right);
-        /* The order of buffers decides which operand is noted first, so that
-           ranks with opposite operands get the same edges. */
+        /* The order of the reads depends on the buffers, and not on which
+           operand is the left one. So ranks with exchanged operands get the
+           same edges. */
         bool turned = right.buffer.index != left.buffer.index
                           ? right.buffer.index < left.buffer.index
                           : right.offset < left.offset;

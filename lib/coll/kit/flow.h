@@ -20,66 +20,72 @@
 
 #include <baton/build.h>
 
-/* Bytes of one buffer that the same node wrote and the same nodes read. */
+/* A range of bytes of one buffer that were all written by the same node, and
+   read by the same nodes since. */
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;
-    uint32_t writer; /* node + 1; 0 means none */
-    /* Place + 1 in `readers` of a list of the nodes that have read the bytes
-       since they were written. */
+    uint32_t writer; /* 1 + the node that wrote the bytes last; 0: none */
+    /* 1 + the place in `readers` where the list of the nodes begins that have
+       read the bytes since; 0: none. */
     uint32_t readers;
 } baton__span_t;
 
 typedef struct baton__reader {
     uint32_t node;
-    uint32_t next; /* place + 1 of the next reader; lists share their tails */
+    /* 1 + the place in `readers` of the next node of the list. Lists may have
+       the same end. */
+    uint32_t next;
 } baton__reader_t;
 
 typedef struct baton__flow {
     baton_schedule_t *schedule;
     int rank; /* this process's rank in the team */
     int size; /* the team's number of ranks */
-    /* By rank of the team: the rank in the group. NULL: the ranks are the
-       same. */
+    /* For each rank of the team, its rank in the group. NULL: the team is the
+       group, in the same order. */
     const int *ranks;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    baton__span_t *spans; /* sorted by buffer and place */
+    baton__span_t *spans; /* the known spans, sorted by buffer and offset */
     size_t span_count, span_room;
     baton__reader_t *readers;
     size_t reader_count, reader_room;
-    struct baton__flow_memory *memory; /* allocated by baton__flow_alloc */
-    uint32_t last_recv;                /* node + 1; 0 means none yet */
-    /* 1 + the node after which sends come; 0: none. */
+    /* The memory that baton__flow_alloc has given out. */
+    struct baton__flow_memory *memory;
+    /* 1 + the receive added last; 0: none yet. */
+    uint32_t last_recv;
+    /* 1 + the node after which all further sends come; 0: none. */
     uint32_t round;
-    /* The next reduction yields the sum of all ranks of the group, so an
-       average divides there. Builders set this before each reduction. */
+    /* The next reduction yields the total of the team. An average divides
+       there, unless `is_inner` is set. Builders set this field before each
+       reduction. */
     bool is_total;
-    bool is_inner; /* a total of the team is no total of the group */
-    bool failed;   /* no memory; the schedule has the error */
+    bool is_inner; /* the team's totals are not totals of the group */
+    bool failed;   /* there was no memory, which is the schedule's error */
 } baton__flow_t;
 
-/* Opens a flow over all ranks of the schedule's group. dtype and op are those
-   of its reductions; op is NULL if there are none. */
+/* Opens a flow over all ranks of the schedule's group. `dtype` and `op` are
+   those of the flow's reductions; `op` is NULL if it has none. */
 baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
                                const baton_op_t *op);
 
-/* Frees the flow's memory, also that of baton__flow_alloc. The schedule stays.
- */
+/* Frees the memory of the flow and of baton__flow_alloc. The schedule
+   remains. */
 void baton__flow_close(baton__flow_t *flow);
 
-/* Returns zeroed words that are valid until the flow is closed; NULL means no
-   memory, which is the schedule's error. */
+/* Returns `count` words, which are zero, and valid until the flow is closed. If
+   there is no memory, sets the schedule's error and returns NULL. */
 size_t *baton__flow_alloc(baton__flow_t *flow, size_t count);
 
-/* Makes `size` ranks of the group the team from here on. This process is at
-   index `rank` of them. */
+/* Makes `size` ranks of the group the team of all further nodes. ranks[rank] is
+   this process's rank in the group. */
 void baton__flow_team(baton__flow_t *flow, const int *ranks, int rank,
                       int size);
 
-/* From here on sends also come after the last receive so far. This is for
-   algorithms in rounds: otherwise a message that can go early would take the
-   port from a message that others wait for. */
+/* Makes all further sends come after the last receive so far. Algorithms in
+   rounds call this: otherwise a message that can go early would take the port
+   from a message for which other ranks wait. */
 void baton__flow_next_round(baton__flow_t *flow);
 
 void baton__flow_send(baton__flow_t *flow, int peer, baton_view_t source);
@@ -89,12 +95,12 @@ void baton__flow_copy(baton__flow_t *flow, baton_view_t target,
 void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
                         baton_view_t left, baton_view_t right);
 
-/* True if data of this view should be copied into scratch before peers read it:
-   otherwise the system copies it for them, which takes about four times as
-   long. On 2 processors of an AMD EPYC all-reduces of malloc'ed vectors by
-   pairwise exchange take 0.5 to 0.8 of the time with these copies, for 256 KiB
-   to 16 MiB on 4 and 8 ranks. */
+/* Returns true if a rank should copy data of this view into scratch before its
+   peers read the data: otherwise the system copies the data for them, which
+   takes about four times as long. On 2 processors of an AMD EPYC all-reduces of
+   malloc'ed vectors by pairwise exchange take 0.5 to 0.8 of the time with these
+   copies, for 256 KiB to 16 MiB on 4 and 8 ranks. */
 bool baton__flow_stages(const baton__flow_t *flow, baton_view_t view);
 
-/* Returns a view of a whole new scratch buffer. */
+/* Returns a view of a new scratch buffer of `bytes` bytes. */
 baton_view_t baton__flow_scratch(baton__flow_t *flow, size_t bytes);

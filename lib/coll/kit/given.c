@@ -53,7 +53,10 @@ static baton_status_t set_missing(void *arg, baton_call_t *call)
                                  there == 0 ? given->result.view.bytes : 0);
 }
 
-/*     last --> call: is it missing? --> copy */
+/* Adds a copy of the neutral element to the target, which is made in epochs
+   to which no rank has contributed:
+
+       last --> call: is the result missing? --> copy */
 static void add_filled_on_device(baton_schedule_t *schedule,
                                  struct baton_given *given, baton_node_t last)
 {
@@ -99,7 +102,7 @@ void baton__add_result(baton_schedule_t *schedule,
         return;
     }
     baton_node_t filled = baton_add_call(schedule, given_fill, given);
-    /* This call only writes the target. */
+    /* This call only writes the target, so it reads no scratch. */
     baton_set_no_scratch(schedule, filled);
     baton_before(schedule, last, filled);
 }

@@ -14,8 +14,8 @@
    Recursive doubling does the same rounds in the opposite order. */
 typedef struct round {
     int peer;  /* the peer's rank */
-    int keep;  /* first block of the half that is kept */
-    int give;  /* first block of the other half */
+    int keep;  /* the first block of the half that this rank keeps */
+    int give;  /* the first block of the half that this rank sends */
     int count; /* number of blocks of a half */
     bool left; /* the peer's sum is the left operand */
 } round_t;

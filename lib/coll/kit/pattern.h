@@ -13,8 +13,9 @@ static inline int baton__rank_shift(int rank, int64_t distance, int size)
     return (int)(shifted < 0 ? shifted + size : shifted);
 }
 
-/* Returns after how many rounds, each of which doubles the ranks reached, all
-   `size` ranks are reached: 0 for one rank, 3 for 5 to 8. */
+/* Returns the number of rounds after which all `size` ranks are reached, if
+   each round doubles the number of ranks reached: 0 for one rank, 3 for 5 to
+   8. */
 static inline int baton__log2_ceil(int size)
 {
     int rounds = 0;
@@ -24,7 +25,8 @@ static inline int baton__log2_ceil(int size)
     return rounds;
 }
 
-/* Returns how many of the ascending numbers are below a bound. */
+/* Returns the number of `numbers` that are below a bound; `numbers` is
+   ascending. */
 static inline size_t baton__count_below(const uint32_t *numbers, size_t count,
                                         uint64_t bound)
 {
@@ -38,14 +40,15 @@ static inline size_t baton__count_below(const uint32_t *numbers, size_t count,
     return low;
 }
 
-/* Elements [first, first + count) of a vector. */
+/* Elements first to first + count - 1 of a vector. */
 typedef struct baton__block {
     size_t first;
     size_t count;
 } baton__block_t;
 
-/* Returns part `index` of `parts` of a vector of `count` elements. Sizes differ
-   by at most one, larger ones first: 11 in 4 is 3, 3, 3, 2. */
+/* Returns part `index` of a vector of `count` elements that is cut into `parts`
+   parts. The sizes of parts differ by at most one element, and the larger parts
+   come first: 11 elements in 4 parts have sizes 3, 3, 3, 2. */
 static inline baton__block_t baton__block_of(size_t count, size_t parts,
                                              size_t index)
 {
@@ -67,10 +70,11 @@ static inline baton__block_t baton__block_of(size_t count, size_t parts,
               0 <-+   1 <-+   2   3   id
 */
 typedef struct baton__fold {
-    int core;    /* the largest power of two up to the number of ranks */
-    int extra;   /* ranks outside the core */
-    int id;      /* this rank's id in the core; -1 outside */
-    int partner; /* the other rank of this rank's pair; -1 if it has none */
+    int core;  /* the largest power of two up to the number of ranks */
+    int extra; /* number of ranks outside the core */
+    int id;    /* this rank's id in the core; -1: the rank is outside */
+    /* The other rank of this rank's pair; -1: the rank is in no pair. */
+    int partner;
 } baton__fold_t;
 
 static inline baton__fold_t baton__fold_of(int rank, int size)
@@ -89,14 +93,15 @@ static inline baton__fold_t baton__fold_of(int rank, int size)
     return fold;
 }
 
-/* Returns the rank that has this id in the core. */
+/* Returns the rank whose id in the core is `id`. */
 static inline int baton__fold_rank(const baton__fold_t *fold, int id)
 {
     return id < fold->extra ? 2 * id : id + fold->extra;
 }
 
-/* Changes the offsets of the ranks' blocks into those of the core's blocks: a
-   rank that speaks for two has the blocks of both, which are adjacent. */
+/* Turns the offsets of the ranks' blocks into those of the core's blocks: the
+   block of a rank that speaks for two consists of the blocks of both, which are
+   adjacent. */
 static inline void baton__fold_unite(const baton__fold_t *fold, int size,
                                      size_t *at)
 {
@@ -165,7 +170,8 @@ static inline baton__tree_t baton__tree_of(int position, int last)
     return tree;
 }
 
-/* Returns the root, which is the largest power of two up to `last`; or 0. */
+/* Returns the root's position, which is the largest power of two up to `last`.
+   Returns 0 if there is none. */
 static inline int baton__tree_root(int last)
 {
     int root = 1;
@@ -175,11 +181,12 @@ static inline int baton__tree_root(int last)
     return last > 0 ? root : 0;
 }
 
-/* Returns a rank's neighbours in one of two binary trees over all ranks, -1 for
-   none. Positions are in the order of ranks: rank r is at position r in tree 0,
-   where position 0 is above the root of the others, and at r + 1 in tree 1. So
-   an inner rank of one tree is a leaf of the other, and the ranks of a subtree
-   are consecutive. (Sanders, Speck, Traff 2009.) */
+/* Returns the neighbours of a rank, as ranks, in one of two binary trees over
+   all ranks; -1 stands for none. Positions in a tree follow the order of ranks.
+   In tree 0 rank r is at position r, and position 0 is above the root of the
+   other positions. In tree 1 rank r is at position r + 1. So an inner rank of
+   one tree is a leaf of the other, and the ranks of a subtree are consecutive.
+   (Sanders, Speck, Traff 2009.) */
 static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
 {
     int last = size - 1 + twin;
@@ -198,9 +205,9 @@ static inline baton__tree_t baton__twin_of(int rank, int size, int twin)
     return tree;
 }
 
-/* Returns the position of an id in one of two trees below a common root, which
-   is position 0 of both and has one child in each. Ids are ranks counted from
-   the root. In tree 1 the ids 1 to P - 1 are shifted by one, and the last one
+/* Returns the position of an id in one of two trees that have a common root,
+   position 0, with one child in each. An id is a rank counted from the root. In
+   tree 1 the ids 1 to P - 1 are shifted by one position, and the last of them
    is at the front. baton__twin_id is the inverse. */
 static inline int baton__twin_position(int id, int size, int twin)
 {
@@ -213,11 +220,12 @@ static inline int baton__twin_id(int position, int size, int twin)
                                       : (position + size - 3) % (size - 1) + 1;
 }
 
-/* Returns how many blocks a rank has before the step of an all-gather on a
-   circulant graph after which it has `have` blocks. Unless `doubled`, that is
-   ceil(have / 2), so that the numbers are ..., ceil(size / 2), size, in which
-   no step is more uneven than it must be. If `doubled`, the numbers are 1, 2,
-   4, ... (Bruck). A reduce-scatter takes the steps in the opposite order. */
+/* Returns the number of blocks that a rank has before a step of an all-gather
+   on a circulant graph, given that it has `have` blocks after the step. If
+   `doubled`, the numbers are 1, 2, 4, ... (Bruck). Otherwise each number is
+   half of the next one, rounded up: ..., ceil(size / 2), size. So no step is
+   more uneven than it must be. A reduce-scatter takes the same steps in the
+   opposite order. */
 static inline int baton__circulant_less(int have, int doubled)
 {
     if (!doubled) {

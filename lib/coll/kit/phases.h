@@ -1,6 +1,6 @@
-/* Phases that several builders consist of. Each function adds one rank's nodes
-   to a task flow. The flow knows which nodes have written the data that a phase
-   begins with, so consecutive phases need no edges between them. */
+/* Phases of which several builders consist. Each function adds one rank's nodes
+   to a task flow. The flow knows which nodes have written the data with which a
+   phase begins, so consecutive phases need no edges between them. */
 #pragma once
 
 #include "coll/kit/blocks.h"
@@ -17,9 +17,10 @@ typedef enum baton__halving_order {
     BATON__NEAREST_FIRST
 } baton__halving_order_t;
 
-/* Reduce-scatter among the ids of the core, which has one block for each id.
-   Partial sums are made in `target`. The rank's own data are in `source`, which
-   may be the target. If `result` has bytes, the last sum goes there instead. */
+/* Adds a reduce-scatter among the ids of the core; there is one block for each
+   id. The rank's own data are in `source`, which may be the target. Partial
+   sums are made in `target`. If `result` has bytes, the last sum goes there
+   instead. */
 void baton__halving_reduce_scatter(baton__flow_t *flow,
                                    const baton__fold_t *fold,
                                    const baton__blocks_t *target,
@@ -27,8 +28,8 @@ void baton__halving_reduce_scatter(baton__flow_t *flow,
                                    baton__halving_order_t order,
                                    baton_view_t result);
 
-/* All-gather of the blocks that baton__halving_reduce_scatter leaves, by the
-   same rounds in the opposite order. */
+/* Adds an all-gather of the blocks that baton__halving_reduce_scatter leaves,
+   by the same rounds in the opposite order. */
 void baton__doubling_allgather(baton__flow_t *flow, const baton__fold_t *fold,
                                const baton__blocks_t *blocks,
                                baton__halving_order_t order);
@@ -36,43 +37,49 @@ void baton__doubling_allgather(baton__flow_t *flow, const baton__fold_t *fold,
 /* ---- circulant graph (circulant.c) ------------------------------------- */
 
 typedef enum baton__skips {
-    BATON__SKIPS_HALVED, /* ceil(P / 2), ceil(P / 4), ..., 1 */
-    BATON__SKIPS_DOUBLED /* 1, 2, 4, ...: Bruck's */
+    /* The distances are ceil(P / 2), ceil(P / 4), ..., 1. */
+    BATON__SKIPS_HALVED,
+    /* The distances are 1, 2, 4, ..., as in Bruck's algorithm. */
+    BATON__SKIPS_DOUBLED
 } baton__skips_t;
 
-/* Reduce-scatter. The sum goes to `result` if that has bytes, else to block
-   `rank` of target. The other blocks of target hold partial sums. `source` may
-   be the target. */
+/* Adds a reduce-scatter. The sum goes to `result` if that has bytes, else to
+   block `rank` of target. The other blocks of target hold partial sums
+   afterwards. `source` may be the target. */
 void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *target,
                                      const baton__blocks_t *source,
                                      baton_view_t result);
 
-/* All-gather of block `rank` of each rank. */
+/* Adds an all-gather, to which each rank contributes the block of its
+   number. */
 void baton__circulant_allgather(baton__flow_t *flow,
                                 const baton__blocks_t *blocks,
                                 baton__skips_t skips);
 
 /* ---- ring (ring.c) ----------------------------------------------------- */
 
-/* All-gather of block `rank` of each rank, in chunks of about chunk_bytes (0:
-   the default) and whole elements. */
+/* Adds an all-gather, to which each rank contributes the block of its number.
+   Messages are chunks of about chunk_bytes (0: the default) and of whole
+   elements. */
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
                            size_t element, size_t chunk_bytes);
 
-/* Reduce-scatter, in the same chunks. `target` gets this rank's block of the
-   sum. Writes nothing else of the source, if the target lies in it. */
+/* Adds a reduce-scatter in the same chunks. `target` gets this rank's block of
+   the sum. If the target lies in the source, nothing else of the source is
+   overwritten. */
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source, size_t element,
                                 size_t chunk_bytes);
 
 /* ---- pairwise exchange (pairwise.c) ------------------------------------ */
 
-/* The default chunk: its sum and a received operand take half of 1 MiB of L2.
- */
+/* The default chunk: the sum of a chunk and a received operand take half of an
+   L2 cache of 1 MiB. */
 #define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
 
-/* Both do what the ring's functions do, but their default chunk_bytes is
+/* baton__pairwise_reduce_scatter and baton__pairwise_allgather add what the
+   functions of the ring add, but their default chunk is
    BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
@@ -83,8 +90,9 @@ void baton__pairwise_allgather(baton__flow_t *flow,
 
 /* ---- binomial trees (binomial.c) --------------------------------------- */
 
-/* Blocks go down a binomial tree from the root, or up to it. `blocks` has all
-   blocks at the root, and at least those of its subtree at another rank. */
+/* Add a scatter of blocks down a binomial tree from the root, and a gather up
+   the tree. `blocks` has all blocks at the root, and at least those of the
+   rank's subtree at another rank. */
 void baton__binomial_scatter(baton__flow_t *flow, int root,
                              const baton__blocks_t *blocks);
 void baton__binomial_gather(baton__flow_t *flow, int root,

@@ -77,7 +77,7 @@ baton_status_t baton__requests_fini(baton__requests_t *self)
     return status;
 }
 
-/* Stores the request of the epoch that the next start begins. */
+/* Stores the request for the epoch that the next start will begin. */
 static void put_request(baton__requests_t *self, const void *request)
 {
     memcpy(request_of(self, self->started + 1), request, self->bytes);
@@ -100,7 +100,8 @@ baton_status_t baton__requests_run(baton__requests_t *self, const void *request)
 {
     if (self->started > 0 &&
         baton__wait_out(self->schedule, -1) == BATON_ERR_STATE) {
-        return BATON_ERR_STATE; /* this was called in a call node */
+        /* BATON_ERR_STATE: this function was called in a call node. */
+        return BATON_ERR_STATE;
     }
     put_request(self, request);
     baton_status_t status = baton_schedule_start(self->schedule);

@@ -12,18 +12,23 @@
 
 #include <baton/device.h>
 
-/* More requests than can be in streams at once. */
+/* The number of requests that are stored: more than can be in streams at
+   once. */
 enum { BATON__REQUESTS = 16 };
 
 typedef struct baton__requests {
     baton_schedule_t *schedule;
-    size_t bytes;     /* size of a request */
-    char *queue;      /* epoch e's request is at e % BATON__REQUESTS */
-    uint64_t started; /* requests so far; only for the application */
-    uint64_t begun;   /* epoch of the last request begun; only for the driver */
-    /* The driver calls these. begin is called when the stream has reached the
-       request, before its work; serve puts the work into a stream of the
-       device; end is called after the work. begin and end may be NULL. */
+    size_t bytes; /* bytes of a request */
+    /* The request of epoch e is at index e % BATON__REQUESTS. */
+    char *queue;
+    /* Number of requests so far. Only the application uses it. */
+    uint64_t started;
+    /* The epoch of the last request that has begun. Only the driver uses it. */
+    uint64_t begun;
+    /* Functions of the owner, which the driver calls. `begin` is called when
+       the stream has reached the request, before its work. `serve` puts the
+       work into a stream of the device. `end` is called after the work. `begin`
+       and `end` may be NULL. */
     void (*begin)(void *arg, const void *request);
     baton_status_t (*serve)(void *arg, const void *request,
                             baton_stream_t stream);
@@ -31,22 +36,23 @@ typedef struct baton__requests {
     void *arg;
 } baton__requests_t;
 
-/* begin, serve, end, arg and bytes must be set, and the group must have one
-   rank. The schedule's name is "what name". */
+/* Creates the schedule of the requests, which is named "what name". The fields
+   begin, serve, end, arg and bytes must be set. The group must have one
+   rank. */
 baton_status_t baton__requests_init(baton__requests_t *self,
                                     baton_group_t *group, const char *what,
                                     const char *name);
 
-/* Fails as baton_schedule_destroy does. */
+/* Destroys the schedule. Fails as baton_schedule_destroy does. */
 baton_status_t baton__requests_fini(baton__requests_t *self);
 
-/* Makes a request in the order of the stream. If `ordered`, work that is put
-   into the stream later comes after the request. Fails as
-   baton_schedule_start_on does. */
+/* Makes a request in the order of the stream. If `ordered`, further work in the
+   stream begins after the request. Fails as baton_schedule_start_on does. */
 baton_status_t baton__requests_start_on(baton__requests_t *self,
                                         const void *request,
                                         baton_stream_t stream, bool ordered);
 
-/* Makes a request after those that are in streams, and waits for it. */
+/* Makes a request that comes after those in streams, and waits until it has
+   ended. */
 baton_status_t baton__requests_run(baton__requests_t *self,
                                    const void *request);

@@ -1,10 +1,11 @@
-/* An error in options that was found and not reported yet. */
+/* An error in options that was found but has not been reported yet. */
 #pragma once
 
 #include <baton/build.h>
 
-/* The reason why this rank can't take part. BATON_ERR_MISMATCH is the error of
-   all ranks. */
+/* The reason why this rank can't take part. If its status is
+   BATON_ERR_MISMATCH, all ranks have this error. Any other error may be this
+   rank's alone. */
 typedef struct baton__wrong {
     baton_status_t status;
     char text[320];
@@ -18,7 +19,8 @@ bool baton__refuse(baton__wrong_t *wrong, baton_status_t status,
    already or `status` is BATON_OK. */
 void baton__wrong_keep(baton__wrong_t *wrong, baton_status_t status);
 
-/* Returns BATON_OK if no error is stored. Otherwise returns the error, with a
-   message that names the object by its kind and name. */
+/* Returns BATON_OK if no error is stored. Otherwise sets this thread's error,
+   whose message names the object by its kind and name, and returns its
+   status. */
 baton_status_t baton__wrong_error(const baton__wrong_t *wrong, const char *kind,
                                   const char *name);

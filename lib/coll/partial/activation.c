@@ -47,7 +47,7 @@
 
 typedef struct steps {
     int count;
-    int distance[BATON__ACTIVATION_STEPS]; /* in ranks */
+    int distance[BATON__ACTIVATION_STEPS]; /* each distance is in ranks */
 } steps_t;
 
 static int set_distances(int size, int group, steps_t *out)
@@ -70,8 +70,8 @@ static int set_distances(int size, int group, steps_t *out)
     return leaders;
 }
 
-/* Returns how many steps, from the first on, have activations that this step
-   sends on. */
+/* Returns the number of earlier steps whose activations are sent on in this
+   step. They are the first steps. */
 static int followed_by(int step, int group, int leaders)
 {
     return group == 0 ? step : step < leaders ? 0 : leaders;

@@ -12,7 +12,8 @@
 
 #include <baton/build.h>
 
-/* Returns the number of a call's epoch, on which its mode depends. */
+/* Returns the number of the partial's epoch in which a call runs. The mode of
+   the epoch depends on it. */
 static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
                                        const baton_call_t *call)
 {
@@ -23,12 +24,12 @@ static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
 
 enum { BATON__ACTIVATION_STEPS = 64 };
 
-/* Does what baton_add_activation does, along trees that `group` chooses. 0: the
-   union of binomial trees. Otherwise there are trees of two levels: the
-   initiator sends to each group-th rank from itself on, and these ranks send to
-   the group - 1 ranks that follow them; if `group` is P or more, the initiator
-   sends to all ranks. There are group - 1 + (P - 1) / group distances, which
-   must be at most BATON__ACTIVATION_STEPS. */
+/* Adds the nodes of baton_add_activation, but along trees that `group` chooses.
+   If `group` is 0, these are binomial trees. Otherwise they have two levels:
+   the initiator sends to each group-th rank from itself on, and each of these
+   ranks sends to the group - 1 ranks that follow it. If `group` is P or more,
+   the initiator sends to all ranks. A tree has group - 1 + (P - 1) / group
+   distances, which must be at most BATON__ACTIVATION_STEPS. */
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
                                    baton_node_t initiate, int group);
 
@@ -40,46 +41,47 @@ typedef struct baton__begin {
     baton_schedule_t *schedule;
     baton__modes_t modes;
 
-    baton_node_t start;      /* the on_start node */
-    baton_node_t reached;    /* fires on activation; unset in mode FULL */
-    baton_node_t activated;  /* after this node the epoch may end */
-    baton__quorum_t *quorum; /* NULL: nothing is counted */
+    baton_node_t start; /* the on_start node of the epoch */
+    /* Fires when the epoch is activated; unset in mode FULL. */
+    baton_node_t reached;
+    baton_node_t activated;  /* the node after which the epoch may end */
+    baton__quorum_t *quorum; /* NULL: no arrivals are counted */
 } baton__begin_t;
 
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
 
-/* Returns NULL if there is no memory. Lifetimes: the schedule ends before the
-   quorum, the quorum before `begin`. begin->reached is the node after which
-   arrivals are not reported any more. */
+/* Creates a quorum. Returns NULL if there is no memory. The schedule must be
+   destroyed before the quorum, and the quorum before `begin`. After the node
+   begin->reached, arrivals are no longer reported. */
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin);
-void baton__quorum_destroy(baton__quorum_t *quorum); /* NULL is allowed */
+void baton__quorum_destroy(baton__quorum_t *quorum); /* `quorum` may be NULL */
 
-/* Called after a recovery, because epochs begin with number 1 again. `quorum`
-   may be NULL. */
+/* Resets the quorum after a recovery, because epochs begin with number 1 again.
+   `quorum` may be NULL. */
 void baton__quorum_recover(baton__quorum_t *quorum);
 
-/* Adds the counting tree after `arrived`, an on_start. Returns an optional nop
-   that fires on the epoch's root when as many of the counting ranks have
-   arrived as the rule needs. In epochs that need all ranks nothing is counted.
-   Called before any other activate or armed receive is added to the schedule.
- */
+/* Adds the tree that counts arrivals, after `arrived`, which is an on_start
+   node. Returns an optional nop, which fires on the epoch's root when as many
+   ranks have arrived as the mode needs. Arrivals are not counted in epochs that
+   need all ranks. Must be called before any other activate or armed receive is
+   added to the schedule. */
 baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
 
 /* ---- begin.c ----------------------------------------------------------- */
 
-/* Allocates a quorum if the mode needs one. The caller has set the fields down
-   to `modes`. Returns BATON_ERR_NO_MEMORY if it fails. */
+/* Allocates a quorum if the mode needs one, or returns BATON_ERR_NO_MEMORY. The
+   caller has set `schedule` and `modes`. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 
-/* Called before the commit: makes the schedule fail if any rank is lost, even a
-   rank from which only optional receives could get anything, such as an
-   activation. */
+/* Makes the schedule fail when any rank is lost. Otherwise it would not fail if
+   only optional receives could get anything from that rank, such as an
+   activation. Called before the commit. */
 void baton__begin_fail_if_lost(baton_schedule_t *schedule);
 
-/* Called after the schedule was destroyed. */
+/* Frees the quorum. Called after the schedule was destroyed. */
 void baton__begin_fini(baton__begin_t *self);
 
-/* Adds the nodes that begin an epoch, and returns the node after which the
-   epoch's work begins. The last node of the epoch must also come after
-   self->activated. */
+/* Adds the nodes that begin an epoch. Returns the node after which the epoch's
+   work begins. The caller makes the last node of the epoch come after
+   self->activated, too. */
 baton_node_t baton__begin_add(baton__begin_t *self);
