@@ -41,13 +41,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The contributions that an epoch took from this rank: those of the steps from
-   `first` to `last`. Steps are numbered from 1. */
+/* The contributions of this rank that an epoch has taken: those of the steps
+   from `first` to `last`. Steps are numbered from 1. */
 typedef struct baton__steps {
     uint64_t first; /* 0: the epoch took nothing */
     uint64_t last;
-    uint64_t waiting; /* if the epoch took nothing: the oldest pending step */
-    bool in_parts;    /* an earlier epoch took a part of step `first` */
+    uint64_t waiting; /* the oldest pending step, if the epoch took nothing */
+    bool in_parts;    /* an earlier epoch has taken a part of step `first` */
 } baton__steps_t;
 
 /* A result in the history. */
@@ -61,106 +61,120 @@ typedef struct baton__outcome {
 
 typedef struct baton__vector {
     char *memory;
-    /* By part: the address at which the application has lent it, or NULL if it
-       is not lent. NULL instead of the array: no part is lent. */
+    /* For each part, the address of the application's memory that is used for
+       it, or NULL if the part is not lent. If no part is lent, this may be NULL
+       instead of an array. */
     const char **lent;
 } baton__vector_t;
 
 typedef struct baton__contribution {
-    /* The owner sets the fields down to `living` before init. */
+    /* The owner sets the fields from here to `living` before init. */
     size_t count;
-    size_t parts; /* of each vector; 0 stands for 1 */
-    /* By part: the number of elements before it. One more entry has the number
-       of all elements. */
+    size_t parts; /* the number of parts of each vector; 0 stands for 1 */
+    /* For each part, the number of elements before it. One more entry has the
+       number of all elements. */
     const size_t *begins;
-    /* Bytes of a slot: those of `count` elements, and of data that the owner
-       keeps after them. init rounds the number up to whole cache lines. */
+    /* The bytes of a slot: those of `count` elements, and of data that the
+       owner keeps after them. init rounds this number up to whole cache
+       lines. */
     size_t slot_bytes;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    uint32_t history; /* W: results that are kept */
-    /* S, or the bound that KEEP_ALL implies; 0: none. */
+    uint32_t history; /* W, the number of results that are kept */
+    /* S, the bound of staleness: max_staleness or, if that is 0, the bound that
+       KEEP_ALL implies; 0: there is none. */
     uint32_t max_staleness;
-    /* The engine on whose device the slots are. NULL: slots are in main
+    /* The engine on whose device the slots are. NULL: they are in main
        memory. */
     baton_engine_t *engine;
     bool sparse;
-    uint32_t living; /* ranks that take part */
+    uint32_t living; /* the number of ranks that take part */
 
     size_t element_bytes;
-    /* The vectors and, unless `sparse`, the results. */
+    /* The memory of the vectors and, unless `sparse`, of the results. */
     char *memory;
-    const char **loans; /* the `lent` of all vectors */
-    size_t whole[2];    /* `begins` of a single part */
+    const char **loans; /* the memory of the `lent` arrays of all vectors */
+    size_t whole[2];    /* the array `begins`, if vectors have one part */
 
     pthread_mutex_t contribute_lock;
     baton__vector_t pending;
-    _Atomic bool lends; /* a part was lent at least once */
-    /* The steps in `pending`. first_step is 0 if nothing is pending. */
+    _Atomic bool lends; /* true once a part was lent */
+    /* The oldest and the newest step in `pending`. first_step is 0 if nothing
+       is pending. */
     uint64_t first_step, last_step;
-    uint64_t newest_taken; /* last step that was taken, or 0 */
-    /* A copy of first_step, or 1 while a contribution is carried over. Threads
-       that do not hold contribute_lock read it. */
+    uint64_t newest_taken; /* the newest step that an epoch has taken, or 0 */
+    /* A copy of first_step, or 1 while a contribution is carried over a
+       recovery. Threads that do not hold contribute_lock read this field. */
     _Atomic uint64_t oldest;
-    /* The first step that the running epoch took. The same threads read it. */
+    /* The first step that the running epoch has taken. Threads that do not hold
+       contribute_lock read this field. */
     _Atomic uint64_t oldest_taken;
-    /* Only in device memory; contribute_lock guards them. */
-    bool busy;        /* the device adds to `pending`, or copies it */
-    bool is_carrying; /* `carried` is in use, and older than `pending` */
+    /* The next four fields are used in device memory only. contribute_lock
+       guards them. */
+    bool busy; /* the device is adding to `pending`, or copying it */
+    /* `carried` holds a contribution, which is older than `pending`. */
+    bool is_carrying;
     char *carried;
-    char *sum; /* the target of additions to `pending` */
-    /* Set by the owner before init: `staged` has memory. */
+    char *sum; /* the target of an addition to `pending` */
+    /* `staged` has memory. The owner sets this before init. */
     bool stages;
-    baton__vector_t staged; /* the next step's tensors */
+    /* The contributions to the tensors of the next step. */
+    baton__vector_t staged;
 
     pthread_mutex_t history_lock;
-    char *results; /* the slots */
+    char *results; /* the slots of results */
     uint32_t *free_slots;
     uint32_t free_count;
-    uint32_t pinned; /* slot that the application reads, or NO_SLOT */
-    uint32_t lent;   /* slot that is copied to the application, or NO_SLOT */
-    uint32_t result; /* slot that the running epoch fills, or NO_SLOT */
-    /* The result of epoch e is at e % W. */
+    uint32_t pinned; /* the slot that the application reads, or NO_SLOT */
+    /* The slot that is being copied to the application, or NO_SLOT. */
+    uint32_t lent;
+    uint32_t result; /* the slot that the running epoch fills, or NO_SLOT */
+    /* The result of epoch e is at index e % W. */
     baton__outcome_t *outcomes;
-    uint64_t newest; /* the newest published epoch */
+    uint64_t newest; /* the newest epoch with a published result */
 
-    /* State of the running epoch, used by the driver. Once the epoch has
-       failed, end_loan and recover use it, too. */
-    char *nothing;         /* the identity, as a null contribution */
-    baton__vector_t taken; /* the contribution of the epoch */
+    /* The fields from here on are the state of the running epoch, and are used
+       by the driver. Once the epoch has failed, end_loan and recover use them,
+       too. */
+    /* The identity, which takes the place of a contribution if there is
+       none. */
+    char *nothing;
+    baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
-    /* The last epoch that called take; 0: none since the last recovery. */
+    /* The last epoch that has called take; 0: none since the last recovery. */
     uint64_t taken_for;
     baton__steps_t steps;
 } baton__contribution_t;
 
-/* Slots for results beyond the history. */
+/* The number of slots for results in addition to the history. */
 enum {
     BATON__CONTRIBUTION_RESULTS = 2,
     BATON__CONTRIBUTION_DEVICE_RESULTS = 3
 };
 
-/* Allocates vectors and slots, and fills `nothing` if it is in main memory.
-   Returns BATON_ERR_NO_MEMORY, or an error of baton_device_alloc. */
+/* Allocates vectors and slots. If `nothing` is in main memory, fills it.
+   Returns BATON_ERR_NO_MEMORY, or an error of baton_device_alloc, if it
+   fails. */
 baton_status_t baton__contribution_init(baton__contribution_t *self);
 void baton__contribution_fini(baton__contribution_t *self);
 
 /* Adds `data` to the pending contribution, as a contribution to `step`. If
    `lent`, and if nothing is pending, `data` is not copied: it is used where it
    lies until the loan ends, when wait has returned for the step or a recovery
-   begins. `lent` must be false if the owner keeps data after the elements of a
-   slot. */
+   begins. If the owner keeps data of its own after the `count` elements of a
+   slot, such as the count of active ranks, `lent` must be false: lent memory
+   has no room for that data. */
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent);
-/* Adds `staged` to the pending contribution. The owner has written or lent all
-   parts of `staged`. */
+/* Adds `staged` to the pending contribution, as a contribution to `step`. The
+   owner has written or lent all parts of `staged`. */
 void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
-/* Ends the loans, and copies lent parts that are still needed. Called when wait
-   has returned for the step; `failed`: with an error. */
+/* Ends the loans: copies lent parts that are still needed. Called when wait has
+   returned for a step. `failed` is true if wait has returned an error. */
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
 
-/* Notes a contribution of `step` that the owner has added to `pending` itself,
-   or has written there if first_step is 0. contribute_lock is held. */
+/* Called after the owner has added a contribution of `step` to `pending` itself
+   (or has written it there, if first_step is 0). contribute_lock is held. */
 void baton__contribution_added(baton__contribution_t *self, uint64_t step);
 
 static inline size_t
@@ -179,8 +193,9 @@ baton__contribution_part(const baton__contribution_t *self,
                : vector->memory + self->begins[part] * self->element_bytes;
 }
 
-/* Returns the address of a part of the contribution that the epoch has taken
-   or, if it has taken nothing, of `nothing`. */
+/* Returns the address of a part of the running epoch's source: of the
+   contribution that the epoch has taken or, if it has taken nothing, of
+   `nothing`. */
 static inline const char *
 baton__contribution_source(const baton__contribution_t *self, size_t part)
 {
@@ -189,94 +204,100 @@ baton__contribution_source(const baton__contribution_t *self, size_t part)
         self, self->steps.first != 0 ? &self->taken : &nothing, part);
 }
 
-/* Returns the address of a result's slot. */
+/* Returns the address of a result, given its slot. */
 static inline char *
 baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
 {
     return self->results + (size_t)slot * self->slot_bytes;
 }
 
-/* Called for vectors in device memory. Until end_add or end_use the owner may
-   copy the sum of *carried_out and *pending_out, either of which may be NULL;
-   or it may add a contribution to *pending_out, with `sum` as the target. */
+/* Used for vectors in device memory. Until it calls end_add or end_use, the
+   owner may copy the sum of *carried_out and *pending_out, either of which may
+   be NULL. Or it may add a contribution to *pending_out, with `sum` as the
+   target. */
 void baton__contribution_begin_use(baton__contribution_t *self,
                                    char **carried_out, char **pending_out);
-/* Makes `sum` the pending vector, after the owner has written to it the sum of
-   the pending vector and a contribution to `step`. */
+/* Makes `sum` the pending vector. The owner has written the sum of the pending
+   vector and of a contribution to `step` to it. */
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
-/* Called after a copy, or after an addition that has failed. Leaves `pending`
-   unchanged. */
+/* Ends the use after a copy, or after an addition that has failed. `pending`
+   stays the same. */
 void baton__contribution_end_use(baton__contribution_t *self);
 
-/* Lends a result in device memory until the next call: the result of `epoch`
-   or, if `newest`, the newest result if that is later. Returns NULL if the
-   result is not in the history. */
+/* Returns the address of a result in device memory, which stays valid until the
+   next call. It is the result of `epoch`; if `newest`, it is the newest result.
+   Returns NULL if the result is not in the history. */
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
 
-/* Copies the pending contribution, or the identity if there is none. Returns
-   true if there is one. */
+/* Copies the pending contribution to `data`. If there is none, copies the
+   identity. Returns true if there is one. */
 bool baton__contribution_pending(baton__contribution_t *self, void *data);
 
-/* Copies the lent parts of `staged` to their places. The caller holds the lock
-   that guards `staged`. */
+/* Copies the lent parts of `staged` to their places in the vector. The caller
+   holds the lock that guards `staged`. */
 void baton__contribution_end_staged_loan(baton__contribution_t *self);
 
 typedef enum baton__take {
     BATON__TAKE_NOTHING,
     BATON__TAKE_ALL,
-    BATON__TAKE_LATER /* try again: nothing was changed */
+    BATON__TAKE_LATER /* nothing has changed; call take again */
 } baton__take_t;
 
-/* Called when an epoch begins to work. Sets `source` to the whole pending
-   contribution, or to the one that was carried over a recovery; or to the
-   identity, if there is neither or the application is adding to the
-   contribution. `source` belongs to the epoch until the next take or recover.
-   `result` belongs to it until publish, and the epoch fills it. Returns
-   BATON__TAKE_LATER if the application is adding to a contribution that would
-   be too old for the next epoch, or that is sparse. The bytes after the
-   elements of `source` are the caller's; in `nothing` they keep what the caller
-   has written. */
+/* Called when an epoch begins to work. Sets `source` to the contribution that
+   was carried over a recovery, if there is one, or else to the whole pending
+   contribution. If there is neither, or if the application is adding to the
+   contribution, sets `source` to the identity instead.
+
+   Returns BATON__TAKE_LATER if the application is adding to a contribution that
+   is sparse, or that would be too old for the next epoch.
+
+   The epoch may use `source` until the next take or recover. It fills `result`,
+   which belongs to it until publish. The bytes after the elements of `source`
+   are the caller's; in `nothing` they keep what the caller has written. */
 baton__take_t baton__contribution_take(baton__contribution_t *self,
                                        uint64_t epoch);
 
-/* Makes a free slot `result`, unless `result` is a slot already. */
+/* Makes a free slot `result`. Does nothing if `result` is a slot already. */
 void baton__contribution_begin_result(baton__contribution_t *self);
 
-/* True if the last epoch that has called take has not published: it is working,
-   or has failed. While contribute_lock is held, no epoch takes a
-   contribution. */
+/* Returns true if the last epoch that has called take has not published a
+   result: it is still working, or it has failed. While contribute_lock is held,
+   no epoch takes a contribution. */
 bool baton__contribution_is_working(baton__contribution_t *self);
 
-/* True if an epoch would take nothing because the device is adding to the
-   pending contribution, or copies it. */
+/* Returns true if an epoch would take nothing because the device is adding to
+   the pending contribution, or copying it. */
 bool baton__contribution_is_busy(baton__contribution_t *self);
 
-/* Puts `result` into the history, as the result of the epoch. */
+/* Puts `result` into the history, as the result of `epoch`. */
 void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
                                  uint32_t active);
 
-/* Adapts contributions and results to a recovery: all epochs after `epoch`, the
-   last one that any rank has completed, have failed. A contribution that a
-   later epoch has taken becomes pending again. One that `epoch` has taken does
-   not, since it is in the result of `epoch`, even if only other ranks have this
-   result. `next` is the number of the next step and epoch; results from that
-   number on are dropped. If `next` is 0, numbers go on, and this rank has the
-   result of `epoch`, if it still needs one. */
+/* Adapts contributions and results to a recovery. `epoch` is the last epoch
+   that any rank has completed; all epochs after it have failed. A contribution
+   that a later epoch has taken becomes pending again. A contribution that
+   `epoch` has taken does not: it is in the result of `epoch`, even if only
+   other ranks have this result.
+
+   `next` is the number of the next step and epoch; results from that number on
+   are dropped. If `next` is 0, numbers go on, and this rank already has the
+   result of `epoch`, if it needs one. */
 void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
                                  uint64_t next);
 
-/* Returns the newest published epoch. Sets *active_out, unless it is NULL, to
-   the number of active ranks if the result is still there. */
+/* Returns the newest epoch with a published result. If active_out is not NULL
+   and that result is still in the history, sets *active_out to its number of
+   active ranks. */
 uint64_t baton__contribution_newest(baton__contribution_t *self,
                                     uint32_t *active_out);
 
-/* Fills `result` with a copy of the newest result, or with zeros if `has` is
-   false. Returns the address of `result`. */
+/* Fills `result` with a copy of the newest result. If `has` is false, fills it
+   with zeros. Returns the address of `result`. */
 char *baton__contribution_hand_over(baton__contribution_t *self, bool has);
 
-/* Pins the result of `epoch`, or the newest one if `epoch` is 0, until the next
-   call, and describes it for a caller that waits for `step`. Returns false if
-   the result is not in the history. */
+/* Pins the result of `epoch` (if 0, the newest result) until the next call.
+   Describes it in *out for a caller that waits for `step`. Returns false if the
+   result is not in the history. */
 bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
                              uint64_t step, baton_partial_result_t *out);

@@ -15,19 +15,20 @@
 #include "coll/partial/parts.h"
 #include <baton/inproc.h>
 
-enum { AHEAD = 8 }; /* steps in flight; see baton_schedule_start_on */
+enum { AHEAD = 8 }; /* the most steps in flight; see baton_schedule_start_on */
 
 typedef enum purpose {
-    FILL,   /* copy the identity from the host to `nothing` */
-    ADD,    /* add memory to the pending contribution */
-    COPY,   /* copy the pending contribution to memory */
-    ARRIVE, /* this rank has arrived at a step */
-    RESULT  /* copy a step's result, or with KEEP_LATEST the newest */
+    FILL,   /* copy the identity from main memory to `nothing` */
+    ADD,    /* add `memory` to the pending contribution */
+    COPY,   /* copy the pending contribution to `memory` */
+    ARRIVE, /* note that this rank has arrived at a step */
+    /* Copy the result of a step (with KEEP_LATEST, the newest) to `memory`. */
+    RESULT
 } purpose_t;
 
 typedef struct move {
     purpose_t purpose;
-    void *memory; /* the caller's */
+    void *memory; /* the caller's memory */
     uint64_t step;
     uint64_t generation;
 } move_t;
@@ -108,7 +109,8 @@ static void end_move(void *arg, const void *request)
     case FILL:
         break;
     case ADD:
-        /* A recovery may have numbered steps anew since the request. */
+        /* A recovery may have numbered steps anew since this request was made.
+           Then the contribution belongs to the next step. */
         baton__contribution_end_add(c, now ? move->step
                                            : baton__partial_steps(partial) + 1);
         break;
@@ -127,8 +129,10 @@ static void end_move(void *arg, const void *request)
     }
 }
 
-/* If the epoch of a request has ended without end_move, the device has failed.
-   Then this ends the request's use of the pending contribution. */
+/* Returns false while the device is adding to the pending contribution, or
+   copying it. If the epoch of a request has ended without end_move, the device
+   has failed. Then this function ends the request's use of the pending
+   contribution. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;
@@ -158,7 +162,8 @@ static baton_status_t init_mover(baton_partial_t *partial, baton__mover_t *self,
                                 what, partial->name);
 }
 
-/* Fills `nothing` with the identity, which only the host can make. */
+/* Fills `nothing` with the identity. Only the host can make the identity, so it
+   is copied from there. */
 static baton_status_t fill_nothing(baton__partial_device_t *self)
 {
     const baton__contribution_t *c = &self->partial->contribution;
@@ -263,7 +268,7 @@ partial_device_check_partial(const baton_partial_t *partial,
                               function, partial->name);
 }
 
-/* Checks a vector of the caller. */
+/* Checks that the caller's vector is in device memory. */
 static baton_status_t
 partial_device_check_memory(const baton_partial_t *partial, const void *memory,
                             const char *function)
@@ -354,8 +359,8 @@ baton_status_t baton_partial_wait_on(baton_partial_t *partial,
     return status;
 }
 
-/* Adds to the pending contribution, or copies it, and waits until that is done.
- */
+/* Runs a request that adds to the pending contribution, or copies it, and waits
+   until the request has ended. */
 static baton_status_t partial_device_run(baton_partial_t *partial,
                                          purpose_t purpose, void *memory,
                                          const char *function)

@@ -1,5 +1,5 @@
-/* The steps of a partial collective, and how far ahead of this rank's own steps
-   its peers may begin epochs. */
+/* The number of steps of a partial collective, and the limit up to which peers
+   may begin epochs ahead of this rank. */
 #include "base/error.h"
 #include "coll/partial/parts.h"
 
@@ -23,11 +23,11 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
     }
 }
 
-/* Sets the last epoch that peers may begin here. With KEEP_ALL the history has
-   room for W results that were not seen. With a bound S of staleness, epoch e
-   may be at most arrived + S: this rank's next contribution, of step
-   arrived + 1, may just miss epoch e, and go into epoch e + 1. limit_lock is
-   held. */
+/* Sets the last epoch that peers may begin on this rank. With KEEP_ALL, the
+   history has room for W results that the application has not seen. With a
+   bound S of staleness, the last epoch is arrived + S: this rank's next
+   contribution, of step arrived + 1, may just miss that epoch, and go into the
+   next one. limit_lock is held. */
 static void set_limit(baton_partial_t *partial)
 {
     const baton_partial_options_t *options = &partial->options;

@@ -49,7 +49,8 @@ static bool check_elements(const baton_partial_options_t *o,
                            baton__wrong_t *wrong)
 {
     size_t element = baton_op_element_bytes(o->op, o->dtype);
-    size_t most = SIZE_MAX / 2 / element; /* so that bytes can be counted */
+    /* Keeps numbers of bytes far from an overflow. */
+    size_t most = SIZE_MAX / 2 / element;
     if (o->count > most) {
         return REFUSE("count is %zu, must be at most %zu elements of %zu bytes",
                       o->count, most, element);
@@ -60,7 +61,8 @@ static bool check_elements(const baton_partial_options_t *o,
                   o->op->name != NULL ? o->op->name : "?");
 }
 
-/* Refuses options that are not supported if the partial survives losses. */
+/* Refuses options that are not supported if the partial is to survive
+   losses. */
 static bool check_on_loss(const baton_partial_options_t *o,
                           const baton_group_t *group, baton__wrong_t *wrong)
 {
@@ -112,7 +114,7 @@ with_defaults(const baton_partial_options_t *given)
     return options;
 }
 
-/* Returns the number of ranks that are active in an epoch if ranks arrive one
+/* Returns the expected number of active ranks of an epoch, if ranks arrive one
    after another. */
 static uint64_t expected_active(const baton_partial_options_t *options,
                                 int size)
@@ -136,9 +138,10 @@ static uint64_t expected_active(const baton_partial_options_t *options,
     return ranks;
 }
 
-/* True if all ranks send their vectors, of `bytes` bytes each, to rank 0. Then
-   one processor reduces all vectors. If each rank has a processor of its own,
-   that is only good for epochs in which one rank is active. */
+/* Returns true if the inner all-reduce of `bytes` bytes is a flat tree: all
+   ranks send their vectors to rank 0, so one processor reduces all of them. If
+   each rank has a processor of its own, that is good only for epochs in which
+   one rank is active. */
 static bool takes_flat_tree(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule, size_t bytes)
 {

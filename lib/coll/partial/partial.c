@@ -44,7 +44,8 @@ static baton_status_t partial_take(void *arg, baton_call_t *call,
                                    baton_async_t async)
 {
     baton_partial_t *partial = arg;
-    (void)async; /* not needed: poll_take reports when the take is done */
+    /* `async` is not needed, since poll_take reports when the take is done. */
+    (void)async;
     partial->epoch = baton__epoch_of(&partial->begin.modes, call);
     return try_take(partial) ? BATON_DONE : BATON_OK;
 }
@@ -57,7 +58,7 @@ static baton_status_t poll_take(void *arg)
 static const baton_async_ops_t take_ops = {.start = partial_take,
                                            .poll = poll_take};
 
-/* True if a take may have to wait. */
+/* Returns true if a take may have to wait, and so is an async node. */
 static bool takes_async(const baton_partial_t *partial)
 {
     return partial->device != NULL || partial->contribution.sparse ||
@@ -83,13 +84,13 @@ static baton_status_t bind_vectors(baton_partial_t *partial)
 {
     const baton__contribution_t *c = &partial->contribution;
     baton_schedule_t *s = partial->schedule;
-    /* The last target is unbound first, because the application may meanwhile
-       have lent that result as a source. */
+    /* Unbinds the last target first: the application may by now have lent that
+       result's memory as a source. */
     baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
     for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
          i++) {
         const baton__piece_t *piece = &partial->set.pieces[i];
-        /* No node writes to a source. */
+        /* The cast is safe, since no node writes to a source. */
         status = baton_buffer_rebind(
             s, piece->source,
             (void *)(uintptr_t)baton__contribution_source(c, piece->tensor));
@@ -106,7 +107,7 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
     const baton__contribution_t *c = &partial->contribution;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
-        (void)try_take(partial); /* this take never has to wait */
+        (void)try_take(partial); /* a take of this kind never has to wait */
     }
     baton_status_t status = set_lengths(partial, call);
     if (status != BATON_OK || !partial->payload) {
@@ -115,8 +116,8 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
     if (!partial->rides) {
         partial->active_count = partial->active ? 1 : 0;
     } else {
-        /* The identities of product and sum are one and zero (-0 of floats,
-           which is 0 as a count). */
+        /* The identity of a product is one, and that of a sum is zero (for
+           floats it is -0, which counts as 0). */
         const baton_op_t *one_or_zero =
             partial->active ? BATON_PROD : BATON_SUM;
         one_or_zero->identity(one_or_zero->arg,
@@ -176,8 +177,8 @@ static void add_active_count(baton_partial_t *partial)
     baton_add_allreduce_binomial(s, &args);
 }
 
-/* Adds the node that takes the contribution. If the call after it does that,
-   adds nothing and returns `begin`. */
+/* Adds the async node that takes the contribution. If no take has to wait, the
+   call after it does that: then adds nothing, and returns `begin`. */
 static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
 {
     if (!takes_async(partial)) {
@@ -226,7 +227,8 @@ static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
-    /* If the count rides, there is only one piece. */
+    /* If the count rides, there is only one piece, and the count is its last
+       element. */
     size_t bytes = piece->bytes +
                    (partial->rides ? partial->contribution.element_bytes : 0);
     piece->source = baton_buffer_bind(s, NULL, bytes);
@@ -273,8 +275,8 @@ static void add_pieces(baton_partial_t *partial)
     }
 }
 
-/* KEEP_ALL bounds staleness by the history, which max_staleness does not
-   exceed. */
+/* Returns the bound of staleness; 0: there is none. With KEEP_ALL the history
+   is a bound, and max_staleness does not exceed it. */
 static uint32_t bound_of(const baton_partial_options_t *options)
 {
     return options->keep == BATON_KEEP_ALL && options->max_staleness == 0
@@ -282,8 +284,8 @@ static uint32_t bound_of(const baton_partial_options_t *options)
                : options->max_staleness;
 }
 
-/* In a group without payload, vectors are empty; contributions are counted all
-   the same. */
+/* Initialises the contributions. If messages carry no data (as in a simulation
+   of costs), vectors are empty, but contributions are counted all the same. */
 static baton_status_t init_contribution(baton_partial_t *partial,
                                         baton_engine_t *engine, int size)
 {
@@ -316,10 +318,10 @@ static baton_status_t partial_init(baton_partial_t *partial,
     bool device = options->memory == BATON_MEMORY_DEVICE;
     int size = baton_group_size(group);
     partial->payload = baton_group_has_payload(group);
-    /* A count that is divided by P and rounded gives the count again when
-       multiplied by P, if the type holds 2 P exactly. */
+    /* With an average the count is divided by P and rounded. If the type holds
+       2 P exactly, multiplying by P gives the count again. */
     bool averages = options->op == BATON_AVG;
-    /* Long vectors may be lent, and have no room for a count then. */
+    /* Long vectors may be lent, and lent memory has no room for a count. */
     partial->rides = options->memory == BATON_MEMORY_HOST &&
                      !baton__partial_is_long(options, options->count) &&
                      (averages || options->op == BATON_SUM) &&
@@ -442,7 +444,8 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         partial->schedule = NULL;
         status = baton__partial_device_destroy(partial->device);
     }
-    if (status == BATON_OK) { /* else the partial's vectors are still in use */
+    /* After an error the partial's vectors are still in use. */
+    if (status == BATON_OK) {
         baton__contribution_fini(&partial->contribution);
         baton__partial_set_fini(&partial->set);
         baton__begin_fini(&partial->begin);
@@ -586,7 +589,7 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     }
     partial->claimed = step;
     if (all) {
-        /* The result's place in the history is free: one more epoch may run. */
+        /* This makes room in the history, so peers may begin one more epoch. */
         baton__partial_limit(partial, &partial->seen, step);
     }
     return BATON_OK;

@@ -53,31 +53,34 @@
 #include "base/alloc.h"
 #include "coll/kit/pattern.h"
 
-/* With a larger fan, and so with more leaders, the root answers reports. */
+/* If the fan is larger, there are more leaders, and the root answers their
+   reports. */
 enum { FAN_UNANSWERED = 12 };
 
-/* Chooses one peer among those at different distances: open if this rank's
-   offset modulo `modulus` is `offset`. */
+/* A condition that holds for one peer of those at several distances: a call
+   with this gate succeeds if this rank's offset modulo `modulus` is
+   `offset`. */
 typedef struct gate {
     baton__quorum_t *quorum;
     int offset, modulus;
 } gate_t;
 
-/* A leader's k-th message, between two ranks that are a given number of groups
-   apart. activate sends it if this rank is the leader, armed receives it if
-   this rank is the root. */
+/* The nodes for the k-th message between a leader and the root that are a
+   certain number of groups apart. `activate` sends the message if this rank is
+   the leader. `armed` receives it if this rank is the root. */
 typedef struct message {
     baton__quorum_t *quorum;
     baton_node_t activate, armed;
 } message_t;
 
-/* The k-th message of this rank as a leader. */
+/* The k-th report that this rank makes as a leader. */
 typedef struct report {
     baton__quorum_t *quorum;
     uint32_t number; /* k, from 1 */
-    /* The number of arrivals in the report, once it is decided. */
+    /* The number of arrivals that it reports, once that is decided. */
     uint32_t arrivals;
-    message_t *messages; /* [groups] */
+    /* An array of [groups]: the nodes for each distance to the root. */
+    message_t *messages;
 } report_t;
 
 struct baton__quorum {
@@ -85,21 +88,26 @@ struct baton__quorum {
     int rank, size;
     int fan;
     int groups;
-    gate_t *members;   /* [fan], by the offset in the group */
-    gate_t *leaders;   /* [groups], by group; the first is not used */
-    report_t *reports; /* [fan] */
-    /* [fan][groups]; each report points to its part of this array. */
+    gate_t *members; /* array of [fan], by the member's offset in the group */
+    /* Array of [groups], by the leader's group. The first is not used. */
+    gate_t *leaders;
+    report_t *reports; /* array of [fan] */
+    /* Array of [fan][groups]. Each report points to its part of it. */
     message_t *messages;
-    /* State of the running epoch, used by the driver. */
+    /* The fields from here on are the state of the running epoch, and are used
+       by the driver. */
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
-    uint32_t unreported; /* arrivals that this leader never reports */
-    uint32_t arrivals;   /* so far, in the group of this rank */
-    uint32_t reported;   /* arrivals in the reports decided so far */
-    uint32_t decided;    /* number of reports whose content is decided */
-    uint32_t tallied;    /* arrivals that the root knows of */
-    uint32_t awaited;    /* value of `tallied` that reaches the quorum */
+    /* Number of first arrivals that this leader never reports. */
+    uint32_t unreported;
+    /* Number of arrivals so far in the group of this rank. */
+    uint32_t arrivals;
+    uint32_t reported; /* number of arrivals in the reports decided so far */
+    uint32_t decided;  /* number of reports whose content is decided */
+    uint32_t tallied;  /* number of arrivals that the root knows of */
+    /* The value of `tallied` with which the quorum is reached. */
+    uint32_t awaited;
 };
 
 baton__quorum_t *baton__quorum_create(const baton__begin_t *begin)
@@ -164,12 +172,12 @@ void baton__quorum_recover(baton__quorum_t *quorum)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* Returns how many arrivals of the group at `offset` its leader never reports.
- */
+/* Returns the number of arrivals that the leader of the group at `offset` never
+   reports. */
 static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 {
     if (offset == 0 || quorum->rule.counting != (uint32_t)quorum->size) {
-        return 0; /* a group may have no elected rank */
+        return 0; /* a group may contain no elected rank */
     }
     int left = quorum->size - offset;
     uint32_t group = (uint32_t)(left < quorum->fan ? left : quorum->fan);
@@ -177,7 +185,7 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
     return group > missing + 1 ? group - missing - 1 : 0;
 }
 
-/* Resets the state at the first call in an epoch. */
+/* Resets the state for a new epoch, in the first of its calls. */
 static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
@@ -202,7 +210,8 @@ static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
     }
 }
 
-/* Returns BATON_OK if this rank's arrival counts, and still matters. */
+/* Returns BATON_OK if this rank's arrival counts, and if the quorum is not
+   known to be reached yet. */
 static baton_status_t quorum_arrive(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -222,8 +231,8 @@ static baton_status_t pass(void *arg, baton_call_t *call)
                                                                 : BATON_SKIP;
 }
 
-/* Counts an arrival in this rank's group. Returns BATON_OK if the root needs to
-   learn of the arrival. */
+/* Counts an arrival in this rank's group. Returns BATON_OK if the root has to
+   learn of it. */
 static baton_status_t count(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -234,8 +243,9 @@ static baton_status_t count(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* The first of a report's two calls that runs decides what it reports. The
-   calls of the reports run in the order of their numbers. */
+/* Decides how many arrivals a report contains. Called by both calls of a
+   report; the one that runs first decides. The calls of several reports run in
+   the order of their numbers. */
 static void quorum_decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
@@ -270,7 +280,8 @@ static baton_status_t pass_report(void *arg, baton_call_t *call)
     return report->arrivals == 0 ? BATON_OK : BATON_SKIP;
 }
 
-/* Counts arrivals at the root. Returns BATON_OK if they complete the quorum. */
+/* Counts `arrivals` at the root. Returns BATON_OK if these complete the
+   quorum. */
 static baton_status_t tally(baton__quorum_t *quorum, uint32_t arrivals)
 {
     bool awaits = quorum->tallied < quorum->awaited;
@@ -293,8 +304,8 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
                  (uint32_t)baton_call_word(call, message->armed));
 }
 
-/* Returns BATON_OK if this rank is the root and the leader may have more to
-   report. */
+/* Returns BATON_OK if this rank is the root and the leader may have more
+   arrivals to report. */
 static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -322,9 +333,9 @@ static baton_node_t add_call(const tree_t *tree, baton_call_fn fn, void *arg,
     return call;
 }
 
-/* Adds the nodes by which members' arrivals reach their leader. The leader is
-   this rank, or one of the fan - 1 ranks before it; that depends on the epoch's
-   root. */
+/* Adds the nodes by which members tell their leader that they have arrived. The
+   leader is this rank or one of the fan - 1 ranks before it, which depends on
+   the epoch's root. */
 static void add_group(const tree_t *tree, baton_node_t arrived,
                       baton_node_t *counts)
 {
@@ -343,7 +354,8 @@ static void add_group(const tree_t *tree, baton_node_t arrived,
     }
 }
 
-/* Returns the node after which a message to the root is no longer in flight. */
+/* Returns the node after which a leader's message to the root is no longer in
+   flight. */
 static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
                                   int root)
 {
@@ -352,7 +364,7 @@ static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
                : activate;
 }
 
-/* Adds the nodes that take a leader's message if this rank is the root. */
+/* Adds the nodes that receive a leader's message if this rank is the root. */
 static void add_incoming(const tree_t *tree, message_t *message, int leader)
 {
     baton_schedule_t *s = tree->schedule;
@@ -366,10 +378,10 @@ static void add_incoming(const tree_t *tree, message_t *message, int leader)
     }
 }
 
-/* Adds the k-th report to each rank that may be the root, and the k-th reports
-   that this rank may get as the root. `gates`, which run with the first report,
-   open for the root of the epoch. Returns the node after which the next report
-   may be sent. */
+/* Adds the nodes that send the k-th report to each rank that may be the root,
+   and those that receive the k-th reports of the leaders if this rank is the
+   root. `gates` run with the first report: the gate of the epoch's root
+   succeeds. Returns the node after which the next report may be sent. */
 static baton_node_t quorum_add_messages(const tree_t *tree, report_t *report,
                                         const baton_node_t *gates,
                                         baton_node_t send)
@@ -387,8 +399,10 @@ static baton_node_t quorum_add_messages(const tree_t *tree, report_t *report,
         baton_before(s, send, activate);
         report->messages[g] =
             (message_t){.quorum = quorum, .activate = activate};
-        /* In this order: with 2 g groups leader and root may be the same rank,
-           and its messages are matched in the order in which they are added. */
+        /* The order matters: if there are 2 g groups, the leader and the root
+           may be the same rank. Its messages are matched with those of this
+           rank in the order in which they were added: first the reports, and
+           then the answers. */
         add_incoming(tree, &report->messages[g],
                      baton__rank_shift(quorum->rank, distance, quorum->size));
         baton_before(s, add_in_flight(tree, activate, root), done);

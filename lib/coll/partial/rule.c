@@ -9,7 +9,7 @@
 
 static const struct {
     const char *name;
-    const char *ranks; /* name of mode_ranks; NULL if the mode has none */
+    const char *ranks; /* the name of `mode_ranks`; NULL: the mode has none */
 } modes[] = {
     [BATON_SOLO] = {"SOLO", NULL},
     [BATON_MAJORITY] = {"MAJORITY", NULL},
@@ -80,12 +80,12 @@ void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT])
 
 /* ---- elections --------------------------------------------------------- */
 
-/* Ranks are elected without replacement, by a keyed permutation for each block
-   of P epochs. The mean is that of independent elections, the variance is
-   smaller, and no contribution waits for 2 P epochs. */
+/* Ranks are elected without replacement, by a random permutation for each block
+   of P epochs. The mean is the same as with independent elections. But the
+   variance is smaller, and no contribution waits for 2 P epochs. */
 enum { ELECTION_ROUNDS = 32 };
 
-/* Adds before it mixes, so that 0 does not stay 0. */
+/* Adds a constant before it mixes, so that 0 does not stay 0. */
 static uint64_t mix(uint64_t x)
 {
     return baton__mix(x + UINT64_C(0x9e3779b97f4a7c15));

@@ -18,13 +18,14 @@ typedef struct baton__choice {
     uint32_t mode_ranks;
 } baton__choice_t;
 
-/* The modes of all epochs. */
+/* The mode of each epoch: `choice`, unless the epoch is FULL. */
 typedef struct baton__modes {
     baton__choice_t choice;
-    uint32_t sync_every; /* every sync_every-th epoch is FULL; 0: none */
+    uint32_t sync_every; /* each sync_every-th epoch is FULL; 0: none is */
     uint64_t seed;
-    /* Epochs before the schedule's first. Negative, as a signed number, after
-       the import of a state of fewer steps. */
+    /* The number of epochs before the first epoch of the schedule. After the
+       import of a state of fewer steps this is a negative number, in two's
+       complement. */
     uint64_t base;
 } baton__modes_t;
 
@@ -37,17 +38,19 @@ static inline baton__choice_t baton__choice_at(const baton__modes_t *modes,
 }
 
 typedef struct baton__rule {
-    uint32_t counting; /* ranks that count: all, or the elected ones */
-    uint32_t needed;   /* arrivals of such ranks that begin the epoch */
+    /* The number of ranks whose arrivals count: all, or those elected. */
+    uint32_t counting;
+    /* The number of counting ranks whose arrivals begin the epoch. */
+    uint32_t needed;
 } baton__rule_t;
 
 /* Returns BATON_ERR_INVALID if the mode or its number of ranks is wrong, with a
-   message that names the mode, the value and its range. `name` is the partial's
-   name. */
+   message that names the mode, the number and its range. `name` is the
+   partial's name. */
 baton_status_t baton__rule_check(const char *name, baton__choice_t mode,
                                  int size);
 
-/* Returns the rule of a mode. FULL is {size, size}. */
+/* Returns the rule of a mode. In the rule of FULL both numbers are `size`. */
 baton__rule_t baton__rule_of(baton__choice_t mode, int size);
 
 static inline bool baton__rule_is_full(baton__rule_t rule, int size)
@@ -55,10 +58,10 @@ static inline bool baton__rule_is_full(baton__rule_t rule, int size)
     return rule.needed == (uint32_t)size;
 }
 
-/* True if the arrival of `rank` counts in the epoch. */
+/* Returns true if the arrival of `rank` counts in the epoch. */
 bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
                         int size, int rank);
 
-/* Writes the mode, for example "QUORUM(3)", to `text`. */
+/* Writes a mode as text, for example "QUORUM(3)". */
 enum { BATON__RULE_TEXT = 40 };
 void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT]);

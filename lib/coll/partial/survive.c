@@ -54,7 +54,8 @@ typedef enum stage {
     RUNS,
     SHRINKS,
     HANDS_OVER,
-    RESTARTS, /* the step that was started meanwhile begins */
+    /* A step that was started in the meantime is being started again. */
+    RESTARTS,
     DIFFERS,
     GONE
 } stage_t;
@@ -64,24 +65,27 @@ struct baton__survival {
     const baton__survivor_t *kind;
     baton_engine_t *engine;
     baton_group_t *group;
-    /* The group of the steps' schedule: `group`, or an earlier one. */
+    /* The group of the steps' schedule: `group`, or an earlier group. */
     baton_group_t *steps_group;
-    int size; /* size of the application's group */
-    /* By rank in `group`: the rank in the application's group. */
+    int size; /* the number of ranks of the application's group */
+    /* For each rank of `group`, its rank in the application's group. */
     int *ranks;
 
-    baton_schedule_t *terms; /* in the application's group; or NULL */
+    /* The schedule that states the terms, in the application's group; NULL:
+       none. */
+    baton_schedule_t *terms;
 
-    /* The second schedule, and its state. */
-    baton_schedule_t *hand_over; /* NULL: not built yet */
-    /* Schedules whose destroy has timed out, since a peer may still use their
-       vectors. The array has room for the schedules of all groups. */
+    /* The second schedule, by which ranks hand over a result, and its state. */
+    baton_schedule_t *hand_over; /* NULL: the schedule is not built yet */
+    /* Schedules of which the destroy has timed out, since a peer may still use
+       their vectors. The array has room for the schedules of all groups. */
     baton_schedule_t **in_motion;
     int in_motion_count;
-    baton_buffer_t result; /* the result that is handed over */
+    baton_buffer_t result; /* the buffer for the result that is handed over */
     struct baton_given given;
-    /* ends[0]: the newest epoch of any rank, with its number of active ranks.
-       ends[1]: the complement (~) of the oldest of all ranks' newest epochs. */
+    /* ends[0] is the newest epoch that any rank has completed, with its number
+       of active ranks. ends[1] is the complement (~) of the newest epoch that
+       all ranks have completed. */
     uint64_t ends[2];
 
     pthread_t thread;
@@ -89,12 +93,12 @@ struct baton__survival {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     stage_t stage;
-    bool ended;     /* the steps' schedule has failed, and nothing of it is in
-                       motion */
-    uint32_t users; /* calls that use the schedules */
+    /* The steps' schedule has failed, and none of its messages is in flight. */
+    bool ended;
+    uint32_t users; /* number of calls that use the schedules now */
     baton_status_t status;
-    /* The message of the last error: the one for which the partial is GONE, or
-       a time-out. */
+    /* The message of the last error: the error that has ended the partial
+       (GONE), or a time-out. */
     char why[WHY_BYTES];
 };
 
@@ -118,9 +122,9 @@ static stage_t stage_of(survival_t *self)
     return stage;
 }
 
-/* Changes the stage, unless a loss or the end has already changed it. The lock
-   is held. Wakes the library's thread, and waiting threads of the application.
- */
+/* Changes the stage from `from` to `to`. Does nothing if the stage is not
+   `from`, because a loss or the end has changed it. Wakes the library's thread,
+   and waiting threads of the application. The lock is held. */
 static void go_to(survival_t *self, stage_t from, stage_t to)
 {
     if (self->stage == from) {
@@ -142,7 +146,7 @@ static baton_status_t be_gone(survival_t *self, baton_status_t status)
     return status;
 }
 
-/* Called by the driver when one of the two schedules has failed. */
+/* The driver calls this when one of the two schedules has failed. */
 static void survive_note_failure(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -176,9 +180,9 @@ static bool survive_enter(survival_t *self)
     return running;
 }
 
-/* Ends a use of the schedules. As long as this rank uses them, no rank goes on
-   after a loss. Returns true if the call failed because of a loss, and is to be
-   repeated. */
+/* Ends a use of the schedules, which survive_enter() has begun. During a use by
+   this rank no rank goes on after a loss. Returns true if the call failed
+   because of a loss, and so has to be repeated. */
 static bool survive_leave(survival_t *self, baton_status_t status)
 {
     survive_lock(self);
@@ -189,7 +193,8 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* Returns the steps' schedule; NULL after this rank has destroyed it. */
+/* Returns the schedule of the steps. Returns NULL after this rank has destroyed
+   it. */
 static baton_schedule_t *steps_of(survival_t *self)
 {
     survive_lock(self);
@@ -198,7 +203,7 @@ static baton_schedule_t *steps_of(survival_t *self)
     return steps;
 }
 
-/* Called by the driver when the schedule that states the terms has failed. */
+/* The driver calls this when the schedule that states the terms has failed. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -228,8 +233,8 @@ static void await_users(survival_t *self)
     survive_unlock(self);
 }
 
-/* Waits until another thread signals a change. Returns false if none does until
-   `until_ns`. The lock is held. */
+/* Waits until another thread signals a change. Returns false if that does not
+   happen until `until_ns`. The lock is held. */
 static bool await_change(survival_t *self, uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / 1000000000),
@@ -249,8 +254,8 @@ static bool steps_have_ended(const void *arg)
     return ended;
 }
 
-/* Waits until the steps' schedule has failed and ended: after a loss the two
-   schedules fail one after the other. */
+/* Waits until the steps' schedule has failed and ended. After a loss the two
+   schedules do not fail at the same moment. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status = BATON_OK;
@@ -258,7 +263,7 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
     if (self->partial->schedule == NULL) {
         return BATON_OK;
     }
-    /* this wait makes progress, and may be interrupted */
+    /* Without a thread, this wait makes progress. It may be interrupted. */
     if (!self->threaded) {
         status = baton_engine_wait(self->engine, steps_have_ended, self,
                                    baton__left_ms(until_ns));
@@ -275,8 +280,8 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
                               self->partial->name);
 }
 
-/* Returns the last step that has ended, or will end without the application's
-   calls. The lock is held. */
+/* Returns the last step that has ended, or that will end without further calls
+   of the application. The lock is held. */
 static uint64_t last_ended(const survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -297,8 +302,8 @@ static bool survive_has_ended(survival_t *self)
 
 /* ---- the second schedule ------------------------------------------------ */
 
-/* Offers this rank's newest result; nothing if the ranks only meet to destroy
-   the partial. */
+/* Offers the number of this rank's newest result. If ranks only meet to destroy
+   the partial, offers nothing. */
 static baton_status_t offer(void *arg, baton_call_t *call)
 {
     survival_t *self = arg;
@@ -328,7 +333,7 @@ static baton_status_t survive_choose(void *arg, baton_call_t *call)
                : status;
 }
 
-/* Adds a maximum over all ranks, in place, between two nodes. */
+/* Adds an all-reduce in place, with the maximum, between two nodes. */
 static void add_maximum(baton_schedule_t *s, baton_buffer_t buffer,
                         baton_dtype_t dtype, struct baton_given *given,
                         baton_node_t from, baton_node_t to)
@@ -349,7 +354,8 @@ static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
     const char *step = self->partial->name;
-    char name[NAME_BYTES]; /* named in the error of a rank that waits in vain */
+    /* The error of a rank that waits in vain contains this name. */
+    char name[NAME_BYTES];
     bool first = baton_group_size(self->group) == self->size;
     (void)snprintf(name, sizeof name,
                    first ? "destroy of %s" : "%s after a loss, or its destroy",
@@ -373,8 +379,8 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
-/* Builds the schedule that states the terms. All ranks are peers in it, so that
-   any two ranks whose terms differ meet. */
+/* Builds the schedule that states the terms. Each rank exchanges messages with
+   each other rank, so any difference between two ranks' terms is found. */
 static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);
@@ -408,7 +414,7 @@ static baton_status_t destroy_schedule(survival_t *self,
     return status;
 }
 
-/* Destroys the schedules in `in_motion` that have ended. */
+/* Destroys those schedules of `in_motion` that have ended. */
 static void destroy_ended(survival_t *self)
 {
     int count = self->in_motion_count;
@@ -418,7 +424,8 @@ static void destroy_ended(survival_t *self)
     }
 }
 
-/* Destroys the steps' schedule, and its group, unless that is still `group`. */
+/* Destroys the steps' schedule. Also destroys its group, unless that is still
+   `group`. */
 static baton_status_t leave_steps(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -435,8 +442,9 @@ static baton_status_t leave_steps(survival_t *self)
     return status;
 }
 
-/* Builds the steps' schedule, whose epochs follow modes.base. Peers begin no
-   epoch here before the schedule gets its limit. */
+/* Builds the steps' schedule, whose epochs are numbered from modes.base + 1.
+   Until baton__partial_begin_limit sets a limit, peers can't begin an epoch on
+   this rank. */
 static baton_status_t build_steps(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
@@ -460,7 +468,7 @@ static baton_status_t build_steps(survival_t *self)
     return status;
 }
 
-/* Destroys this rank's schedules and its group. */
+/* Destroys both schedules and the group on this rank. */
 static baton_status_t leave_all(survival_t *self)
 {
     destroy_ended(self);
@@ -479,7 +487,8 @@ static baton_status_t leave_all(survival_t *self)
 
 /* ---- from one group to the next ---------------------------------------- */
 
-/* Called when the survivors have agreed. Changes to their group. */
+/* Changes to the survivors' group. Called when the survivors have agreed on
+   it. */
 static baton_status_t adopt(survival_t *self, baton_group_t *survivors)
 {
     forget_terms(self);
@@ -512,15 +521,16 @@ static baton_status_t survive_hand_over(survival_t *self, int timeout_ms)
 }
 
 /* Called when all survivors know the last epoch. If this rank has not completed
-   that epoch, its result completes it. Then the steps' schedule is built anew,
-   and a step that was started meanwhile begins. Until then the application
-   can't start another step. */
+   that epoch, completes it by the result that was handed over. Then builds the
+   steps' schedule anew, and starts a step that was started in the meantime.
+   Until that is done the application can't start another step. */
 static baton_status_t survive_go_on(survival_t *self)
 {
     baton_partial_t *partial = self->partial;
     baton__contribution_t *c = &partial->contribution;
     uint64_t last = self->ends[0] >> ACTIVE_BITS;
-    /* This rank destroys the partial, and needs no result. */
+    /* The application is destroying the partial on this rank, and needs no
+       result. */
     bool destroys = partial->schedule == NULL;
     if (baton__contribution_newest(c, NULL) < last && !destroys) {
         self->kind->get(partial, last,
@@ -538,11 +548,12 @@ static baton_status_t survive_go_on(survival_t *self)
     }
     survive_lock(self);
     if (baton__partial_steps(partial) > last) {
-        /* The epoch may end at once. RESTARTS keeps the application from
-           starting the next step before this start has returned. */
+        /* The epoch may end at once. The stage RESTARTS keeps the application
+           from starting the next step before this start has returned. */
         go_to(self, HANDS_OVER, RESTARTS);
         survive_unlock(self);
-        /* This start fails if a rank is lost. */
+        /* This start fails if a rank is lost; then the partial shrinks
+           again. */
         (void)!baton_schedule_start(partial->schedule);
         survive_lock(self);
         go_to(self, RESTARTS, RUNS);
@@ -552,8 +563,8 @@ static baton_status_t survive_go_on(survival_t *self)
     return BATON_OK;
 }
 
-/* Works until the partial runs again. If it returns BATON_ERR_TIMEOUT, it must
-   be called again. */
+/* Goes through the stages until the partial runs again. After
+   BATON_ERR_TIMEOUT, must be called again. */
 static baton_status_t survive_advance(survival_t *self, int timeout_ms)
 {
     uint64_t until = baton__deadline(timeout_ms);
@@ -576,7 +587,7 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
                 status = adopt(self, survivors);
             }
             break;
-        case RESTARTS: /* only within survive_go_on */
+        case RESTARTS: /* this stage exists only within survive_go_on() */
         case HANDS_OVER:
             status = survive_hand_over(self, baton__left_ms(until));
             if (status == BATON_OK) {
@@ -585,9 +596,10 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
             break;
         case DIFFERS:
             status = baton_schedule_failure(self->terms, &failure);
+            /* The failure can't be read yet: try again. */
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
-                         : BATON_ERR_TIMEOUT; /* not readable yet: try again */
+                         : BATON_ERR_TIMEOUT;
             break;
         case GONE:
             return baton__error(self->status, "%s", self->why);
@@ -623,8 +635,8 @@ static bool has_settled(const void *arg)
     return stage == RUNS || stage == GONE;
 }
 
-/* Waits until the partial runs again: the thread sees to that or, without a
-   thread, this call does. */
+/* Waits until the partial runs again. The thread sees to that; without a
+   thread, this function does. */
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status =
@@ -690,9 +702,9 @@ static bool first_step_has_ended(const void *arg)
 }
 
 /* Waits for the running step, as a user of the schedules. Until the first step
-   has ended, the ranks' options may turn out to differ. That ends the wait, and
-   not the epoch: other ranks are to learn of the options, and not of a step
-   that was cancelled here. */
+   has ended, the ranks' options may turn out to differ, which ends the wait. It
+   does not end the epoch: other ranks are to learn that options differ, and not
+   that a step was cancelled here. */
 static baton_status_t wait_for_step(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status = BATON_OK;
@@ -719,7 +731,7 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
     if (done_out != NULL && !self->threaded && survive_has_ended(self)) {
-        /* Makes progress for other ranks' steps. */
+        /* Makes progress, for steps of other ranks. */
         (void)baton_engine_step(self->engine);
     }
     while (status == BATON_OK && !survive_has_ended(self)) {
@@ -749,7 +761,8 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out)
 {
-    baton__thread_patience += done_out != NULL; /* a test is not interrupted */
+    /* baton_partial_test can't be interrupted. */
+    baton__thread_patience += done_out != NULL;
     baton_status_t status = wait_or_test(partial, timeout_ms, done_out);
     baton__thread_patience -= done_out != NULL;
     return status;
@@ -809,7 +822,8 @@ static void init_changed(survival_t *self)
     (void)pthread_mutex_init(&self->lock, NULL);
 }
 
-/* Begins in a copy of the group, and starts the thread. */
+/* Makes a copy of the group, builds the schedules in it, and starts the
+   thread. */
 static baton_status_t survive_begin(survival_t *self, baton_group_t *group)
 {
     baton_status_t status = build_terms(self, group);
@@ -844,8 +858,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     int size = baton_group_size(group);
     survival_t *self = baton__alloc(1, sizeof *self);
     int *ranks = baton__alloc((size_t)size, sizeof *ranks);
-    /* There are two schedules in each group, and each new group has at least
-       one rank fewer. */
+    /* There are two schedules in each group, and each further group has at
+       least one rank fewer. */
     baton_schedule_t **in_motion =
         baton__alloc(2 * (size_t)size + 2, sizeof *in_motion);
     if (self == NULL || ranks == NULL || in_motion == NULL) {
@@ -869,7 +883,7 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
     return survive_begin(self, group);
 }
 
-/* Ends and destroys the steps' schedule. So peers that wait for a step which
+/* Ends the steps' schedule, and destroys it. So peers that wait for a step that
    this rank never starts fail at once. */
 static void end_steps(survival_t *self, uint64_t until_ns)
 {
@@ -881,14 +895,14 @@ static void end_steps(survival_t *self, uint64_t until_ns)
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
-    (void)!destroy_schedule(self, steps); /* leave_all() reports an error */
+    (void)!destroy_schedule(self, steps); /* leave_all() reports the error */
     survive_lock(self);
     self->partial->schedule = NULL;
     survive_unlock(self);
 }
 
-/* Waits until all living ranks destroy the partial; after a loss, begins again.
- */
+/* Waits until all living ranks destroy the partial. After a loss, waits again,
+   in the group of the survivors. */
 static void survive_meet(survival_t *self)
 {
     uint64_t until =
@@ -902,7 +916,7 @@ static void survive_meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            /* A destroy of the running schedule would time out, too. */
+            /* The destroy of a running schedule would time out, too. */
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }
