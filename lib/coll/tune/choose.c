@@ -23,15 +23,16 @@
 
 #define LEAST_SEGMENT ((size_t)1024)
 #define MOST_SEGMENT  ((size_t)16 * 1024 * 1024)
-/* The largest segment on one host: it is still in a cache when it is reduced or
+/* The largest segment on one host. It is still in a cache when it is reduced or
    passed on. */
 #define MOST_HOST_SEGMENT ((size_t)512 * 1024)
 
-/* Equal costs may differ by their rounding, so a lower one must be below
-   LESS times the other. */
+/* Costs that are equal may differ after rounding. So a cost counts as lower
+   only if it is below LESS times the other. */
 #define LESS (1 - 1e-9)
 
-/* The variable that names an algorithm; 0 for collectives with only one. */
+/* Returns the variable that names an algorithm of the collective; 0 if the
+   collective has only one algorithm. */
 static baton__config_id_t variable_of(baton_collective_t collective)
 {
     static const baton__config_id_t variables[BATON_COLLECTIVE_COUNT] = {
@@ -42,7 +43,7 @@ static baton__config_id_t variable_of(baton_collective_t collective)
         [BATON_COLLECTIVE_ALLGATHER] = BATON__CONFIG_ALLGATHER,
         [BATON_COLLECTIVE_ALLTOALL] = BATON__CONFIG_ALLTOALL,
     };
-    return variables[collective]; /* the first variable, 0, names none */
+    return variables[collective]; /* variable 0 names no algorithm */
 }
 
 const char *baton__choice_variable(baton_collective_t collective)
@@ -53,7 +54,7 @@ const char *baton__choice_variable(baton_collective_t collective)
                : "";
 }
 
-/* Returns true if an algorithm can do what a case asks for. */
+/* Returns true if an algorithm can do everything that a case asks for. */
 static bool can_do(const baton_algorithm_t *algorithm,
                    const baton_choice_case_t *of)
 {
@@ -111,7 +112,8 @@ static baton_status_t cost_case(const baton_choice_case_t *of,
     return status;
 }
 
-/* Names the feature that a case asks for and not every algorithm has. */
+/* Returns the name of a feature that a case asks for and that some algorithms
+   lack. */
 static const char *demand_of(const baton_choice_case_t *of)
 {
     return !of->ordered ? "blocks of different sizes"
@@ -187,8 +189,9 @@ static baton_status_t choose_check(const baton_choice_case_t *of)
     return BATON_OK;
 }
 
-/* Inserts a choice after those that cost no more. If there are `most` already,
-   drops the most expensive one. Returns the new count. */
+/* Inserts a choice into `all`, after those that cost no more. If `all` already
+   has `most` choices, drops the most expensive one. Returns the new number of
+   choices. */
 static size_t choose_insert(const baton_choice_t *choice, baton_choice_t *all,
                             size_t count, size_t most)
 {
@@ -249,7 +252,7 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
     } else if (!algorithm.segmented || of->segment_bytes > 0) {
         size_t segment = algorithm.segmented ? of->segment_bytes : 0;
         *out = (baton_choice_t){algorithm, segment, NAN};
-        status = BATON_OK; /* costs decide nothing */
+        status = BATON_OK; /* the choice does not depend on costs */
     }
     return status;
 }
@@ -259,7 +262,8 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = 0};
-    baton_choice_case_t with = *of; /* so that no cost decides */
+    /* The segment size is given, so that no cost decides. */
+    baton_choice_case_t with = *of;
     with.segment_bytes = measured->segment_bytes;
     baton_status_t status = choose_named(&with, measured->algorithm, &choice);
     if (status == BATON_OK) {
@@ -269,8 +273,8 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
     return status == BATON_ERR_UNSUPPORTED ? BATON_OK : status;
 }
 
-/* Returns true if only one algorithm can do what a case asks for, and has no
-   segments: then costs decide nothing. */
+/* Returns true if only one algorithm can do what a case asks for, and if it has
+   no segments. Then costs decide nothing. */
 static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = NAN};

@@ -99,9 +99,9 @@ static bool find_collective(const char *name, baton_collective_t *out)
     return false;
 }
 
-/* Sets out->algorithm to the static name of the algorithm. Returns false if the
-   collective has no such algorithm, or if the line has a segment size and the
-   algorithm has no segments, or the other way round. */
+/* Sets out->algorithm to the algorithm's name, in static memory. Returns false
+   if the collective has no such algorithm. Also returns false if the line has a
+   segment size and the algorithm has no segments, or the other way round. */
 static bool find_algorithm(baton_collective_t collective, const char *name,
                            baton__measured_t *out)
 {
@@ -168,7 +168,8 @@ static baton_status_t read_file(const char *path, baton__measured_t **list)
     return status;
 }
 
-/* The last line with a key counts, so the lines before need not be changed. */
+/* If several lines have the same key, the last one counts. So lines are only
+   added, and none is changed. */
 baton_status_t baton__measured_append(const char *path,
                                       const baton__measured_t *list)
 {
@@ -193,8 +194,8 @@ baton_status_t baton__measured_append(const char *path,
 
 /* ---- in force ------------------------------------------------------------ */
 
-/* The path of the file that was read last, and its choices; guarded by the
-   lock. */
+/* The path of the file that was read last, and the choices in it. `lock` guards
+   both. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char known_path[PATH_BYTES];
 static baton__measured_t *known;

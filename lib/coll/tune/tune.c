@@ -30,22 +30,23 @@
 #include <string.h>
 #include <unistd.h>
 
-/* TURNS samples are taken of each of up to CANDIDATES algorithms, after one
-   that does not count. BUDGET_MS is the default budget of a tuning, MEASURE_MS
-   that of a case with BATON_TUNE=measure. */
+/* Of each candidate (at most CANDIDATES algorithms) TURNS samples are taken,
+   after one that does not count. BUDGET_MS is the default budget of a tuning,
+   and MEASURE_MS the budget for a case with BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs: in a single one the clock's resolution and ranks
-   that begin at different times would distort the result. One epoch before them
-   is not measured: after a vote and other candidates, vectors and scratch are
-   not in the caches where a loop has them. */
+/* A sample has several epochs, since in a single one the result would suffer
+   from the clock's resolution, and from ranks that begin at different times.
+   One epoch before them is not measured: after a vote and other candidates, the
+   vectors and scratch are not in caches, where they are in a loop of epochs. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 
-#define CLEARLY      0.9
-#define LEAST_BYTES  ((size_t)8)
-#define MOST_BYTES   ((size_t)4 << 20)
-#define LIMIT_BYTES  ((size_t)1 << 30)
-#define MEASURE_MOST ((size_t)64 << 20) /* with BATON_TUNE=measure */
+#define CLEARLY     0.9
+#define LEAST_BYTES ((size_t)8)
+#define MOST_BYTES  ((size_t)4 << 20)
+#define LIMIT_BYTES ((size_t)1 << 30)
+/* The largest vector with BATON_TUNE=measure. */
+#define MEASURE_MOST ((size_t)64 << 20)
 
 double (*baton__tune_us)(int rank, const char *algorithm, double us);
 
@@ -54,9 +55,12 @@ double (*baton__tune_us)(int rank, const char *algorithm, double us);
 typedef struct tuned {
     pthread_mutex_t lock;
     baton__measured_t *measured;
-    uint32_t calls;      /* tunings so far; part of their schedules' names */
-    atomic_bool refused; /* with BATON_TUNE=measure a tuning failed; relaxed,
-                            as it only saves time */
+    /* Number of tunings so far, which is part of the names of their
+       schedules. */
+    uint32_t calls;
+    /* With BATON_TUNE=measure a tuning has failed. Accesses are relaxed, since
+       this only saves time. */
+    atomic_bool refused;
 } tuned_t;
 
 static const char tuned_key;
@@ -69,7 +73,7 @@ static void free_tuned(void *value)
     baton__free(tuned);
 }
 
-/* Returns the group's tuned_t, which is created if need be. Returns NULL if
+/* Returns the group's tuned_t, and creates it if there is none. Returns NULL if
    there is no memory. */
 static tuned_t *tuned_of(baton_group_t *group)
 {
@@ -91,8 +95,8 @@ static tuned_t *tuned_of(baton_group_t *group)
 
 /* ---- a tuning ------------------------------------------------------------ */
 
-/* The numbers of a vote. USED is the part of the budget that is used up. WHAT
-   says what is tuned; NOT_WHAT is its negative, so that the maxima show whether
+/* The numbers of a vote. USED is the used part of the budget. WHAT says what is
+   tuned; NOT_WHAT is its negative, so that the maxima of both show whether
    ranks differ. FIRST is the first sample of a size. */
 enum { USED, WHAT, NOT_WHAT, FIRST, MEDIANS, VALUES = MEDIANS + CANDIDATES };
 
@@ -105,12 +109,13 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    bool moving; /* a schedule could not be stopped: it uses this struct and
-                    the vectors, so they are never freed */
+    /* A schedule could not be stopped. It still uses this struct and the
+       vectors, so they are never freed. */
+    bool moving;
     baton__measured_t *learned;
 } tuning_t;
 
-/* The measurement of a size of a collective. */
+/* The measurement of a collective with vectors of one size. */
 typedef struct trial {
     tuning_t *tuning;
     baton_choice_case_t of;
@@ -119,10 +124,12 @@ typedef struct trial {
     baton_schedule_t *schedules[CANDIDATES];
     double us[CANDIDATES][TURNS + 1];
     size_t taken[CANDIDATES];
-    int epochs; /* of a sample; 1, and more after the first samples */
+    /* The number of epochs of a sample: 1 in the first samples, more
+       afterwards. */
+    int epochs;
 } trial_t;
 
-/* Runs an epoch. An epoch that takes too long is cancelled. */
+/* Runs an epoch. Cancels it if it takes too long. */
 static baton_status_t tune_run(tuning_t *tuning, baton_schedule_t *schedule,
                                int timeout_ms)
 {
@@ -162,8 +169,8 @@ static void tune_destroy(tuning_t *tuning, baton_schedule_t *schedule)
 
 /* ---- a candidate --------------------------------------------------------- */
 
-/* Returns the size of a vector of the case's class, rounded down so that each
-   rank has equally many whole elements. */
+/* Returns the size of a vector of the case's class. Rounds it down, so that
+   each rank has the same number of whole elements. */
 static size_t tune_bytes_of(const baton_choice_case_t *of)
 {
     size_t unit = sizeof(float) * (size_t)of->ranks;
@@ -201,7 +208,7 @@ static void tune_build(const trial_t *trial, const baton_choice_t *choice,
         BUILD(ALLTOALL, alltoall, .source = from, .target = to)
 #undef BUILD
     default:
-        break; /* there is nothing to choose */
+        break; /* there is only one algorithm to choose */
     }
 }
 
@@ -243,8 +250,8 @@ static baton_status_t tune_sample(trial_t *trial, size_t candidate)
     return status;
 }
 
-/* Takes samples of the candidates in turn, until there are enough or the budget
-   is used up. */
+/* Takes samples of the candidates in turn, until there are enough samples or
+   the budget is used up. */
 static baton_status_t sample_all(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;
@@ -266,7 +273,7 @@ static baton_status_t sample_all(trial_t *trial)
     return BATON_OK;
 }
 
-/* Returns the median of all samples but the first, which does not count. */
+/* Returns the median of all samples except the first, which does not count. */
 static double median_of(double *us, size_t count)
 {
     for (size_t i = 2; i < count; i++) {
@@ -280,11 +287,11 @@ static double median_of(double *us, size_t count)
     return us[1 + (count - 2) / 2];
 }
 
-/* Adds to tuning->learned the candidate to use for this size. That is the
-   model's first choice, unless another candidate takes less than CLEARLY times
-   as long; of several such candidates it is the fastest. (Medians differ by
-   some percent from run to run.) The time of a candidate is its median on the
-   rank where that is largest. */
+/* Adds the candidate to use for this size to tuning->learned. That is the
+   model's first choice, unless other candidates take less than CLEARLY times as
+   long; then it is the fastest of these. (Medians differ by some percent from
+   run to run.) The time of a candidate is its median on the rank where that is
+   largest. */
 static baton_status_t conclude(trial_t *trial)
 {
     tuning_t *tuning = trial->tuning;
@@ -308,8 +315,9 @@ static baton_status_t conclude(trial_t *trial)
     return baton__measured_add(&tuning->learned, &learned);
 }
 
-/* Measures a size. Learns nothing if the budget is used up before each
-   candidate has a sample that counts; all ranks have equally many samples. */
+/* Measures the candidates for a size. Learns nothing if the budget is used up
+   before each candidate has a sample that counts; all ranks have the same
+   number of samples. */
 static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 {
     trial_t trial = {.tuning = tuning, .of = *of, .epochs = 1};
@@ -329,8 +337,8 @@ static baton_status_t try_size(tuning_t *tuning, const baton_choice_case_t *of)
 
 /* ---- begin and end ------------------------------------------------------- */
 
-/* Returns a number that differs if ranks tune different things, or would try
-   different candidates because their costs differ. */
+/* Returns a number that differs between ranks if they tune different things, or
+   if their costs differ so that they would try different candidates. */
 static double what_of(const baton_tune_options_t *options,
                       const baton_costs_t *costs)
 {
@@ -352,7 +360,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        memset(tuning->source, 0, room); /* else all pages are one zero page */
+        /* Without this all pages would be the same page of zeros. */
+        memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL
                ? BATON_OK
@@ -370,7 +379,8 @@ static void tune_release(tuning_t *tuning)
     }
 }
 
-/* Waits for the other ranks, and compares options and costs with them. */
+/* Waits for the other ranks, and compares this rank's options and costs with
+   theirs. */
 static baton_status_t tune_begin(tuning_t *tuning)
 {
     enum { BYTES = VALUES * sizeof(double) };
@@ -439,7 +449,7 @@ static baton_status_t tune_all(tuning_t *tuning)
     return status;
 }
 
-/* Adds the results to a calibration file, which is created if need be. */
+/* Adds the results to a calibration file. Creates the file if there is none. */
 static baton_status_t tune_save(const char *path,
                                 const baton__measured_t *learned)
 {
@@ -453,8 +463,8 @@ static baton_status_t tune_save(const char *path,
     return status == BATON_OK ? baton__measured_append(path, learned) : status;
 }
 
-/* Waits until all ranks have all results, and puts these into force. Rank 0
-   also saves them; they are in force even if that fails. */
+/* Waits until all ranks have all results, and puts the results into force. Rank
+   0 also saves them. If that fails, they are in force nevertheless. */
 static baton_status_t tune_end(tuning_t *tuning, tuned_t *tuned)
 {
     const char *file = tuning->options.file;
@@ -595,8 +605,8 @@ static const baton__measured_t *tune_find(tuned_t *tuned,
     return found;
 }
 
-/* Measures a case. After a failure the group does not try again: if ranks do
-   not make the same calls, each try would cost them time. */
+/* Measures the candidates for a case. After a failure the group does not try
+   again: if ranks do not make the same calls, each try would cost them time. */
 static void tune_measure(baton_group_t *group, tuned_t *tuned,
                          const baton__measured_t *key)
 {
@@ -615,8 +625,8 @@ static void tune_measure(baton_group_t *group, tuned_t *tuned,
     }
 }
 
-/* Returns the choice that this group has measured for a case, perhaps only now;
-   or NULL. */
+/* Returns the choice that this group has measured for a case. May measure it
+   now. Returns NULL if there is none. */
 static const baton__measured_t *find_or_measure(baton_group_t *group,
                                                 const baton_choice_case_t *of)
 {
@@ -639,8 +649,8 @@ static const baton__measured_t *find_or_measure(baton_group_t *group,
     return found;
 }
 
-/* Takes a choice that the group has measured before it reads the calibration
-   file: such a choice needs no file that can be read. */
+/* A choice that the group has measured comes before those of the calibration
+   file, so it does not matter whether that file can be read. */
 baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out)

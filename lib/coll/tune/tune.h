@@ -19,20 +19,20 @@ typedef struct baton__measured {
     int ranks;
     int hosts;
     bool in_place;
-    const char *algorithm; /* static */
+    const char *algorithm; /* in static memory */
     size_t segment_bytes;
     struct baton__measured *next;
 } baton__measured_t;
 
-/* Returns the class of a vector: 4^k bytes for vectors from half of that to
-   less than twice that. */
+/* Returns the size class of a vector: 4^k bytes for vectors of half as many to
+   less than twice as many bytes. */
 size_t baton__measured_class(size_t bytes);
 
-/* Returns the key of a case, without an algorithm. */
+/* Returns the key of a case, in a struct without an algorithm. */
 baton__measured_t baton__measured_key(const baton_choice_case_t *of);
 
-/* Returns the first choice with this key in a list, which is the one that was
-   added last; or NULL. An empty list is NULL. */
+/* Returns the first choice of a list that has this key; it is the one added
+   last. Returns NULL if there is none. An empty list is NULL. */
 const baton__measured_t *baton__measured_find(const baton__measured_t *list,
                                               const baton__measured_t *key);
 
@@ -49,41 +49,41 @@ void baton__measured_free(baton__measured_t **list);
 baton_status_t baton__measured_append(const char *path,
                                       const baton__measured_t *list);
 
-/* Finds the choice of the calibration file in force for this key, if there is
+/* Finds the choice for this key in the calibration file in force, if there is
    one. Returns BATON_ERR_SYSTEM or BATON_ERR_NO_MEMORY if the file can't be
-   read, and BATON_ERR_INVALID, with a message that names the line, if a line is
-   wrong. */
+   read. Returns BATON_ERR_INVALID if a line is wrong, with a message that names
+   the line. */
 baton_status_t baton__measured_in_file(const baton__measured_t *key,
                                        baton__measured_t *out, bool *found_out);
 
 /* ---- choices ------------------------------------------------------------ */
 
-/* Returns the name of the algorithm that a case or an environment variable
-   gives, or "". */
+/* Returns the name of the algorithm that the case or an environment variable
+   asks for, or "". */
 const char *baton__choice_name(const baton_choice_case_t *of);
 
-/* Returns the variable that names an algorithm of this collective, or "" if the
-   collective has only one. */
+/* Returns the name of the environment variable that names an algorithm of this
+   collective. Returns "" if the collective has only one algorithm. */
 const char *baton__choice_variable(baton_collective_t collective);
 
-/* Stores the model's cheapest choices for a valid case, at most `most`, the
-   best first. */
+/* Stores the model's cheapest choices for a valid case, the best first. Stores
+   `most` of them at most. */
 baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
                                   baton_choice_t *out, size_t *count_out);
 
-/* Sets *out to the measured choice, if that can do what a valid case asks for.
-   Otherwise returns BATON_OK and leaves *out. */
+/* Sets *out to the measured choice if its algorithm can do what a valid case
+   asks for. Otherwise returns BATON_OK and leaves *out as it is. */
 baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   const baton_choice_case_t *of,
                                   baton_choice_t *out);
 
 /* Does what baton_choose does, except that choices that this group has measured
-   come first. With BATON_TUNE=measure it measures now if the group has no
-   choice for the case. */
+   come first. If BATON_TUNE is `measure` and the group has no choice for the
+   case, measures it now. */
 baton_status_t baton__choose_for(baton_group_t *group,
                                  const baton_choice_case_t *of,
                                  baton_choice_t *out);
 
-/* For tests: replaces the microseconds that an epoch of an algorithm took on
-   this rank. NULL: times are used as measured. */
+/* For tests: a function that replaces the microseconds that an epoch of an
+   algorithm took on this rank. NULL: times are used as measured. */
 extern double (*baton__tune_us)(int rank, const char *algorithm, double us);

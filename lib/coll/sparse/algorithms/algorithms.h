@@ -1,6 +1,7 @@
-/* The algorithms. Each has a file of its own, and SparDL several (spardl.h).
-   regions.c is for those that split the vector into a region for each rank.
-   cost.c has their closed forms, and the choice by them. */
+/* The algorithms of sparse all-reduces. Each has a file of its own, except
+   SparDL, which has several (spardl.h). regions.c is for algorithms that split
+   the vector into a region for each rank. cost.c has the closed forms of the
+   algorithms' costs, and the choice by them. */
 #pragma once
 
 #include "coll/sparse/core/core.h"
@@ -14,11 +15,12 @@ void baton__gtopk_build(baton_sparse_t *sparse);
 void baton__oktopk_build(baton_sparse_t *sparse);
 
 typedef struct baton__sparse_place {
-    /* `processors` is the number of processors of a host; 0: there is one for
-       each rank. */
+    /* `processors` is the number of processors of each host; 0: each rank has
+       one. */
     int ranks, hosts, processors;
-    bool measured; /* the options have no link costs */
+    /* The options have no link costs, so costs are this machine's. */
+    bool measured;
 } baton__sparse_place_t;
-/* Replaces AUTO by the cheapest choice. */
+/* Replaces each AUTO in the options by the cheapest choice. */
 void baton__sparse_take_choice(baton_sparse_options_t *o,
                                const baton__sparse_place_t *place);

@@ -28,9 +28,9 @@
    from these. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
-    double ranks, rounds; /* P, ceil(log2 P) */
+    double ranks, rounds; /* P and ceil(log2 P) */
     double n, k;
-    double element, entry; /* bytes */
+    double element, entry; /* bytes of an element, and of an entry */
     double alpha_us, beta_us;
     const baton__sparse_place_t *place;
 } cost_case_t;
@@ -54,8 +54,9 @@ static cost_case_t case_of(const baton_sparse_options_t *options,
 
 /* ---- closed forms ------------------------------------------------------ */
 
-/* Sets the cost of rounds in which every rank sends a message and none waits
-   for a port: the longest path is what one rank sends. */
+/* Sets the cost of rounds in which every rank sends a message and no message
+   waits for a port. So the longest path consists of the messages of one
+   rank. */
 static void set_rounds(const cost_case_t *of, double rounds, double bytes,
                        baton_sparse_cost_t *out)
 {
@@ -70,8 +71,9 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
    next two functions return how many entries this path has more than with k /
    blocks in each block. */
 
-/* For a Bruck all-gather, or a reduce-scatter by bags: a message of some blocks
-   includes all of the longer blocks, or consists of longer blocks. */
+/* Returns the additional entries for a Bruck all-gather, or for a
+   reduce-scatter by bags. There a message of several blocks includes all of the
+   longer blocks, or consists of longer blocks only. */
 static double gather_longer(double blocks, double k)
 {
     double longer = fmod(k, blocks), sum = 0;
@@ -82,18 +84,18 @@ static double gather_longer(double blocks, double k)
     return sum - (blocks - 1) * longer / blocks;
 }
 
-/* For direct sends to the owners of blocks, by ranks that keep in step. In
-   truth the sends do not wait for each other's rounds: a rank that is ahead may
-   occupy a port before its turn, and messages after that take longer. There is
-   no closed form of this. */
+/* Returns the additional entries for direct sends to the owners of blocks, if
+   all ranks are in step. In truth the sends do not wait for each other's
+   rounds: a rank that is ahead may occupy a port before its turn, and messages
+   after that take longer. There is no closed form of this. */
 static double direct_longest(double blocks, double k)
 {
     double block = k / blocks;
     return (blocks - 1) * (ceil(block) - block);
 }
 
-/* Returns the number of entries that a team sends into B-SAG at first; see
-   spardl_teams.c. */
+/* Returns the number of entries that a team sends in the first exchange by
+   B-SAG; see spardl_teams.c. */
 static double first_share(double quota, int teams)
 {
     double share = floor(floor(quota) / teams);
@@ -135,8 +137,8 @@ static void cost_redsync(const cost_case_t *of, baton_sparse_cost_t *out)
     set_rounds(of, of->rounds, (of->ranks - 1) * bytes, out);
 }
 
-/* A step has direct sends, an all-gather of the sums' lengths, and an
-   all-gather of the sums, as entries or dense. */
+/* Sets the cost of a step of TopkDSA: direct sends, an all-gather of the sums'
+   lengths, and an all-gather of the sums, as entries or dense. */
 static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
@@ -150,7 +152,8 @@ static void cost_topkdsa(const cost_case_t *of, baton_sparse_cost_t *out)
     out->us += path * of->entry * of->beta_us;
 }
 
-/* Leaves out the bounds of regions, which move in one step of 64. */
+/* Sets the cost of a step of Ok-Topk. Leaves out the messages with the bounds
+   of regions, which only one step in 64 has. */
 static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double others = of->ranks - 1;
@@ -161,8 +164,8 @@ static void cost_oktopk(const cost_case_t *of, baton_sparse_cost_t *out)
         of->entry * of->beta_us;
 }
 
-/* Messages go up and down a tree: rank 0 receives in all rounds, and then sends
-   in all rounds. */
+/* Sets the cost of a step of gTopk. Messages go up a tree and down again: rank
+   0 receives in all rounds, and then sends in all rounds. */
 static void cost_gtopk(const cost_case_t *of, baton_sparse_cost_t *out)
 {
     double bytes = of->k * of->entry;
@@ -200,11 +203,12 @@ static void cost_of(const cost_case_t *of, baton_sparse_cost_t *out)
 
 /* ---- work -------------------------------------------------------------- */
 
-/* Processor times in ns of f32 in vectors that caches do not hold, on an Intel
-   Xeon with AVX-512 (docs/sparse.md). `byte` is the time for a byte of a
-   vector, in the pass that accumulates and selects. Each of k entries takes
-   `entry` once, `other` for each other rank, and `round` for each round of
-   messages. `block` is the time for each block that is selected from. */
+/* Processor times in ns, measured for f32 in vectors that caches do not hold,
+   on an Intel Xeon with AVX-512 (docs/sparse.md). `byte` is the time for a byte
+   of a vector, in the pass that accumulates and selects. Each of the k entries
+   takes the time `entry` once, `other` for each other rank, and `round` for
+   each round of messages. `block` is the time for each block that is selected
+   from. */
 static const struct {
     double byte, entry, other, round, block;
 } works[BATON_SPARSE_COUNT] = {
@@ -218,8 +222,9 @@ static const struct {
     [BATON_SPARSE_OKTOPK] = {.byte = 0.32, .entry = 40, .other = 7.7},
     [BATON_SPARSE_REDSYNC] = {.byte = 0.19, .entry = 22, .other = 10},
 };
-/* The time that an all-reduce takes, beyond its estimate, for a byte that is in
-   no cache; and the bytes that a processor's own cache holds. */
+/* COLD_NS is the time that an all-reduce takes, in addition to its estimate,
+   for a byte that is in no cache. WARM_BYTES is the size of a processor's own
+   cache. */
 #define COLD_NS    0.22
 #define WARM_BYTES (2 << 20)
 
@@ -234,15 +239,15 @@ static double work_us(const cost_case_t *of, const baton_sparse_cost_t *out)
            1e3;
 }
 
-/* Returns how many ranks of a host share a processor. */
+/* Returns the number of ranks of a host that share a processor. */
 static double share_of(const baton__sparse_place_t *place)
 {
     double each = ceil((double)place->ranks / place->hosts);
     return place->processors > 0 ? fmax(each / place->processors, 1) : 1;
 }
 
-/* Returns the number of ranks whose messages a port sends or, on one host, a
-   processor copies. */
+/* Returns the number of ranks whose messages share a port. On one host, returns
+   the number of ranks whose messages a processor copies. */
 static double sharers_of(const baton__sparse_place_t *place)
 {
     double ranks = place->ranks, each = ceil(ranks / place->hosts);
@@ -250,9 +255,9 @@ static double sharers_of(const baton__sparse_place_t *place)
                             : share_of(place);
 }
 
-/* Returns the time of the all-reduce that ranks on shared hosts use; 0: there
-   is none. Its estimate assumes a port for each rank, but a host has only
-   one. */
+/* Returns the time of the dense all-reduce of ranks that share hosts; 0: there
+   is none. The estimate of baton_choose assumes a port for each rank, but a
+   host has only one. */
 static double shared_dense_us(const cost_case_t *of, double sharers)
 {
     const double bytes = of->n * of->element, hosts = of->place->hosts;
@@ -270,8 +275,8 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
                : 0;
 }
 
-/* Returns the value that the choice minimises. If the costs of links are the
-   caller's, it is that of the closed form alone. */
+/* Returns the value that the choice minimises. If the caller has given the
+   costs of links, it is that of the closed form alone. */
 static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
     const baton__sparse_place_t *place = of->place;
@@ -319,7 +324,8 @@ typedef struct best {
     double weight;
 } best_t;
 
-/* Of algorithms with equal costs the first is taken. */
+/* Replaces *best if this algorithm costs less. So if several algorithms have
+   the same cost, the first is chosen. */
 static void sparse_cost_weigh(const cost_case_t *of,
                               baton_sparse_algorithm_t algorithm, int teams,
                               best_t *best)
@@ -406,7 +412,8 @@ baton_status_t baton_sparse_cost(const baton_sparse_options_t *given, int ranks,
                                              !baton__sparse_has_link(&options)};
     sparse_cost_choose(&resolved, &place, out);
     if (out->algorithm != BATON_SPARSE_SPARDL) {
-        out->exchange = BATON_EXCHANGE_AUTO; /* only SPARDL has another */
+        /* Only SPARDL has an exchange between teams. */
+        out->exchange = BATON_EXCHANGE_AUTO;
     }
     return BATON_OK;
 }

@@ -39,16 +39,19 @@ struct gtopk {
     baton_sparse_t *sparse;
     uint32_t *indices;
     void *scratch;
-    char *own; /* this rank's selection */
+    char *own; /* the entries that this rank has selected */
     size_t own_count;
-    char *sum, *other; /* each has room for a union */
+    /* Memory for two lists, each as long as a union may be. */
+    char *sum, *other;
     size_t sum_count;
-    char *kept; /* the new residual's entries at the result's indices */
+    /* Memory for the new residual's entries at the result's indices. */
+    char *kept;
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
-    baton__message_t up;     /* sent to the parent; at rank 0 the result */
-    baton__message_t result; /* the result, from the parent */
-    int sends;               /* sends of the result */
+    /* The message to the parent; at rank 0 the result. */
+    baton__message_t up;
+    baton__message_t result; /* the message from the parent, with the result */
+    int sends;               /* number of sends of the result */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -127,7 +130,8 @@ static void undo(gtopk_t *gtopk)
                       sparse->work);
 }
 
-/* Turns `work` into the new residual. */
+/* Turns `work` into the new residual: only at the indices of the result it
+   keeps its values, and elsewhere the changes are undone. */
 static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
@@ -182,8 +186,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
     return last;
 }
 
-/* Adds sends of the result, which is in the memory of the message `from`, to
-   the children, the highest first. */
+/* Adds the sends of the result to the children, the one with the largest
+   subtree first. The result is in the memory of the message `from`. */
 static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
                       baton_node_t ready)
 {

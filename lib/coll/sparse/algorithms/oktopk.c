@@ -38,8 +38,8 @@ typedef struct oktopk {
     baton_sparse_t *sparse;
     baton__regions_t regions;
     void *scratch;
-    char *sum; /* of this rank's region */
-    char *all; /* the entries that all owners publish */
+    char *sum; /* the sum of this rank's region, as entries */
+    char *all; /* memory for the entries that all owners publish */
     baton__gather_t *proposals, *sums;
 } oktopk_t;
 
@@ -108,7 +108,8 @@ static void select_from_work(oktopk_t *self)
                        sparse->work);
 }
 
-/* Proposes bounds that divide this rank's own selection evenly. */
+/* Proposes those bounds of regions that divide this rank's own selection
+   evenly. */
 static void propose(const oktopk_t *self, char *to)
 {
     size_t size = (size_t)self->sparse->size;
@@ -180,8 +181,9 @@ static baton_status_t oktopk_split(void *arg, baton_call_t *call)
     return baton__regions_send(&self->regions, call);
 }
 
-/* Copies the values of a list to the scratch memory. *positions_out is the
-   memory after them. */
+/* Copies the values of a list to the beginning of the scratch memory, and
+   returns a selection from them. *positions_out is the scratch memory after the
+   values. */
 static baton_selection_t values_of(const oktopk_t *self, const char *list,
                                    size_t count, uint32_t **positions_out)
 {
@@ -193,8 +195,8 @@ static baton_selection_t values_of(const oktopk_t *self, const char *list,
         .dtype = dtype, .values = values, .count = count};
 }
 
-/* Keeps the entries of a list that reach the global threshold, in place.
-   Returns their number. */
+/* Removes the entries of a list that do not reach the global threshold. Returns
+   the number of the others. */
 static size_t filter(oktopk_t *self, char *list, size_t count)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -238,8 +240,8 @@ static baton_status_t oktopk_sum_region(void *arg, baton_call_t *call)
 
 /* ---- finish ------------------------------------------------------------ */
 
-/* Collects all owners' entries, in the order of owners. Returns their
-   number. */
+/* Copies the entries that the owners have published to `all`, in the order of
+   owners. Returns their number. */
 static size_t oktopk_collect(oktopk_t *self)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -252,8 +254,8 @@ static size_t oktopk_collect(oktopk_t *self)
     return end / sparse->entry_bytes;
 }
 
-/* Sets the threshold to the magnitude of the k-th largest of all sums. The
-   scratch memory has room for the values and positions. */
+/* Sets the next global threshold to the magnitude of the k-th largest of all
+   sums. The scratch memory has room for the values and positions. */
 static void set_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -278,8 +280,8 @@ static void follow_global(oktopk_t *self, size_t count)
     }
 }
 
-/* Keeps the k largest of all sums, whose smallest magnitude is the new
-   threshold. */
+/* Removes all sums but the k largest. The smallest of their magnitudes becomes
+   the next global threshold. */
 static size_t search_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -291,8 +293,9 @@ static size_t search_global(oktopk_t *self, size_t count)
     return count;
 }
 
-/* Puts this rank's entries that are not in the result back into `work`. The
-   indices of this rank's other entries are kept, for masking. */
+/* Puts those entries of this rank's selection that are not in the result back
+   into `work`. Keeps the indices of the others in `masked`, for momentum
+   masking. */
 static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;
@@ -350,7 +353,8 @@ static size_t sum_nominal(void *arg, int member)
            self->sparse->entry_bytes;
 }
 
-/* An owner's entries end where another region begins. */
+/* The entries of one owner end where the first index of another region
+   comes. */
 static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 {
     const oktopk_t *self = arg;

@@ -26,7 +26,8 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
     }
 }
 
-/* Returns the most bytes that one rank sends to an owner. */
+/* Returns the most bytes that a rank may have to send to the owner of a
+   region. */
 static size_t message_room(const baton__regions_t *regions, int owner)
 {
     size_t count = baton__regions_block(regions, owner).count;

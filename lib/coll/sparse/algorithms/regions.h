@@ -7,31 +7,34 @@
 
 typedef struct baton__regions {
     baton_sparse_t *sparse;
-    size_t room; /* entries of a rank's selection, at most */
-    bool fixed;  /* bounds never change */
-    /* Region r is [bounds[r], bounds[r + 1]). The bounds are exported and
-       imported, as `extra` of the sparse all-reduce, since the rank that sums
-       an element determines the order of additions. With options.partial they
-       never change, and `extra` is the backend's. */
+    size_t room; /* the most entries of a rank's selection */
+    bool fixed;  /* the bounds of regions never change */
+    /* Region r is [bounds[r], bounds[r + 1]). The bounds are a part of exported
+       and imported states, as `extra` of the sparse all-reduce, since the rank
+       that sums an element determines the order of additions. With
+       options.partial the bounds never change, and the backend uses `extra`
+       itself. */
     uint64_t *bounds;
-    uint32_t *indices; /* of this rank's selection */
+    uint32_t *indices; /* the indices of this rank's selection */
     size_t count;
-    char *own;                       /* the entries of the selection */
-    baton__message_t *sends, *recvs; /* [i]: to r + 1 + i, from r - 1 - i */
-    /* Entries in this rank's region, a list for each rank. */
+    char *own; /* the entries of the selection */
+    /* [i] is the message to rank r + 1 + i, or from rank r - 1 - i. */
+    baton__message_t *sends, *recvs;
+    /* For each rank, the entries of its selection that are in this rank's
+       region. */
     baton_entries_t *lists;
 } baton__regions_t;
 
 void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
                          size_t room, bool fixed);
 
-/* Adds P - 1 sends after `ready`, a call of baton__regions_send, and P - 1
-   receives before `sum`, a call of baton__regions_take. Fixed bounds must be
-   set before. */
+/* Adds P - 1 sends after `ready`, which must be a call of baton__regions_send,
+   and P - 1 receives before `sum`, which must be a call of baton__regions_take.
+   If the bounds are fixed, they must have been set. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
 
-/* Returns the block of a region's indices. */
+/* Returns the range of a region's indices. */
 static inline baton__block_t
 baton__regions_block(const baton__regions_t *regions, int owner)
 {
@@ -40,13 +43,15 @@ baton__regions_block(const baton__regions_t *regions, int owner)
                             (size_t)(bounds[owner + 1] - bounds[owner])};
 }
 
-/* Returns this rank's entries in a region. In a group without payload data is
-   NULL, and there are as many entries as full blocks have. */
+/* Returns the entries of this rank's selection that are in a region. If
+   messages carry no data (as in a simulation of costs), `data` is NULL, and
+   there are as many entries as in full blocks. */
 baton_entries_t baton__regions_entries(const baton__regions_t *regions,
                                        int owner);
 
 baton_status_t baton__regions_send(baton__regions_t *regions,
                                    baton_call_t *call);
 
-/* Sets lists: this rank's own entries, then those of r - 1, r - 2, ... */
+/* Sets `lists` to this rank's own entries, and then those of ranks r - 1, r -
+   2, ... */
 void baton__regions_take(baton__regions_t *regions, baton_call_t *call);

@@ -53,7 +53,8 @@ static size_t quota_of(const spardl_t *spardl, int block)
     return baton__spardl_quota(spardl, spardl->sparse->k, block);
 }
 
-/* Accumulates a block that is selected from in a later step. */
+/* Accumulates a block from which a later step selects, and finds its
+   candidates. */
 static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
 {
     spardl_block_t *self = arg;
@@ -66,8 +67,9 @@ static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Sets `terms` to `first` and the lists received for a block, in the order of
-   steps. Returns their number. */
+/* Makes the lists that are summed for a block: `first`, and then the lists
+   received for the block, in the order of steps. Returns the number of
+   lists. */
 static size_t terms_of(const spardl_block_t *self, baton_entries_t first)
 {
     spardl_t *spardl = self->spardl;
@@ -83,8 +85,8 @@ static size_t terms_of(const spardl_block_t *self, baton_entries_t first)
     return count;
 }
 
-/* Selects from all elements of a block. The received entries are added to
-   `work` for the selection, and taken out again. */
+/* Selects from all elements of a block. For the selection, adds the received
+   entries to `work`, and then restores `work`. */
 static size_t select_dense(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -112,8 +114,9 @@ static size_t select_dense(spardl_block_t *self, size_t k, char *out)
     return count;
 }
 
-/* Selects from the candidates and the received entries. Returns SIZE_MAX if
-   these may lack some of the largest elements. */
+/* Selects from the candidates of a block and the received entries. Returns
+   SIZE_MAX if some of the block's largest elements may be in neither of
+   them. */
 static size_t select_sparse(spardl_block_t *self,
                             const baton_candidates_t *candidates, size_t k,
                             char *out)
@@ -134,8 +137,8 @@ static size_t select_sparse(spardl_block_t *self,
                                  out, spardl->scratch);
 }
 
-/* Selects from a block. If no step comes before, this accumulates the block,
-   too. */
+/* Selects from a block. If no step comes before that, also accumulates the
+   block. */
 static size_t spardl_take(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
@@ -184,8 +187,8 @@ static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Writes the entries of a list that are at the result's indices of a block to
-   `work`; or, with `zeros`, zeros in their place. */
+/* Puts those entries of a list that are at the result's indices of a block into
+   `work`. If `zeros`, puts zeros in their place. */
 static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
                         const uint32_t *indices, size_t count, bool zeros)
 {
@@ -196,7 +199,8 @@ static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
     baton_entries_put(dtype, spardl->common, common, sparse->work);
 }
 
-/* Turns `work` into the new residual, block by block. */
+/* Turns `work` into the new residual, block by block: at the indices of the
+   result it becomes xi. */
 static void keep_xi(void *state, size_t left)
 {
     spardl_t *spardl = state;
@@ -219,7 +223,7 @@ static void keep_xi(void *state, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Adds accumulations of the first `blocks` blocks from this rank's own on,
+/* Adds nodes that accumulate the first `blocks` blocks from this rank's own on,
    after the node `before`. */
 static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
 {
@@ -231,9 +235,9 @@ static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
     }
 }
 
-/* Adds selections from the bag's blocks, one after the other, and the send. A
-   selection waits for those earlier steps that add to its block, but not for
-   other steps. Returns the last selection. */
+/* Adds the selections from the blocks of a bag, one after another, and the
+   bag's send. A selection waits for those earlier steps that add to its block,
+   but not for other steps. Returns the last selection. */
 static baton_node_t spardl_add_bag(spardl_t *spardl, int index,
                                    baton_node_t before)
 {
@@ -261,8 +265,8 @@ static baton_node_t spardl_add_bag(spardl_t *spardl, int index,
     return last;
 }
 
-/* Adds Spar-Reduce-Scatter. Returns the selection from this rank's own
-   block. */
+/* Adds the nodes of Spar-Reduce-Scatter. Returns the selection from this rank's
+   own block. */
 static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
 {
     baton_schedule_t *s = spardl->sparse->schedule;
@@ -270,7 +274,8 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = spardl_add_bag(spardl, 0, last);
-        /* Accumulations of the blocks that the first bag does not include. */
+        /* The blocks of the first bag are accumulated by their selections, so
+           these are the other blocks. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {
@@ -290,7 +295,7 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
     return own;
 }
 
-/* Returns the largest quota that a block ever has. */
+/* Returns the largest quota that a block may ever have. */
 static size_t largest_quota_of(const spardl_t *spardl, int block)
 {
     return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);
@@ -306,7 +311,8 @@ static void allocate_candidates(const spardl_t *spardl, int block,
         spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
 }
 
-/* Returns how many entries the block's sums may have; 0: there are none. */
+/* Allocates memory for the candidates and sums of a block. Returns the most
+   entries of its sums; 0: it has no sums. */
 static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
 {
     if (block->steps == 0) {
@@ -325,8 +331,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Selections from a block, selections from sums, and exchanges share the
-   scratch memory. */
+/* Allocates the scratch memory, which selections from blocks, selections from
+   sums, and exchanges use one after another. */
 static void spardl_allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;

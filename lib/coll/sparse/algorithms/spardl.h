@@ -9,41 +9,48 @@
 
 typedef struct spardl spardl_t;
 
-/* A list of entries in memory of the algorithm's own. */
+/* A list of entries, in memory of the algorithm itself. */
 typedef struct spardl_list {
-    char *data; /* NULL in a group without payload */
+    /* NULL if messages carry no data, as in a simulation of costs. */
+    char *data;
     size_t count;
 } spardl_list_t;
 
-/* A block, and the argument of the calls about it. */
+/* A block of the vector. It is the argument of the calls that work on the
+   block. */
 typedef struct spardl_block {
     spardl_t *spardl;
     int block;
-    int step;  /* step whose bag has the block; -1: this rank's own block */
-    int place; /* the block's place in that bag */
-    /* Threshold that the search for candidates tries first. */
+    /* The step whose bag contains the block; -1: this rank's own block, which
+       is in no bag. */
+    int step;
+    int place; /* the place of the block in that bag */
+    /* The threshold that the search for candidates tries first. */
     baton_magnitude_t guess;
-    /* The number of steps that may bring entries of the block before it is
-       selected from. */
+    /* The number of steps before the selection from the block. Each of them may
+       bring entries of the block. */
     int steps;
-    /* The next three are used only if `steps` is above 0. */
+    /* The next three fields are used only if `steps` is above 0. */
     baton_node_t accumulated;
     baton_candidates_t candidates;
-    /* Sums of the candidates and of the entries that came. */
+    /* Sums of the candidates and of the received entries. */
     spardl_list_t sums;
-    spardl_list_t chosen;   /* the selection: in a message, or `own` */
-    baton__change_t change; /* on a device: the change by this selection */
+    spardl_list_t chosen; /* the selected entries, in a message or in `own` */
+    /* On a device: the change of `work` by this selection. */
+    baton__change_t change;
 } spardl_block_t;
 
 /* A step of Spar-Reduce-Scatter. */
 typedef struct spardl_step {
     spardl_t *spardl;
     int gap;
-    int blocks; /* in the bag that is sent, and in the received bag */
+    /* Number of blocks in the bag that is sent, and in the received one. */
+    int blocks;
     baton_node_t arrive;
     baton__message_t send, recv;
-    baton_entries_t *lists; /* received lists, by the distance of the block */
-    /* On a device: the selections for the bag, and the received entries. */
+    baton_entries_t *lists; /* received lists, by the distance of their block */
+    /* On a device: mirrors of the selections for the bag, and of the received
+       entries. */
     baton__mirror_t selected, received;
     baton__change_t change;
 } spardl_step_t;
@@ -62,78 +69,81 @@ typedef struct spardl_exchange {
 
 struct spardl {
     baton_sparse_t *sparse;
-    int teams, members; /* d, m */
-    int team, position; /* of this rank: g, p */
+    int teams, members; /* d and m */
+    int team, position; /* g and p of this rank */
     int step_count;     /* l */
     spardl_step_t *steps;
-    spardl_block_t *blocks; /* by block */
-    uint32_t *indices;      /* of one block's selection */
-    void *scratch;          /* for selections */
+    spardl_block_t *blocks; /* the blocks, by number */
+    uint32_t *indices;      /* the indices of the selection from one block */
+    void *scratch;          /* memory for selections */
     baton_candidates_t
-        candidates;         /* for a block that is selected from at once */
-    baton_entries_t *terms; /* lists of a block that are summed */
+        candidates;         /* candidates of a block that no step precedes */
+    baton_entries_t *terms; /* the lists that are summed for a block */
     spardl_list_t own;      /* this rank's selection from its own block */
-    spardl_list_t sum;      /* the teams' sum of `own`; unused with one team */
-    spardl_list_t other;    /* memory for the next sum */
-    /* The entries of a list of one block that are at the result's indices. */
+    /* The sum of the teams' `own`; unused if there is one team. */
+    spardl_list_t sum;
+    spardl_list_t other; /* memory for the next sum */
+    /* Memory for those entries of a block's list that are at the result's
+       indices. */
     char *common;
     int exchange_count;
-    spardl_exchange_t *exchanges; /* R-SAG */
-    baton__gather_t *sets;        /* B-SAG */
+    spardl_exchange_t *exchanges; /* the steps of R-SAG */
+    baton__gather_t *sets;        /* the all-gather of B-SAG */
     baton_entries_t *lists;
     baton__gather_t *result;
-    /* Only on a device. */
+    /* These are used on a device only. */
     baton__mirror_t own_selected, result_indices;
 };
 
-/* Returns L: how many entries of a block are kept if k are kept in all. */
+/* Returns L: the number of entries of a block that are kept if k entries are
+   kept in all. */
 size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block);
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block);
 
-/* Returns the block at this distance after this rank's own. */
+/* Returns the block that is `distance` blocks after this rank's own. */
 static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 {
     return baton__rank_shift(spardl->position, distance, spardl->members);
 }
 
-/* Returns how many entries of its own block this rank sends into the exchange:
-   L or, with B-SAG, h. */
+/* Returns the number of entries of its own block that this rank sends into the
+   exchange between teams: L or, with B-SAG, h. */
 size_t baton__spardl_share(const spardl_t *spardl);
 
-/* The first call of a step; the argument is the spardl_t. */
+/* The first call of a step. Its argument is the spardl_t. */
 baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 
-/* Adds the exchange after `ready`, a call that has set `own`. After the node
-   that is returned, `sum` is the sum over all teams. */
+/* Adds the exchange between teams, after `ready`, a call that has set `own`.
+   Returns a node; after that `sum` is the sum over all teams. */
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 
-/* Returns how many of these indices are in the block. The indices are sorted,
-   and those of the block come first. */
+/* Returns the number of `indices` that are in the block. The indices are
+   ascending, and none of them comes before the block. */
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
 /* Adds this rank's shares of the entries that the exchange has dropped to
-   `work`. `indices` are those of the result in this rank's own block. */
+   `work`. `indices` are the result's indices in this rank's own block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 
 /* Returns the bytes of scratch memory that the exchange needs. */
 size_t baton__spardl_teams_scratch(const spardl_t *spardl);
 
-/* Returns the share that each rank keeps of the entries dropped in an exchange
-   of R-SAG. */
+/* Returns the share of the entries dropped in an exchange of R-SAG that each
+   rank keeps. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
 /* ---- what residuals on the host and on a device share ------------------ */
 
-/* Makes blocks, steps, and rooms for results. Returns NULL if there is no
-   memory. */
+/* Allocates the state, with its blocks and steps, and the rooms for results.
+   Returns NULL if there is no memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
-/* Adds the send of a bag after `packed`. */
+/* Adds the send of a step's bag, after the node `packed`. */
 void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
-/* Adds the receive of a bag, and after it the call `arrive`, which finds out
-   which entries are of which block. */
+/* Adds the receive of a step's bag, and after it the call `arrive`, which finds
+   the entries of each block in the bag. */
 void baton__spardl_add_arrival(spardl_t *spardl, int step);
 
 /* Adds the all-gather of `sum` in the team, and after it a call that publishes

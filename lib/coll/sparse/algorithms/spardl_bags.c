@@ -5,8 +5,8 @@
 
 /* ---- blocks and steps -------------------------------------------------- */
 
-/* Returns the number of steps before the one that sends a block. All steps are
-   before the selection from this rank's own block. */
+/* Returns the number of steps before the step that sends a block. The selection
+   from this rank's own block comes after all steps. */
 static int steps_before(const spardl_t *spardl, int distance)
 {
     int steps = 0;
@@ -160,7 +160,7 @@ static size_t spardl_bags_nominal(void *arg, int member)
            spardl->sparse->entry_bytes;
 }
 
-/* A member's part ends where indices are of another block. */
+/* The part of a member ends where the indices of another block begin. */
 static size_t extent(void *arg, int member, const char *data, size_t left)
 {
     const spardl_t *spardl = arg;

@@ -44,7 +44,7 @@ static size_t selected_bytes(const spardl_t *spardl, int block, size_t k)
                                  baton__spardl_quota(spardl, k, block));
 }
 
-/* Returns the bytes of all selections of a bag. */
+/* Returns the bytes of all selections for a bag. */
 static size_t bag_bytes(const spardl_step_t *step, size_t k)
 {
     size_t bytes = 0;
@@ -94,7 +94,8 @@ static baton_status_t pack_bag(void *arg, baton_call_t *call)
     return baton__message_end(&step->send, call, (size_t)(to - begin));
 }
 
-/* One addition is enough, since the blocks of a bag have no index in common. */
+/* Adds all entries of a bag at once, since its blocks have no index in
+   common. */
 static void spardl_device_add_bag(void *arg, baton__enqueue_t *queue)
 {
     spardl_step_t *step = arg;
@@ -149,7 +150,8 @@ static void keep_result(void *arg, baton__enqueue_t *queue)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Adds the selection and the send of a bag; returns the selection. */
+/* Adds the selections for a bag and the bag's send. Returns the last node of
+   the selection. */
 static baton_node_t add_sending(spardl_t *spardl, int index,
                                 baton_node_t before)
 {
@@ -165,8 +167,8 @@ static baton_node_t add_sending(spardl_t *spardl, int index,
     return select;
 }
 
-/* Adds the receive of a bag and its addition, after `before`; returns the
-   addition. */
+/* Adds the receive of a bag and, after `before`, the addition of its entries.
+   Returns the addition. */
 static baton_node_t add_receiving(spardl_t *spardl, int index,
                                   baton_node_t before)
 {
@@ -180,7 +182,8 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     return add;
 }
 
-/* Adds Spar-Reduce-Scatter. After the node that is returned, `own` is set. */
+/* Adds the nodes of Spar-Reduce-Scatter. Returns a node, after which `own` is
+   set. */
 static baton_node_t spardl_device_add_reduce_scatter(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;

@@ -137,9 +137,9 @@ static baton_entries_t entries_of(const baton__message_t *message)
     return (baton_entries_t){message->data, baton__message_entries(message)};
 }
 
-/* `other` = the sum of the sent and the received message; its top-L becomes the
-   new sum. Both ranks add the lower team's entries first: of two NaNs the sum
-   has the bits of the first one. */
+/* Sets `other` to the sum of the sent and the received message, of which the
+   top-L becomes the new sum. Both ranks add the entries of the lower team
+   first, because the sum of two NaNs has the bits of the first one. */
 static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;
@@ -202,8 +202,8 @@ size_t baton__spardl_within(const spardl_t *spardl, int block,
     return baton__count_below(indices, count, of.first + of.count);
 }
 
-/* Adds a share of the dropped entries to `work`, at the indices of the result
-   that are in this rank's block (`indices`). */
+/* Adds a share of those dropped entries to `work` that are at `indices`: the
+   result's indices in this rank's block. */
 static void spardl_teams_add_dropped(spardl_t *spardl,
                                      const spardl_exchange_t *exchange,
                                      const uint32_t *indices, size_t count,
@@ -227,9 +227,9 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* Adds the shares of ranks that failed before they dropped the entries. Of the
-   ranks that have dropped them, the first adds all these shares. The share of a
-   lost rank is lost with its residual. */
+/* Called in a recovery. Adds the shares of ranks that failed before they
+   dropped the entries: of the ranks that have dropped them, the first adds all
+   these shares. The share of a lost rank is lost with its residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
@@ -276,8 +276,8 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
 
 /* ---- B-SAG ------------------------------------------------------------- */
 
-/* All teams have the same h for a block. So sets have one length, and messages
-   need not state it. */
+/* Returns the bytes of a team's set. All teams have the same h for a block, so
+   all sets have one length, and messages need not state it. */
 static size_t set_bytes(void *arg, int team)
 {
     const spardl_t *spardl = arg;

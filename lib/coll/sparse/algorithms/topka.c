@@ -23,16 +23,17 @@ enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };
 
 typedef struct topka {
     baton_sparse_t *sparse;
-    size_t room; /* entries of a rank's selection, at most */
+    size_t room; /* the most entries of a rank's selection */
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* RedSync: this rank's selection, and later all parts, as entries. */
+    /* With RedSync: this rank's selection, and later the parts of all ranks, as
+       entries. */
     char *entries;
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
-    /* Only on a device. */
+    /* These are used on a device only. */
     baton__selecting_t selecting;
     baton__mirror_t selected;
     baton__change_t change;
@@ -52,16 +53,16 @@ static baton_side_t side_of(const baton_sparse_t *sparse)
                                      : BATON_SIDE_NEGATIVE;
 }
 
-/* True if a threshold of an earlier step may be used again. */
+/* Returns true if this step may use the threshold of an earlier step. */
 static bool reuses(const baton_sparse_t *sparse)
 {
     return sparse->options.redsync == BATON_REDSYNC_SAMPLED &&
            sparse->next.steps % SAMPLED_PERIOD != 0;
 }
 
-/* Accumulates, and selects by a threshold, which is searched for, or is that of
-   an earlier step. If none is found, or if it would select more than 2k
-   entries, this selects exactly k. */
+/* Accumulates and selects by a threshold. The threshold is that of an earlier
+   step, or is searched for. If none is found, or if it would select more than
+   2k entries, selects exactly k. */
 static size_t topka_select_by_threshold(topka_t *topka,
                                         const baton_selection_t *from)
 {
@@ -86,7 +87,7 @@ static size_t topka_select_by_threshold(topka_t *topka,
                                    threshold);
 }
 
-/* Accumulates, and selects as options.redsync says. */
+/* Accumulates and selects in the way that options.redsync names. */
 static size_t select_redsync(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
@@ -108,7 +109,7 @@ static size_t select_redsync(topka_t *topka)
                                          &sparse->next.local_threshold);
 }
 
-/* True if as many as 2k entries may be selected. */
+/* Returns true if a selection may have up to 2k entries. */
 static bool by_threshold(const baton_sparse_t *sparse)
 {
     return redsync(sparse) &&
@@ -127,8 +128,8 @@ static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
                            : count * sparse->entry_bytes;
 }
 
-/* Writes the mean of the values as an element. Its magnitude is the mean of the
-   magnitudes, since all values have one sign. */
+/* Writes the mean of the values as an element. All values have the same sign,
+   so the magnitude of the mean is the mean of the magnitudes. */
 static void mean_of(const baton_sparse_t *sparse, const void *values,
                     size_t count, void *mean)
 {
@@ -146,8 +147,8 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
     baton_elements_scale(dtype, mean, 1, sign);
 }
 
-/* Writes [count | indices | values or mean] of the selected entries, which were
-   taken out of `work`; their indices are in `indices`. */
+/* Writes [count | indices | values or mean] of the selected entries to `to`.
+   `taken` has the entries, and topka->indices their indices. */
 static void write_redsync(const topka_t *topka, const void *taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
@@ -164,8 +165,9 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     }
 }
 
-/* Ends this rank's part. A part of TopkA is padded to k entries where it is. A
-   part of RedSync is written here. */
+/* Ends this rank's part, which is at `to`. In TopkA, the part has the selected
+   entries already, and is padded to k entries. In RedSync, the part is written
+   from the entries at `taken`. */
 static baton_status_t topka_end_part(topka_t *topka, baton_call_t *call,
                                      const void *taken, char *to)
 {
@@ -208,8 +210,8 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 
 /* ---- this rank's part, on a device ------------------------------------- */
 
-/* On a device TRIMMED selects as EXACT does, since both select the same
-   elements. */
+/* Sets up the selection on the device. TRIMMED selects like EXACT there, since
+   both select the same elements. */
 static baton_status_t begin_on_device(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
@@ -228,8 +230,8 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Selects on the device. An earlier threshold is first copied to the device, in
-   the same stream. */
+/* Selects on the device. If a threshold of an earlier step is used, it is first
+   copied to the device, in the same stream. */
 static void select_on_device(void *arg, baton__enqueue_t *queue)
 {
     topka_t *topka = arg;
@@ -248,7 +250,7 @@ static void select_on_device(void *arg, baton__enqueue_t *queue)
 }
 
 /* Writes this rank's part from the entries that the device has taken out of
-   `work`. Stores their threshold as a selection in main memory does. */
+   `work`. Also stores their threshold, as a selection in main memory does. */
 static baton_status_t write_selected(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
@@ -296,7 +298,8 @@ static size_t redsync_extent(void *arg, int member, const char *data,
                : topka_part_bytes(topka->sparse, topka_count_in(data));
 }
 
-/* Writes a part [count | indices | values or mean] as entries to `to`. */
+/* Turns a part [count | indices | values or mean] into entries, which it writes
+   to `to`. */
 static baton_entries_t list_of_redsync(const topka_t *topka, const char *part,
                                        char *to)
 {
@@ -346,7 +349,8 @@ static void topka_allocate(topka_t *topka)
     topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
     size_t all = topka->room * (size_t)sparse->size;
     size_t distinct = all < n ? all : n;
-    /* The capacity for baton_select_at_least is 2k, even if n is less. */
+    /* baton_select_at_least may write 2k indices, even if the vector has fewer
+       elements. */
     topka->indices = baton__sparse_room(sparse, searches ? 2 * k : k,
                                         sizeof *topka->indices);
     topka->scratch =

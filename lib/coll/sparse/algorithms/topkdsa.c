@@ -21,13 +21,13 @@ typedef struct topkdsa {
     baton_sparse_t *sparse;
     baton__regions_t regions;
     void *scratch;
-    char *sum; /* of this rank's region, as entries */
+    char *sum; /* the sum of this rank's region, as entries */
     size_t sum_count;
-    bool dense; /* the sums are sent as dense regions */
+    bool dense; /* the sums are sent as dense regions, not as entries */
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 
-/* Returns the most entries that the sum of a region may have. */
+/* Returns the most entries that the sum of an owner's region may have. */
 static size_t sum_room(const topkdsa_t *self, int owner)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -113,8 +113,8 @@ static size_t part_most(void *arg, int member)
     return dense > entries ? dense : entries;
 }
 
-/* Writes this rank's sum to `to`, as entries or as a dense region; there is
-   room for either. */
+/* Writes this rank's sum to `to`, as entries or as a dense region. `to` has
+   room for both forms. */
 static void write_part(const topkdsa_t *self, char *to)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -150,8 +150,8 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
                              topkdsa_part_bytes(self, sparse->rank));
 }
 
-/* Writes the nonzero elements of the dense regions to the result. Returns their
-   number. */
+/* Writes those elements of the dense regions that are not zero to the result.
+   Returns their number. */
 static size_t put_regions(const topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;

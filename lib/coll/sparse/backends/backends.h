@@ -13,5 +13,6 @@ extern const baton__sparse_backend_t baton__sparse_host;
 extern const baton__sparse_backend_t baton__sparse_on_device;
 extern const baton__sparse_backend_t baton__sparse_partial;
 
-/* Allocates the vectors of the host and partial backends, once. */
+/* Allocates the vectors of the host backend, which the partial backend also
+   uses. Does nothing if they exist. */
 void baton__sparse_host_vectors(baton_sparse_t *sparse);
