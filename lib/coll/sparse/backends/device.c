@@ -30,57 +30,66 @@ enum { IN_FLIGHT = BATON__REQUESTS };
 
 /* The input of a step. */
 typedef struct feed {
-    const void *gradient; /* NULL: a flush */
-    uint64_t results;     /* number of requests for copies before this step */
+    const void *gradient; /* NULL: the step is a flush */
+    /* The number of requests to copy results that were made before this
+       step. */
+    uint64_t results;
     /* The epoch of the other schedule after which this step comes, or 0. */
     uint64_t behind;
 } feed_t;
 
-/* One of the two schedules: the dense one, or the sparse one. */
+/* One of the two schedules (dense or sparse), with the inputs of its steps. */
 typedef struct side {
     baton_sparse_t *sparse;
     bool dense;
-    uint64_t started;        /* epochs started since the last recovery */
-    feed_t feeds[IN_FLIGHT]; /* epoch e's is at e % IN_FLIGHT */
+    /* Number of epochs started since the last recovery. */
+    uint64_t started;
+    /* The input of epoch e is at index e % IN_FLIGHT. */
+    feed_t feeds[IN_FLIGHT];
 } side_t;
 
 /* A request to copy the result of a step. */
 typedef struct result_request {
     const side_t *side;
     uint64_t epoch;
-    void *target; /* n elements of device memory */
+    void *target; /* device memory of n elements */
 } result_request_t;
 
-/* How a result is copied. NOTHING: the step has failed, so it has no result. */
+/* The form in which a result is copied. NOTHING: the step has failed, so it has
+   no result. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
-/* A vector to be copied between steps, from or to device memory. */
+/* A request to copy a vector from or to device memory, between steps. */
 typedef struct vector_request {
     char *target;
-    const char *source; /* NULL: zeros */
+    const char *source; /* NULL: the target is filled with zeros */
 } vector_request_t;
 
 typedef struct backend {
     /* This field is first, since sparse->device points to it. */
     baton__sparse_device_t device;
-    /* Pinned memory of n elements, in which dense steps work. */
+    /* Pinned memory of n elements, which is `work` in dense steps. */
     char *staged;
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* The last step that has begun, until it is completed. The lock guards
-       it. */
-    const side_t *begun; /* or NULL */
+    /* The side of the last step that has begun. NULL: that step is completed.
+       The lock guards this field. */
+    const side_t *begun;
     uint64_t begun_epoch;
-    uint64_t awaited_results; /* copies that `ready` waits for */
+    /* The number of copies of results for which `ready` waits. */
+    uint64_t awaited_results;
 
-    baton_group_t *self;       /* a group of this rank alone */
-    baton__requests_t results; /* the lock guards results.schedule */
-    bool closing;              /* `results` is being destroyed */
-    result_form_t form;        /* form of the result that is being copied */
-    baton__mirror_t entries;   /* of the result, to be written to the target */
+    baton_group_t *self; /* a group of this rank alone */
+    /* Requests to copy results. The lock guards results.schedule. */
+    baton__requests_t results;
+    bool closing;       /* `results` is being destroyed */
+    result_form_t form; /* the form of the result that is being copied */
+    /* The entries of the result, from which the device writes the target. */
+    baton__mirror_t entries;
     size_t entry_count;
-    uint64_t reported; /* the last result whose failure has been reported */
+    /* The last copy of a result whose failure was reported. */
+    uint64_t reported;
 
     baton__requests_t vectors;
 } backend_t;
@@ -102,7 +111,8 @@ static size_t sparse_device_vector_bytes(const baton_sparse_t *sparse)
 
 /* ---- a step that has been completed ------------------------------------ */
 
-/* Makes `work` the residual. After a dense step `work` is zeros. */
+/* Completes a step: `work` becomes the residual. After a dense step `work` is
+   zeros. */
 static void complete_step(baton_sparse_t *sparse, bool dense)
 {
     baton__sparse_device_t *device = sparse->device;
@@ -113,9 +123,9 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* Completes the step that has begun, if it has ended well. A step that began
-   before a recovery is not found to have ended, since the recovery numbers
-   epochs anew. The lock is held. */
+/* Completes the step that has begun last, if it has ended without an error. A
+   step that began before a recovery does not count as ended, since the recovery
+   numbers epochs anew. The lock is held. */
 static void complete_begun(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
@@ -129,7 +139,7 @@ static void complete_begun(baton_sparse_t *sparse)
 
 /* ---- a step, on the driver --------------------------------------------- */
 
-/* True if the first `results` copies have ended. */
+/* Returns true if the first `results` copies of results have ended. */
 static bool are_copied(backend_t *self, uint64_t results)
 {
     (void)pthread_mutex_lock(&self->lock);
@@ -150,7 +160,8 @@ static baton_status_t poll_ready(void *arg)
 static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 {
     const side_t *side = arg;
-    /* `async` is not needed: poll_ready reports when the results are copied. */
+    /* `async` is not needed, since poll_ready reports when the results were
+       copied. */
     (void)async;
     sparse_device_backend_of(side->sparse)->awaited_results =
         side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
@@ -159,9 +170,10 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 
 static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
-/* Fails this step if the step of the other schedule before it has failed. The
-   stream has waited for that step, so a step that has not retired has failed.
-   The application may not know of the failure yet. */
+/* Makes this step fail if the step before it, which was one of the other
+   schedule, has failed. The stream has waited until that step ended, so if the
+   step has not completed, it has failed. The application may not know of the
+   failure yet. */
 static baton_status_t check_before(const side_t *side, baton_call_t *call,
                                    const feed_t *feed)
 {
@@ -169,7 +181,7 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If no step came before, the other schedule may be destroyed. */
+    /* If no step came before, the other schedule may have been destroyed. */
     if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
         return BATON_OK;
     }
@@ -181,7 +193,8 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
                : status;
 }
 
-/* Binds the dense schedule to vectors that steps swap. */
+/* Binds the buffers of the dense schedule to the present vectors, which each
+   step swaps. */
 static baton_status_t sparse_device_bind_dense(const baton_sparse_t *sparse)
 {
     const baton__sparse_device_t *device = sparse->device;
@@ -216,7 +229,8 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-/* Prepares the last result for copying. The lock is held. */
+/* Prepares the last result for copying. Returns the form in which it is copied.
+   The lock is held. */
 static result_form_t prepare_result(const baton_sparse_t *sparse,
                                     backend_t *self)
 {
@@ -230,9 +244,9 @@ static result_form_t prepare_result(const baton_sparse_t *sparse,
     return ENTRIES;
 }
 
-/* Finds out what to copy. A step that failed, or that began before a recovery,
-   has no result. Its epoch is not reached by later steps, since these wait for
-   this request. */
+/* Decides what to copy. There is nothing to copy if the step has failed, or if
+   it began before a recovery. The schedule can't have reached the request's
+   epoch by a later step, since later steps wait for this request. */
 static void begin_result(void *arg, const void *of)
 {
     baton_sparse_t *sparse = arg;
@@ -248,7 +262,8 @@ static void begin_result(void *arg, const void *of)
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Writes the entries of a sparse result to a dense vector. */
+/* Puts the entries of a sparse result into a dense vector, whose other elements
+   become zero. */
 static void write_out(baton__enqueue_t *queue, void *target)
 {
     const backend_t *self = sparse_device_backend_of(queue->sparse);
@@ -318,7 +333,8 @@ static baton_status_t copy_vector(baton_sparse_t *sparse, char *target,
                         sparse->name, baton_error_message());
 }
 
-/* Clears residual and velocity, since device memory is not initialised. */
+/* Sets residual and velocity to zero, since device memory is not
+   initialised. */
 static baton_status_t build_vectors(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
@@ -341,8 +357,8 @@ static void add_dense_nodes(baton_sparse_t *sparse)
                             baton__sparse_device_add_dense(sparse, work));
 }
 
-/* Called in a recovery. The backend's lock keeps the driver from completing a
-   step meanwhile. */
+/* Resets a side in a recovery. Holds the backend's lock, so that the driver
+   does not complete a step meanwhile. */
 static bool sparse_device_recover(void *arg, uint64_t epoch)
 {
     side_t *side = arg;
@@ -354,7 +370,8 @@ static bool sparse_device_recover(void *arg, uint64_t epoch)
     return true;
 }
 
-/* Builds one of the schedules: ready, load, and then the nodes of `add`. */
+/* Builds one of the two schedules: the nodes `ready` and `load`, and then the
+   nodes that `add` adds. */
 static void add_side(baton_sparse_t *sparse, bool dense,
                      void (*add)(baton_sparse_t *sparse))
 {
@@ -370,7 +387,8 @@ static void add_side(baton_sparse_t *sparse, bool dense,
     baton_schedule_on_recover(s, sparse_device_recover, side);
 }
 
-/* Returns why gradients may not be in device memory, or NULL if they may. */
+/* Returns the reason why gradients may not be in device memory, or NULL if they
+   may. */
 static const char *refusal(const baton_sparse_t *sparse,
                            baton__sparse_device_t *device)
 {
@@ -433,8 +451,8 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
 
 /* ---- end --------------------------------------------------------------- */
 
-/* Waits for the last copy before anything is destroyed: steps in flight wait
-   for copies, and copies for steps. */
+/* Waits until the last copy of a result has ended. Called before anything is
+   destroyed, since steps in flight wait for copies, and copies for steps. */
 static void await_results(const backend_t *self)
 {
     int64_t patience_ms = baton__config_number(BATON__CONFIG_DESTROY_MS);
@@ -484,7 +502,7 @@ static void free_backend(baton_sparse_t *sparse)
 
 /* ---- steps, by the application ----------------------------------------- */
 
-/* Checks that `vector` is n elements of this device's memory. */
+/* Checks that `vector` points to n elements of this device's memory. */
 static baton_status_t check_vector(const baton_sparse_t *sparse,
                                    const char *doing, const char *what,
                                    const void *vector)
@@ -499,13 +517,14 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
                         baton_error_message());
 }
 
-/* Starts a step in the order of the stream *on or, if `on` is NULL, at once. */
+/* Starts a step in the order of the stream *on. If `on` is NULL, starts it at
+   once. */
 static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
                                  const void *gradient, const baton_stream_t *on)
 {
     backend_t *self = sparse_device_backend_of(sparse);
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
-    /* The number of completed steps, once all started ones are completed. */
+    /* The number of steps that are completed before this one begins. */
     uint64_t steps = sparse->sparse_base + sparse->dense_base +
                      self->sides[false].started + self->sides[true].started;
     bool dense = baton__sparse_is_dense(sparse, flush, steps);
@@ -516,7 +535,7 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     baton_status_t status =
         flush ? BATON_OK : check_vector(sparse, "start", "gradient", gradient);
     if (status == BATON_OK && follows && on != NULL) {
-        /* The step ends on the host, so it has retired when the stream
+        /* The step before ends on the host. So it has completed when the stream
            continues. */
         status = baton_schedule_wait_on(sparse->latest, *on);
     }
@@ -540,7 +559,8 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 static baton_status_t sparse_device_start(baton_sparse_t *sparse, bool flush,
                                           const void *gradient, double factor)
 {
-    (void)factor; /* 1: sets of tensors are in main memory */
+    /* It is 1, since sets of tensors have gradients in main memory. */
+    (void)factor;
     return start_step(sparse, flush, gradient, NULL);
 }
 
@@ -550,8 +570,9 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
     backend_t *self = sparse_device_backend_of(sparse);
     (void)pthread_mutex_lock(&self->lock);
     if (status != BATON_OK) {
-        complete_begun(sparse); /* an earlier step, if any */
-        /* check_result does not report the copies that failed with the step. */
+        complete_begun(sparse); /* completes an earlier step, if there is one */
+        /* The caller reports the step's error, so check_result() need not
+           report the copies that have failed with it. */
         self->reported = self->results.started;
     } else if (self->begun != NULL) {
         self->begun = NULL;
@@ -560,14 +581,14 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Returns the failure of the last copy, once. */
+/* Returns the error of the last copy of a result. Returns it only once. */
 static baton_status_t check_result(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
     baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
     bool done;
-    (void)!baton_schedule_test(schedule, &done); /* may let the copy end */
+    (void)!baton_schedule_test(schedule, &done); /* may let a copy end */
     if (baton_schedule_failure(schedule, &failure) != BATON_OK ||
         failure.epoch <= self->reported) {
         return BATON_OK;
@@ -630,8 +651,9 @@ baton_status_t baton_sparse_wait_on(baton_sparse_t *sparse,
     bool asked = side->started > 0 || sparse->phase == BATON__SPARSE_RESULT;
     const result_request_t request = {
         .side = side,
-        /* If a recovery came before the step's end was asked for, the result is
-           lost: no epoch reaches UINT64_MAX. */
+        /* If the group was recovered before the application asked for the
+           step's end, the result is lost. No epoch reaches UINT64_MAX, so
+           nothing is copied then. */
         .epoch = asked ? side->started : UINT64_MAX,
         .target = vector,
     };

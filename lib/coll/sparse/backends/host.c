@@ -29,8 +29,8 @@ void baton__sparse_host_vectors(baton_sparse_t *sparse)
 
 /* ---- dense steps ------------------------------------------------------- */
 
-/* Allocates `spare`, once. With in_place it has two vectors: the last result
-   stays in one while a step writes into the other. */
+/* Allocates `spare` if it is NULL. With in_place it has two vectors: the last
+   result stays in one while a step writes into the other. */
 static bool make_spare(baton_sparse_t *sparse)
 {
     if (sparse->spare == NULL) {
@@ -43,8 +43,8 @@ static bool make_spare(baton_sparse_t *sparse)
     return sparse->spare != NULL || !sparse->payload;
 }
 
-/* Returns the vector that does not have the last result, which peers that fail
-   may still need. */
+/* Returns the vector of `spare` that does not have the last result, since peers
+   that fail may still need that. */
 static char *other_than_last(const baton_sparse_t *sparse)
 {
     return sparse->last.values != sparse->spare
@@ -52,10 +52,10 @@ static char *other_than_last(const baton_sparse_t *sparse)
                : sparse->spare + sparse->options.count * sparse->element_bytes;
 }
 
-/* Binds the buffers of a dense step. Its operand is the gradient or the
+/* Binds the buffers of a dense step. Its operand is the gradient itself, or the
    residual itself, if that is all that this rank contributes. Otherwise the
-   operand is accumulated in `spare`. The result goes to `work`, which with
-   in_place is in `spare`. */
+   operand is accumulated in `spare`. The result goes to `work`; with in_place
+   that is a vector of `spare`. */
 static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 {
     bool alone = sparse->gradient == NULL
@@ -96,9 +96,10 @@ static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Accumulates a part as the step would do it. The part is only copied if the
-   gradient is clipped, since the norm is not known yet, or if the step is
-   dense, since that may sum the gradient itself. */
+/* Accumulates a part of a gradient as the step would do it. If the gradient is
+   clipped, only copies the part, since the norm is not known yet. Also only
+   copies it if the step is dense, since such a step may sum the gradient
+   itself. */
 static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
                                              size_t first, size_t count,
                                              const void *part)
@@ -150,8 +151,8 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
     return BATON_OK;
 }
 
-/* Updates the residual where it is, now that the step is complete: a step that
-   fails has nothing to undo. */
+/* Updates the residual in its own memory. Called once the step is complete,
+   since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
     if (!sparse->payload) {
@@ -165,9 +166,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* Completes a step. A dense step leaves no residual, and swaps its result into
-   the residual's memory. The result stays there during the next step: peers
-   that fail in that step may still need it. */
+/* Completes a step. A dense step leaves no residual, so its result stays in the
+   memory of the residual, with which `work` is swapped. Peers that fail in the
+   next step may still need the result. */
 static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
                                  baton_status_t status)
 {
@@ -187,9 +188,9 @@ static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* Returns the vector with the last step's dense result or, if this rank lacks
-   that, the vector to receive it. Returns NULL if the result is sparse: then it
-   is in a room. */
+/* Returns the vector that has the last step's dense result or, if this rank
+   lacks the result, that is to receive it. Returns NULL if the result is
+   sparse, and so in a room. */
 static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
 {
     bool vector = lacks                      ? dense
@@ -205,8 +206,8 @@ static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
                : sparse->spare;
 }
 
-/* Hands over the result of a step, and completes the step on ranks that lacked
-   it. Returns true once the step is complete on all ranks, or on none. */
+/* Hands over the result of a step, and completes the step on ranks that lack
+   it. Returns true once the step is complete either on all ranks or on none. */
 static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
 {
     bool dense = sparse->is_dense;
@@ -233,7 +234,7 @@ static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
     return true;
 }
 
-/* Returns true once each step has been completed on all ranks, or on none. */
+/* Returns true once each step is complete either on all ranks or on none. */
 static bool sparse_host_mend(baton_sparse_t *sparse)
 {
     bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
@@ -248,8 +249,9 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
     return true;
 }
 
-/* Called in a shrink. Sets `steps` anew, because a recovery that was cut short
-   may have counted a step that no survivor has completed. */
+/* The backend's function `survive`, called in a shrink. Sets `steps` anew,
+   because a recovery that was cut short may have counted a step that no
+   survivor has completed. */
 static bool sparse_host_survive(baton_sparse_t *sparse)
 {
     bool lacks = sparse->open != 0;
@@ -263,11 +265,11 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
     return true;
 }
 
-/* The callback of both schedules, called while the application is in
-   baton_group_recover. All ranks are given the same epochs, so they agree on
-   the steps that are complete. The callback returns false until both schedules
-   have been reported and the last step is mended. So neither schedule is reset
-   before that, and no rank begins an epoch alone. */
+/* The recovery callback of both schedules, called while the application is in
+   baton_group_recover. All ranks get the same epochs, so they agree on the
+   steps that are complete. The callback returns false until it was called for
+   both schedules and the last step is complete on all ranks or none. So neither
+   schedule is reset before that, and no rank begins an epoch alone. */
 static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
                                 uint64_t epoch)
 {
@@ -320,7 +322,7 @@ static baton_status_t sparse_host_build(baton_sparse_t *sparse)
         baton__sparse_add_call(sparse, sparse->dense, sparse_host_begin_dense,
                                sparse));
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    if (sparse->algorithm != NULL) { /* else dense */
+    if (sparse->algorithm != NULL) { /* if NULL, all steps are dense */
         baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
         sparse->algorithm->build(sparse);
     }

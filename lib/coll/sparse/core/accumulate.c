@@ -11,8 +11,10 @@
 #include <string.h>
 
 enum {
-    STREAM_BYTES = 8 << 20, /* vectors this long do not fit into caches */
-    /* Cache lines to prefetch before they are cleared. */
+    /* Vectors of this size or more do not fit into caches. */
+    STREAM_BYTES = 8 << 20,
+    /* The number of cache lines ahead of which the velocity is prefetched
+       before it is cleared. */
     MASK_AHEAD = 16
 };
 
@@ -48,9 +50,9 @@ void baton__sparse_begin(baton_sparse_t *sparse)
             : 1;
 }
 
-/* Returns how to compute these elements of `work`; a selection does that in its
-   pass. If `right` of the returned struct is NULL, they are computed
-   already. */
+/* Returns a description of how the elements [first, first + count) of `work`
+   are computed. A selection computes them in its pass. If `right` of the
+   description is NULL, they are computed already. */
 static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
                                          size_t count, baton_side_t side)
 {

@@ -30,8 +30,8 @@ void baton__device_allocate(baton_sparse_t *sparse)
     self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
 }
 
-/* Allocates `kept`, with room for the entries of a result, or of a selection
-   that is masked. */
+/* Allocates `kept`, which has room for the entries of a result or, if
+   selections are masked, of a selection. */
 void baton__device_allocate_kept(baton_sparse_t *sparse)
 {
     size_t result = sparse->result_capacity, k = sparse->options.max_k;
@@ -119,7 +119,8 @@ void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
     }
 }
 
-/* target = left + right, in this order: of two NaNs the first one counts. */
+/* Sets `target` to left + right. The order matters: the sum of two NaNs is the
+   first one. */
 static void device_work_sum(baton__enqueue_t *queue, char *target,
                             const void *left, const void *right)
 {
@@ -151,8 +152,9 @@ void baton__enqueue_transfer(baton__enqueue_t *queue,
 
 /* ---- accumulation ------------------------------------------------------ */
 
-/* new_velocity = m u + g, or with nesterov m (u + g). Returns the vector to be
-   accumulated. The additions have the order of those in accumulate.c. */
+/* Sets the new velocity to m u + g or, with nesterov, to m (u + g). Returns the
+   vector that is to be accumulated. The additions are made in the same order as
+   in accumulate.c. */
 static const void *add_momentum(baton__enqueue_t *queue, const void *gradient)
 {
     const baton__sparse_device_t *self = queue->sparse->device;
@@ -175,7 +177,7 @@ static void device_work_accumulate(void *arg, baton__enqueue_t *queue)
     baton__sparse_device_t *self = sparse->device;
     const void *adds = sparse->gradient;
     self->latest = NULL;
-    if (adds == NULL) { /* a flush */
+    if (adds == NULL) { /* NULL: the step is a flush */
         baton__enqueue_copy(queue, self->work, self->residual,
                             device_work_vector_bytes(sparse));
         return;
@@ -196,7 +198,7 @@ static void square_gradient(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     const baton__sparse_device_t *self = sparse->device;
-    if (sparse->gradient == NULL) { /* a flush */
+    if (sparse->gradient == NULL) { /* NULL: the step is a flush */
         return;
     }
     if (queue->status == BATON_OK) {
@@ -295,8 +297,8 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                             self->work, factor);
 }
 
-/* The values that are cleared go to `kept`, whose entries are not needed any
-   more. */
+/* Clears the velocity by taking its values out of it. They go to `kept`, whose
+   entries are not needed any more. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count)
 {
@@ -311,7 +313,8 @@ void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
     }
 }
 
-/* Undoes the changes, the latest first. */
+/* Keeps the values of `work` at the result's indices, and undoes all changes
+   elsewhere, the latest first. */
 void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count)
 {

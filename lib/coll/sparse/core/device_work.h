@@ -29,7 +29,7 @@
 
 typedef struct baton__change baton__change_t;
 
-/* Memory of the device, and as much pinned main memory. */
+/* Memory on the device, and as many bytes of pinned main memory. */
 typedef struct baton__mirror {
     char *device, *host;
 } baton__mirror_t;
@@ -39,29 +39,36 @@ struct baton__sparse_device {
     const baton_device_port_t *port;
     void *device;
 
-    char *residual, *work;         /* n elements each */
-    char *velocity, *new_velocity; /* before and after the step; or NULL */
-    uint32_t *indices;             /* of the last selection; room for 2k + 1 */
-    void *scratch;                 /* for selections */
-    char *kept; /* the new residual's entries at the result's indices */
-    baton__mirror_t square_sum; /* of the gradient, for clipping */
-    baton__change_t *latest;    /* the last change of `work` in this step */
-    baton_buffer_t dense_work;  /* `work` in the dense schedule */
+    char *residual, *work; /* vectors of n elements */
+    /* The velocity before the step and after it; NULL without momentum. */
+    char *velocity, *new_velocity;
+    /* The indices of the last selection, with room for 2k + 1. */
+    uint32_t *indices;
+    void *scratch; /* memory for selections */
+    /* Memory for the new residual's entries at the result's indices. */
+    char *kept;
+    /* For clipping, the sum of the squares of the gradient. */
+    baton__mirror_t square_sum;
+    baton__change_t *latest; /* the last change of `work` in this step */
+    /* The buffer that is bound to `work` in the dense schedule. */
+    baton_buffer_t dense_work;
 };
 
-/* Allocates vectors and memory for selections. port and device are set. */
+/* Allocates the vectors, and memory for selections. `port` and `device` must be
+   set. */
 void baton__device_allocate(baton_sparse_t *sparse);
 /* Allocates `kept`, once the capacity of results is known. */
 void baton__device_allocate_kept(baton_sparse_t *sparse);
 
-/* Allocates a mirror. `host` is existing pinned memory, or NULL. */
+/* Allocates a mirror. `host` is its pinned memory, if that exists; otherwise
+   NULL. */
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
                                    size_t bytes);
 
 /* ---- device calls ------------------------------------------------------ */
 
-/* Enqueues work into a stream of the device. After a failure, `status` is the
-   error, and nothing more is enqueued. */
+/* A sequence of work that is put into a stream of the device. After a failure,
+   `status` is the error, and no further work is put into the stream. */
 typedef struct baton__enqueue {
     baton_sparse_t *sparse;
     baton_stream_t stream;
@@ -70,13 +77,13 @@ typedef struct baton__enqueue {
 
 typedef void (*baton__enqueue_fn)(void *arg, baton__enqueue_t *queue);
 
-/* Adds a device call after the node `before`, and returns it. */
+/* Adds a device call after the node `before`. Returns the device call. */
 baton_node_t baton__sparse_device_call(baton_sparse_t *sparse,
                                        baton_schedule_t *schedule,
                                        baton_node_t before,
                                        baton__enqueue_fn fn, void *arg);
 
-/* Copies `bytes` bytes, which may be 0. */
+/* Copies `bytes` bytes. The number may be 0. */
 void baton__enqueue_copy(baton__enqueue_t *queue, void *target,
                          const void *source, size_t bytes);
 void baton__enqueue_to_host(baton__enqueue_t *queue,
@@ -84,13 +91,13 @@ void baton__enqueue_to_host(baton__enqueue_t *queue,
 void baton__enqueue_to_device(baton__enqueue_t *queue,
                               const baton__mirror_t *mirror, size_t bytes);
 
-/* target = factor * source, or zeros if source is NULL. */
+/* Sets `target` to factor * source. If source is NULL, sets it to zeros. */
 void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
                           const void *source, double factor);
 
-/* Transfers entries between a list and `work`, or another dense vector. GATHER
-   and TAKE copy to the list, PUT and ADD write to the vector. Only ADD uses the
-   factor. */
+/* Transfers entries between a list and `dense`, which is `work` or another
+   dense vector. GATHER and TAKE copy to the list. PUT and ADD write to the
+   vector. Only ADD uses the factor. */
 void baton__enqueue_transfer(baton__enqueue_t *queue,
                              baton_device_direction_t direction,
                              const baton_device_entries_t *list,
@@ -99,22 +106,23 @@ void baton__enqueue_transfer(baton__enqueue_t *queue,
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Adds nodes after `begin`, a call of baton__sparse_begin. After the node that
-   is returned, `work` is the residual plus the gradient's contribution. */
+/* Adds the nodes of the accumulation after `begin`, which must be a call of
+   baton__sparse_begin. Returns the node after which `work` is the residual plus
+   the gradient's contribution. */
 baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
                                                    baton_schedule_t *schedule,
                                                    baton_node_t begin);
 
 /* ---- in a step --------------------------------------------------------- */
 
-/* A list by which `work` was changed. */
+/* A list by which `work` was changed in this step. */
 struct baton__change {
     baton_device_entries_t list;
     baton__change_t *earlier;
 };
 
-/* Returns the bytes of a selection of k entries: its head, and the entries
-   after it. */
+/* Returns the bytes of a selection of k entries: of its head and of the
+   entries, which follow the head. */
 static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
                                            size_t k)
 {
@@ -122,19 +130,21 @@ static inline size_t baton__selected_bytes(const baton_sparse_t *sparse,
     return (bytes + 15) / 16 * 16;
 }
 
-/* A selection: the k largest of `count` elements from `first` on. With
-   `sampled`: up to 2k elements by a threshold, as the device's SAMPLED does. */
+/* A selection of the k largest of `count` elements from `first` on. If
+   `sampled`, a selection of up to 2k elements by a threshold, as by the
+   device's method SAMPLED. */
 typedef struct baton__selecting {
     size_t first, count;
     size_t k;
     baton_side_t side;
     bool sampled;
-    baton_magnitude_t earlier; /* a threshold to use again, or 0 */
+    /* The threshold of an earlier step that is used again, or 0. */
+    baton_magnitude_t earlier;
 } baton__selecting_t;
 
-/* Takes the selection out of `work`, into `to`, which is device memory of
-   baton__selected_bytes bytes. An earlier threshold must be in the selection's
-   head already. */
+/* Takes the selected entries out of `work`. Writes them to `to`, which is
+   device memory of baton__selected_bytes bytes. If an earlier threshold is
+   used, it must be in the head of the selection already. */
 void baton__enqueue_take(baton__enqueue_t *queue,
                          const baton__selecting_t *selecting, char *to,
                          baton__change_t *change);
@@ -153,24 +163,24 @@ static inline baton_entries_t baton__selected_entries(const char *selection)
     return (baton_entries_t){head + 1, (size_t)head->count};
 }
 
-/* work[index] += factor * value, for a list in device memory. */
+/* For each entry of a list in device memory: work[index] += factor * value. */
 void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                         double factor, baton__change_t *change);
 
 /* Turns `work` into the new residual, and clears the velocity at the result's
-   indices, which are in device memory. */
+   indices. `indices`, which is in device memory, has these. */
 void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count);
 
-/* Clears the velocity, if there is any, at indices in device memory: *count of
-   them or, if `count` is NULL, `capacity`. */
+/* If there is a velocity, clears it at the indices in `indices`, which is in
+   device memory. Their number is *count or, if `count` is NULL, `capacity`. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count);
 
 /* ---- the dense schedule ------------------------------------------------ */
 
 /* Adds nodes that accumulate on the device, copy the sum to `target`, and clear
-   `work`; returns the copy. Before each step dense_work must be bound to
+   `work`. Returns the copy. Before each step dense_work must be bound to
    `work`. */
 baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
                                             baton_view_t target);

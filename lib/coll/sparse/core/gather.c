@@ -21,8 +21,9 @@
 
 typedef struct gather_round {
     baton__gather_t *gather;
-    int parts; /* parts that are sent, and that are received */
-    int have;  /* parts present before the round */
+    /* Number of parts that are sent, and of parts that are received. */
+    int parts;
+    int have; /* number of parts that are present before the round */
     baton_length_t sent;
     baton__message_t received;
 } gather_round_t;
@@ -31,7 +32,8 @@ struct baton__gather {
     baton__gather_plan_t plan;
     baton_view_t view;
     char *data;
-    size_t *offsets; /* size + 1 */
+    /* The offsets of the parts, of which there are `size`, and their end. */
+    size_t *offsets;
     int round_count;
     gather_round_t *rounds;
 };
@@ -46,8 +48,8 @@ static int gather_rank_at(const baton__gather_t *gather, int distance)
     return gather->plan.base + gather->plan.stride * member(gather, distance);
 }
 
-/* Returns the bytes that parts [from, from + count) of the ring that begins at
-   this member may have. */
+/* Returns the most bytes of the parts [from, from + count), counted from this
+   member's part around the ring. */
 static size_t room(const baton__gather_t *gather, int from, int count)
 {
     const baton__gather_plan_t *plan = &gather->plan;
@@ -74,7 +76,7 @@ static baton_status_t set_sent(baton__gather_t *gather, baton_call_t *call,
 }
 
 /* Finds where each of the parts in `data` ends. Returns false if the parts do
-   not have `bytes` bytes in sum. */
+   not have `bytes` bytes in all. */
 static bool find_parts(gather_round_t *round, const char *data, size_t bytes)
 {
     baton__gather_t *gather = round->gather;

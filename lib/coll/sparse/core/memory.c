@@ -1,5 +1,5 @@
-/* Memory that a sparse all-reduce has until it is destroyed, or its schedules
-   are built anew. */
+/* Memory that belongs to a sparse all-reduce, either until it is destroyed or
+   until its schedules are rebuilt. */
 #include "coll/sparse/core/core.h"
 
 #include "base/alloc.h"
@@ -7,8 +7,8 @@
 struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
-    bool of_device; /* allocated by baton_device_alloc */
-    bool lasts;     /* sparse->lasting was set */
+    bool of_device; /* baton_device_alloc has allocated the memory */
+    bool lasts;     /* it outlives the schedules, as sparse->lasting was set */
     baton_memory_t kind;
 };
 
@@ -84,9 +84,9 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
     }
 }
 
-/* The number of teams is the one at creation, or 1 if that does not divide the
-   number of ranks. So it depends on this group alone, and not on the groups
-   that the sparse all-reduce has had since its creation. */
+/* The number of teams becomes that at creation, or 1 if that does not divide
+   the number of ranks. So it depends on this group alone, and not on the groups
+   that the sparse all-reduce has had in between. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
 {
     baton__sparse_free_memory(sparse, false);

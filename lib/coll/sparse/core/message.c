@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define PADDING UINT32_MAX /* the index of entries that fill up a list */
+#define PADDING UINT32_MAX /* the index of an entry that fills up a list */
 
 static void message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity)
@@ -95,7 +95,8 @@ size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
                              size_t count)
 {
     baton_dtype_t dtype = sparse->options.dtype;
-    /* An index below `first` wraps around to a large number. */
+    /* If the index is below `first`, the difference wraps around to a large
+       number. */
     if (likely > 0 && likely <= most &&
         baton_entry_index(dtype, list, likely - 1) - first < count) {
         return likely;

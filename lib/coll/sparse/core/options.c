@@ -122,7 +122,7 @@ static bool check_link(const baton_sparse_options_t *o, baton__wrong_t *wrong)
                   o->link.alpha_us, o->link.beta_ns);
 }
 
-enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* with options.partial */
+enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* used with options.partial */
 
 static bool check_not_partial(const baton_sparse_options_t *o,
                               baton__wrong_t *wrong)
@@ -145,8 +145,9 @@ static bool check_not_partial(const baton_sparse_options_t *o,
     return true;
 }
 
-/* Algorithms that learn from earlier selections are left out: they would learn
-   from empty selections, too. */
+/* Returns true if the algorithm supports options.partial. Algorithms that learn
+   from earlier selections do not: they would learn from empty selections,
+   too. */
 static bool may_be_partial(baton_sparse_algorithm_t algorithm)
 {
     return algorithm == BATON_SPARSE_AUTO || algorithm == BATON_SPARSE_SPARDL ||
@@ -235,19 +236,21 @@ static void sparse_options_fill(baton_sparse_options_t *o)
     if (o->k == 0 && o->density > 0 && o->density <= 1) {
         o->k = baton__entries_of(o->count, o->density);
     }
-    o->max_k = o->partial && o->warmup > 0 ? o->count /* dense, as entries */
+    /* Warm-up steps send all elements as entries. */
+    o->max_k = o->partial && o->warmup > 0 ? o->count
                : o->max_k == 0             ? o->k
                                            : o->max_k;
 }
 
-/* True if the costs of messages decide the algorithm or the number of teams. */
+/* Returns true if the costs of messages decide the algorithm or the number of
+   teams. */
 static bool is_chosen(const baton_sparse_options_t *o)
 {
     return o->algorithm == BATON_SPARSE_AUTO ||
            o->teams == BATON_SPARSE_TEAMS_AUTO;
 }
 
-/* Fills in the costs of a message, unless the options have them. */
+/* Fills in the costs of a message if the options have none. */
 static void fill_link(baton_sparse_options_t *o, int hosts,
                       baton__wrong_t *wrong)
 {
@@ -286,8 +289,8 @@ baton__wrong_t baton__sparse_resolve(const baton_sparse_options_t *given,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* True if `given` is large enough to have a name. Its size is 0 if it was
-   zeroed without its initializer. */
+/* Returns true if `given` is large enough to contain a name. The size is 0 if
+   the caller has set the struct to zeros instead of using its initializer. */
 static bool has_name(const baton_sparse_options_t *given)
 {
     const size_t least =
@@ -329,9 +332,9 @@ static compared_t real(const char *name, double value)
 
 enum { COMPARED = 25, VALUE_BYTES = 32 };
 
-/* Lists every option that must be equal on all ranks. The options before k must
-   also be equal in a state that is imported. Ranks may have gradients in
-   different memory, unless AUTO's choice depends on it. */
+/* Lists all options that must be equal on all ranks. The options before k must
+   also be equal when a state is imported. The memory of gradients may differ
+   between ranks, unless AUTO's choice depends on it. */
 static void list_options(const baton_sparse_options_t *o, compared_t *out)
 {
 #define COMPARE(field)                                                         \
@@ -396,7 +399,7 @@ static const char *sparse_options_value_of(const compared_t *option,
     return text;
 }
 
-/* Options that determine other options come first: a mismatch then names the
+/* Options that determine other options come first, so that a mismatch names the
    cause. */
 void baton__sparse_agree(baton_schedule_t *schedule,
                          const baton_sparse_options_t *o)
@@ -417,8 +420,9 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     }
 }
 
-/* Fails the comparison if something is wrong on this rank. A mismatch needs no
-   failure here: all ranks have it, and the terms name it. */
+/* Fails the comparison if something is wrong on this rank. After a mismatch it
+   need not be failed: all ranks have found the mismatch, and the terms name
+   it. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;
@@ -438,7 +442,8 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
     baton_status_t status = baton_schedule_commit(schedule);
     baton_status_t started =
         status == BATON_OK ? baton__start_to_wait(schedule) : BATON_OK;
-    baton__wrong_keep(wrong, started); /* a peer may have failed before */
+    /* A peer may have failed before this rank started. */
+    baton__wrong_keep(wrong, started);
     return status;
 }
 

@@ -72,7 +72,8 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
                                    .op = sparse->options.average ? BATON_AVG
                                                                  : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
-    /* With one rank per host: the algorithm that baton_sparse_cost assumes. */
+    /* If each host has one rank, this must be the algorithm that
+       baton_sparse_cost assumes. */
     (baton_schedule_hosts(s) < sparse->size ? baton_add_allreduce
      : work.bytes <= BATON_PARTIAL_TREE_BYTES
          ? baton_add_allreduce_binomial
@@ -88,9 +89,10 @@ size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
            sparse->result_capacity * (sizeof(uint32_t) + sparse->element_bytes);
 }
 
-/* Rooms outlive the schedules, since the application may still read the last
-   result. Schedules of fewer ranks need no larger rooms, because the capacity
-   is at least the number of ranks: each block has one entry or more. */
+/* Allocates rooms once, and keeps them when schedules are rebuilt, since the
+   application may still read the last result. Schedules of fewer ranks need no
+   larger rooms: the capacity is at least the number of ranks, as each block has
+   one entry or more. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
     if (sparse->rooms != NULL && capacity <= sparse->result_capacity) {
@@ -100,7 +102,8 @@ void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
     capacity =
         capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
     size_t rooms = sparse->room_count;
-    capacity += capacity % 2; /* values of 8 bytes are aligned */
+    /* An even number, so that values of 8 bytes are aligned. */
+    capacity += capacity % 2;
     sparse->result_capacity = capacity;
     size_t bytes = baton__sparse_room_bytes(sparse);
     sparse->lasting = true;
@@ -149,8 +152,8 @@ static void settle(baton_sparse_t *sparse, size_t count)
     }
 }
 
-/* Removes sums of zero from the result, unless the algorithm has left them out.
-   Returns the number of entries that are left. */
+/* Removes entries of zero from the result, unless the algorithm has left them
+   out. Returns the number of the other entries. */
 static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
 {
     const size_t size = sparse->element_bytes;
@@ -184,12 +187,15 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* The bytes that ranks exchange in a recovery. LACKS and HAS are flags by step,
-   modulo 4: some rank lacks the result of the step, or has it. Then there is a
-   byte for each rank of the step's group: the step that it reports, modulo 4,
-   and 1 + the additions of teams that it has made in that step; 0 if the rank
-   is lost. The steps that ranks report differ by one at most. So may their
-   groups, but not if one rank lacks a result that another has. */
+/* The bytes that ranks exchange in a recovery. LACKS and HAS are flags for each
+   step, modulo 4: some rank lacks the result of the step, or some rank has it.
+
+   They are followed by a byte for each rank of the step's group; it is 0 if the
+   rank is lost. The byte has the step that the rank reports, modulo 4, and 1 +
+   the number of additions of teams that the rank has made in that step.
+
+   The steps that ranks report differ by one at most. The groups of these steps
+   may differ as well, but not if one rank lacks a result that another has. */
 enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
 static const uint8_t made_all = (1 << MADE_BITS) - 1;
 
@@ -198,8 +204,8 @@ static size_t news_bytes(const baton_sparse_t *sparse)
     return FLAGS + (size_t)sparse->most_ranks;
 }
 
-/* Returns the bytes of a piece: MOST_PIECE, or the longest part if that is
-   shorter. */
+/* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
+   part. */
 static size_t piece_bytes(const baton_sparse_t *sparse)
 {
     size_t vector = sparse->options.count * sparse->element_bytes;
@@ -209,8 +215,8 @@ static size_t piece_bytes(const baton_sparse_t *sparse)
     return bytes < MOST_PIECE ? bytes : MOST_PIECE;
 }
 
-/* The schedule is an all-reduce by maximum: ranks that have the piece
-   contribute it, and the others contribute zeros. */
+/* Builds an all-reduce with the maximum: ranks that have a piece contribute it,
+   and the others contribute zeros. */
 void baton__sparse_build_handover(baton_sparse_t *sparse)
 {
     baton_schedule_t *s = sparse->handover;
@@ -259,8 +265,8 @@ static uint64_t pieces_of(const baton_sparse_t *sparse, size_t bytes)
     return (bytes + piece - 1) / piece;
 }
 
-/* Returns the piece of the parts with this index. After the last piece, the
-   data of the returned piece is NULL. */
+/* Returns piece number `index` of the parts. After the last piece, returns a
+   piece whose data is NULL. */
 static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
                         int count, uint64_t index)
 {
@@ -277,9 +283,9 @@ static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
     return (piece_t){NULL, 0};
 }
 
-/* Hands over the parts, whose first piece has the number `begin` in this
-   hand-over: stores the piece that has arrived, and starts the next one unless
-   one is on its way. Returns true once all pieces have arrived. */
+/* Hands over the parts. Stores the piece that has arrived, and starts the next
+   one, unless one is on its way. `begin` is the number of the parts' first
+   piece in this hand-over. Returns true once all pieces have arrived. */
 static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
                                 const piece_t *parts, int count, bool gives,
                                 bool gets)
@@ -288,7 +294,7 @@ static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
     if (sparse->handed > begin) {
         piece_t to = piece_at(sparse, parts, count, sparse->handed - 1 - begin);
         if (to.data == NULL) {
-            return true; /* pieces of later parts are on their way */
+            return true; /* pieces of later parts are being handed over */
         }
         if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
             return false;
@@ -305,7 +311,8 @@ static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
         memcpy(sparse->piece, from.data, from.bytes);
     }
     sparse->handed++;
-    (void)!baton_schedule_start(sparse->handover); /* the schedule is idle */
+    /* Can't fail, since the schedule is idle. */
+    (void)!baton_schedule_start(sparse->handover);
     return false;
 }
 
@@ -394,8 +401,8 @@ bool baton__sparse_is_dense(const baton_sparse_t *sparse, bool flush,
 
 void baton__sparse_started(baton_sparse_t *sparse, bool dense)
 {
-    /* With on_loss `latest` stays NULL: the schedule is replaced after a
-       loss. */
+    /* With on_loss `latest` stays NULL, because the schedule is replaced after
+       a loss. */
     if (!baton__sparse_goes_on(&sparse->options)) {
         sparse->latest = dense ? sparse->dense : sparse->schedule;
     }
@@ -403,7 +410,7 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense)
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
-/* Makes `work` the result of a dense step, which leaves nothing for the
+/* Makes `work` the result of a dense step. Such a step leaves nothing for the
    residual. */
 static void complete_dense(baton_sparse_t *sparse)
 {
@@ -430,9 +437,9 @@ static void complete_sparse(baton_sparse_t *sparse)
     };
 }
 
-/* After a recovery `steps` and `learned` stay as they are: the recovery has
-   counted the step if some rank has completed it, and has reset what was
-   learned. Otherwise ranks would differ in both. */
+/* After a recovery leaves `steps` and `learned` as they are, since ranks would
+   differ in them otherwise: the recovery has counted the step if some rank has
+   completed it, and has reset `learned`. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
     if (dense) {
@@ -447,7 +454,7 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* All ranks are given the same epoch, so they agree on the number of steps. */
+/* All ranks get the same epoch, so they agree on the number of steps. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
     *(dense ? &sparse->dense_base : &sparse->sparse_base) += epoch;
