@@ -91,7 +91,7 @@ baton_status_t baton_sparse_discard(baton_sparse_t *sparse)
 
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
 {
-    size_t end = 0; /* all elements before `end` are there */
+    size_t end = 0; /* all elements before `end` were contributed */
     for (size_t i = 0; i < sparse->part_count;) {
         bool next = sparse->parts[i].first == end;
         end = next ? sparse->parts[i].end : end;

@@ -10,32 +10,34 @@
 
 #include "coll/sparse/core/core.h"
 
-/* Does what baton_sparse_start does, with a gradient scaled by `factor`. The
-   device and partial backends ignore the factor. */
+/* Does what baton_sparse_start does, with a gradient that is multiplied by
+   `factor`. The device and partial backends ignore the factor. */
 baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
                                           const void *gradient, double factor);
 
-/* Waits for the running step and completes it. Returns the step's error, or, if
-   the step is still running, BATON_ERR_TIMEOUT or BATON_ERR_INTERRUPTED. */
+/* Waits for the running step, and completes it. Returns the error of the step.
+   If the step is still running, returns BATON_ERR_TIMEOUT or
+   BATON_ERR_INTERRUPTED. */
 baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms);
 
 /* Destroys the schedules. */
 baton_status_t baton__sparse_leave(baton_sparse_t *sparse);
-/* Builds all schedules in this group. Returns the first error of building. */
+/* Builds all schedules in a group. Returns the first error. */
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group);
 
-/* Checks what baton__sparse_check_idle checks, and then calls the backend's
-   hold, if it has one. */
+/* Returns the errors of baton__sparse_check_idle. Then, if the backend has a
+   function `hold`, calls it. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even);
-/* Calls the backend's release, if it has one. */
+/* Calls the backend's function `release`, if it has one. */
 void baton__sparse_release(baton_sparse_t *sparse);
 
-/* Returns BATON_ERR_STATE if parts were contributed, and one is missing. */
+/* Returns BATON_ERR_STATE if parts of the gradient were contributed and others
+   are missing. */
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse);
 
-/* Returns BATON_ERR_BUSY while a step runs, and BATON_ERR_UNSUPPORTED if there
-   is no state to export or import. */
+/* Returns BATON_ERR_BUSY while a step is running. Returns BATON_ERR_UNSUPPORTED
+   if there is no state to export or import. */
 baton_status_t baton__sparse_check_state(const baton_sparse_t *sparse,
                                          const char *doing);

@@ -17,7 +17,7 @@
 #include "coll/sparse/object/object.h"
 
 /* Ends the running step, so that no epoch of the schedules is in progress
-   afterwards. With options.partial a peer may have begun an epoch, so epochs
+   afterwards. With options.partial a peer may have begun an epoch. So epochs
    are started and cancelled until the schedule has failed. */
 static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
                                              uint64_t until)
@@ -39,10 +39,11 @@ static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
     return baton__goes_on(status) ? status : BATON_OK;
 }
 
-/* Replaces the hand-over's schedule by one in the survivors' group. */
+/* Replaces the schedule of the hand-over by one in the survivors' group. */
 static baton_status_t open_handover(baton_sparse_t *sparse)
 {
-    (void)!baton_schedule_cancel(sparse->handover); /* destroy would wait */
+    /* Otherwise destroy would wait. */
+    (void)!baton_schedule_cancel(sparse->handover);
     baton_status_t status = baton_schedule_destroy(sparse->handover);
     if (status == BATON_OK) {
         sparse->handover = NULL;
@@ -60,9 +61,10 @@ static baton_status_t open_handover(baton_sparse_t *sparse)
     return status;
 }
 
-/* Returns the cause if the hand-over failed before this rank started its next
-   epoch. A peer that has destroyed the schedule knew of a loss before this
-   rank, and has left for another group. */
+/* If the hand-over had failed before this rank started its next epoch, returns
+   the cause of that failure. If a peer has destroyed the schedule, the cause is
+   a loss: that peer knew of the loss before this rank, and has left for another
+   group. */
 static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
                                                baton_status_t status)
 {
@@ -77,7 +79,7 @@ static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
                                 failure.message);
 }
 
-/* Waits for an epoch of the hand-over, which may have failed to start. */
+/* Waits for an epoch of the hand-over. The epoch may have failed to start. */
 static baton_status_t sparse_shrink_await(const baton_sparse_t *sparse,
                                           uint64_t until)
 {
@@ -158,9 +160,9 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
         return status;
     }
     if (survivors == sparse->group) {
-        /* A rank that failed to build its schedules can't build them again in
-           this group: peers count schedules of a name, so they would not find
-           the new ones. */
+        /* A rank that has failed to build its schedules can't build them again
+           in the same group: peers count the schedules of a name, so they would
+           not find the new ones. */
         return sparse->survivors == NULL
                    ? BATON_OK
                    : baton__error_forward(sparse->wrong.status,

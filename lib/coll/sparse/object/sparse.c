@@ -39,8 +39,8 @@ sparse_backend_of(const baton_sparse_options_t *options)
 /* ---- schedules --------------------------------------------------------- */
 
 /* Creates the four schedules. All ranks create all of them, whatever their
-   options: peers find each other's schedules by the name and by the number of
-   schedules of that name. */
+   options: peers find each other's schedules by name, and by how many schedules
+   of that name were created before. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
     baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
@@ -87,8 +87,8 @@ static void free_sparse(baton_sparse_t *sparse)
     baton__free_later(sparse);
 }
 
-/* A rank whose options are wrong takes part in the comparison, so that all
-   fail. */
+/* If the options of a rank are wrong, the rank takes part in the comparison
+   nevertheless, so that the comparison fails on all ranks. */
 baton_status_t baton_sparse_prepare(baton_group_t *group,
                                     const baton_sparse_options_t *given,
                                     baton_sparse_t **out)
@@ -105,7 +105,8 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                             "no memory for a sparse all-reduce");
     }
     sparse->group = group;
-    sparse->backend = &baton__sparse_host; /* until options are known */
+    /* This is used until the options are known. */
+    sparse->backend = &baton__sparse_host;
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
     sparse->most_ranks = sparse->size;
@@ -235,7 +236,7 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     if (status == BATON_OK) {
         status = baton__sparse_leave(sparse);
     }
-    if (status == BATON_OK) { /* else vectors are still in use */
+    if (status == BATON_OK) { /* after an error the vectors are still in use */
         free_sparse(sparse);
     }
     return status;
@@ -273,8 +274,8 @@ baton_status_t baton_sparse_start(baton_sparse_t *sparse, const void *gradient)
     return baton__sparse_start_scaled(sparse, gradient, 1);
 }
 
-/* Returns what baton__sparse_check_idle returns; with options.partial,
-   BATON_ERR_UNSUPPORTED. */
+/* Returns BATON_ERR_UNSUPPORTED with options.partial; otherwise what
+   baton__sparse_check_idle returns. */
 static baton_status_t check_full(const baton_sparse_t *sparse,
                                  const char *doing)
 {
@@ -295,7 +296,7 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     return status;
 }
 
-/* Does what baton_schedule_wait does for the last step or, unless done_out is
+/* Does for the last step what baton_schedule_wait does or, if done_out is not
    NULL, what baton_schedule_test does. */
 static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
                                    bool *done_out)
@@ -327,7 +328,8 @@ baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
     }
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     if (!running && !baton__sparse_goes_on(&sparse->options)) {
-        /* The step has ended: this only makes progress, for peers. */
+        /* The step has ended. This only makes progress, which peers may
+           need. */
         (void)!baton_schedule_test(sparse->schedule, done_out);
         *done_out = true;
         return BATON_OK;
@@ -348,13 +350,13 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        return status; /* a second wait would not return this error */
+        return status; /* a second call of wait would not return this error */
     }
     if (status != BATON_OK) {
         bool done = false;
         baton_status_t ended = sparse_await(sparse, 0, &done);
         if (ended == BATON_OK && !done) {
-            return status; /* a timeout: the step goes on */
+            return status; /* this was a time-out, and the step goes on */
         }
         status = ended;
     }
@@ -362,8 +364,8 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
     return status;
 }
 
-/* Returns the error of the last step, once more; or BATON_ERR_STATE, if that
-   step had none. */
+/* Returns the error of the last step again. Returns BATON_ERR_STATE if that
+   step has no error. */
 static baton_status_t no_result(const baton_sparse_t *sparse)
 {
     bool done = false;
@@ -399,7 +401,8 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         sparse->missed--;
         sparse_complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* no more missed results */
+        /* There are no more missed results. */
+        sparse->phase = BATON__SPARSE_NO_RESULT;
     }
     if (sparse->phase != BATON__SPARSE_RESULT) {
         return no_result(sparse);
@@ -416,7 +419,9 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
 static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
 {
     baton_sparse_t *sparse = arg;
-    (void)epoch; /* dense steps have a schedule of their own */
+    /* `epoch` is not the step's number, since dense steps have their own
+       schedule. */
+    (void)epoch;
     sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
 }
 
@@ -529,8 +534,8 @@ baton_status_t baton_sparse_dense_range(baton_sparse_t *sparse, size_t first,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* Lets the application use the vectors: no epoch begins to work until the
-   release. */
+/* Lets the application use the vectors: until the release no epoch begins to
+   work. */
 baton_status_t baton__sparse_hold(baton_sparse_t *sparse, const char *doing,
                                   bool even)
 {
@@ -644,7 +649,7 @@ baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
     return status;
 }
 
-/* Returns how many entries of the last result are infinite or NaN. */
+/* Returns the number of entries of the last result that are infinite or NaN. */
 static uint64_t count_not_finite(const baton_sparse_t *sparse)
 {
     bool any = sparse->phase == BATON__SPARSE_RESULT;
@@ -673,8 +678,8 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->threshold = baton_magnitude_value(sparse->options.dtype,
                                            sparse->learned.local_threshold);
     baton__sparse_release(sparse);
-    /* Counted after the release, since it may take long: the result is the
-       caller's until its next call. */
+    /* Counts after the release, since it may take long. Until its next call the
+       result belongs to the caller. */
     out->not_finite = count_not_finite(sparse);
     return BATON_OK;
 }

@@ -43,8 +43,8 @@ static header_t state_header_of(const baton_sparse_t *sparse)
     return header;
 }
 
-/* Offsets of the parts. `sum` is also the number of bytes that the checksum
-   covers. */
+/* The offsets of a state's parts. `sum` is that of the checksum, which covers
+   all bytes before it. */
 typedef struct layout {
     size_t extra, residual, velocity, pending, sum, all;
 } layout_t;
@@ -61,8 +61,8 @@ static layout_t layout_of(const baton_sparse_t *sparse)
     return at;
 }
 
-/* Returns the checksum of the bytes as words, the last of which is padded with
-   zeros. */
+/* Returns the checksum of bytes, which are read as words. The last word is
+   padded with zeros. */
 static uint64_t checksum(const char *at, size_t bytes)
 {
     uint64_t sum = 0;
@@ -168,7 +168,7 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     }
     baton_status_t status =
         baton__sparse_check_state_options(sparse, header->options);
-    /* A partial sparse all-reduce keeps the k of its options. */
+    /* A partial sparse all-reduce does not take k from the state. */
     if (status == BATON_OK && !sparse->options.partial &&
         (header->k == 0 || header->k > sparse->options.max_k)) {
         return baton__error(BATON_ERR_INVALID,
@@ -235,7 +235,8 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     if (sparse->backend->load != NULL) {
         sparse->backend->load(sparse, header.steps, from + at.pending);
     }
-    if (!sparse->options.partial) { /* else k stays that of the options */
+    /* With options.partial, k stays that of the options. */
+    if (!sparse->options.partial) {
         sparse->k = header.k;
     }
     sparse->learned = header.learned;

@@ -22,7 +22,7 @@ static baton_status_t state_file_system_error(const baton_sparse_t *sparse,
                         sparse->name, path, strerror(errno));
 }
 
-/* Closes the file. Returns false if that fails, or if `done` is false; errno
+/* Closes a file. Returns false if that fails, or if `done` is false. Then errno
    has the first error. */
 static bool closed(int file, bool done)
 {
@@ -47,7 +47,8 @@ static bool transfer(int file, bool writes, char *data, size_t bytes)
     return true;
 }
 
-/* Syncs the folder of `path`, without which the file's name is not durable. */
+/* Syncs the folder of `path`. Without that the file's name might be lost in a
+   crash. */
 static bool sync_folder(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -57,8 +58,8 @@ static bool sync_folder(char *path)
     return folder >= 0 && closed(folder, fsync(folder) == 0);
 }
 
-/* True if the name is unused, or a regular file. A link or a device is the
-   user's: it is neither replaced nor followed. */
+/* Returns true if there is no file of this name, or if it is a regular file. A
+   link or a device belongs to the user: it is neither replaced nor followed. */
 static bool state_file_is_free(const char *path)
 {
     struct stat found;
@@ -67,7 +68,8 @@ static bool state_file_is_free(const char *path)
 
 static bool replace(const char *path, char *other, char *data, size_t bytes)
 {
-    (void)unlink(other); /* left by a save that did not end */
+    /* An earlier save that did not end may have left this file. */
+    (void)unlink(other);
     int file = baton__descriptor_move(
         open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     return file >= 0 &&
@@ -76,8 +78,8 @@ static bool replace(const char *path, char *other, char *data, size_t bytes)
            rename(other, path) == 0 && sync_folder(other);
 }
 
-/* Allocates memory for a state, and one byte more, which tells that a file is
-   too long. */
+/* Allocates memory for a state and one byte more. The additional byte shows
+   whether a file is too long. */
 static baton_status_t make_room(const baton_sparse_t *sparse, const char *doing,
                                 const char *path, char **data_out)
 {

@@ -36,8 +36,8 @@ baton_sparse_options_t baton__tensors_common(const baton_tensors_t *set)
                                     .on_loss = o->on_loss};
 }
 
-/* Checks the options that all all-reduces of the set share, as
-   baton_sparse_prepare would check them. */
+/* Checks those options that all all-reduces of the set share, as
+   baton_sparse_prepare would. */
 static bool tensors_options_check_training(baton_tensors_t *set)
 {
     baton_sparse_options_t resolved, given = baton__tensors_common(set);
@@ -52,7 +52,7 @@ static bool tensors_options_check_training(baton_tensors_t *set)
     return set->wrong.status == BATON_OK;
 }
 
-/* True if costs decide how a tensor is reduced. */
+/* Returns true if costs decide how a tensor is reduced. */
 static bool costs_decide(const baton_tensors_options_t *o)
 {
     return !o->partial &&
@@ -150,7 +150,7 @@ void baton__tensors_resolve(baton_tensors_t *set)
 
 /* ---- comparison -------------------------------------------------------- */
 
-/* Options that determine other options come first: a mismatch then names the
+/* Options that determine other options come first, so that a mismatch names the
    cause. */
 void baton__tensors_state(const void *arg, baton_schedule_t *s)
 {

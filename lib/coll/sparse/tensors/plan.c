@@ -7,8 +7,9 @@
 
 /* ---- the cost model ---------------------------------------------------- */
 
-/* To select from an element costs as much as a reduction of it. To add an entry
-   to a vector costs as much as ENTRY_REDUCTIONS such reductions. */
+/* The costs of a selection and of a sum of lists, in reductions of elements.
+   Selecting from an element costs as much as one reduction. Adding an entry to
+   a vector costs as much as ENTRY_REDUCTIONS reductions. */
 enum { ENTRY_REDUCTIONS = 16 };
 
 /* Equation 1 of the paper. */
@@ -55,7 +56,7 @@ static baton_redsync_t selection_of(const baton_tensors_options_t *o,
     return quantise ? BATON_REDSYNC_SEARCH : BATON_REDSYNC_SAMPLED;
 }
 
-/* Plans a tensor as a sparse one. */
+/* Sets the plan of a tensor that is reduced as a sparse one. */
 static void plan_sparse(const baton_tensors_t *set, const baton_tensor_t *of,
                         baton_tensor_plan_t *plan)
 {
@@ -101,7 +102,7 @@ static void tensors_plan_decide(const baton_tensors_t *set,
     }
 }
 
-/* Makes one unit of all tensors. */
+/* Puts all tensors into a single unit. */
 static void decide_partial(baton_tensors_t *set)
 {
     baton_tensor_t all = {.role = BATON_ROLE_DENSE};

@@ -154,8 +154,8 @@ baton_status_t baton_tensors_prepare(baton_group_t *group,
 
 /* ---- all-reduces ------------------------------------------------------- */
 
-/* Returns the largest k of a tensor of `count` elements, in the warm-up and
-   after it. */
+/* Returns the largest k of a tensor of `count` elements, both in the warm-up
+   and after it. */
 static size_t most_entries(const baton_tensors_t *set, size_t count)
 {
     size_t most = baton__entries_of(count, set->options.density);
@@ -178,7 +178,8 @@ static baton_sparse_options_t options_of(const baton_tensors_t *set,
     options.count = unit->count;
     options.k = sparse ? plan->k : 1;
     options.max_k = sparse ? most_entries(set, unit->count) : 0;
-    /* Without options.partial the set clips, by the norm of all gradients. */
+    /* Without options.partial the set itself clips, by the norm of all
+       gradients. */
     options.clip = o->partial ? o->clip : 0;
     options.warmup = sparse && o->density_count == 0 ? o->warmup : 0;
     options.redsync = plan->selection;
@@ -192,7 +193,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         const baton__member_t *member = &set->members[i];
         baton__unit_t *unit = &set->units[member->unit];
         if (unit->sparse != NULL) {
-            continue; /* another packed tensor has made the unit */
+            continue; /* another packed tensor has made this unit */
         }
         baton_sparse_options_t options = options_of(set, unit, member);
         baton_status_t status =
@@ -294,7 +295,8 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
         status = make_indices(set);
     }
     if (status == BATON_OK && set->options.on_loss == BATON_ON_LOSS_CONTINUE) {
-        status = forget_comparison(set); /* the group may be destroyed */
+        /* After this the application may destroy the group. */
+        status = forget_comparison(set);
     }
     if (status == BATON_OK) {
         set->connected = true;
@@ -340,13 +342,14 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
             set->units[i].sparse = NULL;
         }
     }
-    if (status == BATON_OK) { /* else the set's memory is still in use */
+    /* After an error the set's memory is still in use. */
+    if (status == BATON_OK) {
         free_set(set);
     }
     return status;
 }
 
-/* The plans of the tensors stay as they are. */
+/* The plans of the tensors stay the same after a shrink. */
 baton_status_t baton_tensors_shrink(baton_tensors_t *set,
                                     baton_group_t *survivors, int timeout_ms)
 {
@@ -386,7 +389,7 @@ static baton_status_t check_tensor(const baton_tensors_t *set, size_t tensor,
                               doing, set->name, tensor, set->count - 1);
 }
 
-/* Prepares the unit for the next gradients. */
+/* Makes the unit ready for the next gradients. */
 static void tensors_reset(baton_tensors_t *set, baton__unit_t *unit)
 {
     for (size_t i = 0; unit->ready > 0 && i < set->count; i++) {
@@ -397,7 +400,8 @@ static void tensors_reset(baton_tensors_t *set, baton__unit_t *unit)
     unit->ready = 0;
 }
 
-/* In the warm-up each density has its share of the steps. */
+/* Sets the density of a unit's next step. In the warm-up, each of the densities
+   is used for an equal share of the steps. */
 static baton_status_t set_density(const baton_tensors_t *set,
                                   baton__unit_t *unit)
 {
@@ -435,13 +439,14 @@ static baton_status_t start_unit(baton_tensors_t *set, baton__unit_t *unit,
     return status;
 }
 
-/* True if units wait for each other's gradients. */
+/* Returns true if units wait for the gradients of other units. */
 static bool waits_to_clip(const baton_tensors_t *set)
 {
     return set->options.clip > 0 && !set->options.partial;
 }
 
-/* Returns the factor of local clipping, by the norm of all gradients. */
+/* Returns the factor of local clipping, which depends on the norm of all
+   gradients. */
 static double tensors_clip_factor(const baton_tensors_t *set)
 {
     double square_sum = 0;
@@ -525,7 +530,7 @@ baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
     return status;
 }
 
-/* Names a tensor whose gradient is awaited. */
+/* Returns an error that names a tensor whose gradient is awaited. */
 static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
 {
     const baton__member_t *member = &set->members[tensor];
@@ -546,7 +551,7 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
-/* Returns the tensor's entries of its unit's result. */
+/* Returns the entries that belong to a tensor, of its unit's result. */
 static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
                                              const baton__unit_t *unit,
                                              const baton__member_t *member,
@@ -569,8 +574,8 @@ static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
     return result;
 }
 
-/* With options.partial: gets the next result, unless this tensor's part of the
-   current one has not been returned. */
+/* With options.partial: makes unit->result the next result. Keeps the present
+   one if this tensor's part of it was not returned yet. */
 static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
                                   baton__member_t *member, int timeout_ms)
 {
