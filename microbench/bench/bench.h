@@ -37,17 +37,21 @@ typedef enum bench_command {
 
 /* The implementations of a collective that are compared. */
 typedef enum bench_system_kind {
-    BENCH_SYSTEM_MPI,        /* MPI's blocking call */
-    BENCH_SYSTEM_IMPI,       /* the nonblocking call and MPI_Wait */
-    BENCH_SYSTEM_PERSISTENT, /* MPI_Start and MPI_Wait */
-    BENCH_SYSTEM_RING,       /* as PERSISTENT, by libnbc's ring */
+    BENCH_SYSTEM_MPI,  /* MPI's blocking call */
+    BENCH_SYSTEM_IMPI, /* MPI's nonblocking call, and MPI_Wait */
+    /* A persistent request, by MPI_Start and MPI_Wait. */
+    BENCH_SYSTEM_PERSISTENT,
+    /* Like PERSISTENT, with the ring algorithm of libnbc. */
+    BENCH_SYSTEM_RING,
     BENCH_SYSTEM_BATON
 } bench_system_kind_t;
 
 typedef struct bench_system {
     bench_system_kind_t kind;
-    const char *algorithm; /* one of Baton's; NULL: Baton chooses */
-    char name[48];         /* the user's text, such as "baton:ring" */
+    /* The name of one of Baton's algorithms; NULL: Baton chooses. */
+    const char *algorithm;
+    /* The name that the user has given, such as "baton:ring". */
+    char name[48];
 } bench_system_t;
 
 /* What the application does between the start and the wait. */
@@ -96,30 +100,33 @@ extern const char *const bench_place_names[];
 
 /* The user's options. Each command uses some of them. */
 typedef struct bench_options {
-    uint64_t repetitions; /* how often each measurement is repeated */
+    /* Number of times that each measurement is repeated. */
+    uint64_t repetitions;
     uint64_t bytes[BENCH_MAX_SIZES];
     size_t size_count;
     baton_collective_t collective;
     bench_system_t systems[BENCH_MAX_SYSTEMS];
     size_t system_count;
-    size_t ways[BENCH_WAYS]; /* bench_way_t, ascending */
+    size_t ways[BENCH_WAYS]; /* the ways as bench_way_t, in ascending order */
     size_t way_count;
     uint64_t layers[BENCH_MAX_LAYERS];
     size_t layer_count;
-    size_t sparse_systems[BENCH_SPARSE_SYSTEMS]; /* bench_sparse_system_t */
+    /* The systems as bench_sparse_system_t. */
+    size_t sparse_systems[BENCH_SPARSE_SYSTEMS];
     size_t sparse_system_count;
     double densities[BENCH_MAX_DENSITIES];
     size_t density_count;
-    uint64_t teams[BENCH_MAX_TEAMS]; /* 0: the number that costs least */
+    /* Numbers of teams; 0: the number that costs least. */
+    uint64_t teams[BENCH_MAX_TEAMS];
     size_t team_count;
     double momentum, clip; /* options of Baton's sparse steps */
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
-    uint64_t turn_ms; /* how long a system's turn takes in one way */
-    size_t memories[BENCH_MEMORIES]; /* bench_memory_t */
+    uint64_t turn_ms; /* the time that a system's turn takes in one way */
+    size_t memories[BENCH_MEMORIES]; /* the kinds of memory as bench_memory_t */
     size_t memory_count;
-    size_t places[2]; /* 0: separate target; 1: in place */
+    size_t places[2]; /* 0: with a separate target; 1: in place */
     size_t place_count;
     /* The memory and the place of the running measurement. */
     size_t memory;
@@ -127,8 +134,8 @@ typedef struct bench_options {
     table_files_t files;
 } bench_options_t;
 
-/* Returns "allreduce", "bcast", ...: the name of the command, also used in
-   files. */
+/* Returns the name of the collective's command ("allreduce", "bcast", ...),
+   which is also used in files. */
 const char *bench_collective_name(baton_collective_t collective);
 
 /* Parses the command line. Replaces its first argument, the command's name, by
@@ -146,8 +153,8 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    /* For the progress line: measurements by turns, and how many of them have
-       ended. */
+    /* For the progress line: the number of measurements by turns, and the
+       number of those that have ended. */
     size_t points;
     size_t done;
 } bench_run_t;
@@ -156,9 +163,9 @@ typedef struct bench_run {
    machine's state. */
 typedef struct bench_turns {
     size_t systems;
-    size_t measures; /* values that one turn of a system gives */
-    size_t warm_up;  /* turns that are not counted */
-    size_t turns;    /* turns that are counted */
+    size_t measures; /* number of values that one turn of a system gives */
+    size_t warm_up;  /* number of turns that are not counted */
+    size_t turns;    /* number of turns that are counted */
     /* Called at the beginning of each turn, before any system runs; may be
        NULL. */
     void (*begin)(void *arg, size_t turn);
@@ -168,22 +175,25 @@ typedef struct bench_turns {
     void *arg;
 } bench_turns_t;
 
-/* Runs all turns. The order of the systems rotates from turn to turn. On rank 0
-   `out`, [systems][measures], gets the statistics over the turns, for each turn
-   of the largest value of any rank. Collective. */
+/* Runs all turns. The order of the systems rotates from turn to turn. In each
+   turn the value of a system is the largest value of any rank. On rank 0 `out`,
+   an array of [systems][measures], gets the statistics of these values over the
+   turns. Collective. */
 void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
 
-/* Takes, for each of `count` measurements, the largest value of any rank.
+/* For each of `count` measurements, takes the largest value of any rank.
    Returns the statistics of these values on rank 0. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
 
-/* Adds a row with a single value. Files have `name`, the screen has `text`. */
+/* Adds a row with a single value. The row is called `name` in files, and `text`
+   on the screen. */
 void bench_report(bench_run_t *run, const char *name, const char *text,
                   stats_t value, const char *unit);
 
 /* Adds a row of the command `kernels`. `words` are the operation, the type, the
-   form and the kernels. `bytes` is the size of a vector, k the number of
-   selected entries or 0, and against_us the time with which us is compared. */
+   form and the kernels. `bytes` is the size of a vector. k is the number of
+   selected entries, or 0. against_us is the time with which the time `us` is
+   compared. */
 void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio);
@@ -195,23 +205,26 @@ void bench_note(const bench_run_t *run, const char *text);
 
 enum { BENCH_PERIOD = 251 };
 
-/* One rank's part of a dense collective on known data. The whole vector has
-   `count` f32 elements. Broadcast, reduce and all-reduce move all of it. The
-   others divide it into one block for each rank: reduce-scatter leaves a block
-   on each rank, all-gather and gather join the ranks' blocks, scatter and
-   all-to-all send them out. A broadcast has a target alone. Every rank has the
-   memory that a root needs, since the root changes. */
+/* One rank's part of a dense collective, with data that any rank can compute.
+   The whole vector has `count` f32 elements. Broadcast, reduce and all-reduce
+   move all of it. The other collectives divide it into one block for each rank:
+   reduce-scatter leaves a block on each rank, all-gather and gather join the
+   ranks' blocks, scatter and all-to-all send the blocks to the ranks. A
+   broadcast has only a target. Every rank has the memory that a root needs,
+   since the root changes. */
 typedef struct bench_operation {
     baton_collective_t collective;
     int rank, ranks;
     int root;  /* the root of the next call */
-    int roots; /* how many ranks take turns as root: 1 or `ranks` */
-    /* The sums of all ranks' elements, which repeat with this period. */
+    int roots; /* number of ranks that take turns as root: 1 or `ranks` */
+    /* The sums of all ranks' elements. They repeat after BENCH_PERIOD
+       elements. */
     float sums[BENCH_PERIOD];
     size_t count, block;
     size_t source_count, target_count;
-    float *source, *target; /* the same memory if in place */
-    /* Copies of source and target on the device; NULL: there are none. */
+    float *source, *target; /* both are the same memory if in place */
+    /* Copies of source and target on the device; NULL: the operation has
+       none. */
     void *on_device[2];
     bool in_place;
 } bench_operation_t;
@@ -222,13 +235,14 @@ void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes);
 
-/* Fills the source, and fills the target with a value that no result has. The
-   root's target in a broadcast is the data to send, so operation->root must be
-   set. Calls with other roots may follow without a refill. */
+/* Fills the source, and fills the target with a value that no result has. In a
+   broadcast the root's target gets the data to send, so operation->root must be
+   set. Calls with other roots may follow without filling the vectors again. */
 void bench_operation_fill(bench_operation_t *operation);
 
 /* Checks the result of the last call, whose root was operation->root. Returns
-   the index of the first wrong element of the target, or target_count. */
+   the index of the first wrong element of the target. Returns target_count if
+   all elements are right. */
 size_t bench_operation_check(const bench_operation_t *operation);
 
 /* Returns the value that element i of the target must have. */
@@ -239,8 +253,8 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i);
 /* The end of an epoch, which the schedule's last node signals. */
 typedef struct bench_end {
     sem_t told;
-    double us;       /* the time of the end, by clock_now_us */
-    uint64_t epochs; /* epochs whose end was watched so far */
+    double us;       /* the time of the end, as by clock_now_us */
+    uint64_t epochs; /* number of epochs whose end was watched so far */
 } bench_end_t;
 
 /* A system that is prepared to run one operation. */
@@ -250,13 +264,14 @@ typedef struct bench_runner {
     /* A request for each root. Persistent requests live until
        bench_runner_close. */
     MPI_Request *requests;
-    int *counts;                  /* an argument of MPI_Reduce_scatter */
-    baton_schedule_t **schedules; /* Baton's, one for each root */
-    bench_end_t *end;             /* NULL: the runner is not watched */
+    int *counts;                  /* the counts for MPI_Reduce_scatter */
+    baton_schedule_t **schedules; /* Baton's schedules, one for each root */
+    /* NULL: bench_runner_watch will not be used. */
+    bench_end_t *end;
 } bench_runner_t;
 
-/* Removes systems that cannot run the collective here, and prints why. Returns
-   how many are left. Collective. */
+/* Removes the systems that cannot run the collective here, and prints the
+   reasons. Returns the number of the systems left. Collective. */
 size_t bench_keep_able(bench_run_t *run);
 
 /* Allocate and free an operation's vectors, in the kind of memory that the
@@ -265,45 +280,50 @@ void bench_memory_open(const bench_run_t *run, bench_operation_t *operation);
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation);
 
 /* bench_fill fills the operation's vectors. bench_check checks the result, and
-   ends the job if it is wrong. Both copy vectors that are on a device. */
+   ends the job if it is wrong. Both also copy the vectors to or from the
+   device, if they are on one. */
 void bench_fill(bench_operation_t *operation);
 void bench_check(const bench_runner_t *runner);
 
 /* Sets the target to zero. */
 void bench_clear(bench_operation_t *operation);
 
-/* Prepares a system. Collective, in the same order on all ranks. `operation`
-   has its memory already. `unwaited` is true if bench_runner_watch will be
-   used. */
+/* Prepares a system for an operation, whose memory must be allocated.
+   Collective, in the same order on all ranks. `unwaited` must be true if
+   bench_runner_watch will be used. */
 void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
                        bench_operation_t *operation, bool unwaited,
                        bench_runner_t *out);
 void bench_runner_close(bench_runner_t *runner);
 
-/* Start the collective with the operation's root, and wait for it. If the
-   system has only a blocking call, the start is that call. */
+/* bench_runner_start starts the collective with the operation's root, and
+   bench_runner_wait waits for it. If the system has only a blocking call,
+   bench_runner_start makes that call. */
 void bench_runner_start(bench_runner_t *runner);
 void bench_runner_wait(bench_runner_t *runner);
 
 /* Sleeps until the collective has ended, without a call that drives Baton.
-   Returns the time at which the collective ended. The system must be one of
-   Baton's. */
+   Returns the time, as by clock_now_us, at which the last node of the
+   collective ran. The system must be one of Baton's, and bench_runner_open must
+   have been called with `unwaited`. */
 double bench_runner_watch(bench_runner_t *runner);
 
 /* ---- the GPU (device.c) ------------------------------------------------- */
 
-/* Functions that need CUDA. If Baton was built without CUDA, all except `lacks`
-   are NULL. */
+/* Functions that need CUDA. If Baton was built without CUDA, all of them except
+   `lacks` are NULL. */
 typedef struct bench_device {
-    /* Returns why there is no GPU, or NULL if there is one. */
+    /* Returns the reason why there is no GPU, or NULL if there is one. */
     const char *(*lacks)(void);
     /* Attaches a GPU of this machine to an engine. */
     harness_attach_fn attach;
-    /* Memory of the GPU that was attached last. A failure ends the job. */
+    /* Allocates memory of the GPU that was attached last. A failure ends the
+       job. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *memory);
     void (*copy)(void *target, const void *source, size_t bytes);
-    /* Measures sums and copies in the GPU's memory next to cudaMemcpyAsync. */
+    /* Measures sums and copies in the GPU's memory, and cudaMemcpyAsync for
+       comparison. */
     bool (*run_kernels)(bench_run_t *run);
 } bench_device_t;
 

@@ -1,6 +1,6 @@
-/* baton-bench allreduce, bcast, ...: compares systems that run one collective,
-   for each size, for each kind of memory, in place and not, and for each way in
-   which the application computes meanwhile. */
+/* baton-bench allreduce, bcast, ...: compares systems that run one collective:
+   for each size, for each kind of memory, in place and not in place, and for
+   each way in which the application computes meanwhile. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,20 +17,22 @@ enum {
 /* A system with a runner for each way and layer. Each schedule is used in one
    way only, as in an application, so that Baton learns how it is used. */
 typedef struct contestant {
-    bench_runner_t *runners; /* [ways][layers] */
-    size_t calls;            /* calls of this system in one turn */
+    bench_runner_t *runners; /* an array of [ways][layers] */
+    size_t calls;            /* number of calls of this system in one turn */
 } contestant_t;
 
 /* All systems at one point of the measurement. */
 typedef struct contest {
     bench_run_t *run;
-    uint64_t bytes; /* rounded up to whole blocks */
+    uint64_t bytes; /* bytes of the vector, rounded up to whole blocks */
     size_t layers;
-    bench_operation_t *operations; /* [layers] */
+    bench_operation_t *operations; /* an array of [layers] */
     contestant_t contestants[BENCH_MAX_SYSTEMS];
-    /* The time that a layer computes, which is the fastest system's time. */
+    /* The time that the computation of a layer takes: the fastest system's time
+       for the collective. */
     double layer_us;
-    /* The units of work that together take layer_us while all ranks compute. */
+    /* The number of units of work that together take layer_us while all ranks
+       compute. */
     uint64_t units;
 } contest_t;
 
@@ -110,8 +112,8 @@ static void bench_collective_prepare(const contest_t *contest,
     harness_barrier(&contest->run->harness);
     (void)bench_collective_call(contest, runners, way, root);
     if (contest->operations->in_place) {
-        /* In place, vectors that are summed again and again would overflow, so
-           the measured calls work on zeros. */
+        /* The measured calls work on zeros: in place, other vectors would be
+           summed again and again, and overflow. */
         bench_collective_check(contest, runners);
         for (size_t i = 0; i < contest->layers; i++) {
             bench_clear(&contest->operations[i]);
@@ -127,9 +129,9 @@ static size_t calls_of(const contestant_t *system, bench_way_t way)
                : system->calls;
 }
 
-/* Returns the mean time of the turn's calls on this rank. The ranks are root
-   one after another: if one rank were always the root, it would run ahead of
-   its peers, and a call would seem to take no longer than a send. */
+/* Returns the mean time of the turn's calls on this rank. All ranks take turns
+   as the root: if one rank were always the root, it would run ahead of its
+   peers, and a call would seem to take no longer than a send. */
 static double time_way(const contest_t *contest, const contestant_t *system,
                        size_t place)
 {
@@ -175,8 +177,8 @@ static bool is_measured(const bench_run_t *run, size_t system, bench_way_t way)
            run->options.systems[system].kind == BENCH_SYSTEM_BATON;
 }
 
-/* Stores the time in each way, then the time of each way's computation
-   alone. */
+/* Stores the time of the system in each way, and then the time of each way's
+   computation alone. */
 static void bench_collective_take(void *arg, size_t place, size_t turn,
                                   double *us)
 {
@@ -198,10 +200,11 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
 
 /* ---- life --------------------------------------------------------------- */
 
-/* Chooses how many calls a turn has, a multiple of the number of roots. Returns
-   the time of one call. The first call may take longer than a whole turn, and
-   the next calls several times as long as later ones. So trials begin with one
-   call, and each has only TRUSTED_FOR times as many calls as the one before. */
+/* Chooses the number of calls of a turn, which is a multiple of the number of
+   roots. Returns the time of one call. The first call may take longer than a
+   whole turn, and the next calls several times as long as later ones. So trials
+   begin with one call, and each trial has at most TRUSTED_FOR times as many
+   calls as the one before. */
 static double rehearse(const contest_t *contest, contestant_t *system)
 {
     double turn_us = (double)contest->run->options.turn_ms * 1e3;
@@ -221,7 +224,8 @@ static double rehearse(const contest_t *contest, contestant_t *system)
     }
 }
 
-/* Measures how many units of work take as long as a layer should compute. */
+/* Measures the number of units of work that take as long as a layer should
+   compute. */
 static void rehearse_work(contest_t *contest)
 {
     harness_barrier(&contest->run->harness);
@@ -331,9 +335,8 @@ static void bench_collective_add_row(const contest_t *contest, size_t system,
     table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Returns the time of the fastest MPI system in this way. No MPI system is
-   measured in the way UNWAITED, so for it this is the time in the first way,
-   WAIT. */
+/* Returns the time of MPI's fastest system in this way. In the way UNWAITED no
+   system of MPI is measured, so then returns the time in the way WAIT. */
 static double best_mpi_us(const bench_options_t *options, size_t place,
                           const stats_t *us)
 {

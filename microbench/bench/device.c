@@ -8,9 +8,10 @@
 #include <cuda_runtime_api.h>
 
 enum {
+    /* Number of nodes of an epoch, which run one after another. With a single
+       node most of the time would be that of the epoch itself. */
     CHAIN = 20
-}; /* nodes of an epoch, one after another: with a single node, most of
-      the time would be the epoch's own */
+};
 
 static void bench_device_must(cudaError_t error, const char *doing)
 {
@@ -74,11 +75,11 @@ typedef struct chain {
     const char *what, *dtype_name;
     baton_dtype_t dtype;
     bool copies;
-    double moved; /* bytes moved for each byte of the vector */
+    double moved; /* bytes that are moved for each byte of the vector */
 } chain_t;
 
 typedef struct work {
-    baton_schedule_t *schedule; /* NULL: measures CUDA's own copies */
+    baton_schedule_t *schedule; /* NULL: measures CUDA's own copies instead */
     cudaStream_t stream;
     void *target, *source;
     size_t bytes;

@@ -17,7 +17,9 @@ enum {
     RING_RANKS = 32,
     RING_CHUNKS = 64,
     RING_CHUNK_BYTES = 256,
-    SOLOS = 400, /* as many as a model has tensors */
+    /* The number of solo all-reduces: about one for each tensor of a large
+       model. */
+    SOLOS = 400,
     SOLO_COUNT = 1024,
     SOLO_CALLS = 50
 };
@@ -135,7 +137,7 @@ static baton_schedule_t *bench_engine_commit(const single_t *single,
     return schedule;
 }
 
-/* Returns the time of an epoch divided by `parts`, in microseconds. */
+/* Returns the time in microseconds of an epoch, divided by `parts`. */
 static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
                            uint64_t epochs, double parts)
 {
@@ -152,7 +154,7 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
 
 /* ---- nodes, commits, epochs --------------------------------------------- */
 
-/* Reports the rows NAME_node and NAME_memory of a shape. */
+/* Reports the two rows NAME_node and NAME_memory for a shape of schedules. */
 static void measure_shape(bench_run_t *run, const single_t *single,
                           const shape_t *shape)
 {
@@ -270,8 +272,8 @@ static baton_partial_t *create_solo(const bench_run_t *run)
     return partial;
 }
 
-/* Measures a step with one and with many committed schedules. Its cost should
-   depend only on the schedules that run. */
+/* Measures a step of a solo all-reduce, first with one committed schedule and
+   then among many. The time should depend only on the schedules that run. */
 static void measure_solos(bench_run_t *run)
 {
     baton_partial_t *all[SOLOS];
@@ -290,7 +292,8 @@ static void measure_solos(bench_run_t *run)
 }
 
 /* Measures how much processor time the ranks take while they sleep for two
-   seconds with a solo all-reduce whose receives are armed and not activated. */
+   seconds. They have a solo all-reduce, whose receives are armed but not
+   activated. */
 static void measure_idle(bench_run_t *run)
 {
     baton_partial_t *partial = create_solo(run);

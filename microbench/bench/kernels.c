@@ -10,21 +10,24 @@
 #include <string.h>
 
 enum {
-    /* The distance between the vectors. If they had the same offset in their
-       pages, loads would wait for stores to another vector (4K aliasing). */
+    /* The number of bytes by which the vectors' places in their pages differ.
+       At the same place, loads would wait for stores to another vector (4K
+       aliasing). */
     STAGGER = 320,
     MOST = 1 << 24
 };
 
-/* A measurement repeats a sum until about this number of bytes is summed. */
+/* A measurement repeats a sum until about this many bytes were summed. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
-/* One measurement's data. A threshold of 0 selects the k largest. */
+/* The data of one measurement. If the threshold is 0, the k largest elements
+   are selected. */
 typedef struct trial {
     float *left, *right, *target; /* target equals left if in place */
     size_t count, repeats, k;
     baton_magnitude_t threshold;
-    /* The indices that two_steps, or one_pass, has selected; capacity 2k. */
+    /* The indices that two_steps has selected (two), and those that one_pass
+       has selected (one). Each array has room for 2k. */
     uint32_t *two, *one;
     size_t two_found, one_found;
     void *scratch;
@@ -71,7 +74,7 @@ static void one_pass(trial_t *t)
             : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
 }
 
-/* Times two forms in turns. */
+/* Measures the time of two forms in turns. */
 static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
                                   const form_fn forms[2], stats_t us[2])
 {

@@ -12,9 +12,9 @@ static float element(int rank, size_t i)
     return (float)(1 + place % BENCH_PERIOD);
 }
 
-/* For each collective: whether the vector is divided into a block for each
-   rank, whether it has a root, and which part of the vector a rank's source and
-   target are. */
+/* The properties of each collective: whether the vector is divided into a block
+   for each rank, whether there is a root, and which part of the vector a rank's
+   source and target are. */
 typedef enum part { NOTHING, BLOCK, VECTOR } part_t;
 
 static const struct {
@@ -69,8 +69,8 @@ void bench_operation_init(bench_operation_t *operation,
     sum_ranks(operation);
 }
 
-/* Fills a vector with the rank's elements, or with -1 if `rank` is negative.
-   Computes the first period, and copies it to the others. */
+/* Fills a vector with the rank's elements. If `rank` is negative, fills it with
+   -1. Computes the first period, and copies it to the others. */
 static void bench_operation_fill_vector(float *vector, size_t count, int rank)
 {
     size_t done = count < BENCH_PERIOD ? count : BENCH_PERIOD;

@@ -99,7 +99,7 @@ const char *bench_collective_name(baton_collective_t collective)
 
 /* ---- systems ------------------------------------------------------------ */
 
-/* In the order of bench_system_kind_t. */
+/* The names of the systems, in the order of bench_system_kind_t. */
 static const char *const system_names[] = {"mpi",         "impi",  "persistent",
                                            "libnbc_ring", "baton", NULL};
 
@@ -249,7 +249,7 @@ static error_t resolve_sparse(const cli_parser_t *parser)
                                     "--algorithm leaves it out");
 }
 
-/* Sorts the ways by their number, and adds WAIT, the first one, which is always
+/* Sorts the ways by number. Adds WAIT, the first one, which is always
    measured. */
 static void sort_ways(bench_options_t *opts)
 {

@@ -25,18 +25,21 @@ typedef enum measure {
 
 typedef struct contestant {
     bench_sparse_system_t system;
-    /* 0 until the library has chosen the number of teams that costs least. */
+    /* The number of teams. It is 0 until the library has chosen the number that
+       costs least. */
     int teams;
     baton_sparse_t *sparse; /* NULL for MPI */
-    double *sums;           /* of the slice: sums of all results so far */
+    /* The sums of all results so far, for this rank's slice of the elements. */
+    double *sums;
 } contestant_t;
 
-/* All systems at one size and density. */
+/* All systems, at one size and density. */
 typedef struct contest {
     bench_run_t *run;
     uint64_t seed;
     size_t count, k;
-    float *gradient, *sum, *residual; /* [count]; sum and residual are MPI's */
+    /* Arrays of [count]. MPI's systems use `sum` and `residual`. */
+    float *gradient, *sum, *residual;
     /* The gradient's copy on the device; NULL: there is none. */
     void *on_device;
     sparse_slice_t slice;
@@ -79,8 +82,8 @@ static baton_sparse_stats_t sparse_stats(const contestant_t *system)
     return stats;
 }
 
-/* Adds a system, unless the gradients are on a device and the system's
-   algorithm does not support that. */
+/* Adds a system to the contest. Does nothing if the gradients are on a device
+   and the system's algorithm does not support that. */
 static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
 {
     contestant_t *added = &contest->contestants[contest->contestant_count];
@@ -147,7 +150,7 @@ static void bench_sparse_close_contest(contest_t *contest)
 
 /* ---- checks ------------------------------------------------------------- */
 
-/* Names the system and size in messages. */
+/* The beginning of error messages, which names the system and the size. */
 #define OF "%s of %zu elements, k = %zu, teams = %d: "
 #define OF_ARGS                                                                \
     bench_sparse_names[system->system], contest->count, contest->k,            \
@@ -158,7 +161,8 @@ static void check_alike(const contest_t *contest, const contestant_t *system,
                         const baton_sparse_result_t *result)
 {
     uint64_t hash = sparse_hash(result);
-    /* One MPI_MIN gives both: the largest hash is ~ of the least ~hash. */
+    /* One call of MPI_MIN gives both the least and the largest hash, since the
+       largest hash is ~ of the least ~hash. */
     uint64_t low_high[] = {hash, ~hash};
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
@@ -185,8 +189,9 @@ static void bench_sparse_check_result(const contest_t *contest,
     sparse_slice_add_result(&contest->slice, result, system->sums);
 }
 
-/* Checks that results plus residuals are the sum of all gradients, unless
-   gradients are clipped or have momentum. The residuals must be flushed. */
+/* Checks that results plus residuals are the sum of all gradients. Not if
+   gradients are clipped or have momentum. The residuals must have been
+   flushed. */
 static void bench_sparse_check_sums(const contest_t *contest,
                                     const contestant_t *system)
 {

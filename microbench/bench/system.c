@@ -23,14 +23,15 @@
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
 #define HAS_PERSISTENT        0
-#define PERSISTENT(name, ...) MPI_SUCCESS /* never called: see is_able() */
+/* Never called: see is_able(). */
+#define PERSISTENT(name, ...) MPI_SUCCESS
 #endif
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Allocates a vector in the kind of memory that the options name. In addition
-   to a vector on the device, also allocates one in main memory. Adds an
-   element, since not every kind of memory can be empty. */
+/* Allocates a vector in the kind of memory that the options name. For a vector
+   on the device, also allocates one in main memory. Each vector has one element
+   more than needed, since not every kind of memory can be empty. */
 static float *bench_system_allocate(const bench_run_t *run, size_t count,
                                     void **on_device_out)
 {
@@ -82,8 +83,8 @@ void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
     bench_system_release(run, operation->target, on_device[1]);
 }
 
-/* Copies the vectors to the device, or back. Does nothing if there are none on
-   a device. */
+/* Copies the vectors to the device, or back from it. Does nothing if the
+   operation has no vectors on a device. */
 static void move(const bench_operation_t *operation, bool to_device)
 {
     float *const host[2] = {operation->source, operation->target};
@@ -284,7 +285,8 @@ static baton_status_t tell_end(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Adds a node that runs after all other nodes and tells the end. */
+/* Adds a node that runs after all other nodes, and stores and signals the
+   end. */
 static void add_end(baton_schedule_t *schedule, bench_end_t *end)
 {
     baton_node_t last = baton_add_call(schedule, tell_end, end);
@@ -368,8 +370,9 @@ void bench_runner_close(bench_runner_t *runner)
     free(runner->counts);
 }
 
-/* MPI's systems take vectors in main memory, so vectors on a device are first
-   copied to main memory. bench_runner_wait copies them back. */
+/* MPI's systems take vectors in main memory. So this function first copies
+   vectors on a device to main memory, and bench_runner_wait copies them
+   back. */
 void bench_runner_start(bench_runner_t *runner)
 {
     int root = runner->operation->root;

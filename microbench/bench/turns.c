@@ -5,8 +5,8 @@
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* Runs all turns and stores the values of the counted ones in `mine`,
-   [systems][measures][turns]. */
+/* Runs all turns, and stores the values of the counted ones in `mine`, an array
+   of [systems][measures][turns]. */
 static void bench_turns_take_all(const bench_run_t *run,
                                  const bench_turns_t *turns, double *mine)
 {

@@ -14,8 +14,8 @@ enum { ITEM_BYTES = 64, COMPLAINT_BYTES = 192, HELP_BYTES = 320 };
 /* ---- numbers ------------------------------------------------------------ */
 
 /* Reads a number, which may end in one of the suffixes. The first suffix stands
-   for 1024, and each further one for 1024 times the suffix before it. strtoull
-   alone would accept a sign or blanks. */
+   for 1024, and each further one for 1024 times the one before. Rejects signs
+   and blanks, which strtoull alone would accept. */
 static bool cli_read_digits(const char *text, const char *suffixes,
                             uint64_t *out)
 {
@@ -53,8 +53,8 @@ const char *cli_format_bytes(uint64_t bytes)
 
 /* ---- types -------------------------------------------------------------- */
 
-/* Writes the range of a type's values, as "1 to 64" or "ring, binomial", or
-   nothing if any value is allowed. */
+/* Writes the range of a type's values, such as "1 to 64" or "ring, binomial".
+   Writes nothing if any value is allowed. */
 static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
     text[0] = '\0';
@@ -112,7 +112,7 @@ static bool read_word(const char *const *words, const char *text, size_t *out)
     return false;
 }
 
-/* Reads one value. Returns false if the text is not of the type. */
+/* Reads one value. Returns false if the text is no value of the type. */
 static bool read_value(const cli_type_t *type, const char *text, void *out)
 {
     const char *suffixes = type->kind == CLI_KIND_SIZE ? "KMG" : "";
@@ -175,8 +175,9 @@ static error_t read_one(const reading_t *reading, const char *text, void *out)
                       range);
 }
 
-/* Reads an item of `list`, whose earlier items are each ended by a NUL. A word,
-   or an item of the program's own, may appear only once. */
+/* Reads an item of `list`, in which the earlier items end with a NUL each. A
+   word may appear only once, and so may an item that the program itself
+   reads. */
 static error_t read_item(reading_t *reading, const char *item, const char *list)
 {
     const cli_type_t *type = reading->type;
@@ -202,7 +203,8 @@ static error_t read_item(reading_t *reading, const char *item, const char *list)
     return error;
 }
 
-/* Reads the values of "LOW..HIGH", each of which is twice the one before. */
+/* Reads "LOW..HIGH", which stands for the values from LOW to HIGH, each twice
+   the one before. */
 static error_t read_range(reading_t *reading, const char *low_text,
                           const char *high_text)
 {
@@ -387,8 +389,8 @@ bool cli_is_given(const cli_parser_t *parser, const char *name)
     return false;
 }
 
-/* Prints help or version, and ends the parsing by ECANCELED. argp itself would
-   exit instead. */
+/* Prints help or version. Ends the parsing by returning ECANCELED, since argp
+   itself would exit. */
 static error_t cli_answer(int key, const struct argp_state *state)
 {
     if ((state->flags & ARGP_NO_ERRS) != 0) {

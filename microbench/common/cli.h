@@ -12,32 +12,37 @@
 /* ---- options ------------------------------------------------------------ */
 
 typedef enum cli_kind {
-    CLI_KIND_HEADING, /* not an option but a heading of the help */
-    CLI_KIND_FLAG,    /* bool */
-    CLI_KIND_COUNT,   /* uint64_t */
-    CLI_KIND_SIZE,    /* uint64_t, with a suffix K, M or G, or none */
-    CLI_KIND_REAL,    /* double */
-    CLI_KIND_WORD,    /* size_t, the word's index */
-    CLI_KIND_TEXT,    /* const char * */
-    CLI_KIND_PLOT,    /* const char *, a name that ends in .svg or .png */
-    CLI_KIND_ITEMS    /* a list; the program's own function reads its items */
+    CLI_KIND_HEADING, /* the row is no option, but a heading of the help */
+    CLI_KIND_FLAG,    /* the value is a bool */
+    CLI_KIND_COUNT,   /* the value is a uint64_t */
+    /* The value is a uint64_t. Its text may have the suffix K, M or G. */
+    CLI_KIND_SIZE,
+    CLI_KIND_REAL, /* the value is a double */
+    CLI_KIND_WORD, /* the value is a size_t, the index of the word */
+    CLI_KIND_TEXT, /* the value is a const char * */
+    /* The value is a const char *, a name that ends in .svg or .png. */
+    CLI_KIND_PLOT,
+    /* The value is a list, whose items a function of the program reads. */
+    CLI_KIND_ITEMS
 } cli_kind_t;
 
 struct cli_parser;
 
-/* The values that an option takes. A number or a word may be a comma-separated
-   list: `room` is then the size of the array, and count_offset the offset of
-   the size_t that gets the number of values. In a list of counts or sizes
-   LOW..HIGH stands for the values from LOW to HIGH, each twice the one before.
-   In a list of words or of the program's own items each item may appear once.
-   "all" stands for all words, unless it is a word of the list itself. */
+/* The values that an option takes. A number or a word may also be a
+   comma-separated list. Then `room` is the size of the array, and count_offset
+   is the offset of the size_t that gets the number of values.
+
+   In a list of counts or sizes LOW..HIGH stands for the values from LOW to
+   HIGH, each twice the one before. In a list of words, or of items that the
+   program itself reads, each item may appear once. "all" stands for all words,
+   unless it is a word of the list itself. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;
     uint64_t min, max;
-    uint64_t multiple;        /* a size must be a multiple of this */
+    uint64_t multiple;        /* a size must be a multiple of this number */
     double low, high;         /* the range of a real number */
-    const char *const *words; /* ended by NULL */
+    const char *const *words; /* the words, and NULL at the end */
     size_t room;
     size_t count_offset;
     /* Reads one item and stores it at index `place` of the program's array. */
@@ -82,11 +87,12 @@ typedef struct cli_type {
 typedef struct cli_option {
     uint64_t commands; /* the set of commands that take the option */
     const char *name;
-    int letter;    /* the short form of the name, or 0 */
-    size_t offset; /* the value's offset in the program's struct */
+    int letter;    /* the letter of the option's short form, or 0 */
+    size_t offset; /* the offset of the value in the program's struct */
     cli_type_t type;
-    const char *initial; /* the default as a user would write it, or NULL */
-    const char *help;    /* printed before the type's range and the default */
+    /* The default, as a user would write it; NULL: there is none. */
+    const char *initial;
+    const char *help; /* printed before the type's range and the default */
 } cli_option_t;
 
 /* The only command of a program that has no commands. */
@@ -100,24 +106,24 @@ struct cli_program;
 typedef struct cli_parser {
     const struct cli_program *program;
     struct argp_state *state;
-    void *values;   /* the program's struct */
-    uint64_t given; /* bit i: option i of the table was given */
+    void *values;   /* the struct with the values of the program's options */
+    uint64_t given; /* bit i is set if option i of the table was given */
 } cli_parser_t;
 
 /* A program or one of its commands. Every program also takes --help, --usage
    and --version. */
 typedef struct cli_program {
-    const char *doc;       /* the text that argp calls doc */
-    const char *arguments; /* text for arguments in the usage, or NULL */
-    const struct cli_option *options; /* at most 64 */
+    const char *doc;       /* the text that argp calls `doc` */
+    const char *arguments; /* the usage's text for further arguments, or NULL */
+    const struct cli_option *options; /* the table of options, at most 64 */
     size_t option_count;
     unsigned command; /* the command whose options are accepted */
-    /* The names of a program's commands, ended by NULL; or NULL. If there are
-       commands, the program's struct is a single size_t, the index of the given
-       command. */
+    /* The names of a program's commands, and NULL at the end; NULL if there are
+       no commands. If there are, the program's struct is a single size_t, which
+       gets the index of the given command. */
     const char *const *commands;
-    /* Checks options that depend on each other, after all were read. May be
-       NULL. */
+    /* Checks options that depend on each other. Called after all options were
+       read. May be NULL. */
     error_t (*resolve)(cli_parser_t *parser);
 } cli_program_t;
 
@@ -128,11 +134,11 @@ typedef enum cli_verdict {
     CLI_BAD   /* an error was printed; the program exits with a failure */
 } cli_verdict_t;
 
-/* The exit status for a bad command line, in programs without ranks. */
+/* The exit status after a wrong command line, for programs without ranks. */
 enum { CLI_EXIT_USAGE = 2 };
 
 /* Stores the defaults in `values`, and then the values of the command line.
-   Prints only if `speak`. */
+   Prints help and errors only if `speak`. */
 cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
                         bool speak, void *values);
 
@@ -161,8 +167,8 @@ error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)
 /* Reads a number. Returns false if the text has anything else in it. */
 bool cli_read_count(const char *text, uint64_t *out);
 
-/* Returns the value of BATON_SEED, or 1 if BATON_SEED is unset or no number;
-   the library warns of the latter. */
+/* Returns the value of BATON_SEED. Returns 1 if BATON_SEED is unset or no
+   number; the library warns of the latter. */
 uint64_t cli_default_seed(void);
 
 /* Returns a size in the form that options take: "64", "4K" or "1M". The second

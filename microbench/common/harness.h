@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An engine with a group of all ranks. */
+/* An engine, and a group of all ranks on it. */
 typedef struct harness_side {
     baton_engine_t *engine;
     baton_group_t *group;
@@ -18,17 +18,19 @@ typedef struct harness_side {
 typedef struct harness {
     int rank;
     int size;
-    baton_group_t *group;    /* the group that measured schedules use */
-    harness_side_t measured; /* for measured schedules; default progress */
-    harness_side_t own;      /* for the barrier; manual progress */
+    baton_group_t *group; /* the group that measured schedules use */
+    /* The side for measured schedules, with default progress. */
+    harness_side_t measured;
+    /* The side for the barrier, with manual progress. */
+    harness_side_t own;
     baton_schedule_t *barrier;
 } harness_t;
 
 /* Attaches a device to an engine before the engine's group is created. */
 typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
 
-/* Opens both engines. Collective, after MPI_Init; a failure ends the job.
-   `attach` applies to the measured engine and may be NULL. */
+/* Opens both engines. Collective, to be called after MPI_Init. A failure ends
+   the job. `attach` is called for the measured engine. It may be NULL. */
 void harness_open(harness_t *out, harness_attach_fn attach);
 
 void harness_close(harness_t *harness);

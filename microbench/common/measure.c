@@ -84,16 +84,17 @@ double stats_mean(const double *values, size_t count)
 
 /* ---- stolen time ------------------------------------------------------ */
 
-/* The fields are user, nice, system, idle, iowait, irq, softirq and steal. The
-   later fields, the time of guests, are already in user and nice. */
+/* The fields of the first line of /proc/stat: user, nice, system, idle, iowait,
+   irq, softirq and steal. Further fields have the time of guests, which is
+   already in user and nice. */
 enum { FIELDS = 8, STEAL = 7 };
 
 steal_t steal_parse(const char *line)
 {
     double field[FIELDS];
     steal_t reading = {0, 0};
-    /* A blank in scanf's format also matches no blank, so "cpu0" would pass for
-       "cpu". */
+    /* In scanf's format a blank also matches nothing. So without strncmp "cpu0"
+       would pass for "cpu". */
     if (strncmp(line, "cpu ", 4) != 0 ||
         sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &field[0],
                &field[1], &field[2], &field[3], &field[4], &field[5], &field[6],

@@ -7,12 +7,12 @@
 
 /* ---- clocks ----------------------------------------------------------- */
 
-/* Monotonic time, and the processor time (user and system) of all threads of
-   this process, in microseconds. */
+/* Return the monotonic time, and the processor time (user and system) of all
+   threads of this process, in microseconds. */
 double clock_now_us(void);
 double clock_processor_us(void);
 
-/* Sleeps until clock_now_us() is `deadline_us` or later. */
+/* Sleeps until clock_now_us() returns `deadline_us` or more. */
 void clock_sleep_until(double deadline_us);
 
 /* ---- statistics ------------------------------------------------------- */
@@ -20,7 +20,7 @@ void clock_sleep_until(double deadline_us);
 /* Sorts `values` in place. */
 void stats_sort(double *values, size_t count);
 
-/* Returns the value at `fraction` of sorted values by nearest rank: 0.5 gives
+/* Returns the value at `fraction` of sorted values, by nearest rank: 0.5 gives
    the median, 0.99 the 99th percentile. Returns 0 if there are no values. */
 double stats_percentile(const double *sorted, size_t count, double fraction);
 
@@ -46,7 +46,7 @@ double stats_mean(const double *values, size_t count);
 
 /* ---- stolen time ------------------------------------------------------ */
 
-/* Ticks of all processors since the boot. */
+/* Times in ticks, of all processors together, since the machine was started. */
 typedef struct steal {
     double stolen;
     double total;
@@ -59,8 +59,8 @@ steal_t steal_read(void);
 /* Parses the first line of /proc/stat. */
 steal_t steal_parse(const char *line);
 
-/* Returns the stolen share of the time between two readings, 0 to 1, or 0 if it
-   is unknown. */
+/* Returns the stolen share of the time between two readings, from 0 to 1.
+   Returns 0 if it is unknown. */
 double steal_share(steal_t before, steal_t after);
 
 #endif

@@ -17,8 +17,9 @@ bool output_close(FILE *file, const char *name);
    not 0. Returns false. */
 bool output_fail(const char *doing, const char *name, int error);
 
-/* Returns the width of a terminal: COLUMNS if set, else the terminal's own
-   width, else 80. Returns 0 if the descriptor is no terminal. */
+/* Returns the number of columns of a terminal: the variable COLUMNS if it is
+   set, else the terminal's own number, else 80. Returns 0 if the descriptor is
+   no terminal. */
 int terminal_columns(int descriptor);
 
 #endif

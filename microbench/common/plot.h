@@ -11,9 +11,9 @@ typedef struct plot {
     /* The file's name, which ends in .svg or .png; NULL: no plot is drawn. */
     const char *name;
     char title[256];
-    const char *x, *y;  /* columns of the CSV */
-    const char *series; /* columns that tell the series apart */
-    const char *active; /* a column whose mean is in the key, or NULL */
+    const char *x, *y;  /* names of columns of the CSV */
+    const char *series; /* the columns whose values distinguish the series */
+    const char *active; /* a column whose mean is shown in the key, or NULL */
 } plot_t;
 
 /* Creates the file, and starts gnuplot. So a missing gnuplot or folder is

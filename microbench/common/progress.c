@@ -11,7 +11,7 @@
 enum { FIRST_S = 1, NEXT_US = 500000 };
 
 static volatile sig_atomic_t interrupted;
-static double began_us, shown_us; /* shown_us: 0 while no line is shown */
+static double began_us, shown_us; /* shown_us is 0 while no line is shown */
 
 /* The descriptor to which the line is written. Under mpirun it is that of
    mpirun's own standard error, since mpirun gives its ranks pipes. */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The tolerance of a sum, relative to the sum of the magnitudes of all addends:
-   about 170 roundings of f32. */
+/* The tolerance of a sum, relative to the sum of the addends' magnitudes. It
+   allows about 170 roundings of f32. */
 #define TOLERANCE 1e-5
 
 /* ---- gradients ---------------------------------------------------------- */
@@ -122,7 +122,8 @@ static uint32_t bits_of(const baton_sparse_result_t *result, size_t entry)
     return bits;
 }
 
-/* FNV-1a (Fowler, Noll, Vo), over words instead of bytes. */
+/* Adds a word to a hash by FNV-1a (Fowler, Noll, Vo), which takes words here
+   instead of bytes. */
 static uint64_t add_word(uint64_t hash, uint64_t word)
 {
     return (hash ^ word) * UINT64_C(0x100000001b3);

@@ -13,13 +13,15 @@ uint64_t gradient_key(uint64_t seed, uint64_t step, int rank);
 float gradient_at(uint64_t key, size_t element);
 void gradient_fill(uint64_t key, float *elements, size_t count);
 
-/* This rank's part of the sums of all gradients over all steps. Each rank keeps
-   the sums of a slice of the elements, so that together the ranks hold each sum
+/* The sums of all gradients over all steps, for one slice of the elements. Each
+   rank has a slice of its own, so that the ranks together have each sum
    once. */
 typedef struct sparse_slice {
     size_t first, count;
-    double *gradients;  /* [count], sums of the gradients of all ranks */
-    double *magnitudes; /* [count], sums of the magnitudes of these gradients */
+    /* An array of [count]: sums of the gradients of all ranks. */
+    double *gradients;
+    /* An array of [count]: sums of the magnitudes of these gradients. */
+    double *magnitudes;
 } sparse_slice_t;
 
 /* Returns the range of this rank's slice of n elements. Allocates nothing:
@@ -35,16 +37,17 @@ void sparse_slice_add_result(const sparse_slice_t *slice,
                              const baton_sparse_result_t *result, double *sums);
 
 /* Returns the first index in the slice at which sums[count] differs from the
-   sum of all gradients, or `count`. */
+   sum of all gradients. Returns `count` if there is none. */
 size_t sparse_slice_find_loss(const sparse_slice_t *slice, const double *sums);
 
 /* Returns the index of the element that an entry of a result belongs to. */
 size_t sparse_element(const baton_sparse_result_t *result, size_t entry);
 
-/* Checks an f32 result for n elements. Returns NULL, or a text that says what
-   is wrong, with the entry in *entry_out: indices that do not ascend or are not
-   below n, values that are not finite, or a dense result without exactly n
-   entries (then *entry_out is the number of entries). */
+/* Checks an f32 result for n elements. Returns NULL if it is right. Otherwise
+   returns a text that says what is wrong, and sets *entry_out to the entry.
+   Wrong are indices that do not ascend or are not below n, values that are not
+   finite, and a dense result without exactly n entries (then *entry_out is the
+   number of entries). */
 const char *sparse_check(const baton_sparse_result_t *result, size_t n,
                          size_t *entry_out);
 

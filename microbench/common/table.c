@@ -30,7 +30,7 @@ static void print_cell(const table_cell_t *cell)
     }
 }
 
-/* Prints a row, or if `heading` the headings of its columns. */
+/* Prints a row. If `heading`, prints the headings of its columns instead. */
 static void print_row(table_t *table, const table_cell_t *cells, size_t count,
                       bool heading)
 {
@@ -51,8 +51,8 @@ static void print_row(table_t *table, const table_cell_t *cells, size_t count,
 
 /* ---- files ------------------------------------------------------------ */
 
-/* Writes a row of CSV or JSON, or if `keys` the first line of a CSV file, which
-   names the columns. Does nothing if the file is NULL. */
+/* Writes a row of CSV or JSON. If `keys`, writes the first line of a CSV file
+   instead, which names the columns. Does nothing if the file is NULL. */
 static void write_row(FILE *file, const table_cell_t *cells, size_t count,
                       bool json, bool keys)
 {

@@ -8,18 +8,20 @@
 #include <stddef.h>
 
 /* A cell of a row, with its column. All rows must have the same columns. A text
-   must not need quoting in CSV or JSON. A number is NAN if there is none; files
-   get all its digits. */
+   must not need quoting in CSV or JSON. A number that is unknown is NAN. Files
+   get all digits of a number. */
 typedef struct table_cell {
-    const char *key;     /* the column's name in files; NULL: not in files */
-    const char *heading; /* on the screen; NULL: not on the screen */
-    int width;           /* on the screen; negative: left-aligned */
+    /* The column's name in files; NULL: files leave it out. */
+    const char *key;
+    /* The column's heading on the screen; NULL: the screen leaves it out. */
+    const char *heading;
+    int width; /* the width on the screen; negative: left-aligned */
     int decimals;
-    const char *text; /* NULL for a number */
+    const char *text; /* NULL: the cell is a number */
     double number;
 } table_cell_t;
 
-/* Given as `decimals`: the number is printed as 1.2e-16. */
+/* A value of `decimals`, with which a number is printed as 1.2e-16. */
 enum { TABLE_TINY = -1 };
 
 /* clang-format off */
@@ -37,13 +39,13 @@ typedef struct table_files {
 
 typedef struct table {
     size_t rows;
-    bool headed; /* the headings were printed, above the first row */
+    bool headed; /* the headings were already printed */
     /* The screen's width. Cells that do not fit are left out. 0: no limit. */
     int columns;
     size_t left_out;
     table_files_t files;
-    FILE *csv, *json, *plotted; /* `plotted` is the plot's CSV file */
-    plot_t plot;                /* the caller sets all but the name */
+    FILE *csv, *json, *plotted; /* `plotted` is the CSV file of the plot */
+    plot_t plot;                /* the caller sets all fields but the name */
 } table_t;
 
 bool table_open(table_t *table, const table_files_t *files);

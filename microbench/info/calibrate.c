@@ -17,8 +17,8 @@
 enum { SHORT_BYTES = 8, LONG_BYTES = 1 << 20, REDUCED_BYTES = 256 * 1024 };
 enum { WARM_UP = 20, REPEATS = 200 };
 
-/* Returns the median time of a schedule's epochs, and destroys the schedule.
-   The time is small on ranks whose schedule has no nodes. */
+/* Returns the median time of a schedule's epochs, and destroys the schedule. On
+   ranks whose schedule has no nodes the time is small, and not used. */
 static double run_and_destroy(const harness_t *harness,
                               baton_schedule_t *schedule)
 {
@@ -35,9 +35,10 @@ static double run_and_destroy(const harness_t *harness,
     return stats_median(times, REPEATS);
 }
 
-/* Sends a message from rank 0 to `peer` and back. Returns half of the round
-   trip on rank 0. If `both`, the two ranks send at once, and this returns the
-   time until rank 0 has sent and received. */
+/* Returns, on rank 0, the time of a message to `peer`: half of the time that a
+   message from rank 0 to `peer` and back takes. If `both`, the two ranks send
+   at the same time, and this returns the time until rank 0 has sent and
+   received. */
 static double message_us(const harness_t *harness, int peer, size_t bytes,
                          bool both)
 {
@@ -153,7 +154,7 @@ static bool add_machines(const harness_t *harness, const char *path)
 }
 
 /* Finds the first other rank on rank 0's host, and the first rank on another
-   host; -1 if there is none. */
+   host. The rank is -1 if there is none. */
 static void info_calibrate_find_peers(const harness_t *harness, int *inside_out,
                                       int *between_out)
 {

@@ -15,13 +15,14 @@
 /* The state of the running simulation, and of its case. */
 static struct {
     const sim_case_t *of;
-    int built;         /* schedules built so far */
-    bool epochs;       /* epochs run; false while schedules are built */
-    uint64_t ended;    /* epochs that have ended */
-    uint64_t before;   /* messages sent before the epochs */
-    double sum_us;     /* virtual time of the ended epochs */
-    double formula_us; /* virtual time of an epoch by the closed form */
-    double began_us;   /* when the running epoch began, in virtual time */
+    int built; /* number of schedules built so far */
+    /* True while epochs run, false while schedules are built. */
+    bool epochs;
+    uint64_t ended;    /* number of epochs that have ended */
+    uint64_t before;   /* number of messages sent before the epochs */
+    double sum_us;     /* sum of the virtual times of the ended epochs */
+    double formula_us; /* the virtual time of an epoch by the closed form */
+    double began_us;   /* the virtual time at which the running epoch began */
 } now;
 
 bool sim_fail(const char *format, ...)
@@ -74,8 +75,9 @@ static uint64_t now_messages(void)
     return baton_sim_totals(now.of->sim).messages - now.before;
 }
 
-/* Estimates the time of an epoch by the mean of the epochs that have ended, or
-   in the first epoch by the closed form. */
+/* Updates the progress line. Estimates the time of an epoch by the mean of the
+   epochs that have ended. In the first epoch, estimates it by the closed
+   form. */
 bool sim_case_progress(void *arg)
 {
     char what[128];

@@ -14,7 +14,8 @@ typedef struct run {
     const sim_case_t *of;
     baton_algorithm_t algorithm;
     sim_data_t data;
-    char *memory; /* [ranks][bytes]; NULL: only costs are simulated */
+    /* An array of [ranks][bytes]; NULL: only costs are simulated. */
+    char *memory;
 } run_t;
 
 /* ---- algorithms --------------------------------------------------------- */

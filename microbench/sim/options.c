@@ -138,7 +138,8 @@ static const cli_option_t table[] = {
 
 typedef struct axis {
     unsigned commands;
-    const char *name; /* also the name of the axis's option */
+    /* The axis's name, which is also the name of its option. */
+    const char *name;
     cli_type_t type;
 } axis_t;
 

@@ -17,28 +17,29 @@
 typedef struct app {
     struct run *run;
     baton_partial_t *partial;
-    double called_us; /* when the application started the running epoch */
-    uint64_t taken;   /* the last step whose contribution an epoch has taken */
+    /* The virtual time at which the application has started the epoch. */
+    double called_us;
+    uint64_t taken; /* the last step whose contribution an epoch has taken */
 } app_t;
 
 typedef struct run {
     const sim_case_t *of;
     sim_data_t data;
-    /* The data of the rank that contributes. A cost-only simulation does not
-       read them. */
+    /* The data that a rank contributes. Each rank fills it anew. A simulation
+       of costs does not read it. */
     void *contribution;
     uint64_t epoch;
-    bool failed;        /* a call failed, and the failure was printed */
-    app_t *app;         /* [ranks] */
-    double *latency_us; /* [epochs][ranks] */
+    bool failed;        /* a call has failed, and the error was printed */
+    app_t *app;         /* an array of [ranks] */
+    double *latency_us; /* an array of [epochs][ranks] */
     double active_sum, active_squares;
 } run_t;
 
-/* Epoch e takes its delays from the random stream with this number + e. */
+/* The delays of epoch e come from the random stream with this number + e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
-/* Returns the size of the quorum or the number of candidates; 0 for other
-   modes. */
+/* Returns the size of the quorum or the number of candidates. Returns 0 for
+   other modes. */
 static uint32_t mode_ranks(const sim_case_t *c)
 {
     uint32_t half = ((uint32_t)c->ranks + 1) / 2;
@@ -120,7 +121,7 @@ static void close_run(run_t *run)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* Returns how late a rank starts the epoch. */
+/* Returns the time by which a rank starts the epoch late. */
 static double delay_us(const run_t *run, int rank)
 {
     const sim_options_t *options = run->of->options;
@@ -165,7 +166,7 @@ static bool read_result(run_t *run, int rank, baton_partial_result_t *result)
     return true;
 }
 
-/* Checks the data, and that `active` is the number of ranks that
+/* Checks the data. Also checks that `active` is the number of ranks that have
    contributed. */
 static bool check_results(run_t *run, uint32_t contributors)
 {

@@ -24,10 +24,10 @@ enum {
     SIM_SPARSE = 16
 };
 
-/* The names of the variants that a command compares, ended by NULL: the
+/* The names of the variants that a command compares, and NULL at the end: the
    library's all-reduces, the modes of a partial all-reduce, or sparse
-   all-reduces. A mode's index is its baton_partial_mode_t, that of a sparse
-   all-reduce its baton_sparse_algorithm_t. */
+   all-reduces. The index of a mode is its baton_partial_mode_t, and that of a
+   sparse all-reduce its baton_sparse_algorithm_t. */
 extern const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
 extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
@@ -42,32 +42,36 @@ typedef enum sim_axis {
 
 typedef struct sim_options {
     /* The command, and the names of the variants (algorithms or modes) that the
-       command compares, ended by NULL. */
+       command compares, with NULL at the end. */
     unsigned command;
     const char *const *variant_names;
 
-    baton_sim_options_t model; /* `ranks` is not set */
+    baton_sim_options_t model; /* the model; its field `ranks` is not set */
     double gbit, host_gbit;
     const char *speed, *lag, *skew; /* the texts of the options, or NULL */
     uint64_t host_ranks, eager_bytes, sync_bytes;
     bool payload; /* sparse all-reduces have real gradients */
-    bool prove;   /* the other collectives are checked by sets of
-                     contributors */
+    /* The collectives that are not sparse are checked by sets of contributors
+       (baton/proof.h). */
+    bool prove;
     uint64_t ranks;
     uint64_t bytes;
     uint64_t epochs;
     uint64_t chunk_bytes;
     uint64_t root;
-    uint64_t mode_ranks; /* the size of the quorum or the number of candidates;
-                            0: half of the ranks */
-    double spacing_ms;   /* between the arrivals of neighbours; 0: no spacing */
+    /* The size of the quorum or the number of candidates; 0: half of the
+       ranks. */
+    uint64_t mode_ranks;
+    /* The time between the arrivals of two neighbours; 0: they arrive at
+       once. */
+    double spacing_ms;
     /* Options of sparse all-reduces. */
-    uint64_t count; /* elements, of f32 */
+    uint64_t count; /* number of elements, of f32 */
     double density;
-    uint64_t teams;  /* 0: the library chooses */
-    size_t exchange; /* a baton_exchange_t */
+    uint64_t teams;  /* the number of teams; 0: the library chooses */
+    size_t exchange; /* the exchange, as baton_exchange_t */
 
-    size_t variants[SIM_MAX_VARIANTS]; /* indices of the variants' names */
+    size_t variants[SIM_MAX_VARIANTS]; /* the indices of the variants' names */
     size_t variant_count;
     const char *sweep; /* the text of the option, or NULL */
     sim_axis_t axis;
@@ -86,13 +90,13 @@ typedef struct sim_command sim_command_t;
 cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
                                 char **argv, sim_options_t *out);
 
-/* Returns whether the command has vectors of a given number of bytes. */
+/* Returns whether the command has vectors, of a given number of bytes. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
 {
     return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
 }
 
-/* Returns the axis's name in --sweep, or "" for none. */
+/* Returns the name of an axis in --sweep, or "" if there is none. */
 const char *sim_axis_name(sim_axis_t axis);
 
 /* Prints the command line and the model's default values. */
@@ -106,8 +110,8 @@ typedef struct sim_case {
     const char *name; /* the variant's name */
     int ranks;
     uint64_t bytes;
-    double density; /* for sparse all-reduces */
-    uint64_t teams; /* for sparse all-reduces; 0: the library chooses */
+    double density; /* used by sparse all-reduces */
+    uint64_t teams; /* used by sparse all-reduces; 0: the library chooses */
     baton_sim_t *sim;
     FILE *trace; /* the file of the trace, or NULL */
 } sim_case_t;
@@ -116,20 +120,21 @@ typedef struct sim_result {
     /* Virtual time of an epoch on all ranks: the mean, the least and the
        most. */
     double mean_us, low_us, high_us;
-    double formula_us; /* the epoch's closed form; NAN if there is none */
-    uint64_t messages; /* messages of all epochs */
-    double build_s;    /* real time of building, in seconds */
+    /* The time of an epoch by the closed form; NAN: there is none. */
+    double formula_us;
+    uint64_t messages; /* number of messages of all epochs */
+    double build_s;    /* real time that building took, in seconds */
     double run_s;
 
-    /* Of partial all-reduces: the time from a rank's call to its completion. */
+    /* The time of a partial all-reduce from a rank's call to its completion. */
     double latency_us, latency_median_us, latency_p99_us;
-    /* Ranks whose contribution to an epoch is in the epoch's result: the mean
-       over the epochs, its standard error, and the expected number, which is
-       NAN if unknown. */
+    /* The number of ranks whose contribution to an epoch is in that epoch's
+       result: the mean over the epochs, its standard error, and the expected
+       number, which is NAN if it is unknown. */
     double active, active_error, active_expected;
-    /* Of sparse all-reduces: the costs by the formula; k and the rounds in
-       force; the most messages and bytes that a rank has sent in a step, or NAN
-       if they are not counted; and the number of entries of the result, or NAN
+    /* Results of sparse all-reduces: the costs by the formula; k and the rounds
+       in force; the most messages and bytes that a rank has sent in a step, or
+       NAN if they are not counted; the number of entries of the result, or NAN
        if only costs are simulated. */
     baton_sparse_cost_t cost;
     double k, rounds, sent, sent_bytes, nnz;
@@ -143,9 +148,9 @@ bool sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
    BATON_ERR_CANCELLED, and returns false. */
 bool sim_ok(baton_status_t status);
 
-/* Allocates zeroed memory for `count` elements. If there is not enough memory,
-   prints an error and returns NULL. Tries nothing if the whole machine has
-   less. */
+/* Allocates memory of zeros for `count` elements. If there is not enough
+   memory, prints an error and returns NULL. Does not even try if the whole
+   machine has less memory. */
 void *sim_alloc(size_t count, size_t size);
 
 /* ---- data of simulated ranks (case.c) ------------------------------------ */
@@ -156,21 +161,23 @@ typedef struct sim_data {
     const sim_case_t *of;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t count;         /* elements of a contribution */
-    uint32_t iterations;  /* consecutive iterations that one sum may contain */
+    size_t count; /* number of elements of a contribution */
+    /* The number of consecutive iterations that one sum may contain. */
+    uint32_t iterations;
     baton_proof_t *proof; /* NULL: only costs are simulated */
-    bool *contributors;   /* [ranks * iterations], the contributors to the
-                             expected sum */
+    /* An array of [ranks * iterations]: the contributors to the expected
+       sum. */
+    bool *contributors;
 } sim_data_t;
 
 /* Opens the data. If only costs are simulated, sets only the type, the
-   reduction and the counts. Returns false after printing what failed, as the
-   functions below do. */
+   reduction and the counts. This function and those below return false after
+   printing the reason of a failure. */
 bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out);
 void sim_data_close(sim_data_t *data);
 
-/* Stores the `count` elements that a rank contributes in an iteration;
-   iterations count from 1. */
+/* Stores the `count` elements that a rank contributes in an iteration.
+   Iterations are numbered from 1. */
 bool sim_data_fill(const sim_data_t *data, int rank, uint64_t iteration,
                    void *elements);
 
@@ -193,20 +200,20 @@ void sim_trace_end(const sim_case_t *c);
 
 /* ---- the run of a case (case.c) ------------------------------------------ */
 
-/* Begin and end a case. After Ctrl-C sim_case_end prints how far the case has
-   come. */
+/* sim_case_begin begins a case, and sim_case_end ends it. After Ctrl-C
+   sim_case_end prints how far the case has come. */
 void sim_case_begin(const sim_case_t *c);
 void sim_case_end(bool passed);
 
-/* Update the progress line. Return false after Ctrl-C. sim_case_progress is the
-   on_progress of baton_sim_options_t; sim_case_build is called before each
-   schedule is built. */
+/* Both update the progress line, and return false after Ctrl-C.
+   sim_case_progress is the on_progress of baton_sim_options_t. sim_case_build
+   is called before each schedule is built. */
 bool sim_case_progress(void *arg);
 bool sim_case_build(void);
 
 /* Runs the case's epochs and summarizes their times. `run` runs one epoch and
-   stores the epoch's virtual time; it returns false after printing an error,
-   and then sim_case_epochs returns false, too. */
+   stores its virtual time. If it returns false, after printing an error,
+   sim_case_epochs returns false, too. */
 typedef bool (*sim_epoch_fn)(void *arg, uint64_t epoch, double *us_out);
 bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
                      sim_result_t *out);
@@ -221,9 +228,9 @@ bool sim_run_sparse(const sim_case_t *c, sim_result_t *out);
 baton_algorithm_t sim_algorithm(baton_collective_t collective,
                                 const char *name);
 
-/* Returns the algorithm's closed form, or NAN if the simulator's time may
-   differ from it: the closed form holds for single ports, no overhead, skew or
-   lag, and equal blocks. */
+/* Returns the time by the algorithm's closed form. Returns NAN if the
+   simulator's time may differ from it: the closed form holds for single ports,
+   without overhead, skew or lag, and for equal blocks. */
 double sim_formula_us(const sim_options_t *options,
                       const baton_algorithm_t *algorithm, int ranks,
                       double bytes);
@@ -235,7 +242,8 @@ struct sim_command {
     const char *name;
     const char *doc;                  /* the help, in argp's format */
     const char *const *variant_names; /* ended by NULL */
-    /* Simulates a case; returns false after printing what failed. */
+    /* Simulates a case. Returns false after printing the reason of a
+       failure. */
     bool (*run)(const sim_case_t *c, sim_result_t *out);
 };
 

@@ -24,9 +24,10 @@ typedef struct run {
     size_t count;
     sim_result_t *out; /* the results so far */
     /* The next fields are NULL if only costs are simulated. */
-    float *gradients; /* [ranks][count] */
-    float *residual;  /* [count] */
-    /* [count], sums of all results so far; the memory of the slice follows. */
+    float *gradients; /* an array of [ranks][count] */
+    float *residual;  /* an array of [count] */
+    /* An array of [count]: sums of all results so far. The memory of the slice
+       follows it. */
     double *sums;
     sparse_slice_t slice; /* covers all elements */
 } run_t;
@@ -51,7 +52,7 @@ static bool sim_sparse_open_data(run_t *run)
     return true;
 }
 
-/* Adds all residuals to the sums, or subtracts them again. */
+/* Adds all residuals to the sums. If `sign` is -1, subtracts them again. */
 static bool add_residuals(run_t *run, double sign)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {
@@ -183,8 +184,9 @@ static baton_sparse_options_t sim_sparse_options_of(const sim_case_t *c)
     return out;
 }
 
-/* Stores the formula's mean over the steps. In a step in which Ok-Topk moves
-   its regions, each rank also receives P - 1 proposals of P - 1 bounds. */
+/* Stores the mean over the steps of the formula's costs. In a step in which
+   Ok-Topk moves its regions, each rank also receives P - 1 proposals of P - 1
+   bounds. */
 static void set_formula(const run_t *run)
 {
     sim_result_t *out = run->out;

@@ -28,8 +28,8 @@ static double difference(const sim_result_t *result)
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* Returns the result of `variant`, or NULL if the variant is not among those
-   that have run, which are the ones up to `place`. */
+/* Returns the result of `variant`. Returns NULL if it has not run. The variants
+   up to `place` have run. */
 static const sim_result_t *find_result(const sim_case_t *c,
                                        const sim_result_t *results,
                                        size_t place, size_t variant)
@@ -168,7 +168,8 @@ typedef struct sweep {
     const sim_options_t *options;
     table_t table;
     FILE *trace;
-    sim_result_t results[SIM_MAX_VARIANTS]; /* at the sweep's current value */
+    /* Results of the variants, at the sweep's current value. */
+    sim_result_t results[SIM_MAX_VARIANTS];
 } sweep_t;
 
 static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)

@@ -34,32 +34,33 @@ typedef struct skew_account {
     uint64_t salt;
     int rank;
     int ranks;
-    size_t count; /* elements of a contribution */
+    size_t count; /* number of elements of a contribution */
     uint32_t iterations;
-    bool synchronous;      /* every call must include every rank */
-    skew_entry_t *entries; /* [iterations], owned by the caller */
-    uint32_t failed_at;    /* iteration of the first failure, or 0 */
-    char failure[192];     /* the first failure's message */
+    bool synchronous;      /* each call must include all ranks */
+    skew_entry_t *entries; /* an array of [iterations], which the caller owns */
+    uint32_t failed_at;    /* the iteration of the first failure, or 0 */
+    char failure[192];     /* the message of the first failure */
 } skew_account_t;
 
-/* Records this rank's result of `iteration`, and makes the checks that one rank
-   alone can make. The number of the result's epoch must be `iteration`. */
+/* Records this rank's result of `iteration`. Also makes the checks that a rank
+   can make alone. The number of the result's epoch must be `iteration`. */
 void skew_account_record(skew_account_t *account, uint32_t iteration,
                          const baton_partial_result_t *outcome);
 
 /* Checks every result except the last one against the ranges that all ranks
-   have recorded. `from` is [ranks][iterations]. */
+   have recorded. `from` is an array of [ranks][iterations]. */
 void skew_account_audit(skew_account_t *account, const uint32_t *from);
 
-/* Records a failure in `iteration`. The earliest failure is kept. */
+/* Records a failure in `iteration`. Only the earliest failure is kept. */
 void skew_account_fail(skew_account_t *account, uint32_t iteration,
                        const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns how many ranks have their contribution of this iteration in the
-   iteration's result; the paper calls this the number of active processes.
-   `iteration` must not be the last one. The outcome's `active` also counts
-   ranks that have only older contributions in the result. */
+/* Returns the number of ranks that have their contribution of this iteration in
+   the iteration's result; the paper calls it the number of active processes.
+   `iteration` must not be the last one. The field `active` of an outcome
+   differs: it also counts ranks that have only older contributions in the
+   result. */
 uint32_t skew_account_active(const skew_account_t *account,
                              const uint32_t *from, uint32_t iteration);
 

@@ -14,8 +14,8 @@ typedef struct linear_model {
     uint64_t slope;
 } linear_model_t;
 
-/* Returns the contribution of `rank` in `iteration`; iterations count from 1.
-   Runs with different `salt` have different contributions. */
+/* Returns the contribution of `rank` in `iteration`. Iterations are numbered
+   from 1. Runs with a different `salt` have different contributions. */
 static inline linear_model_t linear_model_of(uint64_t salt, int rank,
                                              uint32_t iteration)
 {
@@ -43,7 +43,8 @@ static inline void linear_model_fill(linear_model_t model, uint64_t *data,
     }
 }
 
-/* Returns the first element that the model does not fit, or `count`. */
+/* Returns the first element that the model does not fit. Returns `count` if it
+   fits all. */
 static inline size_t linear_model_find_mismatch(linear_model_t model,
                                                 const uint64_t *data,
                                                 size_t count)

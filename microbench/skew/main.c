@@ -70,8 +70,8 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
     table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Prints the results of one size, [system_count], and writes them to the
-   files. */
+/* Prints the results of one size, an array of [system_count], and writes them
+   to the files. */
 static void print_table(const skew_options_t *options, table_t *table,
                         const skew_result_t *results)
 {

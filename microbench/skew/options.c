@@ -38,16 +38,16 @@ const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
 
 /* ---- the limit -------------------------------------------------------- */
 
-/* Returns how long `ranks` ranks wait for the k-th arrival, the mean over the
-   ranks in units of the skew. */
+/* Returns the time that `ranks` ranks wait for the k-th arrival: the mean over
+   the ranks, in units of the skew. */
 static double skew_options_wait_for(int k, int ranks)
 {
     return (double)k * (k - 1) / 2 / ranks;
 }
 
-/* Returns how long ranks wait for the first, or for the last, of m elected
-   ranks. The first elected rank is the k-th of all with probability C(P - k, m
-   - 1) / C(P, m). */
+/* Returns the time that ranks wait for the first, or for the last, of m elected
+   ranks. The k-th of all ranks is the first elected one with probability
+   C(P - k, m - 1) / C(P, m). */
 static double wait_for_elected(uint32_t m, int ranks, bool last)
 {
     double probability = (double)m / ranks;
@@ -87,7 +87,7 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 
 #define AT(member) offsetof(skew_options_t, member)
 
-/* Reads "solo" or "quorum:16". */
+/* Reads a system, such as "solo" or "quorum:16". */
 static error_t skew_options_read_system(const cli_parser_t *parser,
                                         const char *text, size_t place)
 {

@@ -26,7 +26,7 @@ typedef struct measurement {
     baton_partial_t *partial; /* NULL for MPI's systems */
     uint64_t *vector;         /* the target of MPI's systems */
     skew_account_t account;
-    double *latency_us; /* [counted iterations] */
+    double *latency_us; /* an array of [counted iterations] */
 } measurement_t;
 
 typedef struct run {
@@ -38,14 +38,14 @@ typedef struct run {
 } run_t;
 
 /* Returns the number of iterations. The last one only serves to check the one
-   before, and is not counted in results. */
+   before it, and is not counted in results. */
 static uint32_t iterations_of(const skew_options_t *options)
 {
     return (uint32_t)(options->warmup + options->iterations) + 1;
 }
 
-/* Returns how many ranks must have arrived before an iteration can begin, also
-   during the warm-up. */
+/* Returns the number of ranks that must have arrived before an iteration can
+   begin, also during the warm-up. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
 {
     bool waits = choice.kind == SKEW_QUORUM || choice.kind == SKEW_ALL;
@@ -110,8 +110,8 @@ static void close_measurement(measurement_t *measurement)
 
 /* ---- the call --------------------------------------------------------- */
 
-/* Contributes `source`, starts and waits: the timed call. The outcome's data
-   stay valid until the next call. */
+/* The timed call: contributes `source`, starts and waits. The data of the
+   outcome stay valid until the next call. */
 static void call_system(const measurement_t *measurement,
                         const uint64_t *source, uint64_t iteration, int ranks,
                         baton_partial_result_t *out)
@@ -223,8 +223,8 @@ static void skew_run_take_turns(run_t *run)
 
 /* ---- check ------------------------------------------------------------ */
 
-/* Gathers the entries' `from` of all ranks, as [ranks][iterations]: the oldest
-   iteration whose contribution was taken. */
+/* Gathers the field `from` of the entries of all ranks, as an array of
+   [ranks][iterations]: the oldest iteration whose contribution was taken. */
 static uint32_t *gather_from(const skew_account_t *account)
 {
     uint32_t iterations = account->iterations;
@@ -272,8 +272,8 @@ static void summarize_active(const run_t *run, const measurement_t *measurement,
     out->active_mean = sum / (double)run->options->iterations;
 }
 
-/* Returns the field robust_us of a result. `all` has the latencies, as
-   [ranks][iterations]. */
+/* Returns the value for robust_us of a result. `all` has the latencies, as an
+   array of [ranks][iterations]. */
 static double robust_us(const double *all, size_t iterations, size_t ranks)
 {
     double *means = harness_alloc(iterations, sizeof(double));

@@ -8,12 +8,12 @@
 #include "common/table.h"
 #include <baton/baton.h>
 
-/* The systems to compare. Those of Baton are modes. */
+/* The systems to compare. Each system of Baton is a mode. */
 typedef enum skew_kind {
     SKEW_SOLO = BATON_SOLO,
     SKEW_MAJORITY = BATON_MAJORITY,
     SKEW_FULL = BATON_FULL,
-    /* The next three take a number of ranks, as in "quorum:16". */
+    /* The next three systems have a number of ranks, as in "quorum:16". */
     SKEW_QUORUM = BATON_QUORUM,
     SKEW_ANY = BATON_CANDIDATES_ANY,
     SKEW_ALL = BATON_CANDIDATES_ALL,
@@ -23,12 +23,14 @@ typedef enum skew_kind {
 
 typedef struct skew_choice {
     skew_kind_t kind;
-    uint32_t ranks; /* the quorum's size, or candidates: 1 to P; else 0 */
+    /* The size of the quorum or the number of candidates, 1 to P; 0 for other
+       systems. */
+    uint32_t ranks;
 } skew_choice_t;
 
 enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
 
-/* Writes the name in the form "quorum:16". Returns `text`. */
+/* Writes the system's name, such as "quorum:16", to `text`. Returns `text`. */
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 
 /* Returns the mean latency of a system that takes no time itself: how long
@@ -39,10 +41,12 @@ const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
 typedef struct skew_options {
-    int ranks;                               /* P, the ranks of the job */
-    skew_choice_t choices[SKEW_MAX_SYSTEMS]; /* each system at most once */
+    /* P, the number of ranks of the job. */
+    int ranks;
+    /* The systems, each at most once. */
+    skew_choice_t choices[SKEW_MAX_SYSTEMS];
     size_t system_count;
-    uint64_t bytes[SKEW_MAX_SIZES]; /* multiples of 8 */
+    uint64_t bytes[SKEW_MAX_SIZES]; /* the sizes, which are multiples of 8 */
     size_t size_count;
     double skew_ms;
     uint64_t iterations;
@@ -61,22 +65,25 @@ typedef struct skew_result {
     skew_choice_t choice;
     int ranks;
     uint64_t bytes;
-    double mean_us; /* mean latency over all ranks and counted iterations */
+    double mean_us; /* the mean latency over all ranks and counted iterations */
     /* The median over the iterations of the mean over the ranks. A single stall
        of the machine hardly changes it. */
     double robust_us;
     double median_us;
     double p99_us;
-    double limit_us;    /* see skew_limit_us */
-    double active_mean; /* active ranks, the mean over counted iterations */
+    double limit_us; /* the value of skew_limit_us */
+    /* The mean over counted iterations of the number of active ranks. */
+    double active_mean;
     uint32_t active_min;
     uint32_t active_max;
-    /* CPU steal while this size was measured: the largest share of any rank. */
+    /* CPU steal while this size was measured. It is the largest share of any
+       rank. */
     double steal_share;
 } skew_result_t;
 
 /* Measures and checks all systems at one size. A wrong result ends the job.
-   Collective. `results`, [system_count], are written on rank 0 only. */
+   Collective. Writes to `results`, an array of [system_count], on rank 0
+   only. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);
 
