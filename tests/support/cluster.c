@@ -10,10 +10,10 @@
 
 enum { QUIET_STEPS = 64 };
 
-/* Prepares every test program. Turns rechecks off, so that no timer makes up
-   for a lost wake-up. Reports stalls only after a day, unless the environment
-   sets another time. Takes the format of numbers from the environment, since
-   some runs of ctest ask for a decimal comma. */
+/* Prepares each test program before main. Turns rechecks off, so that no timer
+   makes up for a lost wake-up. Lets stalls be reported only after a day, unless
+   the environment sets another time. Takes the format of numbers from the
+   environment, since some runs of ctest ask for a decimal comma. */
 __attribute__((constructor)) static void begin_test(void)
 {
     baton__engine_rechecks = false;

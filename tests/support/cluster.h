@@ -1,8 +1,12 @@
-/* P ranks in one process: all on one engine, or each on its own engine, with or
-   without progress threads. With one manual engine the whole cluster runs in
-   the test's thread. Such a test needs no sleep and no lock, since waiting for
-   one rank drives all of them. These functions report failures to cmocka, so
-   only the main thread may call them, unless a comment says otherwise. */
+/* A cluster: P ranks in one process. They are all on one engine, or each on its
+   own engine, with or without progress threads.
+
+   With one manual engine the whole cluster runs in the test's thread. Such a
+   test needs no sleep and no lock, since waiting for one rank drives all of
+   them.
+
+   These functions report failures to cmocka. So only the main thread may call
+   them, unless a comment says otherwise. */
 #pragma once
 
 #include "support/cmocka.h"
@@ -20,33 +24,38 @@ typedef struct support_cluster {
     int size;
     int engine_count; /* 1 or size */
     baton_inproc_t *inproc;
-    baton_engine_t **engines; /* [size] */
-    baton_group_t **groups;   /* [size] */
-    emulated_t **devices;     /* [size]; NULL: the ranks have none */
-    /* [size], a stream that the user has for each rank; NULL: no devices */
+    baton_engine_t **engines; /* an array of [size] */
+    baton_group_t **groups;   /* an array of [size] */
+    /* An array of [size]; NULL: the ranks have no devices. */
+    emulated_t **devices;
+    /* An array of [size]: a stream that the user has on each rank's device.
+       NULL: the ranks have no devices. */
     baton_stream_t *streams;
-    /* A worker has failed. Relaxed, since the flag guards no other memory. */
+    /* A worker has failed. Accesses are relaxed, since the flag guards no other
+       memory. */
     atomic_bool failed;
 } support_cluster_t;
 
-/* How a cluster makes progress. Most tests run with each of the first three
-   variants. With the last three each rank has its own engine. */
+/* The variants: ways in which a cluster makes progress. Most tests run with
+   each of the first three. In the last three variants each rank has its own
+   engine. */
 enum {
-    SUPPORT_MANUAL,      /* one manual engine */
-    SUPPORT_ONE_THREAD,  /* one engine with a progress thread */
-    SUPPORT_OWN_ENGINES, /* an engine with a thread for each rank */
+    SUPPORT_MANUAL,      /* one manual engine for all ranks */
+    SUPPORT_ONE_THREAD,  /* one engine for all ranks, with a progress thread */
+    SUPPORT_OWN_ENGINES, /* an engine with a progress thread for each rank */
     SUPPORT_VARIANTS,
-    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS, /* manual engines */
-    SUPPORT_DEVICES,        /* engines with threads, and devices */
-    SUPPORT_DEVICES_MANUAL, /* manual engines, and devices */
+    SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS, /* a manual engine for each rank */
+    /* An engine with a progress thread, and a device, for each rank. */
+    SUPPORT_DEVICES,
+    SUPPORT_DEVICES_MANUAL, /* a manual engine, and a device, for each rank */
 };
 extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
 support_cluster_t *support_cluster_open(int size, int variant);
 support_cluster_t *support_cluster_manual(int size);
 
-/* Opens a cluster, and calls `prepare` on each engine before the engine's first
-   group. */
+/* Opens a cluster. Calls `prepare` for each engine before the engine's first
+   group is created. */
 typedef void (*support_prepare_fn)(void *arg, int rank, baton_engine_t *engine);
 support_cluster_t *support_cluster_prepare(int size, int variant,
                                            support_prepare_fn prepare,
@@ -62,9 +71,9 @@ void support_cluster_close(support_cluster_t *cluster);
 /* Recovers the groups of all ranks, each in its own thread. */
 void support_cluster_recover(support_cluster_t *cluster);
 
-/* Group fixtures: open and close a manual cluster of each of these sizes, for
-   all tests of a program. The sizes are 1 to 17 and 32 ranks, which covers
-   every kind of fold and up to five rounds. */
+/* Fixtures of a program: open, before all its tests, a manual cluster of each
+   of these sizes, and close the clusters after them. The sizes are 1 to 17 and
+   32 ranks, which gives every kind of fold and up to five rounds. */
 #define SUPPORT_SIZES   18
 #define SUPPORT_LARGEST 32
 extern const int support_sizes[SUPPORT_SIZES];
@@ -72,12 +81,13 @@ int support_clusters_open(void **state);
 int support_clusters_close(void **state);
 support_cluster_t *support_cluster_of(int size);
 
-/* A test (cmocka.h) of a new cluster of `ranks` ranks. TEST_EACH runs it with
-   each of the first SUPPORT_VARIANTS variants, TEST_ON_DEVICES with both
-   variants that have devices, TEST_WITH with one variant. */
+/* A test (cmocka.h) that gets a new cluster of `ranks` ranks. TEST_EACH runs it
+   with each of the first SUPPORT_VARIANTS variants, TEST_ON_DEVICES with the
+   two variants that have devices, and TEST_WITH with one variant. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
-    int ranks, first, end; /* runs with variants first to end - 1 */
+    /* The test runs with the variants from `first` to end - 1. */
+    int ranks, first, end;
 } support_test_t;
 void support_test(void **state);
 #define TEST_VARIANTS(name, ranks, first, end)                                 \
@@ -92,12 +102,13 @@ void support_test(void **state);
     TEST_VARIANTS(name, ranks, variant, variant + 1)
 #define TEST_MANUALLY(name, ranks) TEST_WITH(name, ranks, SUPPORT_MANUAL)
 
-/* Steps a manual cluster until several steps in a row have done nothing. */
+/* Steps a manual cluster until several consecutive steps have done nothing. */
 void support_drain(support_cluster_t *cluster);
 
 /* ---- expectations ------------------------------------------------------ */
 
-/* Fails the test with the library's message unless `status` is `expected`. */
+/* Fails the test unless `status` is `expected`. The failure's text is the
+   library's error message. */
 #define support_expect(status, expected)                                       \
     support_expect_at((status), (expected), __FILE__, __LINE__)
 #define support_ok(status) support_expect((status), BATON_OK)
@@ -118,8 +129,8 @@ void support_says_at(const char *text, const char *file, int line);
 /* Returns an empty schedule. */
 baton_schedule_t *support_schedule(baton_group_t *group, const char *name);
 
-/* Add a buffer to the schedule, and return a view of all of it. support_view
-   binds the buffer to `memory`, and the buffer of support_scratch is scratch
+/* Add a buffer to the schedule, and return a view of the whole buffer.
+   support_view binds the buffer to `memory`. support_scratch makes it scratch
    memory. */
 baton_view_t support_view(baton_schedule_t *schedule, void *memory,
                           size_t bytes);
@@ -142,17 +153,20 @@ baton_status_t support_count(void *arg, baton_call_t *call);
 baton_status_t support_succeed(void *arg, baton_call_t *call);
 baton_status_t support_skip(void *arg, baton_call_t *call);
 
-/* Creates an empty schedule for each rank. The array has `size` schedules. */
+/* Creates an empty schedule for each rank. Returns an array of `size`
+   schedules. */
 baton_schedule_t **support_schedules_create(support_cluster_t *cluster,
                                             const char *name);
 void support_schedules_commit(support_cluster_t *cluster,
                               baton_schedule_t **schedules);
 
-/* Runs one epoch: starts all schedules, in rank order, and waits for all. */
+/* Runs one epoch: starts all schedules, in the order of ranks, and then waits
+   for all. */
 void support_schedules_run(support_cluster_t *cluster,
                            baton_schedule_t **schedules);
 
-/* Adds a message: a send of rank `from`, and a receive of rank `to`. */
+/* Adds the two ends of a message: a send to rank `from`, and a receive to rank
+   `to`. */
 void support_message(baton_schedule_t **schedules, int from, int to,
                      void *source, void *target, size_t bytes);
 
@@ -160,11 +174,11 @@ void support_message(baton_schedule_t **schedules, int from, int to,
 void support_schedules_destroy(support_cluster_t *cluster,
                                baton_schedule_t **schedules);
 
-/* The smallest schedules with a message: rank 1 sends `sent` to rank 0, which
-   receives it into `got`. */
+/* A pair of schedules, which are the smallest ones with a message: rank 1 sends
+   `sent`, and rank 0 receives it into `got`. */
 typedef struct support_pair {
     support_cluster_t *cluster;
-    baton_schedule_t **schedules; /* [2] */
+    baton_schedule_t **schedules; /* an array of [2] */
     uint64_t sent, got;
 } support_pair_t;
 
@@ -172,18 +186,19 @@ void support_pair_open(support_pair_t *pair, support_cluster_t *cluster,
                        const char *name);
 void support_pair_close(support_pair_t *pair);
 
-/* Runs an epoch of rank 1, which sends `value`; rank 0 does not start one. */
+/* Runs an epoch of rank 1 alone, which sends `value`. Rank 0 does not start
+   one. */
 void support_pair_send(support_pair_t *pair, uint64_t value);
 
 /* ---- ranks as threads -------------------------------------------------- */
 
-/* One rank's application, in a thread of its own. */
+/* The application of one rank, in a thread of its own. */
 typedef struct support_worker {
     support_cluster_t *cluster;
     int rank;
     baton_group_t *group;
     void *arg;
-    char failure[600]; /* empty until a check fails */
+    char failure[600]; /* the message of the first failed check, or empty */
 } support_worker_t;
 
 typedef void (*support_worker_fn)(support_worker_t *worker);
@@ -193,14 +208,14 @@ typedef void (*support_worker_fn)(support_worker_t *worker);
 void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
                          void *arg);
 
-/* Checks for a worker. They return false if this or any other worker has
-   failed; the worker must then return. */
+/* Checks that a worker makes. They return false if this worker or any other one
+   has failed. Then the worker must return. */
 bool support_worker_ok(support_worker_t *worker, baton_status_t status);
 bool support_worker_check(support_worker_t *worker, bool right,
                           const char *format, ...) BATON_PRINTF(3, 4);
 bool support_worker_run(support_worker_t *worker, baton_schedule_t *schedule);
 
-/* Runs fn(arg) in another thread. */
+/* A thread that runs fn(arg). */
 typedef struct support_thread support_thread_t;
 support_thread_t *support_thread_start(void (*fn)(void *arg), void *arg);
 void support_thread_join(support_thread_t *thread);

@@ -25,7 +25,7 @@ int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
     return _cmocka_run_group_tests("tests", tests, test_count, setup, teardown);
 }
 
-/* A program that defines its own main replaces this one, which is weak. */
+/* This main is weak: a program that defines its own main uses that. */
 __attribute__((weak)) int main(int argc, char **argv)
 {
     return support_run_tests(argc, argv, NULL, NULL);

@@ -18,9 +18,9 @@ baton_sparse_options_t support_collective_options(support_row_t row)
     return options;
 }
 
-/* Divides the vector into tensors, some of which may be empty, if the seed is
-   odd and the vector is not on a device. Returns the number of tensors, or 0 if
-   the vector stays whole. */
+/* Decides whether the vector is divided into tensors, some of which may be
+   empty. It is if the seed is odd and the vector is not on a device. Returns
+   the number of tensors, or 0. */
 static size_t tensors_of(const support_collective_t *self,
                          const baton_sparse_options_t *o,
                          size_t counts[SUPPORT_TENSORS_MOST])
@@ -34,8 +34,8 @@ static size_t tensors_of(const support_collective_t *self,
     return tensors;
 }
 
-/* The elements of a long tensor. The vector is the end of one long tensor and
-   the beginning of the next. */
+/* The number of elements of a long tensor. The vector is the end of one long
+   tensor and the beginning of the next. */
 enum { LONG = BATON_PARTIAL_TREE_BYTES / sizeof(double) + 1 };
 
 static size_t widen(support_collective_t *self,
@@ -49,8 +49,9 @@ static size_t widen(support_collective_t *self,
     return 3;
 }
 
-/* A sum that the user has defined. The library cannot extend it, so the count
-   of active ranks is not an element of the vector. */
+/* A sum that the user has defined. The library does not know that it is a sum.
+   So the count of active ranks does not ride as one more element of the vector,
+   as with BATON_SUM, but has an all-reduce of its own. */
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
 {
@@ -217,8 +218,9 @@ static void allocate(support_collective_t *self)
     }
 }
 
-/* Copies the vector to the device or into the long tensors, and returns the
-   copy. Returns the vector itself if there is neither. */
+/* Copies the vector to where the collective needs it: to the device, or into
+   the long tensors. Returns the copy. If the collective needs neither, returns
+   the vector itself. */
 static const void *there(support_collective_t *self, const double *vector)
 {
     if (self->wide != NULL && vector != NULL) {
@@ -269,7 +271,7 @@ static baton_status_t put_step(support_collective_t *self,
     return status;
 }
 
-/* Decides whether the step goes through a stream. Steps of PARTIAL_LATEST never
+/* Returns true if the step goes through a stream. Steps of PARTIAL_LATEST never
    do: the latest result may be later than the one that the stream got. */
 static bool goes_into_stream(support_collective_t *self, const double *gradient)
 {
@@ -279,8 +281,8 @@ static bool goes_into_stream(support_collective_t *self, const double *gradient)
 
 /* ---- steps ------------------------------------------------------------- */
 
-/* Starts the tensors in an order that differs between ranks. A tensor that
-   fails does not stop the others. */
+/* Starts the tensors in an order that differs between ranks. If the start of
+   one fails, starts the others nevertheless. */
 static baton_status_t start_tensors(support_collective_t *self,
                                     const double *gradient)
 {
@@ -325,8 +327,8 @@ baton_status_t support_collective_contribute(support_collective_t *self,
     return contribute(self, there(self, gradient), false);
 }
 
-/* Copies the vector to memory of the collective, and lends that. end_loan
-   overwrites the memory as soon as the loan has ended. */
+/* Copies the vector to memory of the collective, and lends that memory. The
+   function end_loan overwrites it as soon as the loan has ended. */
 static baton_status_t lend(support_collective_t *self, const double *gradient)
 {
     if (self->lent == NULL || self->is_lending || gradient == NULL) {
@@ -353,8 +355,9 @@ static void add_times(double *to, const double *vector, double factor,
     }
 }
 
-/* Starts a step whose gradient is in place: adds the gradient to the residual,
-   unless the residual already contains that of a step without a result. */
+/* Starts a step whose gradient is in place: adds the gradient to the residual.
+   Does not add it if the residual still contains the gradient of a step that
+   has no result. */
 static baton_status_t start_in_place(support_collective_t *self,
                                      const double *gradient)
 {
@@ -453,14 +456,15 @@ void support_dense_of(const baton_sparse_result_t *result, size_t count,
     }
 }
 
-/* Returns the limit of a wait in milliseconds. Without a device there is none
-   (-1), since the ranks may be simulated, in virtual time. */
+/* Returns the limit of a wait in milliseconds. Without a device it is -1 (no
+   limit), since the ranks may be simulated, in virtual time. */
 static int limit_ms(const support_collective_t *self)
 {
     return self->device != NULL ? SUPPORT_WAIT_MS : -1;
 }
 
-/* Waits for tensor `part`, or without tensors for the sparse all-reduce. */
+/* Waits for tensor `part`. If there are no tensors, waits for the sparse
+   all-reduce. */
 static baton_status_t wait_for(support_collective_t *self, int part,
                                double *result)
 {
@@ -485,8 +489,8 @@ static void set(bool *ended, size_t count, bool value)
     }
 }
 
-/* Waits for a partial result. With long tensors the wait writes the first
-   tensor, which has the first half of the vector, to the lent memory. */
+/* Waits for a partial result. If the tensors are long, the wait writes the
+   first tensor, which has the first half of the vector, to the lent memory. */
 static baton_status_t wait_for_partial(support_collective_t *self,
                                        double *result)
 {
@@ -577,7 +581,7 @@ void support_collective_rest(support_collective_t *self, double *rest)
         }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));
-    } else { /* packed tensors are dense, and have no residual */
+    } else { /* packed tensors are dense, and so have no residual */
         memset(rest, 0, self->count * sizeof *rest);
         support_ok(baton_sparse_residual(baton_tensors_sparse(self->tensors, 1),
                                          rest + self->parts[0]));

@@ -1,9 +1,10 @@
-/* One set of calls for collectives that are partial, sparse, or both. These
-   collectives are the rows of the suite of properties (sim/test_properties.c).
-   Vectors are of f64, in main memory. If the collective works on a device,
-   vectors are copied to and from the device. There every other step goes
-   through a stream, if the step's result can be told from the stream's data
-   alone. */
+/* The same set of calls for collectives that are partial, sparse, or both.
+   These collectives are the rows of the suite of properties
+   (sim/test_properties.c). The caller's vectors are of f64, in main memory.
+
+   If the collective works on a device, vectors are copied to and from the
+   device. There every second step goes through a stream, if the step's result
+   can be told from the stream's data alone. */
 #pragma once
 
 #include "support/cluster.h"
@@ -13,7 +14,7 @@
 typedef enum support_row {
     SUPPORT_SPARSE,
     SUPPORT_TENSORS, /* three tensors, two of which are packed */
-    SUPPORT_PARTIAL, /* with KEEP_ALL */
+    SUPPORT_PARTIAL, /* a partial all-reduce with KEEP_ALL */
     SUPPORT_PARTIAL_LATEST,
     SUPPORT_PARTIAL_SPARSE,
     SUPPORT_ROWS
@@ -29,58 +30,64 @@ typedef struct support_collective {
     size_t count;
     baton_sparse_t *sparse;
     baton_partial_t *partial;
-    /* Tensors of the partial all-reduce; 0: the all-reduce has one vector. */
+    /* The number of tensors of the partial all-reduce; 0: it has one vector. */
     size_t tensor_count;
-    /* Memory for lent contributions; NULL: contributions are copied. */
+    /* Memory for lent contributions. NULL: contributions are copied. */
     double *lent;
     bool is_lending;
-    /* The memory of long tensors, which contain the vector. NULL, unless the
-       seed asks for them (SUPPORT_WIDE). */
+    /* The memory of long tensors, which contain the vector. NULL: the seed asks
+       for no long tensors (SUPPORT_WIDE). */
     double *wide;
-    size_t at; /* index of the vector in `wide` and `lent` */
+    size_t at; /* the index of the vector in `wide` and in `lent` */
     baton_tensors_t *tensors;
-    size_t parts[SUPPORT_PARTS]; /* elements of each tensor */
+    size_t parts[SUPPORT_PARTS]; /* number of elements of each tensor */
     bool ready[SUPPORT_PARTS];
     emulated_t *device; /* NULL: the collective works in main memory */
     baton_stream_t stream;
-    char *memory; /* on the device: a gradient and a result */
-    /* In main memory: a gradient and a result, which the stream copies. */
+    char *memory; /* memory on the device for a gradient and a result */
+    /* Main memory for a gradient and a result, between which and the device the
+       stream copies. */
     double *copies;
     int steps;
-    /* Counts sparse steps in main memory: every other one contributes its
-       gradient in parts. */
+    /* Number of sparse steps in main memory so far. Every second step
+       contributes its gradient in parts. */
     unsigned starts;
-    bool in_stream;    /* the running step is in a stream */
-    const double *got; /* the last result in `copies`; NULL: not in a stream */
-    /* The last step was partial and in a stream, so fields of `seen` are
-       unknown. */
+    bool in_stream; /* the running step is in a stream */
+    /* The last result, in `copies`. NULL: the last step was not in a stream. */
+    const double *got;
+    /* The last step was a partial one in a stream. So only the vector of its
+       result is known, and not the other fields of `seen`. */
     bool unseen;
-    bool included; /* the last result has the last gradient */
-    double *given; /* with in_place: the last step's gradient */
-    /* With in_place: the gradient is in the residual, and the step has no
+    bool included; /* the last result contains the last gradient */
+    double *given; /* with in_place: the gradient of the last step */
+    /* With in_place: the residual contains the gradient, and the step has no
        result yet. */
     bool stands;
-    baton_sparse_result_t entries; /* the last result, if the row is sparse */
-    baton_partial_result_t seen;   /* the last result, if it is not sparse */
+    /* The last result, if the collective is sparse. */
+    baton_sparse_result_t entries;
+    /* The last result, if the collective is not sparse. */
+    baton_partial_result_t seen;
 } support_collective_t;
 
-/* Returns whether the row is a baton_partial_t. */
+/* Returns whether the collective is a baton_partial_t. */
 static inline bool support_is_partial(support_row_t row)
 {
     return row == SUPPORT_PARTIAL || row == SUPPORT_PARTIAL_LATEST;
 }
 
-/* Returns whether the row can work on a device. */
+/* Returns whether the collective can work on a device. */
 static inline bool support_has_device(support_row_t row)
 {
     return row == SUPPORT_SPARSE || support_is_partial(row);
 }
 
-/* Returns the row's options as those of a sparse all-reduce; a row without some
-   of them ignores these. In main memory the seed decides how partial rows
-   contribute the vector: an odd seed tensor by tensor, a seed divisible by 4 by
-   lending it, and a seed that is SUPPORT_WIDE modulo 128 by lending long
-   tensors that contain it. */
+/* Returns the options of a row, as those of a sparse all-reduce. A row that
+   lacks some of these options ignores them.
+
+   In main memory the seed decides how partial rows contribute the vector:
+   tensor by tensor if the seed is odd, by lending it if the seed is divisible
+   by 4, and by lending long tensors that contain it if the seed is SUPPORT_WIDE
+   modulo 128. */
 enum { SUPPORT_WIDE = 77 };
 baton_sparse_options_t support_collective_options(support_row_t row);
 
@@ -93,7 +100,8 @@ support_collective_prepare(support_collective_t *self, support_row_t row,
                            baton_group_t *group,
                            const baton_sparse_options_t *options);
 /* Prepares the collective on a rank of a cluster. If the rank has a device, the
-   collective works in the device's memory, and uses the user's stream. */
+   collective works in the device's memory, and uses the stream that the user
+   has there. */
 baton_status_t
 support_collective_prepare_on(support_collective_t *self, support_row_t row,
                               const support_cluster_t *cluster, int rank,
@@ -102,27 +110,28 @@ baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);
 
-/* Contributes to the next step. The row must be one of support_is_partial. */
+/* Contributes a vector to the next step. support_is_partial must be true of the
+   row. */
 baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient);
 
-/* Starts a step. *given_out is true if the gradient will be in a result or in
-   the sum that support_collective_rest stores. */
+/* Starts a step. Sets *given_out to true if the gradient will be in a result,
+   or in the sum that support_collective_rest stores. */
 baton_status_t support_collective_start(support_collective_t *self,
                                         const double *gradient,
                                         bool *given_out);
 baton_status_t support_collective_test(support_collective_t *self, bool *done);
 
-/* Waits for the step. Returns the first error. `ended`, unless NULL, has an
-   element for each element of the vector: true if that has a result, and false
-   if its step has failed. */
+/* Waits for the step. Returns the first error. If `ended` is not NULL, it gets
+   a value for each element of the vector: true if the element has a result, and
+   false if its step has failed. */
 baton_status_t support_collective_wait(support_collective_t *self,
                                        double *result, bool *ended);
 
-/* To be called after a recovery. Removes the gradient of a step that has failed
-   for good from a residual that is in place. On a device it also lets the
-   stream copy a result: if an earlier copy has failed, waits report that until
-   a later one has succeeded. */
+/* To be called after a recovery. If a step has failed for good and its gradient
+   is in place, removes the gradient from the residual. On a device also lets
+   the stream copy a result: if an earlier copy has failed, waits report that
+   until a later copy has succeeded. */
 void support_collective_settle(support_collective_t *self);
 
 /* Writes the f64 entries of a result into a dense vector. */

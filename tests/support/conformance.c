@@ -11,11 +11,13 @@
 
 enum {
     SYNC_TAG = 16000,
-    SYNC_NODES = 2, /* the last node numbers, used by conformance_sync */
+    /* The last SYNC_NODES node numbers, which conformance_sync uses. */
+    SYNC_NODES = 2,
     SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES,
-    IDLE_POLLS = 8, /* polls that find nothing before a rank sleeps */
-    /* The longest sleep with a device. No descriptor becomes readable when the
-       device has done something. */
+    /* The number of polls that find nothing before a rank sleeps. */
+    IDLE_POLLS = 8,
+    /* The longest sleep of a rank with a device, since no descriptor becomes
+       readable when the device has done something. */
     DEVICE_US = 100
 };
 
@@ -58,8 +60,8 @@ static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
            support_random_below(&random, 4) < self->device_share;
 }
 
-/* Allocates device memory for a message's data if the message is chosen for
-   that (see device_share). Returns the memory that the message uses. */
+/* If a message is chosen for that (see device_share), allocates device memory
+   for its data. Returns the memory that the message uses. */
 static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
                     size_t bytes, bool sends)
 {
@@ -117,8 +119,9 @@ bool conformance_send(conformance_rank_t *self, uint32_t node, int peer,
     return status == BATON_DONE;
 }
 
-/* Takes the first arrived message of the peer, or of any rank if `peer` is -1,
-   with a tag from `first` to `last`. Returns NULL if there is none. */
+/* Takes the first arrived message with a tag from `first` to `last` that is
+   from the peer; if `peer` is -1, from any rank. Returns NULL if there is
+   none. */
 static baton_message_t *find_arrived(conformance_rank_t *self, int peer,
                                      uint32_t first, uint32_t last)
 {
@@ -222,8 +225,8 @@ static void arrive(conformance_rank_t *self, baton_message_t *message)
     *link = message;
 }
 
-/* Polls for at most three events, so that further events wait for the next
-   poll. */
+/* Polls for three events at most, so that further events have to wait for the
+   next poll. */
 void conformance_poll(conformance_rank_t *self)
 {
     baton_event_t events[3];
@@ -267,8 +270,8 @@ bool conformance_go_on(conformance_rank_t *self)
     return self->failure[0] == '\0';
 }
 
-/* Arms and sleeps until a descriptor is readable, or for as long as the
-   transport allows. */
+/* Arms, and sleeps until a descriptor is readable, or as long as the transport
+   allows. */
 static void sleep_armed(conformance_rank_t *self)
 {
     enum { DESCRIPTORS = 3, PATIENCE_US = 60 * 1000000 };

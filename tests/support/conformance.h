@@ -23,7 +23,8 @@ typedef struct conformance_result {
 
 /* A receive that is posted until its message has arrived. */
 typedef struct conformance_receive {
-    struct conformance_receive *next; /* in the order of posting */
+    /* The next receive in the order of posting. */
+    struct conformance_receive *next;
     int peer;
     uint32_t tag;
     void *data;
@@ -34,31 +35,33 @@ struct conformance_rank;
 /* The copy of a message's data in device memory. */
 typedef struct conformance_mirror {
     void *memory; /* NULL: the data are in main memory only */
-    void *host;   /* where the data are put in the end; NULL: a send */
+    /* The memory in which the caller wants the data; NULL: it is a send. */
+    void *host;
 } conformance_mirror_t;
 
-/* A rank of a run. The fixture sets the fields up to `sleeps`. */
+/* A rank of a run. The fixture sets the fields from here to `sleeps`. */
 typedef struct conformance_rank {
     const baton_transport_t *transport;
     void *endpoint;
     int rank;
     int size;
-    int next, previous; /* neighbours in the ring of ranks; set by
-                           conformance_run */
+    /* The neighbours in the ring of ranks. conformance_run sets them. */
+    int next, previous;
     /* Lets the other ranks run. Returns false if another rank has failed. */
     bool (*yield)(struct conformance_rank *self);
     void *fixture;
     uint64_t seed;
     emulated_t *device; /* the rank's device; NULL: none */
-    /* Of four sends or receives with data, how many use device memory, chosen
-       at random. Cases pass main memory only, and the suite copies the data
-       from or to a block of device memory. */
+    /* How many in four of the sends and receives with data use device memory,
+       on average: each is chosen at random, by `seed`. The cases pass main
+       memory only; for a chosen message the suite copies the data from or to a
+       block of device memory. */
     uint32_t device_share;
-    /* True if the transport may allocate while messages are in flight, as the
-       simulator's does, or one that receives data of main memory into device
-       memory. */
+    /* True if the transport may allocate memory while messages are in flight.
+       The simulator's transport does, and so does one that receives data of
+       main memory into device memory. */
     bool allocates;
-    /* True if ranks run at the same time. A rank that waits then sleeps until
+    /* True if ranks run at the same time. Then a rank that waits sleeps until
        it is woken. */
     bool sleeps;
 
@@ -66,11 +69,14 @@ typedef struct conformance_rank {
     conformance_result_t results[CONFORMANCE_NODES];
     conformance_receive_t receives[CONFORMANCE_NODES];
     conformance_mirror_t mirrors[CONFORMANCE_NODES];
-    conformance_receive_t *waiting; /* posted receives */
-    int posted;                     /* sends and receives that have not ended */
-    int idle;                       /* polls in a row that found nothing */
-    baton_message_t *arrived;       /* messages that were not taken, oldest
-                                       first */
+    /* The receives that were posted and have not ended. */
+    conformance_receive_t *waiting;
+    /* Number of sends and receives that have not ended. */
+    int posted;
+    /* Number of consecutive polls that found nothing. */
+    int idle;
+    /* The arrived messages that were not taken, the oldest first. */
+    baton_message_t *arrived;
 } conformance_rank_t;
 
 #define CONFORMANCE_LIST(X)                                                    \
@@ -102,7 +108,8 @@ typedef struct conformance_case {
 
 extern const conformance_case_t conformance_cases[CONFORMANCE_CASES];
 
-/* Runs one case as one of its ranks. A failure is left in self->failure. */
+/* Runs one case as one of its ranks. After a failure, its text is in
+   self->failure. */
 void conformance_run(const conformance_case_t *test, conformance_rank_t *self);
 
 /* ---- for cases -------------------------------------------------------- */
@@ -125,8 +132,8 @@ void conformance_recv(conformance_rank_t *self, uint32_t node, int peer,
 bool conformance_withdraw(conformance_rank_t *self, uint32_t node);
 void conformance_forget(conformance_rank_t *self);
 
-/* Takes the oldest message with a tag from `first` to `last` that has arrived
-   and that no receive was posted for. Returns NULL if there is none. */
+/* Takes the oldest message with a tag from `first` to `last` that has arrived,
+   and for which no receive was posted. Returns NULL if there is none. */
 baton_message_t *conformance_arrived(conformance_rank_t *self, uint32_t first,
                                      uint32_t last);
 
@@ -134,11 +141,11 @@ baton_message_t *conformance_arrived(conformance_rank_t *self, uint32_t first,
    if the case has failed. */
 baton_message_t *conformance_take(conformance_rank_t *self, uint32_t tag);
 
-/* Takes back a receive. Returns false if its message has arrived. */
+/* Withdraws a posted receive. Returns false if its message has arrived. */
 bool conformance_unpost(conformance_rank_t *self, uint32_t node);
 
-/* Receives a message that was taken before into `data`, as message number
-   `node`. */
+/* Receives a message that was taken before into `data`. The receive is message
+   number `node`. */
 void conformance_accept(conformance_rank_t *self, uint32_t node,
                         baton_message_t *message, void *data);
 
@@ -148,9 +155,9 @@ conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Poll, and let other ranks run. conformance_await may also sleep, so it may
-   only wait for an event that is sure to come. Both return false if the case
-   has failed. */
+/* Both poll, and let other ranks run. conformance_await may also sleep, so it
+   may only wait for an event that is sure to come. Both return false if the
+   case has failed. */
 bool conformance_go_on(conformance_rank_t *self);
 bool conformance_await(conformance_rank_t *self);
 

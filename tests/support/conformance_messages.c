@@ -11,9 +11,9 @@ static const size_t SIZES[] = {0,    1,    31,    47,    256,   257,     961,
                                4032, 4033, 65537, 69568, 69569, 1u << 20};
 enum { SIZE_COUNT = sizeof SIZES / sizeof SIZES[0], LARGEST = 1 << 20 };
 
-/* Messages of every size go around the ring of ranks. Of each size one message
-   finds its receive posted, and one arrives before its receive. A single rank
-   sends to itself. */
+/* Messages of each size go around the ring of ranks, two of each size. When the
+   first arrives its receive is posted already; the second arrives before its
+   receive is posted. If there is one rank, it sends to itself. */
 void conformance_sizes(conformance_rank_t *self)
 {
     unsigned char *out = malloc(LARGEST);

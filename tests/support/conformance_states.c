@@ -50,7 +50,7 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
         conformance_send(self, i, self->next, i, out + i * stride, bytes);
     }
     pass(self, passing, passing_bytes);
-    for (uint32_t i = kept; i-- > 0;) { /* accepts the last one first */
+    for (uint32_t i = kept; i-- > 0;) { /* the last message is accepted first */
         conformance_recv(self, kept + i, self->previous, i, in + i * stride);
         conformance_expect_message(self, kept + i, in + i * stride,
                                    kept_bytes(i, kept),
@@ -64,8 +64,9 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
     free(in);
 }
 
-/* The counts exceed limits of the MPI transport: KEPT messages its receive
-   buffers for the bodies of a peer, and 600 messages the largest window. */
+/* The counts exceed limits of the MPI transport: KEPT messages are more than
+   its receive buffers for the bodies of a peer, and 600 messages are more than
+   the largest window. */
 void conformance_kept_while_others_pass(conformance_rank_t *self)
 {
     keep_while_passing(self, KEPT, 100, 16);
@@ -74,8 +75,8 @@ void conformance_kept_while_others_pass(conformance_rank_t *self)
 }
 
 /* Returns whether a lent message has the data of `key`, and drops the message.
-   If the data are not in memory they are read in parts, and if they cannot be
-   read they are received as message number LENT. */
+   If the data are not in memory, reads them in parts. If they cannot be read,
+   receives them as message number LENT. */
 static bool lent_holds(conformance_rank_t *self, baton_message_t *message,
                        size_t bytes, uint32_t key)
 {
@@ -147,7 +148,8 @@ void conformance_lent(conformance_rank_t *self)
         bool withdrawn = lent != 0 && !over && !self->results[i].ended &&
                          conformance_withdraw(self, i);
         if (withdrawn || over || self->results[i].ended) {
-            memset(out, 0xee, sizes[i]); /* the memory is this rank's again */
+            /* This rank may use the memory again. */
+            memset(out, 0xee, sizes[i]);
         }
         conformance_sync(self, 0);
         if (message != NULL) {
@@ -165,7 +167,8 @@ void conformance_lent(conformance_rank_t *self)
 /* How the receiver treats a message that its sender may withdraw. */
 typedef enum use { RECEIVE, ACCEPT, LEND } use_t;
 
-/* Borrows a message, checks its data, and drops it. */
+/* Borrows a message (makes the transport lend it), checks its data, and drops
+   it. */
 static void look_at(conformance_rank_t *self, baton_message_t *message,
                     uint32_t key)
 {
@@ -208,7 +211,8 @@ static void race(conformance_rank_t *self, use_t use)
         }
         if (!over && !self->results[OUT].ended &&
             !conformance_withdraw(self, OUT)) {
-            conformance_expect_sent(self, OUT); /* the send ended by itself */
+            /* The send has ended, without a withdrawal. */
+            conformance_expect_sent(self, OUT);
         }
         memset(out, 0xee, bytes);
         conformance_sync(self, 0);
@@ -230,7 +234,8 @@ static void race(conformance_rank_t *self, use_t use)
     }
     conformance_wait_all(self);
     conformance_sync(self, 0);
-    for (int i = 0; i < 100; i++) { /* a withdrawn message may still arrive */
+    /* A message that was withdrawn may nevertheless arrive. */
+    for (int i = 0; i < 100; i++) {
         (void)conformance_go_on(self);
     }
     for (baton_message_t *message;
@@ -300,10 +305,10 @@ static bool readable(const conformance_rank_t *self)
     return any;
 }
 
-/* Arms after all events were polled. A peer that was about to wake the rank
-   when the rank armed may still wake it, though there is no event: then this
-   arms again. Returns true if the rank may sleep until it is woken, and false
-   if some peer cannot wake it, or not yet. */
+/* Arms after all events were polled. A peer may have been about to wake the
+   rank when the rank armed. Then it wakes the rank although there is no event,
+   and this function arms again. Returns true if the rank may sleep until it is
+   woken. Returns false if some peer cannot wake it, or not yet. */
 static bool arm(conformance_rank_t *self, baton_arm_t how)
 {
     uint32_t us = 0;

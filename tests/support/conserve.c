@@ -26,9 +26,10 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
     vector[2 + 2 * rank] = (double)ordinal;
 }
 
-/* The ordinals of the contributions of one rank that are in a result. */
+/* The range of the ordinals of one rank's contributions that are in a
+   result. */
 typedef struct range {
-    uint64_t first, last; /* first is 0 if there are none */
+    uint64_t first, last; /* `first` is 0 if there are none */
 } range_t;
 
 static bool range_of(const double *result, int rank, range_t *out)
@@ -44,7 +45,7 @@ static bool range_of(const double *result, int rank, range_t *out)
 }
 
 /* Returns the step of this rank's oldest contribution that no earlier epoch has
-   taken, or 0 if there is none or it is unknown. */
+   taken. Returns 0 if there is none, or if it is unknown. */
 static uint64_t oldest_in(const conserve_account_t *account, range_t own)
 {
     uint64_t next = account->taken[account->rank] + 1;
@@ -159,9 +160,10 @@ typedef struct run {
     support_random_t random;
     conserve_totals_t totals;
     conserve_account_t account;
-    uint64_t results; /* results that the rank has got */
-    bool open;        /* the rank has no result of its last step yet */
-    double started;   /* the weighted sum of its gradient in the last step */
+    uint64_t results; /* number of results that the rank has got */
+    bool open;        /* the rank's last step has no result yet */
+    /* The weighted sum of the rank's gradient in the last step. */
+    double started;
     double vector[CONSERVE_MOST], residual[CONSERVE_MOST];
 } run_t;
 
@@ -175,7 +177,7 @@ static void sleep_sometimes(run_t *run)
 }
 
 /* Returns a weighted sum of the elements. If the totals of these sums are
-   right, so is, nearly always, the total of every element. */
+   right, the total of every element is right, too, nearly always. */
 static double weigh(const double *vector, size_t count)
 {
     double sum = 0;
@@ -190,7 +192,7 @@ static baton_status_t start(run_t *run, uint64_t step)
     double *vector = run->vector;
     bool partial = support_is_partial(run->options->row), given = false;
     if (partial && support_random_below(&run->random, 8) == 0) {
-        /* starts without a contribution */
+        /* Starts without a contribution. */
         return baton_partial_start(run->own.partial);
     }
     for (size_t i = 0; i < run->sparse.count && !partial; i++) {
@@ -225,7 +227,7 @@ static baton_status_t run_step(run_t *run, uint64_t step)
         status = support_collective_wait(&run->own, vector, NULL);
     }
     if (status == BATON_OK && run->options->row == SUPPORT_PARTIAL_SPARSE) {
-        /* may be called while peers' epochs run */
+        /* May be called while epochs of peers run. */
         status = baton_sparse_residual(run->own.sparse, run->residual);
         status = status == BATON_ERR_BUSY ? BATON_OK : status;
     }
@@ -246,7 +248,7 @@ static baton_status_t run_step(run_t *run, uint64_t step)
     return BATON_OK;
 }
 
-/* Adds up the contributions left over after the rank's last step. */
+/* Adds up the contributions that are left over after the rank's last step. */
 static baton_status_t take_stock(run_t *run)
 {
     double *vector = run->vector;
@@ -273,10 +275,10 @@ static baton_status_t take_stock(run_t *run)
 }
 
 /* Runs a few steps, and then recovers the group: one rank, chosen at random,
-   recovers in the middle of the next step, which the others may complete or
-   fail in. Each rank gets every result that any rank has got. (If steps wait
-   for every rank, the interrupted step has one result at most, or the gradient
-   is in none.) */
+   recovers in the middle of the next step. The other ranks may complete that
+   step, or fail in it. Each rank gets every result that any rank has got. (If
+   steps wait for every rank, the interrupted step has one result at most, or
+   the gradient is in none.) */
 static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
                                        uint64_t ordinal)
 {
@@ -292,8 +294,8 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     bool partial = run->options->row == SUPPORT_PARTIAL_SPARSE;
     if (leaves && support_random_below(&run->random, 2) == 0 &&
         (partial || run->options->row == SUPPORT_SPARSE)) {
-        /* Contributes to a step that this rank does not start, and that fails
-           on the other ranks. */
+        /* This rank only contributes to a step, and does not start it. The step
+           fails on the other ranks. */
         run->open = false;
         (void)!baton_sparse_contribute(run->own.sparse, 0, 9, run->vector);
     } else if (status == BATON_OK && start(run, last + 1) == BATON_OK) {
@@ -308,7 +310,7 @@ static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
     }
     support_collective_settle(&run->own);
     run->totals.given -= run->open && !partial ? run->started : 0;
-    /* BATON_ERR_STATE: there is no further step to wait for. */
+    /* BATON_ERR_STATE means that there is no further step to wait for. */
     return status == BATON_ERR_STATE ? BATON_OK : status;
 }
 

@@ -16,7 +16,7 @@
 enum {
     CONSERVE_RANKS = 17,
     CONSERVE_GIVEN = 4096,
-    CONSERVE_MOST = 3001 /* elements of a vector */
+    CONSERVE_MOST = 3001 /* the most elements of a vector */
 };
 
 /* The number of elements of a vector for `ranks` ranks. */
@@ -25,22 +25,24 @@ enum {
 typedef struct conserve_account {
     uint64_t seed;
     int rank, size;
-    bool sees_all;  /* the rank gets every epoch's result */
+    bool sees_all;  /* the rank gets the result of every epoch */
     uint64_t epoch; /* the epoch of the rank's last result */
-    /* Ordinals, from 1: `given` of this rank's last contribution, and `taken`
-       of each rank's last contribution that was in a result. */
+    /* Ordinals, which are numbers from 1: that of this rank's last contribution
+       (given), and that of each rank's last contribution that was in a result
+       (taken). */
     uint64_t given, taken[CONSERVE_RANKS];
-    /* By ordinal: the step in which this rank made the contribution. */
+    /* For each ordinal, the step in which this rank made the contribution. */
     uint64_t steps[CONSERVE_GIVEN + 1];
 } conserve_account_t;
 
-/* Writes the rank's next contribution to `vector`, and notes that the rank
-   makes it in `step`. */
+/* Writes the rank's next contribution to `vector`, and notes the step for which
+   the rank makes it. */
 void conserve_give(conserve_account_t *account, uint64_t step, double *vector);
 
 /* Checks the result that the rank has got at the end of a step. Returns NULL,
-   or a text that says what is wrong. After a step in a stream, which gets the
-   vector alone, sets the other fields of the result in own->seen. */
+   or a text that says what is wrong. A step in a stream only gets the vector of
+   a result. After such a step sets the other fields of the result in
+   own->seen. */
 const char *conserve_check(conserve_account_t *account, uint64_t step,
                            support_collective_t *own, const double *result);
 
@@ -55,32 +57,32 @@ void conserve_recover(conserve_account_t *account);
 
 typedef struct conserve_options {
     support_row_t row;
-    /* conserve_run sets `count` for rows of support_is_partial, where it
-       depends on the number of ranks. */
+    /* The options of the collective. For rows of support_is_partial
+       conserve_run sets `count`, which depends on the number of ranks. */
     baton_sparse_options_t options;
     uint64_t seed, steps;
-    /* Longest sleep. A rank sleeps before one step in four, and after the start
-       of one step in four. */
+    /* The longest sleep. A rank sleeps before a quarter of its steps, and after
+       the start of a quarter. */
     uint64_t sleep_us;
-    /* Failures of a sparse all-reduce before the steps, each with a
-       recovery. */
+    /* Number of failures of a sparse all-reduce before the steps; after each,
+       the group recovers. */
     uint64_t failures;
 } conserve_options_t;
 
-/* The totals of one rank. They are exact sums over weighted elements. */
+/* The totals of one rank: exact sums of weighted elements. */
 typedef struct conserve_totals {
     double given, left;
-    double results, hash; /* equal on all ranks, unless the row lets ranks miss
-                             results */
+    /* These are equal on all ranks, unless the row lets ranks miss results. */
+    double results, hash;
 } conserve_totals_t;
 
-/* Runs one rank through all steps, at random paces. Returns NULL or an error
+/* Runs one rank through all steps, at a random pace. Returns NULL or an error
    message, which is valid until this thread's next call. */
 const char *conserve_run(baton_group_t *group,
                          const conserve_options_t *options,
                          conserve_totals_t *out);
 
-/* Compares the totals of all ranks. Returns NULL if they agree and add up, or
-   an error message. */
+/* Compares the totals of all ranks. Returns NULL if they agree and add up.
+   Otherwise returns an error message. */
 const char *conserve_compare(support_row_t row, const conserve_totals_t *totals,
                              int ranks);

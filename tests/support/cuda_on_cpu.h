@@ -205,8 +205,8 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-/* Marks a kernel as loaded. A kernel must be loaded before it is launched, as
-   baton_cuda_attach loads all kernels. */
+/* Marks a kernel as loaded. A kernel that is not loaded can't be launched, so
+   that a test notices if baton_cuda_attach does not load all kernels. */
 void cpu_load(const void *kernel);
 
 struct cudaFuncAttributes {

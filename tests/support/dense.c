@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A builder that chooses an algorithm. */
+/* The row of a builder that chooses an algorithm. */
 #define CHOICE(COLLECTIVE, member, builder, ordered_)                          \
     {                                                                          \
         .name = #builder, .chooses = true, .algorithm = {                      \
@@ -61,16 +61,18 @@ static baton_collective_t kind_of(const dense_builder_t *builder)
     return builder->algorithm.collective;
 }
 
-/* The contents of a source or target: nothing, this rank's block, all blocks, a
-   vector, the data that this rank sends to its peers, or the data that it
-   receives from them. */
+/* The contents of a source or of a target: nothing, this rank's block, the
+   blocks of all ranks, a vector, the data that this rank sends to its peers, or
+   the data that it receives from them. */
 typedef enum part { NOTHING, BLOCK, BLOCKS, VECTOR, SENT, RECEIVED } part_t;
 
 typedef struct shape {
     part_t source, target;
-    /* Only the root has a source (from_root), or a target (to_root). */
+    /* Only the root has a source (from_root). Only the root has a target
+       (to_root). */
     bool from_root, to_root;
-    bool counts; /* `count` is that of a block, not of the vector */
+    /* `count` is the number of elements of a block, not of the vector. */
+    bool counts;
     bool reduces;
 } shape_t;
 
@@ -118,8 +120,8 @@ bool dense_reduces(const dense_builder_t *builder)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* block returns the number of elements of block `rank`, and exchanged that of
-   the data that `rank` sends to `peer`. */
+/* block() returns the number of elements of the block of `rank`. exchanged()
+   returns the number of elements that `rank` sends to `peer`. */
 static size_t block(const dense_case_t *c, int rank)
 {
     if (c->varied) {
@@ -206,11 +208,11 @@ size_t dense_room(const dense_case_t *c, int rank)
 
 /* ---- places ------------------------------------------------------------ */
 
-/* Indices of source and target in the one memory of a rank that works in
-   place. */
+/* A rank that works in place has one memory. These are the indices of source
+   and target in it. */
 typedef struct place {
     bool in_place;
-    bool in_source; /* the one memory is `source`, not `target` */
+    bool in_source; /* this memory is `source`, not `target` */
     size_t source_at, target_at;
 } place_t;
 
@@ -323,7 +325,8 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
         from = bind(schedule, source, source_bytes, true);
         to = bind(schedule, target, target_bytes, false);
     }
-    /* Counts are in elements if the collective reduces, else in bytes. */
+    /* Counts are numbers of elements if the collective reduces, else numbers of
+       bytes. */
     size_t unit = dense_reduces(c->builder) ? 1 : c->element;
     size_t *first = calloc((size_t)c->size, sizeof(size_t));
     size_t *second = calloc((size_t)c->size, sizeof(size_t));

@@ -1,6 +1,6 @@
-/* Describes the cases of every dense builder: a rank's buffers, and which
-   ranks' data its result must contain where. Proofs, tests with real data, and
-   measurements use the same description, on any transport. */
+/* Describes the cases of every dense builder: the buffers of a rank, and the
+   ranks whose data each part of its result must contain. Proofs, tests with
+   real data, and measurements use the same description, on any transport. */
 #pragma once
 
 #include <baton/tuning.h>
@@ -9,7 +9,7 @@
 typedef struct dense_builder {
     char name[64]; /* such as "allreduce_ring" */
     baton_algorithm_t algorithm;
-    bool chooses; /* the builder calls another one, which it chooses */
+    bool chooses; /* the builder calls another builder, which it chooses */
 } dense_builder_t;
 
 /* Returns the i-th builder, or NULL after the last one. */
@@ -21,8 +21,8 @@ typedef struct dense_case {
     const dense_builder_t *builder;
     int size;
     int root;
-    /* Elements of a vector, or of a rank's block if data are scattered or
-       gathered. */
+    /* The number of elements of a vector or, if data are scattered or gathered,
+       of a rank's block. */
     size_t count;
     size_t element; /* bytes of an element */
     bool varied;    /* blocks differ in size, and some are empty */
@@ -30,33 +30,37 @@ typedef struct dense_case {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;
-    /* The algorithm for a builder that chooses; NULL: it chooses. */
+    /* The algorithm that a builder that chooses is told to use. NULL: the
+       builder chooses. */
     const char *algorithm;
     void *arg;
 } dense_case_t;
 
-/* Returns the number of elements of a rank's source; 0 if it has none. */
+/* Returns the number of elements of a rank's source. Returns 0 if it has no
+   source. */
 size_t dense_source_count(const dense_case_t *c, int rank);
 
-/* Returns how many elements a rank's source, and its target, must have memory
-   for. */
+/* Returns the number of elements for which a rank's source, and also its
+   target, must have memory. */
 size_t dense_room(const dense_case_t *c, int rank);
 
 bool dense_has_roots(const dense_builder_t *builder);
 bool dense_can_vary(const dense_builder_t *builder);
 bool dense_reduces(const dense_builder_t *builder);
 
-/* Returns whether `count` is that of a rank's block, not of the vector. */
+/* Returns whether `count` is the number of elements of a rank's block, not of
+   the vector. */
 bool dense_counts_blocks(const dense_builder_t *builder);
 
 /* Adds the builder's nodes for the schedule's rank. `source` and `target` are
-   the rank's memory, of dense_room elements each; NULL: scratch memory. */
+   the rank's memory, of dense_room elements each. NULL: scratch memory is
+   used. */
 void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
                  void *source, void *target);
 
-/* dense_input returns where the source's data must be before an epoch,
-   dense_output where the result is after it. dense_keeps_source returns whether
-   an epoch leaves the source unchanged. */
+/* dense_input returns the place where the source's data must be before an
+   epoch. dense_output returns the place of the result after it.
+   dense_keeps_source returns whether an epoch leaves the source unchanged. */
 void *dense_input(const dense_case_t *c, int rank, void *source, void *target);
 void *dense_output(const dense_case_t *c, int rank, void *source, void *target);
 bool dense_keeps_source(const dense_case_t *c, int rank);

@@ -1,5 +1,5 @@
-/* Data of any type for the dense builders, and a check of their results: each
-   rank can compute the contributions of all others. */
+/* Data of any type for the dense builders, and a check of their results. Each
+   rank can compute the contributions of all ranks. */
 #pragma once
 
 #include "support/dense.h"
@@ -13,7 +13,7 @@ typedef struct dense_data {
     uint64_t epoch;
 } dense_data_t;
 
-/* Returns an operation that the builder and the type take; see
+/* Returns an operation that both the builder and the type support; see
    support_op_for. */
 support_op_t dense_op_for(const dense_builder_t *builder, baton_dtype_t dtype,
                           size_t turn);
@@ -24,10 +24,11 @@ void dense_fill(const dense_data_t *data, int rank, void *source);
 /* Returns whether a rank's result is right, to the last bit. */
 bool dense_is_right(const dense_data_t *data, int rank, const void *result);
 
-/* Returns whether a rank's source is as dense_fill filled it. */
+/* Returns whether a rank's source still is as dense_fill has filled it. */
 bool dense_is_untouched(const dense_data_t *data, int rank, const void *source);
 
-/* Describes the case for messages. The text is valid until the next call. */
+/* Describes the case in words, for messages. The text is valid until the next
+   call. */
 const char *dense_text(const dense_case_t *c);
 
 /* An element of an operation that composes affine maps x -> a x + b modulo

@@ -9,25 +9,25 @@
 support_cluster_t *device_cluster_open(int size, int variant,
                                        const emulated_options_t *options);
 
-/* Returns a view of a whole new buffer that is bound to `memory`, device
-   memory. */
+/* Returns a view of a whole new buffer. The buffer is bound to `memory`, which
+   is device memory. */
 baton_view_t device_view(baton_schedule_t *schedule, void *memory,
                          size_t bytes);
 
 /* Returns a view of a whole new scratch buffer in device memory. */
 baton_view_t device_scratch(baton_schedule_t *schedule, size_t bytes);
 
-/* Put work into the user's stream of a rank: device_copy a copy, and
-   device_delay a delay of `us` microseconds. device_synchronise waits for all
-   work in the stream. */
+/* Work in the stream that the user has on a rank's device. device_copy puts a
+   copy into the stream, and device_delay a delay of `us` microseconds.
+   device_synchronise waits for all work in the stream. */
 void device_copy(support_cluster_t *self, int rank, void *target,
                  const void *source, size_t bytes);
 void device_delay(support_cluster_t *self, int rank, int us);
 void device_synchronise(support_cluster_t *self, int rank);
 
-/* A gate in the user's stream of a rank. Work that is put into the stream after
-   device_gate_close waits for device_gate_open. device_gate_destroy opens the
-   gate for good, and frees its flag. */
+/* A gate in the stream that the user has on a rank's device. Work that is put
+   into the stream after device_gate_close waits until device_gate_open.
+   device_gate_destroy opens the gate for good, and frees its flag. */
 typedef struct device_gate {
     emulated_t *device;
     baton_stream_t stream;

@@ -98,7 +98,7 @@ static void destroy_event(device_subject_t *self, void *made)
     self->port->event_destroy(self->device, made);
 }
 
-/* Allocates a word that streams can wait for, with value 0. */
+/* Allocates a word for which streams can wait. Its value is 0. */
 static void *flag(device_subject_t *self)
 {
     void *made = pinned(self, sizeof(uint64_t));
@@ -144,7 +144,8 @@ static baton_status_t query(device_subject_t *self, void *of)
     return self->port->query(self->device, of);
 }
 
-/* Waits for an event. Returns the status of the last query. */
+/* Waits until an event was reached or has failed. Returns the status of the
+   last query. */
 static baton_status_t wait_for(device_subject_t *self, void *of)
 {
     baton_status_t status = query(self, of);
@@ -228,7 +229,7 @@ CASE(memory_of_both_kinds)
            self->port->allocate(self->device, BATON_MEMORY_DEVICE,
                                 (size_t)1 << 46, &none) == BATON_ERR_NO_MEMORY);
     EXPECT(self, none == NULL && baton_error_message()[0] != '\0');
-    /* The failure must not affect later work. */
+    /* The failed call must not affect later work. */
     synchronise(self, stream(self, 2));
 }
 
@@ -316,8 +317,8 @@ CASE(copies_of_any_size_and_place)
 
 /* ---- reductions -------------------------------------------------------- */
 
-/* Tests each operator and type. Other tests show that the kernels have the same
-   bits as the CPU. */
+/* Tests each operator and type. Only checks that the device computes the right
+   function: other tests show that its kernels give the same bits as the CPU. */
 CASE(reduces_as_the_host)
 {
     enum { COUNT = 1000, BYTES = COUNT * 16 };
@@ -346,7 +347,8 @@ CASE(reduces_as_the_host)
         EXPECT(self,
                self->port->reduce(self->device, stream(self, 2), &reduction,
                                   dtype, memory, memory + BYTES, memory + BYTES,
-                                  /* no elements: nothing to do */
+                                  /* There are no elements, so there is nothing
+                                     to do. */
                                   0) == BATON_OK);
         synchronise(self, stream(self, 2));
         self->read(self, found, memory, bytes);
@@ -376,7 +378,7 @@ CASE(flags)
         }
         EXPECT(self, wait_for(self, end) == BATON_OK);
     }
-    /* The flag already has value 20, so these waits end at once. */
+    /* The flag has value 20 already, so all these waits end at once. */
     for (uint64_t value = 0; value <= 20; value++) {
         await(self, stream(self, 2), made, value);
     }
@@ -390,8 +392,9 @@ CASE(flags)
 
 /* ---- asynchrony, sleep ------------------------------------------------- */
 
-/* All submissions are put after a closed gate, which the CPU opens only at the
-   end. A submission that waited for the gate would never return. */
+/* All submissions come after a closed gate in their stream. The CPU opens the
+   gate only at the end, so a submission that waited for it would never
+   return. */
 CASE(submissions_return_at_once)
 {
     void *gate = flag(self);
@@ -403,7 +406,7 @@ CASE(submissions_return_at_once)
     baton_stream_t s = stream(self, 2);
     /* an event that was never recorded counts as reached */
     EXPECT(self, query(self, made) == BATON_OK);
-    follow(self, s, made); /* delays nothing */
+    follow(self, s, made); /* this wait delays nothing */
     await(self, s, gate, 1);
     copy(self, s, memory, host, 1024);
     copy(self, s, memory + 1024, memory, 1024);
@@ -439,17 +442,18 @@ static void drain(const device_subject_t *self)
     (void)got; /* EAGAIN: the descriptor was not readable */
 }
 
-/* Returns whether the descriptor becomes readable within timeout_ms. */
+/* Returns whether the descriptor becomes readable within timeout_ms
+   milliseconds. */
 static bool wakes(device_subject_t *self, int timeout_ms)
 {
     struct pollfd fd = {.fd = self->port->descriptor, .events = POLLIN};
     return poll(&fd, 1, timeout_ms) == 1;
 }
 
-enum { LONG_MS = 20000 }; /* a wake-up that takes longer counts as lost */
+enum { LONG_MS = 20000 }; /* a wake-up that takes this many ms counts as lost */
 
-/* Sleeps as an engine does: arms, polls again, and sleeps. Another stream,
-   which waits for `gate`, is blocked meanwhile. */
+/* Sleeps as an engine does: arms, polls again, and sleeps. Meanwhile another
+   stream is blocked, since it waits for `gate`. */
 CASE(no_wake_up_is_lost)
 {
     int rounds = self->rounds > 0 ? self->rounds : 10000;
@@ -557,9 +561,9 @@ CASE(failed_work_fails_queries)
 
 /* ---- all together ------------------------------------------------------ */
 
-/* Runs random copies and sums of words in random streams. The CPU does the same
-   work at once, and remembers in which stream each word was last used. Before a
-   stream uses a word, it waits for the stream that used the word last. */
+/* Runs random copies and sums of words, in random streams. The CPU does the
+   same work at once, and remembers the stream that has used each word last.
+   Before another stream uses a word, it waits for that stream. */
 CASE(random_work)
 {
     enum { WORDS = 12, STEPS = 1500, STREAMS = 5 };

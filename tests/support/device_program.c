@@ -14,8 +14,8 @@ static void *allocate(size_t bytes)
 
 /* ---- functions of nodes ------------------------------------------------- */
 
-/* Makes the change of a device call. A thread of the device calls this, in the
-   stream's order. */
+/* Makes the change of a device call. A thread of the device calls this function
+   when the stream has reached the call. */
 static void change_on_device(void *arg)
 {
     const program_site_t *site = arg;

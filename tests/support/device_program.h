@@ -5,7 +5,8 @@
 #include "support/program.h"
 
 typedef struct device_program {
-    /* The first field, so that a program_part_t can be cast to this type. */
+    /* First, so that the address of a program_part_t can be cast to this
+       type. */
     program_part_t part;
     emulated_t *device;
 } device_program_t;
@@ -17,8 +18,8 @@ void device_program_open(device_program_t *self, const program_t *program,
 void device_program_close(device_program_t *self);
 
 /* device_program_write writes a slot at once. device_program_holds returns
-   whether a slot has the contents `right`. For a scratch slot the one does
-   nothing, and the other returns true. */
+   whether a slot has the contents `right`. For a scratch slot
+   device_program_write does nothing, and device_program_holds returns true. */
 void device_program_write(const device_program_t *self, int slot,
                           const unsigned char *contents);
 bool device_program_holds(const device_program_t *self, int slot,

@@ -1,15 +1,17 @@
 /* The emulated device: its memory, its streams, and the threads that execute
    them.
 
-   A stream counts the pieces of work that were put into it and those that are
+   A stream counts the pieces of work that were put into it, and those that are
    done. So an event is a stream and a position in that stream, with no state of
    its own: it has been reached once the stream has done as many pieces as the
    position says. Work that waits for an event copies both, so later records of
-   the event do not affect it.
+   the event do not affect the work.
 
-   An address of device memory is given out once, so released memory is never
-   taken for other memory. One lock protects all devices. Work is executed
-   without the lock, while its stream is marked busy. */
+   An address of device memory is given out only once, so released memory is
+   never taken for other memory.
+
+   One lock protects all devices. Work is executed without the lock. Meanwhile
+   its stream is marked busy. */
 #include "support/emulated.h"
 
 #include "support/random.h"
@@ -29,9 +31,10 @@
 enum { ALIGN = 256, PAGE = 4096, STREAMS_MOST = 256 };
 enum {
     LOOK_US = 100
-};                                          /* time between two looks at a word
-                                               that a stream waits for */
-static const size_t ROOM = (size_t)1 << 32; /* memory of a device, in bytes */
+}; /* time between two looks at a word
+      that a stream waits for */
+/* The memory of a device, in bytes. */
+static const size_t ROOM = (size_t)1 << 32;
 
 typedef enum kind {
     COPY,
@@ -54,10 +57,10 @@ typedef struct event {
     uint64_t position;
 } event_t;
 
-/* Memory that a piece of work uses. */
+/* A range of memory that a piece of work uses. */
 typedef struct range {
-    /* The address as the caller gave it; once the work is queued, the address
-       of the data. */
+    /* The address that the caller has given. Once the work is queued, the
+       address of the data. */
     char *at;
     size_t bytes;
 } range_t;
@@ -68,8 +71,9 @@ typedef struct work {
     struct work *next;
     kind_t kind;
     bool delayed;
-    int64_t not_before; /* when the work may begin, once `delayed` is set */
-    int delay_us;       /* the delay of a DELAY */
+    /* The time before which the work may not begin, if `delayed` is set. */
+    int64_t not_before;
+    int delay_us; /* the length of a DELAY */
     range_t ranges[RANGES];
     size_t count;
     const baton_op_t *op;
@@ -80,7 +84,7 @@ typedef struct work {
     void (*fn)(void *arg);
     void *arg;
     event_t event;
-    /* The word of an AWAIT or RAISE; NULL: the word was freed. */
+    /* The word of an AWAIT or RAISE. NULL: the word was freed. */
     _Atomic uint64_t *word;
     uint64_t value;
 } work_t;
@@ -90,9 +94,10 @@ struct stream {
     work_t *head, *tail;
     bool busy;
     uint64_t submitted, completed;
-    uint64_t failed_at; /* position of the work that has failed; 0: none */
-    /* The descriptor becomes readable once the work up to this position is
-       done; 0: not armed. */
+    /* The position of the work that has failed; 0: none has. */
+    uint64_t failed_at;
+    /* The position up to which the work must be done before the descriptor
+       becomes readable; 0: the stream is not armed. */
     uint64_t armed;
 };
 
@@ -105,21 +110,22 @@ typedef struct allocation {
 } allocation_t;
 
 struct emulated {
-    emulated_t *next; /* in the list of all devices */
+    emulated_t *next; /* the next in the list of all devices */
     int number;
     char name[32];
     emulated_options_t options;
     baton_device_port_t port;
-    char *base;   /* beginning of the addresses given out */
-    char *shadow; /* beginning of the memory that has the data */
-    size_t used;  /* bytes used of both ranges */
+    char *base;   /* the beginning of the addresses that are given out */
+    char *shadow; /* the beginning of the memory that has their data */
+    size_t used;  /* number of bytes that are used of each */
     int event_fd;
-    pthread_cond_t changed; /* work was added or done, or a flag was raised */
+    /* Signalled when work was added or done, or a flag was raised. */
+    pthread_cond_t changed;
     bool closing;
     pthread_t *threads;
     support_random_t random;
-    /* The device's own streams, then the stream for which the handle NULL
-       stands, then the streams that tests have created. */
+    /* The device's own streams, then the stream that the handle NULL means, and
+       then the streams that tests have created. */
     stream_t *streams[STREAMS_MOST];
     int stream_count;
     allocation_t *allocations;
@@ -152,7 +158,7 @@ static int64_t now_us(void)
     return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
 }
 
-/* Counts down, and returns true for the call that the fault was planted in. */
+/* Counts a planted fault down. Returns true in the call that is to fail. */
 static bool is_due(int *countdown)
 {
     return *countdown > 0 && --*countdown == 0;
@@ -197,8 +203,8 @@ static allocation_t *find(const emulated_t *device, const void *memory,
     return NULL;
 }
 
-/* Returns the multiple of `align` to reserve for an allocation. It leaves a gap
-   after the end. */
+/* Returns the number of bytes to reserve for an allocation: a multiple of
+   `align`, with a gap after the allocation's end. */
 static size_t rounded(size_t bytes, size_t align)
 {
     return (bytes + align) / align * align;
@@ -261,8 +267,8 @@ static bool is_raised(const work_t *work)
     return work->word == NULL || atomic_load(work->word) >= work->value;
 }
 
-/* Returns whether work uses the memory. An AWAIT whose word has reached the
-   value no longer uses the word. */
+/* Returns whether a piece of work uses the memory. An AWAIT no longer uses its
+   word once the word has reached the value. */
 static bool touches(work_t *work, const char *memory, size_t bytes)
 {
     bool touched =
@@ -370,8 +376,8 @@ static stream_t *make_stream(emulated_t *device)
     return stream;
 }
 
-/* Returns the stream of a handle, or NULL if the device has no such stream. The
-   handle NULL stands for the stream after the device's own streams. */
+/* Returns the stream that a handle means, or NULL if the device has no such
+   stream. The handle NULL means the stream after the device's own streams. */
 static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
 {
     if (handle == NULL) {
@@ -385,8 +391,8 @@ static stream_t *stream_of(const emulated_t *device, baton_stream_t handle)
     return NULL;
 }
 
-/* Returns BATON_OK if work may be put into the stream now: the stream exists,
-   and no fault was planted in this call. */
+/* Returns BATON_OK if work may be put into the stream: the stream exists, and
+   no fault was planted in this call. */
 static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
 {
     if (stream != NULL && !is_due(&device->fail_submit)) {
@@ -397,9 +403,9 @@ static baton_status_t check_submit(emulated_t *device, const stream_t *stream)
                                           : "a test made this call fail");
 }
 
-/* Replaces the range's address by the address of its data. Returns false if the
-   device cannot access that memory. The source of a copy may be on another
-   device, and both ends may be in main memory. */
+/* Replaces the address of a range by the address of its data. Returns false if
+   the device cannot access that memory. Only in a copy may the source be on
+   another device, and may both ends be in main memory. */
 static bool reach(emulated_t *device, const work_t *work, range_t *range)
 {
     emulated_t *owner = device_of(range->at);
@@ -493,7 +499,8 @@ static baton_status_t port_copy(void *arg, baton_stream_t stream, void *target,
 static bool port_reduces(void *arg, const baton_op_t *op, baton_dtype_t dtype)
 {
     const emulated_t *device = arg;
-    /* An operator of a test does not list its types, so `dtypes` is 0. */
+    /* An operator that a test has defined does not list its types, so its
+       `dtypes` is 0. */
     return baton_op_element_bytes(op, dtype) > 0 && baton_op_takes(op, dtype) &&
            (op->dtypes != 0 || !device->options.builtin_only);
 }
@@ -653,8 +660,8 @@ static bool has_failed(const event_t *event)
            event->position >= event->stream->failed_at;
 }
 
-/* Returns the event's status. An error also means that no work before the event
-   is in progress. */
+/* Returns the status of an event. After an error, too, no work that comes
+   before the event is in progress. */
 static baton_status_t port_query(void *arg, void *handle)
 {
     emulated_t *device = arg;
@@ -708,8 +715,8 @@ static void raise_to(_Atomic uint64_t *word, uint64_t value)
 
 /* ---- the threads ------------------------------------------------------- */
 
-/* Delays half of the pieces of work when they get to the front. Returns when
-   the work may begin. */
+/* Delays half of the pieces of work, when they get to the front of their
+   stream. Returns the time at which the work may begin. */
 static int64_t begin_of(emulated_t *device, work_t *work)
 {
     if (!work->delayed) {
@@ -732,9 +739,9 @@ static bool is_ready(const stream_t *stream, const work_t *work)
                                   : true);
 }
 
-/* Chooses at random a stream with work that can be executed now. If there is
-   none, returns NULL, and stores when there may be one (INT64_MAX: only after a
-   change). */
+/* Returns a stream with work that can be executed now, chosen at random. If
+   there is none, returns NULL, and sets *when to the time at which there may be
+   one. INT64_MAX means that there will be none before something changes. */
 static stream_t *choose(emulated_t *device, int64_t *when)
 {
     stream_t *chosen = NULL;
@@ -750,8 +757,8 @@ static stream_t *choose(emulated_t *device, int64_t *when)
         int64_t begin = INT64_MAX;
         if (is_ready(stream, work)) {
             begin = begin_of(device, work);
-        } else if (work->kind == AWAIT) { /* nothing signals a word that the CPU
-                                             raises, so look again soon */
+            /* Nothing signals that the CPU raised a word: look again soon. */
+        } else if (work->kind == AWAIT) {
             begin = now + LOOK_US;
         }
         if (begin > now) {
@@ -774,8 +781,8 @@ static void await_change(emulated_t *device, int64_t until)
 }
 
 /* Selects the elements that reach the threshold. Returns whether the threshold
-   is usable: it is not 0, and no more elements reach it than there is capacity
-   for. */
+   can be used: it is not 0, and no more elements reach it than the selection
+   has room for. */
 static bool do_threshold(const work_t *work, const baton_selection_t *from)
 {
     baton_device_selected_t *out = (void *)work->ranges[TARGET].at;
@@ -872,8 +879,8 @@ static void do_work(const work_t *work)
     }
 }
 
-/* Executes the first piece of work of the stream. The caller holds the lock,
-   which this releases while the work is executed. */
+/* Executes the first piece of work of the stream. The caller holds the lock.
+   This function releases it while the work is executed. */
 static void work_on(emulated_t *device, stream_t *stream)
 {
     work_t *work = stream->head;
@@ -937,8 +944,8 @@ static baton_status_t port_arm(void *arg)
     return leave(BATON_OK);
 }
 
-/* Writes the handle of device memory: the memory's address. After open_handle
-   another device can copy from that address. */
+/* Writes the handle of device memory, which is the memory's address. After
+   open_handle another device can copy from that address. */
 static baton_status_t
 port_get_handle(void *arg, const void *memory,
                 unsigned char out[BATON_DEVICE_HANDLE_BYTES])
@@ -977,7 +984,8 @@ port_open_handle(void *arg,
 
 /* ---- open and close ---------------------------------------------------- */
 
-/* Closes the device. Lets running work end, and drops queued work. */
+/* Closes the device. Lets work that is running end, and drops work that is
+   queued. */
 static void port_close(void *arg)
 {
     emulated_t *device = arg;

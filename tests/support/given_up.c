@@ -4,9 +4,9 @@
 #include "support/cluster.h"
 
 enum {
-    WARMUP = 10, /* rounds after which nothing may be allocated */
+    WARMUP = 10, /* the number of rounds after which nothing may be allocated */
     SHORT = 200,
-    LONG = 1 << 16, /* elements of the long vector */
+    LONG = 1 << 16, /* number of elements of the long vector */
     WAIT_MS = 100000
 };
 
@@ -16,7 +16,8 @@ typedef struct summed {
     size_t count;
 } summed_t;
 
-/* Fills the vector with `first` and further elements, each larger by `step`. */
+/* Fills the vector. The first element is `first`, and each further one is
+   larger by `step`. */
 static void fill(const summed_t *sum, uint64_t first, uint64_t step)
 {
     for (size_t i = 0; i < sum->count; i++) {
@@ -33,8 +34,8 @@ static bool holds(const summed_t *sum, uint64_t first, uint64_t step)
     return right;
 }
 
-/* Runs an epoch. If `fails`, cancels it after a random number of tests, unless
-   it has ended by then. */
+/* Runs an epoch. If `fails`, cancels the epoch after a random number of tests,
+   unless it has ended by then. */
 static baton_status_t try(const summed_t *sum, bool fails,
                           support_random_t *own)
 {
@@ -51,7 +52,7 @@ static baton_status_t try(const summed_t *sum, bool fails,
     }
     if (fails && status == BATON_OK) {
         status = baton_schedule_cancel(sum->schedule);
-        /* BATON_ERR_STATE: the epoch had already ended. */
+        /* BATON_ERR_STATE means that the epoch had already ended. */
         status = status == BATON_ERR_STATE ? BATON_OK : status;
     }
     return status == BATON_OK ? baton_schedule_wait(sum->schedule, WAIT_MS)
@@ -74,7 +75,7 @@ static const char *run_round(baton_group_t *group, const summed_t *sum,
             : status != BATON_ERR_CANCELLED && status != BATON_ERR_FAILED) {
         return "an epoch that is given up";
     }
-    fill(sum, other, 0); /* the memory belongs to this rank again */
+    fill(sum, other, 0); /* this rank may use the memory again */
     if (baton_group_recover(group, WAIT_MS) != BATON_OK ||
         !holds(sum, other, 0)) {
         return "recovered, and nothing written behind its wait";

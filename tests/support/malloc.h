@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Blocks allocated so far, and blocks that were not freed yet. */
+/* The number of blocks allocated so far, and the number of those that were not
+   freed yet. */
 static _Atomic int64_t malloc_asked;
 static _Atomic int64_t malloc_live;
 
@@ -50,7 +51,7 @@ __attribute__((constructor)) static void malloc_watch(void)
 
 #else
 
-/* The functions of glibc that the ones below call. */
+/* The functions of glibc that the functions below call. */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);

@@ -27,7 +27,8 @@ void support_mpi_end(void);
 extern const char *support_mpi_running;
 
 void support_mpi_die(const char *what);
-void support_mpi_check(bool right, const char *what); /* dies if not `right` */
+/* Ends the job unless `right`. */
+void support_mpi_check(bool right, const char *what);
 void support_mpi_expect(baton_status_t status, baton_status_t expected);
 void support_mpi_ok(baton_status_t status);
 

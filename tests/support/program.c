@@ -129,8 +129,8 @@ static bool allows(const program_slot_t *slot, const program_step_t *step,
     return allowed;
 }
 
-/* Returns a slot in one of these places that the step may access in this way,
-   or PROGRAM_NONE. */
+/* Returns a slot that is in one of these places, and that the step may access
+   in this way. Returns PROGRAM_NONE if there is none. */
 static int choose_slot(const program_t *program, support_random_t *random,
                        int rank, int places, int access,
                        const program_step_t *step)
@@ -187,8 +187,8 @@ static program_kind_t sample_kind(const program_options_t *options,
     return has ? kind : PROGRAM_CALL;
 }
 
-/* Gives the step the length of a message that its rank has received, or, if the
-   step is a message, a length of its own. */
+/* Gives the step a length. That is the length of a message that the step's rank
+   has received or, if the step is a message, a length of its own. */
 static void sample_length(const program_t *program, support_random_t *random,
                           program_step_t *step)
 {
@@ -209,8 +209,8 @@ static void sample_length(const program_t *program, support_random_t *random,
     }
 }
 
-/* Called for a step that some epochs skip. Forbids later steps to write the
-   memory that the step reads, and to use the memory that it writes. */
+/* Called for a step that some epochs skip. From here on no step may write the
+   memory that the step reads, and none may use the memory that it writes. */
 static void seal(program_t *program, const program_step_t *step)
 {
     program_slot_t *own = program->slots[step->rank];
@@ -225,9 +225,10 @@ static void seal(program_t *program, const program_step_t *step)
 }
 
 /* Adds a random step to the program. If `sender` is not PROGRAM_NONE, the step
-   is a message of this rank to the next rank. A rank that has sent a message
-   that no rank receives waits for the end of its peer's epoch, so these
-   messages must not form a cycle. */
+   is a message of rank `sender` to the next rank.
+
+   If a rank has sent a message that its peer does not receive, it waits for the
+   end of the peer's epoch. So such messages must not form a cycle. */
 static void sample_step(program_t *program, support_random_t *random,
                         int sender)
 {
@@ -383,8 +384,8 @@ static baton_status_t change_in_call(void *arg, baton_call_t *call)
 
 /* ---- schedules ---------------------------------------------------------- */
 
-/* Orders the node after earlier nodes that use the same parts of the slot,
-   unless both only read them. */
+/* Makes the node come after the earlier nodes that use the same parts of the
+   slot. Leaves out those where both nodes only read the parts. */
 static void touch(program_part_t *part, baton_node_t node, int slot,
                   const program_step_t *step, bool writes)
 {
@@ -421,9 +422,9 @@ static baton_node_t choose(program_part_t *part, program_site_t *site,
     return any;
 }
 
-/* Finishes a node. Orders it, at random, after one of the first `known` nodes,
-   though that is not necessary. Makes it a branch if some epochs skip the
-   step. */
+/* Finishes a node. At random, makes it come after one of the first `known`
+   nodes, though that is not necessary. If some epochs skip the step, makes the
+   node a branch. */
 static void finish(program_part_t *part, program_site_t *site,
                    baton_node_t node, bool sends, int known)
 {
@@ -552,8 +553,8 @@ static void add_buffers(program_part_t *part)
     }
 }
 
-/* If a rank sends to itself, the receive is not ordered after the send, which
-   may wait for the receive. */
+/* If a rank sends to itself, the receive must not come after the send, since
+   the send may wait for the receive. */
 void program_build(program_part_t *part, baton_schedule_t *schedule)
 {
     const program_t *program = part->program;

@@ -14,16 +14,18 @@
 
 enum {
     PROGRAM_RANKS = 32,
-    PROGRAM_SLOTS = 6, /* of a rank; the first two are bound to memory */
-    PROGRAM_PARTS = 3, /* parts of a slot */
+    /* The number of slots of a rank; the first two are bound to memory. */
+    PROGRAM_SLOTS = 6,
+    PROGRAM_PARTS = 3, /* the number of parts of a slot */
     PROGRAM_STEPS = 40 + PROGRAM_RANKS,
     PROGRAM_NODES = 6 * PROGRAM_STEPS,
     PROGRAM_NONE = -1
 };
 
-/* COPY: target = left. REDUCE: target = left (op) right. MESSAGE: the peer's
-   target = left. The other kinds change the target in place: a call node, an
-   async node, and work that a device call puts into its stream. */
+/* The kinds of steps. COPY: target = left. REDUCE: target = left (op) right.
+   MESSAGE: the peer's target = left. The other kinds change the target in
+   place: CALL by a call node, ASYNC by an async node, and DEVICE_CALL by work
+   that a device call puts into its stream. */
 typedef enum program_kind {
     PROGRAM_COPY,
     PROGRAM_REDUCE,
@@ -35,33 +37,35 @@ typedef enum program_kind {
 
 typedef struct program_step {
     program_kind_t kind;
-    int rank, peer; /* equal, except in messages */
+    /* The two ranks of a message; in other steps they are equal. */
+    int rank, peer;
     int target, left, right;
-    int first, end; /* range of parts, the same in all slots of the step */
-    /* The message whose length the step uses, perhaps the step itself; or
-       PROGRAM_NONE. */
+    /* The range of parts, which is the same in all slots of the step. */
+    int first, end;
+    /* The message of which the step uses the length; it may be the step itself.
+       PROGRAM_NONE: the step has no length. */
     int length;
-    bool chosen;    /* the step is not done in every epoch */
-    bool may_stray; /* the message may be sent to a rank that does not receive
-                       it */
+    bool chosen; /* some epochs skip the step */
+    /* The message may be sent to a rank that does not receive it. */
+    bool may_stray;
     uint64_t salt;
 } program_step_t;
 
-/* The places where a slot may be. ANY means that the library chooses. */
+/* The places where a slot may be. PROGRAM_ANY: the library chooses. */
 enum { PROGRAM_HOST = 1, PROGRAM_DEVICE = 2, PROGRAM_ANY = 4 };
 
 typedef struct program_slot {
     int place;
     bool scratch;
-    /* For each part: steps may read it (defined), no further step may write it
-       (read), and no further step may use it (sealed). */
+    /* For each part of a slot: steps may read it (defined), no further step may
+       write it (read), no further step may use it (sealed). */
     bool defined[PROGRAM_PARTS], read[PROGRAM_PARTS], sealed[PROGRAM_PARTS];
 } program_slot_t;
 
 typedef struct program_options {
     int ranks;
-    int part_bytes; /* size of the longest part */
-    bool devices;   /* slot 0 is device memory, and there are device calls */
+    int part_bytes; /* bytes of the longest part */
+    bool devices;   /* slot 0 is in device memory, and there are device calls */
     bool async;     /* the program has async nodes */
     bool local;     /* the program has no messages */
     bool connected; /* each rank sends a message to the next one */
@@ -71,7 +75,7 @@ typedef struct program {
     program_options_t options;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    bool talks[PROGRAM_RANKS]; /* the rank has messages */
+    bool talks[PROGRAM_RANKS]; /* the rank sends or receives messages */
     size_t offsets[PROGRAM_PARTS + 1];
     size_t slot_bytes;
     program_slot_t slots[PROGRAM_RANKS][PROGRAM_SLOTS];
@@ -82,13 +86,14 @@ typedef struct program {
 void program_sample(program_t *program, const program_options_t *options,
                     support_random_t *random);
 
-/* program_bytes returns the size of the memory of all slots of all ranks,
-   program_slot the address of a slot in it. */
+/* program_bytes returns the bytes of all slots of all ranks. program_slot
+   returns the address of a slot in memory of that size. */
 size_t program_bytes(const program_t *program);
 unsigned char *program_slot(const program_t *program, unsigned char *memory,
                             int rank, int slot);
 
-/* The reference: runs the steps of an epoch in order, on `memory`. */
+/* The reference: runs the steps of an epoch in order. `memory` has the slots of
+   all ranks. */
 void program_run(const program_t *program, uint64_t epoch,
                  unsigned char *memory);
 
@@ -96,21 +101,22 @@ void program_run(const program_t *program, uint64_t epoch,
 
 typedef struct program_part program_part_t;
 
-/* The argument of the functions of a step's nodes. */
+/* A step on a rank. It is the argument of the functions of the step's nodes. */
 typedef struct program_site {
     program_part_t *part;
     const program_step_t *step;
     baton_view_t view;
     /* The length that the step sends, or that was received before the step. */
     baton_length_t length;
-    uint64_t epoch; /* of an async node or device call that has begun */
-    void *address;  /* the memory that such a node changes */
+    /* The epoch of an async node or device call that has begun. */
+    uint64_t epoch;
+    void *address; /* the memory that this node or call changes */
 } program_site_t;
 
-/* program_begin stores the epoch of a call and the address that it works on.
-   The functions that begin an async node or a device call must call it first.
-   program_change then makes the change in `memory`, which is at that address or
-   is a copy in main memory. */
+/* program_begin stores the epoch of a call, and the address on which it works.
+   Functions that begin an async node or a device call must call it first.
+   program_change then makes the change in `memory`, which is at that address,
+   or is a copy of it in main memory. */
 void program_begin(program_site_t *site, baton_call_t *call);
 void program_change(const program_site_t *site, void *memory);
 
@@ -125,24 +131,24 @@ typedef struct program_touch {
 struct program_part {
     const program_t *program;
     int rank;
-    void *memory[PROGRAM_SLOTS]; /* memory of the bound slots */
+    void *memory[PROGRAM_SLOTS]; /* the memory of the slots that are bound */
     /* The functions of async nodes and device calls. Their argument is the
        site. */
     const baton_async_ops_t *async;
     baton_device_call_fn device_call;
-    /* Each call node calls this function, and fails with the error that it
-       returns. May be NULL. */
+    /* Each call node calls this function. If the function returns an error, the
+       node fails with it. May be NULL. */
     baton_status_t (*fault)(program_part_t *part, uint64_t epoch);
 
     baton_schedule_t *schedule;
     baton_buffer_t buffers[PROGRAM_SLOTS];
     program_site_t sites[PROGRAM_STEPS];
-    baton_node_t receives[PROGRAM_STEPS]; /* the receive node of each step */
+    baton_node_t receives[PROGRAM_STEPS]; /* for each step, its receive node */
     baton_length_t received[PROGRAM_STEPS];
     program_touch_t touches[PROGRAM_NODES];
     int touch_count;
-    baton_node_t nodes[PROGRAM_NODES]; /* nodes that later nodes may be ordered
-                                          after */
+    /* The nodes after which later nodes may be made to come. */
+    baton_node_t nodes[PROGRAM_NODES];
     int node_count;
 };
 

@@ -5,15 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Returns BATON_SEED, or else a seed from the clock. The first call prints
-   it. */
+/* Returns BATON_SEED. If it is not set, returns a seed from the clock. The
+   first call prints the seed. */
 uint64_t support_seed(void);
 
 typedef struct support_random {
     uint64_t state;
 } support_random_t;
 
-/* Returns the generator of one `stream` of a seed. */
+/* Returns the generator for one stream of random numbers, of which a seed has
+   many. */
 support_random_t support_random(uint64_t seed, uint64_t stream);
 
 uint64_t support_random_next(support_random_t *random);
@@ -24,5 +25,5 @@ uint64_t support_random_below(support_random_t *random, uint64_t bound);
 /* Returns true with a probability of 1 / n. */
 bool support_once_in(support_random_t *random, uint64_t n);
 
-/* Returns a number from 0 to `limit`, without `limit`. */
+/* Returns a number from 0 up to, but not including, `limit`. */
 double support_random_real(support_random_t *random, double limit);

@@ -23,7 +23,8 @@ typedef enum alias {
 #define GUARD_BYTES ((size_t)64)
 #define GUARD       0xa5
 
-/* Distances of target, left and right from a multiple of 16 bytes. */
+/* The distances, in bytes, of target, left and right from a multiple of 16
+   bytes. */
 typedef struct shift {
     size_t elements[3];
     size_t bytes[3];
@@ -31,10 +32,10 @@ typedef struct shift {
 
 static const shift_t shifts[] = {
     {{0, 0, 0}, {0, 0, 0}},
-    {{1, 1, 1}, {0, 0, 0}}, /* all are aligned after a few elements */
+    {{1, 1, 1}, {0, 0, 0}}, /* after a few elements all are aligned */
     {{15, 15, 15}, {0, 0, 0}},
     {{0, 1, 2}, {0, 0, 0}},
-    {{0, 0, 0}, {1, 2, 3}}, /* elements are not aligned */
+    {{0, 0, 0}, {1, 2, 3}}, /* the elements are not aligned */
 };
 
 typedef struct trial {
@@ -46,9 +47,8 @@ typedef struct trial {
     const shift_t *shift;
 } trial_t;
 
-/* Returns whether elements are the same. If a sum or product makes a NaN of
-   NaNs, only the payload of that NaN is unspecified, and with `open` it may
-   differ. */
+/* Returns whether two elements are the same. If `open`, a NaN that a sum or
+   product makes of NaNs may have another payload, which is unspecified. */
 static bool is_same(const trial_t *trial, const void *a, const void *b,
                     bool open)
 {
@@ -141,8 +141,8 @@ static void check(const trial_t *trial, const void *left, const void *right)
 static unsigned char left_data[REDUCE_MOST * 16];
 static unsigned char right_data[REDUCE_MOST * 16];
 
-/* Stores a special value. A pair gets one of few indices, so that there are
-   ties, and padding that is not 0. */
+/* Stores a special value. The indices of pairs are among a few numbers, so that
+   there are ties. The padding of pairs is not 0. */
 static void store_special(unsigned char *data, size_t i, baton_dtype_t dtype,
                           uint64_t which)
 {
@@ -208,8 +208,8 @@ static void run_specials(trial_t trial)
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
-    /* Repeats the reduction one element at a time, which uses the kernel's
-       scalar rest. */
+    /* Repeats the reduction one element at a time. So it uses the scalar part
+       of the kernel. */
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
         trial.count = 1;
@@ -217,8 +217,8 @@ static void run_specials(trial_t trial)
     }
 }
 
-/* Tests all 2^16 pairs of bytes, or each f16 and bf16 value with itself and
-   some others. */
+/* Tests all 2^16 pairs of bytes. Of f16 and bf16 tests each value with itself
+   and some others. */
 static void run_all_values(trial_t trial)
 {
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
@@ -240,8 +240,9 @@ static void run_all_values(trial_t trial)
     }
 }
 
-/* Checks more than the reference can: the bits must be those of the kernels
-   that the library uses on this machine, unless both operands are NaNs. */
+/* Checks something that the reference can't: the bits must be those of the
+   kernels that the library uses on this machine, unless both operands are
+   NaNs. */
 static void run_same_bits(trial_t trial)
 {
     static unsigned char in_use[REDUCE_MOST * 16];

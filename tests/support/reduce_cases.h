@@ -6,30 +6,31 @@
 
 #include "ops/kernels.h"
 
-/* Elements of the longest vector, and bytes of memory for three of them. */
+/* The most elements of a vector, and the bytes of memory for three of these
+   vectors. */
 #define REDUCE_MOST  ((size_t)4200)
 #define REDUCE_BYTES (3 * (REDUCE_MOST * 16 + 256))
 
-/* Averages divide by this number; their kind is BATON__OP_COUNT. */
+/* Averages divide by this number. Their kind is given as BATON__OP_COUNT. */
 #define REDUCE_RANKS 7
 
 /* The kernels under test. */
 typedef struct reduce_subject {
     const char *name;
-    /* Reduces elements of any alignment in `memory`. */
+    /* Reduces elements in `memory`, which may have any alignment. */
     void (*reduce)(const struct reduce_subject *self, baton__op_kind_t kind,
                    baton_dtype_t dtype, void *target, const void *left,
                    const void *right, size_t count);
     /* Returns whether there is a kernel. NULL: there is one for every type that
-       the operation takes. */
+       the operation supports. */
     bool (*has)(baton__op_kind_t kind, baton_dtype_t dtype);
-    const baton__kernels_t *kernels; /* the kernels under test, if they are the
-                                        CPU's */
-    unsigned char *memory; /* REDUCE_BYTES, aligned to 16; the CPU can access
-                              it */
+    /* The kernels under test, if they are kernels of the CPU. */
+    const baton__kernels_t *kernels;
+    /* Memory of REDUCE_BYTES, aligned to 16 bytes. The CPU can access it. */
+    unsigned char *memory;
 } reduce_subject_t;
 
-/* Tests every operation with each type that it takes: vectors that are aliases
-   of each other or differ in alignment, all values of short types, and special
-   values. */
+/* Tests every operation with each type that it supports: with vectors that are
+   the same memory or differ in alignment, with all values of short types, and
+   with special values. */
 void reduce_cases_run(const reduce_subject_t *subject);

@@ -73,8 +73,8 @@ uint64_t reference_half(baton_dtype_t dtype, double value)
     }
     int exponent = size == 0 ? 1 - bias : ilogb(size);
     exponent = exponent < 1 - bias ? 1 - bias : exponent;
-    /* `units` is the size in units of the last place. A carry out of the
-       fraction increments the exponent. */
+    /* `units` is the size in units of the last place. If the fraction
+       overflows, the carry increments the exponent. */
     uint64_t units =
         (uint64_t)nearbyint(ldexp(size, format.fraction_bits - exponent));
     uint64_t above = (uint64_t)(exponent + bias - 1) << format.fraction_bits;
@@ -95,7 +95,7 @@ static uint64_t double_bits(double value)
     return bits;
 }
 
-/* f16 and bf16 are computed in f32. */
+/* f16 and bf16 are computed as f32. */
 static uint64_t arithmetic(baton__op_kind_t kind, baton_dtype_t dtype, double a,
                            double b)
 {
@@ -160,8 +160,8 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     if (kind >= BATON__OP_BAND) {
         return reduce_bits(kind, left, right);
     }
-    /* Flipping the sign bit turns the order of signed numbers into that of
-       unsigned ones. */
+    /* Flipping the sign bits makes the order of signed numbers that of unsigned
+       ones. */
     uint64_t flip = is_signed(dtype) ? UINT64_C(1) << (bits - 1) : 0;
     bool left_is_smaller = (left ^ flip) < (right ^ flip);
     return left_is_smaller == (kind == BATON__OP_MIN) ? left : right;
@@ -208,8 +208,9 @@ static void combine_complex(baton__op_kind_t kind, baton_dtype_t part,
     reference_store(target, 1, part, imaginary);
 }
 
-/* Returns a negative number if `left` comes first in a MINLOC or MAXLOC, and 0
-   if both are equal. */
+/* Compares the values of two pairs. Returns a negative number if a MINLOC or
+   MAXLOC prefers `left`, a positive one if it prefers `right`, and 0 if the
+   values are equal. */
 static int order_of(baton__op_kind_t kind, baton_dtype_t part, uint64_t left,
                     uint64_t right)
 {
@@ -279,7 +280,7 @@ void reference_average(baton_dtype_t dtype, void *target, const void *left,
     }
 }
 
-/* Elements are little-endian. */
+/* The elements are stored in little-endian order. */
 uint64_t reference_load(const void *data, size_t index, baton_dtype_t dtype)
 {
     size_t size = baton_dtype_size(dtype);

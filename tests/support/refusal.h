@@ -4,7 +4,7 @@
 
 #include "support/cluster.h"
 
-/* Group fixtures, and the cluster that they open. */
+/* The fixtures of a program, and the cluster that they open. */
 int refusal_open(void **state);
 int refusal_close(void **state);
 support_cluster_t *refusal_ranks(void);
@@ -21,11 +21,12 @@ baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);
 extern const baton_node_t refusal_foreign;
 
-/* The memory that the buffer is bound to. */
+/* The memory to which the buffer is bound. */
 extern float refusal_memory[REFUSAL_BYTES / sizeof(float)];
 
-/* Both expect that commit fails with this status and a message that names the
-   schedule and contains `text`. refused() also destroys the schedule. */
+/* refuses() and refused() expect that the commit fails with this status, and
+   with a message that names the schedule and contains `text`. refused() also
+   destroys the schedule. */
 void refuses(baton_schedule_t *schedule, baton_status_t status,
              const char *text);
 void refused(baton_schedule_t *schedule, baton_status_t status,

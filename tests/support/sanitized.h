@@ -21,5 +21,5 @@
 #define SUPPORT_SANITIZED                                                      \
     (SUPPORT_SANITIZED_ADDRESS || SUPPORT_SANITIZED_THREAD)
 
-/* Returns `times`, or a tenth of it with a sanitizer. */
+/* Returns `times`. With a sanitizer returns a tenth of it. */
 #define SUPPORT_REPEAT(times) (SUPPORT_SANITIZED ? ((times) + 9) / 10 : (times))

@@ -99,8 +99,8 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
 
 /* ---- what a selection must be ------------------------------------------ */
 
-/* An element that can be selected: it is not zero, and has a sign that the
-   selection asks for (`side`). `key` is its magnitude. */
+/* An element that can be selected: it is not zero, and has the sign for which
+   the selection asks (`side`). `key` is its magnitude. */
 typedef struct ranked {
     uint64_t key;
     uint32_t index;
@@ -142,7 +142,7 @@ static ranking_t rank(const baton_selection_t *from)
     return all;
 }
 
-/* Returns how many elements reach a threshold that is not 0. */
+/* Returns the number of elements that reach a threshold, which is not 0. */
 static size_t reach(const ranking_t *all, uint64_t threshold)
 {
     size_t low = 0, high = all->count;
@@ -162,7 +162,7 @@ static uint64_t key_of_rank(const ranking_t *all, size_t k)
     return k > 0 && k <= all->count ? all->at[k - 1].key : 0;
 }
 
-/* Returns the threshold of Algorithm 3 in RedSync's paper. */
+/* Returns the threshold that Algorithm 3 in RedSync's paper finds. */
 static uint64_t searched(const ranking_t *all, size_t k)
 {
     const baton_selection_t *from = all->from;
@@ -194,8 +194,9 @@ static uint64_t searched(const ranking_t *all, size_t k)
     }
 }
 
-/* Returns how many elements of the ranking a selection must select, and sets
-   `threshold` to the threshold that the selection must return. */
+/* Returns the number of elements, from the beginning of the ranking, that a
+   selection must select. Sets *threshold to the threshold that it must
+   return. */
 static size_t choose(const ranking_t *all, const baton_device_selection_t *s,
                      uint64_t *threshold)
 {
@@ -239,7 +240,7 @@ size_t select_sorted(const baton_selection_t *from, size_t k, uint32_t *indices)
 
 /* ---- cases ------------------------------------------------------------- */
 
-/* Checks a selection, and that it writes nothing past the capacity. */
+/* Checks a selection. Also checks that it writes nothing past the capacity. */
 static void check(const select_subject_t *subject, const ranking_t *all,
                   baton_device_method_t method, size_t k, uint64_t threshold)
 {
@@ -331,7 +332,7 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
             run(subject, select_types[type], kind, n, ks, 5, random);
         }
     }
-    /* Of at most 9 elements a threshold often leaves exactly k or 2k. */
+    /* With 9 elements at most, a threshold often selects exactly k or 2k. */
     for (unsigned i = 0; i < 80; i++) {
         const size_t n = 2 + support_random_below(random, 8);
         const size_t k = 1 + support_random_below(random, n / 2);

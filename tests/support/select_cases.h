@@ -11,20 +11,21 @@ enum { SELECT_TYPES = 4 };
 
 extern const baton_dtype_t select_types[SELECT_TYPES];
 
-/* Kinds of vectors. */
+/* Kinds of vectors, which differ in their values. */
 typedef enum select_kind {
     SELECT_NORMAL,
-    SELECT_HEAVY,       /* a distribution with heavy tails */
-    SELECT_FEW_VALUES,  /* few values, so that many elements are tied */
-    SELECT_STAIRS,      /* about 1% large elements, and many ties below them */
-    SELECT_EQUAL,       /* all elements have one magnitude */
-    SELECT_MOSTLY_ZERO, /* fewer than k elements may be nonzero */
+    SELECT_HEAVY,      /* a distribution with heavy tails */
+    SELECT_FEW_VALUES, /* few values, so that many elements are tied */
+    SELECT_STAIRS,     /* about 1% large elements, and many ties below them */
+    SELECT_EQUAL,      /* all elements have the same magnitude */
+    /* It may have fewer than k elements that are not zero. */
+    SELECT_MOSTLY_ZERO,
     SELECT_ALL_ZERO,
     SELECT_SORTED,
     SELECT_SUBNORMAL,
-    SELECT_SMALLEST,         /* a few elements of the smallest magnitude among
-                                zeros */
-    SELECT_NOT_FINITE,       /* some NaNs and infinities */
+    /* Zeros, and a few elements of the smallest magnitude. */
+    SELECT_SMALLEST,
+    SELECT_NOT_FINITE,       /* some NaNs and infinities among other values */
     SELECT_BITS,             /* random bits */
     SELECT_NANS,             /* NaNs with random payloads */
     SELECT_SAMPLE_TOO_LARGE, /* large elements where a sample looks */
@@ -32,32 +33,33 @@ typedef enum select_kind {
     SELECT_KINDS
 } select_kind_t;
 
-/* Returns which of `count` elements is the i-th of a sample of `size`, by which
-   a selection estimates its threshold. */
+/* Returns the position of the i-th element of a sample. A selection takes a
+   sample of `size` of `count` elements to estimate its threshold. */
 typedef size_t (*select_position_fn)(size_t count, size_t size, size_t i);
 
-/* select_store rounds the value to the type. */
+/* Stores a value as element i. Rounds the value to the type. */
 void select_store(baton_dtype_t dtype, void *values, size_t i, double value);
 
 void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
                  size_t count, select_position_fn position,
                  support_random_t *random);
 
-/* The selection under test. `select` is a port's function, takes main memory,
-   and brings its own scratch memory. */
+/* The selection under test. `select` is the function of a device port. It takes
+   main memory, and has scratch memory of its own. */
 typedef struct select_subject {
     void (*select)(const baton_device_selection_t *selection);
     select_position_fn position;
-    size_t longest;  /* most elements of a vector */
+    size_t longest;  /* the most elements of a vector */
     unsigned trials; /* number of vectors of random length */
-    bool brief;      /* the selection is slow: test one k a vector */
+    /* The selection is slow, so only one k is tested for each vector. */
+    bool brief;
 } select_subject_t;
 
 /* Tests short vectors, vectors of each kind and type that are long enough to be
    sampled, and random ones. */
 void select_cases_run(const select_subject_t *subject);
 
-/* Writes the indices of the k largest elements, found by a sort. Returns how
-   many there are. */
+/* Finds the k largest elements by a sort, and writes their indices. Returns
+   their number. */
 size_t select_sorted(const baton_selection_t *from, size_t k,
                      uint32_t *indices);

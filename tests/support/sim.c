@@ -101,7 +101,7 @@ double support_sim_traffic(const baton_sim_options_t *options,
     support_ok(baton_sim_epoch(sim, &us));
     for (size_t i = 0; i < trace->count; i++) {
         trace->events[i].schedule =
-            NULL; /* the schedule is destroyed with the simulator */
+            NULL; /* the simulator destroys the schedule */
     }
     support_ok(baton_sim_destroy(sim));
     return us;

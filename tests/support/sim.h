@@ -17,7 +17,7 @@ baton_sim_options_t support_sim_options(int ranks);
 
 baton_sim_t *support_sim_open(const baton_sim_options_t *options);
 
-/* Opens a simulator with support_sim_options(ranks). */
+/* Opens a simulator with the options support_sim_options(ranks). */
 baton_sim_t *support_sim_of(int ranks);
 
 /* Returns a schedule that the test fills and commits itself. */
@@ -56,8 +56,8 @@ const baton_sim_event_t *support_event(const support_trace_t *trace,
                                        baton_sim_what_t what, int rank,
                                        size_t k);
 
-/* Simulates one epoch of the messages of `list`, and fills the trace. Returns
-   the epoch's time. */
+/* Simulates one epoch of the messages of `list`, and records its trace. Returns
+   the time of the epoch. */
 double support_sim_traffic(const baton_sim_options_t *options,
                            const support_message_t *list, size_t count,
                            support_trace_t *trace);
@@ -72,17 +72,17 @@ typedef struct support_words {
     uint32_t out, in;
 } support_words_t;
 
-/* support_words_add adds a pair to a simulator, which several pairs may share.
-   support_words_start begins an epoch of both ranks. */
+/* support_words_add adds a pair of schedules to a simulator. A simulator may
+   have several pairs. support_words_start starts an epoch on both ranks. */
 void support_words_add(support_words_t *words, baton_sim_t *sim,
                        const char *name);
 void support_words_start(const support_words_t *words);
 void support_words_remove(const support_words_t *words);
 
-/* Removes the pair and destroys its simulator. */
+/* Destroys the pair and its simulator. */
 void support_words_close(const support_words_t *words);
 
-/* A test of one pair, `words`, with its own simulator. */
+/* A test of a single pair, `words`, which has its own simulator. */
 typedef struct support_words_test {
     void (*run)(support_words_t *words);
 } support_words_test_t;

@@ -7,20 +7,20 @@
 #include <baton/sim.h>
 
 typedef struct support_sparse {
-    baton_sim_t *sim;           /* NULL: the ranks are the cluster's */
-    support_cluster_t *cluster; /* NULL: the ranks are simulated */
+    baton_sim_t *sim;           /* NULL: the ranks are those of `cluster` */
+    support_cluster_t *cluster; /* NULL: the ranks are those of `sim` */
     baton_sparse_options_t options;
     int size;
     size_t element;         /* bytes of an element */
-    baton_sparse_t **ranks; /* [size] */
+    baton_sparse_t **ranks; /* an array of [size] */
     baton_sparse_result_t *results;
-    char *gradients, *residuals; /* `size` vectors each */
+    char *gradients, *residuals; /* `size` vectors each, one for each rank */
     char *dense;                 /* the last result as a dense vector */
-    /* [size]; a gradient and a result in the memory of each rank's device;
-       NULL: there are no devices */
+    /* An array of [size]: on each rank's device, memory for a gradient and a
+       result. NULL: there are no devices. */
     char **there;
     bool in_parts; /* gradients are contributed in parts */
-    int steps;     /* the number of steps that were waited for */
+    int steps;     /* number of steps for which the test has waited */
 } support_sparse_t;
 
 /* Create the sparse all-reduces, in a new simulator or on a cluster. Fail the
@@ -34,12 +34,13 @@ support_sparse_t *support_sparse_open_on(support_cluster_t *cluster,
                                          const baton_sparse_options_t *options);
 void support_sparse_close(support_sparse_t *group);
 
-/* Return a rank's gradient, and the rank's residual that was read last. */
+/* Return a rank's gradient, and its residual as it was when it was read
+   last. */
 void *support_sparse_gradient(support_sparse_t *group, int rank);
 const void *support_sparse_residual(const support_sparse_t *group, int rank);
 
-/* Fills the gradients, of f32 or f64, with integers that depend on `step`
-   alone. */
+/* Fills the gradients, of f32 or f64, with random integers. The same `step`
+   always gives the same integers. */
 void support_sparse_fill(support_sparse_t *group, uint64_t step);
 
 /* Starts a step on all ranks. */

@@ -63,9 +63,9 @@ static baton_status_t complete_at_once(void *arg, baton_call_t *call,
 
 const baton_async_ops_t stuck_completes_at_once = {.start = complete_at_once};
 
-/* A builder for two ranks that both receive first, and send after nodes that
-   the verification does not execute. Error messages must name them correctly
-   nevertheless. */
+/* A builder for two ranks. Both receive first, and send only after nodes that
+   the verification does not execute. Error messages must nevertheless name
+   these nodes correctly. */
 static void build_behind_nodes(void *arg, baton_schedule_t *s)
 {
     int peer = 1 - baton_schedule_rank(s);
@@ -121,7 +121,8 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which comes after recv#0"
 #define AND "\n    rank "
 
-static int nops = 3000; /* more nodes than the ranks exchange at once */
+/* So that the graph has more nodes than ranks exchange in a round. */
+static int nops = 3000;
 static int sends = 3;
 static int failing_rank = 1;
 
@@ -152,8 +153,8 @@ const stuck_refusal_t stuck_refusals[] = {
 const size_t stuck_refusal_count =
     sizeof stuck_refusals / sizeof *stuck_refusals;
 
-/* A second commit of the same graph must fail like the first one, and so must a
-   second schedule. */
+/* A second commit of the same graph must fail like the first one. So must the
+   commit of a second schedule. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal)
 {
     char name[] = {refusal->names[baton_group_rank(group)], '\0'};

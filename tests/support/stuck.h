@@ -7,10 +7,11 @@
 
 #define STUCK_BYTES 8
 
-/* Opens a simulator. `sync` is the option sync_bytes. */
+/* Opens a simulator. `sync` is the value of the option sync_bytes. */
 baton_sim_t *stuck_open(int ranks, size_t sync);
 
-/* Expects this status and exactly this message. */
+/* Expects that `actual` is `expected`, and that the error message is exactly
+   this one. */
 void stuck_says(baton_status_t actual, baton_status_t expected,
                 const char *text);
 
@@ -18,22 +19,24 @@ void stuck_says(baton_status_t actual, baton_status_t expected,
 baton_node_t stuck_send(baton_schedule_t *schedule, int peer);
 baton_node_t stuck_recv(baton_schedule_t *schedule, int peer);
 
-/* A builder for two ranks that both send first. The epoch ends only if messages
+/* A builder for two ranks. Both send first, so the epoch ends only if messages
    are buffered. */
 void stuck_head_to_head(void *arg, baton_schedule_t *schedule);
 
-/* A builder: every rank receives from the left before it sends to the right.
-   Unless `arg` is NULL, the schedule also has `*arg` nops in a row. */
+/* A builder: each rank receives from the rank on its left before it sends to
+   the rank on its right. If `arg` is not NULL, the schedule also has a chain of
+   `*arg` nops. */
 void stuck_ring(void *arg, baton_schedule_t *schedule);
 
-/* A builder: rank 0 sends `*arg` messages to rank 1, which has one receive. */
+/* A builder: rank 0 sends `*arg` messages to rank 1, which has only one
+   receive. */
 void stuck_build_sends(void *arg, baton_schedule_t *schedule);
 
 extern const baton_async_ops_t stuck_completes_at_once;
 
-/* The mistakes that BATON_VERIFY=1 finds. Rank k commits the schedule with the
-   k-th character of `names` as its name, and the commit fails on all ranks with
-   this status and reason. */
+/* A mistake that BATON_VERIFY=1 finds. Rank k commits a schedule that has the
+   k-th character of `names` as its name. The commit must fail on all ranks,
+   with this status and reason. */
 typedef struct stuck_refusal {
     int ranks;
     const char *names;
@@ -46,10 +49,10 @@ extern const stuck_refusal_t stuck_refusals[];
 extern const size_t stuck_refusal_count;
 
 /* Builds and commits the schedule of a refusal, on a rank of a group that
-   verifies. Returns false if a commit did not fail as it should;
-   baton_error_message then says how it ended. */
+   verifies commits. Returns false if a commit has not failed as it should. Then
+   baton_error_message says how it ended. */
 bool stuck_refuse(baton_group_t *group, const stuck_refusal_t *refusal);
 
-/* Fixtures of a test: new groups verify their commits. */
+/* Fixtures of a test. With them, new groups verify their commits. */
 int stuck_verify_on(void **state);
 int stuck_verify_off(void **state);

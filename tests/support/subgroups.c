@@ -10,14 +10,15 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* by rank: the rank in the first group */
-    baton_group_t *group; /* NULL: this rank is no member */
+    int members[RANKS];   /* for each member, its rank in the first group */
+    baton_group_t *group; /* NULL: this rank is not a member */
 } some_t;
 
 typedef struct run {
     some_t groups[GROUPS]; /* the first one has all ranks */
-    int rank;              /* this rank's number in the first group */
-    support_random_t dice; /* gives the same numbers on all ranks */
+    int rank;              /* this rank's rank in the first group */
+    /* A generator that gives the same numbers on all ranks. */
+    support_random_t dice;
     char message[400];
 } run_t;
 
@@ -54,7 +55,8 @@ static some_t *random_group(bool exists)
     return NULL;
 }
 
-/* Makes a group of some ranks of another group, in random order. */
+/* Makes a group of some ranks of another group, which are in random order in
+   it. */
 static void make(void)
 {
     some_t *some = random_group(false);
@@ -105,7 +107,7 @@ static uint64_t sum_of(const some_t *some)
 }
 
 /* Runs an all-reduce and checks its sum. If `fails`, the first member cancels
-   an epoch before that, and the group recovers. */
+   an epoch before that, and the members recover the group. */
 static void reduce(const some_t *some, size_t count, bool fails)
 {
     static _Thread_local uint64_t vector[MOST];

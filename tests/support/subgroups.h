@@ -1,7 +1,7 @@
-/* Random groups of some ranks of other groups. All ranks of such groups make,
-   use and destroy the groups in the same random order. Many groups exist at
-   once. They overlap, are made of each other, and may outlive the group that
-   they were made of. */
+/* Random groups, each of some ranks of another group. All ranks make, use and
+   destroy their groups in the same random order. Many groups exist at the same
+   time. They overlap, are made of each other, and may outlive the group of
+   which they were made. */
 #pragma once
 
 #include <baton/baton.h>

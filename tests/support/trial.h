@@ -6,8 +6,9 @@
 #include "support/cluster.h"
 #include "support/malloc.h"
 
-static int64_t nth;     /* the allocation that fails, counted from 1; 0: none */
-static int64_t counted; /* allocations under trial in this attempt */
+/* The number of the allocation that fails, from 1; 0: none fails. */
+static int64_t nth;
+static int64_t counted; /* number of allocations under trial in this attempt */
 
 /* trial_begin is called before the calls under trial, trial_stop after them. */
 static void trial_begin(void)
@@ -22,7 +23,8 @@ static void trial_stop(void)
     counted += baton__alloc_count();
 }
 
-/* To be called after trial_stop, with the status of the calls under trial. */
+/* Called after trial_stop, with the status that the calls under trial have
+   returned. */
 static void trial_expect(baton_status_t status)
 {
     bool failed = nth > 0 && counted >= nth;
@@ -50,16 +52,16 @@ static void trial_end(baton_status_t status)
         }                                                                      \
     } while (0)
 
-/* Runs `attempt` for each n. `attempt` uses TRY, or calls trial_begin, the
-   functions under trial, and trial_end. Then it shows that everything works,
-   and frees everything. */
+/* Runs `attempt` again and again, with a further allocation that fails each
+   time. `attempt` uses TRY, or calls trial_begin, the functions under trial,
+   and trial_end. Then it shows that everything works, and frees everything. */
 static void try_each(void (*attempt)(void))
 {
     nth = 0;
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
-    attempt(); /* no allocation fails; fills caches */
+    attempt(); /* an attempt without a failure, which fills caches */
     assert_true(counted > 0);
     do {
         int64_t live = malloc_live;

@@ -32,7 +32,8 @@ support_op_t support_op_for(baton_dtype_t dtype, size_t turn)
     return (support_op_t)op;
 }
 
-/* Returns a small integer in any type: in two's complement, or as a float. */
+/* Returns the bits of a small integer in any type: in two's complement, or as a
+   float. */
 static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
 {
     float narrow = (float)value;
@@ -43,16 +44,16 @@ static uint64_t bits_of(baton_dtype_t dtype, int64_t value)
     }
     if (dtype == BATON_F32) {
         bits = 0;
-        memcpy(&bits, &narrow, sizeof narrow); /* relies on little-endian
-                                                  order */
+        /* This relies on little-endian order. */
+        memcpy(&bits, &narrow, sizeof narrow);
     } else if (dtype == BATON_F64) {
         memcpy(&bits, &wide, sizeof bits);
     }
     return bits;
 }
 
-/* Returns the bits of a value of `dtype`, an integer or float type, which may
-   be the type of an element's part. */
+/* Returns the bits of a random value. `dtype` is an integer or float type,
+   which may be the type of an element's part. */
 static uint64_t exact_bits(baton_dtype_t dtype, support_op_t op, int rank,
                            uint64_t random)
 {

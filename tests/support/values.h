@@ -4,8 +4,8 @@
 #include "support/random.h"
 #include <baton/build.h>
 
-/* The library's reductions, and a user's reduction (exclusive or) that takes
-   every type. */
+/* The library's reductions, and a reduction that a user has defined: an
+   exclusive or of all types. */
 typedef enum support_op {
 #define SUPPORT_OP_ENUM(NAME, name) SUPPORT_##NAME,
     BATON_OP_LIST(SUPPORT_OP_ENUM)
@@ -17,8 +17,8 @@ typedef enum support_op {
 
 const baton_op_t *support_op(support_op_t op);
 
-/* Returns a reduction that takes the type. Consecutive values of `turn` go
-   through all such reductions. */
+/* Returns a reduction that the type supports. Consecutive values of `turn` go
+   through all these reductions. */
 support_op_t support_op_for(baton_dtype_t dtype, size_t turn);
 
 /* Fills a rank's vector with random values whose reduction over 32 ranks is
@@ -33,9 +33,9 @@ void support_fill_exact(void *data, size_t count, baton_dtype_t dtype,
    subnormals. */
 void support_fill_bits(void *data, size_t bytes, support_random_t *random);
 
-/* Computes target = target (op) right, exactly, for values of
-   support_fill_exact. For an average it computes the sum; support_divide
-   divides it. */
+/* Computes target = target (op) right, for values of support_fill_exact, of
+   which the result is exact. For an average computes only the sum, which
+   support_divide then divides. */
 void support_reduce(void *target, const void *right, size_t count,
                     baton_dtype_t dtype, support_op_t op);
 void support_divide(void *target, size_t count, baton_dtype_t dtype,

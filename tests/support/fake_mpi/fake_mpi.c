@@ -13,16 +13,18 @@
 enum { REQUESTS = 16384 };
 
 typedef struct operation {
-    struct operation *next; /* in `sends` or `receives` */
+    struct operation *next; /* the next in the list `sends` or `receives` */
     bool used, complete;
-    bool held;     /* the data have arrived, but the receive must not
-                      complete */
-    bool detached; /* the request was freed before the message was received */
-    bool copied;   /* `data` was allocated by this file */
-    bool failing;  /* the request reports an error though it is complete */
+    /* The data have arrived, but the receive must not complete yet. */
+    bool held;
+    /* The program has freed the request before the message was received. */
+    bool detached;
+    bool copied;  /* this file has allocated `data` */
+    bool failing; /* the request is complete, but reports an error */
     int from, to, tag;
-    size_t bytes; /* capacity of a receive; after completion, the message's
-                     size */
+    /* The capacity of a receive. After its completion, the size of the
+       message. */
+    size_t bytes;
     void *data;
 } operation_t;
 
@@ -37,8 +39,8 @@ int fake_mpi_deliveries = -1;
 int fake_mpi_refusal;
 
 static operation_t operations[REQUESTS];
-static list_t sends, receives; /* operations that were not matched, oldest
-                                  first */
+/* The operations that were not matched yet, the oldest first. */
+static list_t sends, receives;
 static bool is_stopped;
 static uint32_t held_ranks;
 static int rank_count;
@@ -157,8 +159,8 @@ static operation_t *operation_of(MPI_Request request)
     return &operations[(uintptr_t)request - 1];
 }
 
-/* Frees an operation whose request is gone. A send that has yet to be delivered
-   is freed after its delivery instead. */
+/* Frees an operation whose request was freed. If it is a send that has yet to
+   be delivered, it is freed after the delivery instead. */
 static void forget(operation_t *operation)
 {
     for (const operation_t *each = sends.head; each; each = each->next) {
@@ -233,7 +235,8 @@ static bool test(MPI_Request *request, MPI_Status *status)
         return false;
     }
     if (status != MPI_STATUS_IGNORE) {
-        status->MPI_ERROR = (int)operation->bytes; /* read by MPI_Get_count */
+        /* MPI_Get_count reads it from here. */
+        status->MPI_ERROR = (int)operation->bytes;
     }
     if (!operation->failing) {
         forget(operation);
@@ -275,7 +278,7 @@ int PMPI_Testany(int count, MPI_Request requests[], int *at, int *done,
     return *at == MPI_UNDEFINED ? MPI_SUCCESS : code_of(requests[*at], *done);
 }
 
-/* Supports MPI_ANY_SOURCE only. */
+/* Only supports the source MPI_ANY_SOURCE. */
 int PMPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status)
 {
     int to;
@@ -300,7 +303,7 @@ int PMPI_Cancel(MPI_Request *request)
     return MPI_SUCCESS;
 }
 
-/* Supports only receives that were cancelled or are complete. */
+/* Only supports receives that were cancelled or are complete. */
 int PMPI_Request_free(MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
@@ -375,7 +378,7 @@ int fake_mpi_unreceived(void)
     return count;
 }
 
-/* Closes a rank as the port's close function does, except for the collective
+/* Closes a rank as the port's function `close` does, but without the collective
    part. */
 static void close_endpoint(void *endpoint)
 {
@@ -445,7 +448,8 @@ void fake_mpi_close(void)
     }
     is_stopped = false;
     for (int i = 0; i < REQUESTS; i++) {
-        release(&operations[i]); /* also operations that did not complete */
+        /* Releases operations that did not complete, too. */
+        release(&operations[i]);
     }
 }
 

@@ -8,15 +8,15 @@
 
 #include "transport/mpi/endpoint.h"
 
-enum { FAKE_MPI_RANKS = 8 }; /* most ranks */
+enum { FAKE_MPI_RANKS = 8 }; /* the most ranks */
 
 typedef struct fake_mpi_options {
     int size;
-    int host_ranks; /* ranks of each host */
+    int host_ranks; /* number of ranks of each host */
     int buffers;
-    uint32_t window; /* 0: the default */
+    uint32_t window; /* the window of messages; 0: the default */
     bool reads;      /* ranks of a host may read each other's memory */
-    int refusal;     /* with `reads`: the initial fake_mpi_refusal */
+    int refusal;     /* the initial value of fake_mpi_refusal, if `reads` */
     bool links;
 } fake_mpi_options_t;
 
@@ -26,32 +26,32 @@ extern baton__mpi_t *fake_mpi_ranks[FAKE_MPI_RANKS];
    does not succeed. */
 void fake_mpi_open(const fake_mpi_options_t *options);
 
-/* Closes the endpoints that the port's close function has not closed. */
+/* Closes the endpoints that the port's function `close` has not closed yet. */
 void fake_mpi_close(void);
 
-/* The longest sends, in bytes, that complete when they are posted. */
+/* The longest send, in bytes, that completes when it is posted. */
 extern size_t fake_mpi_eager_bytes;
 
 /* While MPI is stopped it delivers nothing, and no send completes. */
 void fake_mpi_stop(bool stopped);
 
-/* Holds back the messages of some ranks, each a bit of `ranks`. Messages that
-   these ranks send from now on, and that are longer than fake_mpi_eager_bytes,
-   are received but do not complete. Held messages of other ranks complete
-   now. */
+/* Holds back the messages of some ranks. `ranks` has a bit for each rank. From
+   now on these ranks' messages that are longer than fake_mpi_eager_bytes are
+   received, but do not complete. Messages of other ranks that were held
+   complete now. */
 void fake_mpi_hold(uint32_t ranks);
 
 /* fake_mpi_failing_sends is the number of calls of MPI_Isend that fail from now
-   on, fake_mpi_deliveries the number of sends that are delivered from now on
+   on. fake_mpi_deliveries is the number of sends that are delivered from now on
    (-1: all). */
 extern int fake_mpi_failing_sends, fake_mpi_deliveries;
 
-/* How many receives from now on report an error, in each test of their request,
-   once they have got their message. */
+/* The number of receives that report an error from now on. Each does so in
+   every test of its request, once it has got its message. */
 extern int fake_mpi_failing_receives;
 
-/* The errno that copies between processes fail with; 0 if they succeed. */
+/* The errno with which copies between processes fail. 0: they succeed. */
 extern int fake_mpi_refusal;
 
-/* Returns how many sends of all ranks were not received yet. */
+/* Returns the number of sends, of all ranks, that were not received yet. */
 int fake_mpi_unreceived(void);
