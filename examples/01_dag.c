@@ -21,7 +21,8 @@ static void must(baton_status_t status)
     }
 }
 
-/* A call node runs your code. baton_call_epoch returns the epoch's number. */
+/* The engine calls this function when the call node print#3 runs, once in each
+   epoch. baton_call_epoch returns the number of the epoch. */
 static baton_status_t print(void *arg, baton_call_t *call)
 {
     const float *z = arg;
@@ -39,8 +40,8 @@ int main(void)
     must(baton_group_create_self(engine, &self));
     must(baton_schedule_create(self, "dag", &dag));
 
-    /* Operands are views of buffers. A buffer is your memory, or scratch
-       memory. */
+    /* A node's operands are views, and a view is a part of a buffer. A buffer
+       is memory of yours, or scratch memory that the schedule allocates. */
     float x[2], y[2], z[2];
     size_t n = sizeof(x);
     baton_view_t in_x = baton_view(baton_buffer_bind_input(dag, x, n), 0, n);

@@ -14,9 +14,10 @@
        sum#2 = mine + theirs                    sum#2 = mine + theirs
 
    Sends and receives are matched in the order in which they were added: the
-   first send from 0 to 1 meets the first receive of 1 from 0. Send and receive
-   have no edge between them, so both run at once. The edge from receive to sum
-   makes the sum wait for its operand. */
+   first send that rank 0 adds to rank 1 meets the first receive that rank 1
+   adds from rank 0. There is no edge between a rank's send and its receive, so
+   both run at the same time. The edge from the receive to the sum makes the sum
+   wait for the vector that it adds. */
 #include <baton/build.h>
 #include <baton/mpi.h>
 #include <stdio.h>
@@ -34,7 +35,8 @@ static void must(baton_status_t status)
 
 int main(int argc, char **argv)
 {
-    /* The engine's thread calls MPI in parallel with yours. */
+    /* The engine has a thread that calls MPI at the same time as this thread
+       does, so the program asks for MPI_THREAD_MULTIPLE. */
     int level, ranks;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -73,7 +75,7 @@ int main(int argc, char **argv)
             mine[i] = epoch * (rank == 0 ? i : 1000);
         }
         must(baton_schedule_start(exchange));
-        /* Compute here, while the messages travel. */
+        /* A program can compute here, while the engine sends and receives. */
         must(baton_schedule_wait(exchange, -1));
         for (int i = 0; i < COUNT; i++) {
             wrong += sum[i] != epoch * (i + 1000);

@@ -38,9 +38,10 @@ static void chain_allreduce(baton_schedule_t *s,
     int last = baton_schedule_size(s) - 1;
     size_t n = args->target.bytes;
 
-    /* Up: the sum of the lower ranks' vectors, plus mine. Adding target =
-       incoming + source saves a copy of source to target. Rank 0 sends from
-       source. */
+    /* Up: this rank receives the sum of all lower ranks' vectors, and adds its
+       own vector. One operation sets target = incoming + source, so the source
+       need not be copied to the target first. Rank 0 has nothing to add, and
+       sends its source. */
     baton_view_t partial = args->source;
     baton_node_t ready = baton_add_nop(s);
     if (rank > 0) {
@@ -53,9 +54,10 @@ static void chain_allreduce(baton_schedule_t *s,
         ready = sum;
     }
 
-    /* Down: the total overwrites the target, but only after the partial sum was
-       sent from the target. Without the edge from send to recv, commit would
-       report unordered conflicting accesses. */
+    /* Down: this rank receives the total into the target, which holds the
+       partial sum until that is sent. The edge from send to recv orders the
+       two. Without it, baton_schedule_commit would refuse the schedule, since
+       one node would read the target while another writes it. */
     if (rank < last) {
         baton_node_t send = baton_add_send(s, rank + 1, partial);
         baton_node_t recv = baton_add_recv(s, rank + 1, args->target);

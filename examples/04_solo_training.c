@@ -98,8 +98,10 @@ int main(int argc, char **argv)
         }
     }
 
-    /* No contribution is lost: each one was taken by an epoch or is still
-       pending. And the weights are the same on all ranks, bit for bit. */
+    /* Check that no contribution was lost: an epoch has summed it, or it is
+       still pending on its rank. Check also that the weights have the same bits
+       on all ranks: the largest weight must be the smallest one, which is minus
+       the maximum of -weight. */
     double pending[2], all_pending, weights[2] = {weight, -weight}, most[2];
     bool any;
     must(baton_barrier_now(group));

@@ -18,8 +18,8 @@
 
 #define RANKS    256
 #define BYTES    ((size_t)1 << 20)
-#define ALPHA_US 1.5  /* the time of a message */
-#define BETA_NS  0.08 /* the time of a byte: 100 Gbit/s */
+#define ALPHA_US 1.5  /* time of each message, of any size */
+#define BETA_NS  0.08 /* time of each byte: 100 Gbit/s */
 
 static void pipeline(void *arg, baton_schedule_t *s)
 {
@@ -57,7 +57,7 @@ int main(void)
     for (size_t block = BYTES; block >= 1024; block /= 4) {
         baton_sim_options_t options = BATON_SIM_OPTIONS;
         options.ranks = RANKS;
-        options.cost_only = true; /* simulate the time only, without data */
+        options.cost_only = true; /* compute times only, move no data */
         options.link.alpha_us = ALPHA_US;
         options.link.beta_ns = BETA_NS;
 
@@ -69,8 +69,9 @@ int main(void)
         must(baton_sim_destroy(sim));
         printf("  blocks of %7zu bytes: %9.1f us\n", block, us);
 
-        /* The last block leaves rank 0 after all others, and then needs one
-           transfer for each rank after rank 0. */
+        /* Rank 0 sends the last block after all other blocks. The block then
+           needs one transfer to reach each rank after rank 0, the last of them
+           at the end of the chain. */
         size_t transfers = BYTES / block - 1 + RANKS - 1;
         double expected =
             (double)transfers * (ALPHA_US + (double)block * BETA_NS / 1e3);

@@ -45,9 +45,9 @@ static double survivors_sample(unsigned *state)
     return (double)(*state >> 8) / (1 << 23) - 1.0;
 }
 
-/* Computes the mean gradient of the squared error of `weights` over this rank's
-   points, followed by the mean squared error. The function to find is x0 + 2 x1
-   + 3 x2 ... */
+/* Sets gradient[WEIGHTS] to the mean of the squared errors that `weights` makes
+   at this rank's points, and the elements before it to the gradient of that
+   mean. The function to find is x0 + 2 x1 + 3 x2 ... */
 static void survivors_gradient(double gradient[WEIGHTS + 1],
                                const double weights[WEIGHTS], int rank)
 {

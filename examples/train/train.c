@@ -14,10 +14,11 @@
          weights -= rate * sum of the gradients
 
    full: all-reduces of layers are in flight while earlier layers compute (Wang
-   et al. 2017, see baton/coll.h; algorithms 1 to 3). They are compared with the
-   same all-reduces after the backward pass. "Communication" is the mean time
-   that a step spends in the calls that start all-reduces and wait for them.
-   "hidden" is the share of that time that an overlapped step saves.
+   et al. 2017, see baton/coll.h; algorithms 1 to 3). This is the system
+   "overlap". The system "fork" starts the same all-reduces only after the whole
+   backward pass. "Communication" is the mean time that a step spends in the
+   calls that start all-reduces and wait for them. "hidden" is the share of that
+   time that an overlapped step saves.
 
    partial: in each step one rank is delayed: a random one, each in turn, or
    always the last one (--late). With --late all every rank is delayed, by 50 to
@@ -41,7 +42,8 @@
    digits      classification of handwritten digits, in place of the images of
                section 7.2.3
 
-   The options and the network come first; the ways to sum begin at "full". */
+   In this file the options and the network come first. The ways to sum the
+   gradients begin below the heading "full". */
 #include <baton/mpi.h>
 #include <baton/partial.h>
 #include <baton/sparse.h>
@@ -56,7 +58,7 @@
 #include <zlib.h>
 
 static baton_group_t *group;
-static int rank, ranks; /* this rank, and the size of MPI_COMM_WORLD */
+static int rank, ranks; /* in MPI_COMM_WORLD */
 
 static bool is(const char *text, const char *word)
 {
@@ -78,7 +80,8 @@ static const char *mode = "partial", *systems, *task, *late = "random",
 static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
               delay_ms = -1, device_ms, bucket_kib = 256, required;
 
-/* The value of an option is an allowed word, or a number in a range. */
+/* An option sets a word (text) or a number. `allowed` lists the words that are
+   valid, or has the range of the number. */
 static const struct {
     const char *name, *allowed, **text;
     double *number;
@@ -105,8 +108,8 @@ static const struct {
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
-/* Prints on rank 0 that an option is wrong, and all options. Then all ranks
-   exit. */
+/* Rank 0 prints that the option `name` is not valid, and lists all options.
+   Then the ranks end the program. */
 static void train_refuse(const char *name, const char *value)
 {
     for (int i = 0; rank == 0 && i < OPTIONS; i++) {
@@ -120,8 +123,8 @@ static void train_refuse(const char *name, const char *value)
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* Reads an option, and returns whether its value is allowed. A number whose
-   least value is 1 is a count. */
+/* Sets an option, and returns whether the option exists and the value is
+   allowed. A number whose range begins at 1 is a count, so it must be whole. */
 static bool train_read_option(const char *name, const char *value)
 {
     char *end, word[32];
@@ -148,19 +151,23 @@ static bool train_read_option(const char *name, const char *value)
 
 enum { DIGITS = 1797, TRAINED = 1408, PIXELS = 64, CLASSES = 10 };
 enum { MOST_LAYERS = 8 };
-enum { HISTORY = 32 }; /* with --keep all, the most epochs a rank may be late */
+/* With --keep all, a rank may be at most this many epochs behind the others. */
+enum { HISTORY = 32 };
 
-static bool plane; /* the task is hyperplane, not digits */
-/* Examples of this rank in a batch (part), and batches in a pass over the data
-   (steps). */
+static bool plane; /* whether the task is hyperplane, not digits */
+/* `part` is the number of examples of each batch that this rank computes, and
+   `steps` is the number of batches in a pass over the data. */
 static int part, steps;
-/* Of `all` examples the first `trained` are to train with, and the others to
-   test with. */
+/* There are `all` examples. The network trains with the first `trained` of them
+   and is tested with the others. */
 static int trained, all;
 static int inputs;
-static float *x, *y; /* inputs [all][inputs] and targets [all] */
+/* x[all][inputs] has the inputs of the examples, and y[all] the right answers:
+   the value to predict (hyperplane), or the class (digits). */
+static float *x, *y;
 
-/* Streams of random numbers. From POINTS on each point has its own stream. */
+/* Numbers of the streams of random numbers that uniform() computes. Each point
+   of the hyperplane has a stream of its own, from number POINTS on. */
 enum { ORDER, LABELS, NOISE, PROTOTYPES, PLANE = 6, DELAYS, LAYERS };
 enum { POINTS = 72 };
 
@@ -206,7 +213,8 @@ static void make_points(void)
 }
 
 /* Reads images of 8 x 8 pixels, each with the digit that it shows (Alpaydin,
-   Kaynak 1998), from the file that scripts/digits.sh makes. */
+   Kaynak 1998), from the file that scripts/digits.sh makes. Returns false if
+   that cannot be read. */
 static bool read_digits(void)
 {
     FILE *file = popen("zcat " DIGITS_FILE " 2>/dev/null", "r");
@@ -265,14 +273,17 @@ static const char *open_data(void)
 static int layers, count; /* the numbers of layers and of parameters */
 static float *weights, *gradient, *velocity;
 static int firsts[MOST_LAYERS]; /* index of a layer's first parameter */
-/* The number of each layer's inputs, and of the network's outputs, plus 1. */
+/* widths[l] is the number of layer l's inputs plus 1, and widths[layers] is the
+   number of the network's outputs plus 1. The additional input is always 1, and
+   its weights are the layer's biases. */
 static int widths[MOST_LAYERS + 1];
-/* [rows][width], each layer's inputs, and the network's outputs. */
+/* values[l][row * widths[l] + i] is input i of layer l for example `row`.
+   values[layers] has the outputs of the network. */
 static float *values[MOST_LAYERS + 1];
-/* The derivatives of the loss by `values`. */
+/* The derivative of the loss by each of `values`. */
 static float *deltas[MOST_LAYERS + 1];
-static float *targets; /* [rows] */
-static int rows;       /* examples of this rank in the current batch */
+static float *targets; /* the right answer for each row */
+static int rows;       /* examples that forward() has loaded */
 
 /* Makes the network and opens the data. Returns the source of the data. */
 static const char *open_network(int hidden_layers)
@@ -343,9 +354,11 @@ static void forward(int first, int n, int end, useconds_t layer_us)
     }
 }
 
-/* Returns the loss of a row, and sets the row's deltas to the loss's
-   derivatives times `share`. The loss is the squared error, or softmax with
-   cross entropy for classes. */
+/* Returns the loss of a row: the squared error for hyperplane, and the cross
+   entropy of the softmax for digits. Sets the row's deltas to the loss's
+   derivatives times `share`, or, for the squared error, to half of that. For
+   digits, counts the row in *right if the right class has the largest output.
+   */
 static double row_loss(int row, float share, int *right)
 {
     int width_1 = widths[layers], class = (int)targets[row];
@@ -416,27 +429,30 @@ static size_t counts[MOST_LAYERS];
 static struct {
     const char *name;
     enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
-    /* The mode of a partial all-reduce, or the algorithm of a sparse one. */
+    /* A baton_partial_mode_t, or a baton_sparse_algorithm_t. */
     int mode;
-    /* The number of ranks of the mode, or the density. */
+    /* What follows the colon in the name: how many ranks the mode waits for, or
+       the density of a sparse all-reduce. */
     double number;
-    /* The buckets of this step whose all-reduce has started. */
+    /* The number of buckets whose all-reduce this step has started, or which it
+       has contributed. */
     int started;
-    baton_schedule_t *sums[MOST_LAYERS]; /* one for each bucket */
+    baton_schedule_t *sums[MOST_LAYERS]; /* all-reduce of each bucket */
     baton_partial_t *partial;
-    uint64_t applied; /* the last epoch whose sum was applied */
+    uint64_t applied; /* the last epoch whose sum this rank applied */
     baton_sparse_t *sparse;
     baton_sparse_options_t sparse_options;
-    double seconds; /* time of this step in calls that start or wait */
+    double seconds; /* what this step spent on communication */
     double bytes, network_s;
 } run;
 
-/* The momentum of the classification. The regression has none. */
+/* The momentum of SGD for the task digits. For hyperplane it becomes 0. */
 static double momentum = 0.9;
 
-/* Takes an SGD step on a range of the parameters. sum[0] is the gradient of
-   parameter `first`. Sparse sums contain the momentum already. Subtracts the
-   time of this call from run.seconds, since it is not communication. */
+/* Takes a step of SGD for the n parameters from `first` on, whose gradients are
+   sum[0] to sum[n - 1]. Sparse sums contain the momentum already. The caller
+   adds the time of this call to run.seconds, although it is not communication,
+   so subtract it here. */
 static void update(const float *sum, int first, int n)
 {
     double began_s = MPI_Wtime();
@@ -510,10 +526,10 @@ static void open_partial(void)
     must(baton_partial_create(group, &of, &run.partial));
 }
 
-/* Applies the sum of the gradients that are ready, and of the gradients that
-   late ranks have contributed for earlier steps. With KEEP_LATEST a late rank
-   may get a sum again that it has already applied, and does not apply it
-   again. */
+/* Applies the sum of the gradients that the ranks had contributed when the
+   epoch began; a late rank's gradient may be one of an earlier step. With
+   BATON_KEEP_LATEST a late rank may get a sum that it has applied already, and
+   does not apply it again. */
 static void finish_partial(void)
 {
     baton_partial_result_t result;
@@ -539,9 +555,9 @@ static void open_sparse(void)
     run.sparse_options = of;
 }
 
-/* Applies the sparse sum, and adds up the bytes and the network's time. The
-   statistics do not contain the bytes of a dense step, which are always the
-   same. */
+/* Applies the sparse sum, and adds the step's bytes and network time to the
+   totals. The library's statistics do not count the bytes of a dense
+   all-reduce, so take these from the closed form. */
 static void finish_sparse(void)
 {
     baton_sparse_result_t result;
@@ -563,7 +579,7 @@ static void finish_sparse(void)
 
 static double delay_of(int step)
 {
-    int last = ranks - 1, one = step % ranks; /* `one` is late */
+    int last = ranks - 1, one = step % ranks; /* `one` is the late rank */
     if (is(late, "all")) {
         return 50 + 350.0 * ((step + rank) % ranks) / fmax(last, 1);
     }
@@ -573,8 +589,9 @@ static double delay_of(int step)
     return rank == (is(late, "last") ? last : one) ? delay_ms : 0;
 }
 
-/* Called after the backward pass of a layer. If the layer completes a bucket,
-   starts the all-reduce of the bucket, or contributes the bucket. */
+/* Called when the gradient of a layer is computed. If all layers of a bucket
+   now have gradients, starts the bucket's all-reduce (overlap) or contributes
+   the bucket to the partial all-reduce. */
 static void layer_is_ready(int layer)
 {
     int b = run.started;
@@ -590,9 +607,10 @@ static void layer_is_ready(int layer)
     run.seconds += MPI_Wtime() - began_s;
 }
 
-/* Computes the gradient. In addition the rank sleeps for the time that an
-   accelerator would compute, two thirds of it in the backward pass. For the
-   hyperplane each rank has its own points; all ranks share the images. */
+/* Computes this rank's gradient. The rank also sleeps, to imitate an
+   accelerator that needs device_ms for a step, two thirds of it in the backward
+   pass. For hyperplane each rank has points of its own. For digits all ranks
+   have the same images, and each takes another part of the batch. */
 static void train_compute(int step)
 {
     useconds_t third_us = (useconds_t)(1e3 * device_ms / layers / 3);
@@ -610,7 +628,8 @@ static void train_compute(int step)
 }
 
 /* Computes the gradient, and waits for the sum. With --behind skip a rank
-   computes no gradient for a step that the others have ended without it. */
+   computes no gradient for a step whose epoch the other ranks have run without
+   it. */
 static void take_step(int step)
 {
     run.started = 0;
@@ -696,8 +715,9 @@ static bool run_system(void)
            (rank > 0 || accuracy >= required || required == 0);
 }
 
-/* Reads "NAME" or "NAME:NUMBER", and returns whether there is such a system.
-   The default of NUMBER is half of the ranks, or 1 %. */
+/* Sets `run` to the system "NAME" or "NAME:NUMBER", and returns whether there
+   is such a system. Without NUMBER, a mode waits for half of the ranks, and a
+   sparse all-reduce has a density of 1 %. */
 static bool train_read_system(const char *text)
 {
     static const char *const names[] = {"mpi",    "fork",     "overlap",
