@@ -48,9 +48,10 @@ enum {
     BATON__PATIENT = 512,
     /* A copy: peers read its target in place; see copy.h. */
     BATON__SHARES = 1024,
-    /* The flags that adders set. Commit sets all other flags, from properties
-       of the schedule's group such as its transport. So these must be set again
-       if the graph is used with another group. */
+    /* The flags that are set while the graph is built. Commit sets all other
+       flags, since they depend on the schedule's group, for example on its
+       transport. If the graph is used with another group, these other flags
+       must be set again. */
     BATON__BUILT = BATON__OPTIONAL | BATON__NO_SCRATCH
 };
 

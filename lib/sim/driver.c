@@ -253,7 +253,7 @@ static void pop_events(baton_sim_t *sim, double at_us)
 
 typedef enum progress {
     ADVANCED,
-    QUIET,     /* nothing is left to happen */
+    QUIET,     /* no event is left */
     TIMED_OUT, /* the next event is after the limit */
     FAILED     /* events were lost for lack of memory */
 } progress_t;

@@ -222,8 +222,8 @@ void baton__sim_notify_sender(baton__sim_net_t *net, uint32_t index)
         status = BATON_ERR_TRANSPORT;
     } else if (!consumed && !baton__sim_item_copy(item)) {
         status = BATON_ERR_NO_MEMORY;
-        /* If this were not a failure, the receiver would never notice the
-           loss. */
+        /* The message is lost, and its receiver would wait for it for ever. So
+           the whole simulation fails. */
         net->failed = true;
     }
     if (status != BATON_OK && !item->copied) {

@@ -147,8 +147,8 @@ struct baton_proof {
     uint64_t *work;     /* a set under construction */
     uint32_t no_memory; /* the number of the flaw NO_MEMORY */
     baton_op_t op;
-    bool misused;        /* the reduction was used for another type than u32 */
-    baton_dtype_t dtype; /* the type for which the reduction was misused */
+    bool misused;        /* elements of another type than u32 were reduced */
+    baton_dtype_t dtype; /* the type of those elements */
 };
 
 /* Turns a number into an element. Elements are scattered over all 32-bit words

@@ -56,7 +56,7 @@ typedef struct bench_system {
 
 /* What the application does between the start and the wait. */
 typedef enum bench_way {
-    BENCH_WAY_WAIT,      /* waits at once; always measured */
+    BENCH_WAY_WAIT,      /* does nothing, waits at once; always measured */
     BENCH_WAY_UNWAITED,  /* calls nothing of the library until the operation has
                             ended */
     BENCH_WAY_TOGETHER,  /* starts all layers, then waits for all */

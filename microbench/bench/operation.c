@@ -1,9 +1,10 @@
 #include "bench/bench.h"
 #include <string.h>
 
-/* The distance in the period between the same element of two neighbouring
-   ranks. Elements are integers that are small enough for the sum over 65,536
-   ranks to be exact. */
+/* The elements of a vector repeat after BENCH_PERIOD elements. The vector of
+   each rank begins this many elements later in the period than that of the rank
+   before. Elements are small integers, so the sum over 65,536 ranks is
+   exact. */
 enum { RANK_STEP = 31 };
 
 static float element(int rank, size_t i)

@@ -26,8 +26,8 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
     vector[2 + 2 * rank] = (double)ordinal;
 }
 
-/* The range of the ordinals of one rank's contributions that are in a
-   result. */
+/* A rank numbers its contributions from 1. A result contains those from `first`
+   to `last`. */
 typedef struct range {
     uint64_t first, last; /* `first` is 0 if there are none */
 } range_t;

@@ -11,7 +11,8 @@
 #define REDUCE_MOST  ((size_t)4200)
 #define REDUCE_BYTES (3 * (REDUCE_MOST * 16 + 256))
 
-/* Averages divide by this number. Their kind is given as BATON__OP_COUNT. */
+/* The number of ranks by which averages divide. The kind of operation that
+   stands for an average is BATON__OP_COUNT. */
 #define REDUCE_RANKS 7
 
 /* The kernels under test. */

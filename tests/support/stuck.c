@@ -121,7 +121,8 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which comes after recv#0"
 #define AND "\n    rank "
 
-/* So that the graph has more nodes than ranks exchange in a round. */
+/* With so many nops, the graph has more nodes than ranks exchange in one round
+   of the verification. */
 static int nops = 3000;
 static int sends = 3;
 static int failing_rank = 1;

@@ -97,9 +97,12 @@ typedef struct baton__work {
 typedef struct baton__works {
     baton__work_t most; /* the work of the rank that has the most */
     baton__work_t all;  /* the work of all ranks together */
-    /* The rank that has made a block writes it into its peers' memory. */
+    /* True if a rank writes a block that it has made directly into its peers'
+       memory, so that the peers need not copy it. */
     bool written;
-    bool direct; /* Ranks pass nothing on. So the longest path is `most`. */
+    /* True if ranks pass no data on. Then no message waits for another one, and
+       the longest path is the work of one rank, `most`. */
+    bool direct;
     /* The bytes that one rank has received or reduced, and that another rank
        then reads. They move from one processor's cache to another's, which
        costs as much as a copy. */

@@ -107,7 +107,8 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
     const baton__contribution_t *c = &partial->contribution;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
-        (void)try_take(partial); /* a take of this kind never has to wait */
+        /* A take that is not async never has to wait, so it succeeds. */
+        (void)try_take(partial);
     }
     baton_status_t status = set_lengths(partial, call);
     if (status != BATON_OK || !partial->payload) {

@@ -99,7 +99,8 @@ struct baton__quorum {
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
-    /* Number of first arrivals that this leader never reports. */
+    /* The number of first arrivals in the group of this leader that it does not
+       report; see unreported_of. */
     uint32_t unreported;
     /* Number of arrivals so far in the group of this rank. */
     uint32_t arrivals;
@@ -172,8 +173,11 @@ void baton__quorum_recover(baton__quorum_t *quorum)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* Returns the number of arrivals that the leader of the group at `offset` never
-   reports. */
+/* Returns how many of the first arrivals in the group at `offset` its leader
+   does not report. If all ranks count, at most size - needed ranks are missing
+   when the quorum is reached. So the quorum cannot be reached before so many
+   ranks of this group have arrived, and one more. The root therefore counts
+   these arrivals from the beginning. */
 static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 {
     if (offset == 0 || quorum->rule.counting != (uint32_t)quorum->size) {

@@ -116,9 +116,10 @@ int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
     return (int)x;
 }
 
-/* Each block of P epochs goes through its permutation of the ranks `counting`
-   times, with `counting` ranks in each epoch. If `counting` is 1, this is the
-   rank of baton_partial_elect. */
+/* P epochs in a row share a permutation of the ranks. In each of these epochs
+   the next `counting` ranks of the permutation count; its last rank is followed
+   by its first. So each rank counts in `counting` of the P epochs. If
+   `counting` is 1, the rank that counts is that of baton_partial_elect. */
 bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
                         int size, int rank)
 {

@@ -761,7 +761,8 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
 baton_status_t baton__survival_wait(baton_partial_t *partial, int timeout_ms,
                                     bool *done_out)
 {
-    /* baton_partial_test can't be interrupted. */
+    /* If done_out is given, the caller is baton_partial_test, and must not get
+       BATON_ERR_INTERRUPTED: a test does not wait. */
     baton__thread_patience += done_out != NULL;
     baton_status_t status = wait_or_test(partial, timeout_ms, done_out);
     baton__thread_patience -= done_out != NULL;

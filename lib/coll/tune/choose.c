@@ -43,7 +43,7 @@ static baton__config_id_t variable_of(baton_collective_t collective)
         [BATON_COLLECTIVE_ALLGATHER] = BATON__CONFIG_ALLGATHER,
         [BATON_COLLECTIVE_ALLTOALL] = BATON__CONFIG_ALLTOALL,
     };
-    return variables[collective]; /* variable 0 names no algorithm */
+    return variables[collective]; /* 0 for collectives that are not listed */
 }
 
 const char *baton__choice_variable(baton_collective_t collective)

@@ -181,7 +181,8 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If no step came before, the other schedule may have been destroyed. */
+    /* If feed->behind is 0, no step came before, and the other schedule may
+       have been destroyed. So do not touch it. */
     if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
         return BATON_OK;
     }
@@ -535,8 +536,9 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     baton_status_t status =
         flush ? BATON_OK : check_vector(sparse, "start", "gradient", gradient);
     if (status == BATON_OK && follows && on != NULL) {
-        /* The step before ends on the host. So it has completed when the stream
-           continues. */
+        /* The step before runs in the other schedule, and its epoch ends on the
+           host. So make the stream wait for that epoch: when the stream
+           continues, the step has completed. */
         status = baton_schedule_wait_on(sparse->latest, *on);
     }
     if (status != BATON_OK) {

@@ -350,7 +350,9 @@ baton_status_t baton__sparse_end_step(baton_sparse_t *sparse, int timeout_ms)
 {
     baton_status_t status = sparse_await(sparse, timeout_ms, NULL);
     if (status == BATON_ERR_INTERRUPTED) {
-        return status; /* a second call of wait would not return this error */
+        /* Do not await a second time, since that would not return this
+           error. */
+        return status;
     }
     if (status != BATON_OK) {
         bool done = false;
