@@ -269,7 +269,8 @@ void baton__mpi_await(int count, const MPI_Request *requests)
             op->awaited_ns = since_ns;
         }
     }
-    /* Pairs with the subtraction in requests_complete(). */
+    /* The acquire pairs with the release in requests_complete(): if no
+       operation is outstanding, this thread sees the results of all of them. */
     if (requests == NULL || atomic_load_explicit(&baton__mpi.outstanding,
                                                  memory_order_acquire) == 0) {
         return;

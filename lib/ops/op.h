@@ -1,7 +1,7 @@
 /* The record of one node, and the table of node kinds.
 
-   A record is one cache line. An adder fills it in; commit adds tags, ordinals
-   and the first successor. */
+   A record is one cache line. The function that adds the node fills the record
+   in. Commit adds tags, ordinals and the first successor. */
 #pragma once
 
 #include <assert.h>

@@ -145,7 +145,7 @@ struct baton_proof {
     records_t sets; /* a bit for each rank; the first set is empty */
     records_t values;
     uint64_t *work;     /* a set under construction */
-    uint32_t no_memory; /* the number of the flaw NO_MEMORY */
+    uint32_t no_memory; /* the number of the value NO_MEMORY */
     baton_op_t op;
     bool misused;        /* elements of another type than u32 were reduced */
     baton_dtype_t dtype; /* the type of those elements */

@@ -127,6 +127,6 @@ baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule);
 
 /* Returns BATON_ERR_DEADLOCK with a message that says why `schedule` can't go
    on: the cycle in which ranks wait, or the rank at which the chain of waits
-   ends. Nothing may be left to happen in the simulator. */
+   ends. Call it only when the simulator has no event left. */
 baton_status_t baton__sim_explain(const baton_sim_t *sim,
                                   const baton_schedule_t *schedule);

@@ -8,8 +8,9 @@
 
 void progress_begin(void);
 
-/* While on, the first Ctrl-C does not end the process. Only for commands of one
-   process: mpirun ends its ranks itself. */
+/* With on = true, the first Ctrl-C from now on does not end the process, so the
+   command can print the results that it has. Only for commands of one process:
+   mpirun ends its ranks itself. */
 void progress_catch(bool on);
 
 /* Updates the line from time to time: the part of the work that is done (0 to

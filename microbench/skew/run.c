@@ -154,8 +154,8 @@ static void shuffle(const skew_options_t *options, uint32_t iteration,
     }
 }
 
-/* Returns the time at which the rank of this place arrives; places count from
-   1. */
+/* Returns the time of an arrival. Ranks arrive one after another, and `place`
+   is 1 for the first of them. */
 static double arrival_us(const run_t *run, double begin_us, int place)
 {
     return begin_us + place * run->options->skew_ms * 1e3;

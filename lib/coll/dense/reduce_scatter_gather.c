@@ -39,7 +39,8 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* In addition to the reduce-scatter, the gather also passes sums on. */
+/* The work of both phases. In the gather, too, ranks receive sums that they
+   send on: see `passed`. */
 static baton__works_t reduce_scatter_gather_work(const baton__terms_t *t)
 {
     baton__works_t works =

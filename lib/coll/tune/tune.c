@@ -45,7 +45,7 @@ enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 #define LEAST_BYTES ((size_t)8)
 #define MOST_BYTES  ((size_t)4 << 20)
 #define LIMIT_BYTES ((size_t)1 << 30)
-/* The largest vector with BATON_TUNE=measure. */
+/* BATON_TUNE=measure measures nothing for vectors longer than this. */
 #define MEASURE_MOST ((size_t)64 << 20)
 
 double (*baton__tune_us)(int rank, const char *algorithm, double us);

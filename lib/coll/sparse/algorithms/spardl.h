@@ -55,7 +55,7 @@ typedef struct spardl_step {
     baton__change_t change;
 } spardl_step_t;
 
-/* A step of R-SAG. */
+/* A step of R-SAG, one of the two exchanges between teams (spardl_teams.c). */
 typedef struct spardl_exchange {
     spardl_t *spardl;
     int step;
@@ -69,9 +69,9 @@ typedef struct spardl_exchange {
 
 struct spardl {
     baton_sparse_t *sparse;
-    int teams, members; /* d and m */
-    int team, position; /* g and p of this rank */
-    int step_count;     /* l */
+    int teams, members; /* d and m in spardl.c */
+    int team, position; /* of this rank: g and p in spardl.c */
+    int step_count;     /* number of steps in a team: l in spardl.c */
     spardl_step_t *steps;
     spardl_block_t *blocks; /* the blocks, by number */
     uint32_t *indices;      /* the indices of the selection from one block */
@@ -95,8 +95,8 @@ struct spardl {
     baton__mirror_t own_selected, result_indices;
 };
 
-/* Returns L: the number of entries of a block that are kept if k entries are
-   kept in all. */
+/* Returns the number of entries of a block that are kept if k entries are kept
+   in all: L in spardl.c. */
 size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block);
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block);
 
@@ -107,7 +107,8 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
 }
 
 /* Returns the number of entries of its own block that this rank sends into the
-   exchange between teams: L or, with B-SAG, h. */
+   exchange between teams: that of baton__spardl_quota, or with B-SAG h (see
+   spardl_teams.c). */
 size_t baton__spardl_share(const spardl_t *spardl);
 
 /* The first call of a step. Its argument is the spardl_t. */

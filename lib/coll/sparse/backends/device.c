@@ -561,7 +561,8 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 static baton_status_t sparse_device_start(baton_sparse_t *sparse, bool flush,
                                           const void *gradient, double factor)
 {
-    /* It is 1, since sets of tensors have gradients in main memory. */
+    /* Only sets of tensors have a factor other than 1, and their gradients are
+       in main memory. */
     (void)factor;
     return start_step(sparse, flush, gradient, NULL);
 }
