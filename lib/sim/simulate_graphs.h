@@ -4,9 +4,9 @@
    every rank that an election could choose is chosen.
 
    One timing is enough: an edge once satisfied stays satisfied, so a node that
-   can fire in one order fires in every order. The simulation can't detect an
-   epoch that ends before an optional node has fired although the node would
-   have to. */
+   can fire in one order fires in every order. The simulation can't detect one
+   kind of error: an epoch that needs an optional node, but may end before that
+   node has fired. */
 #pragma once
 
 #include <baton/baton.h>

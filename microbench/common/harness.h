@@ -19,9 +19,11 @@ typedef struct harness {
     int rank;
     int size;
     baton_group_t *group; /* the group that measured schedules use */
-    /* The side for measured schedules, with default progress. */
+    /* The engine of the measured schedules, which makes progress in the default
+       way. */
     harness_side_t measured;
-    /* The side for the barrier, with manual progress. */
+    /* The engine of the barrier, which makes progress only when this rank steps
+       it. */
     harness_side_t own;
     baton_schedule_t *barrier;
 } harness_t;
@@ -35,12 +37,11 @@ void harness_open(harness_t *out, harness_attach_fn attach);
 
 void harness_close(harness_t *harness);
 
-/* Baton's dissemination barrier, which replaces MPI_Barrier between
-   measurements because a rank that waits in this barrier sleeps. If ranks share
-   processors, a rank that spins in MPI_Barrier would take time from ranks that
-   are still measured, and would also be charged for that time. The
-   barrier has an engine of its own without a progress thread, so its messages
-   never wake the measured engine. */
+/* Baton's dissemination barrier. It replaces MPI_Barrier between measurements,
+   because a rank that waits in it sleeps. If ranks share processors, a rank
+   that spins in MPI_Barrier would take time from ranks that are still measured,
+   and would also be charged for that time. The barrier has an engine of its own
+   without a progress thread, so its messages never wake the measured engine. */
 void harness_barrier(const harness_t *harness);
 
 /* Returns rank 0's answer on every rank. Collective. */

@@ -15,7 +15,7 @@
 
 typedef struct baton__measured {
     baton_collective_t collective;
-    size_t class_bytes; /* 4^k */
+    size_t class_bytes; /* the power of 4 nearest to the vector's bytes */
     int ranks;
     int hosts;
     bool in_place;

@@ -1,8 +1,8 @@
 /* Endpoints of the MPI transport for several ranks in one process. They run
    over an MPI of a few functions, which fake_mpi.c defines. So a test can drive
    all ranks from one thread, hold messages back, and make MPI fail. The memory
-   that ranks of a host share is real, and so are the links between hosts.
-   The collective parts of opening and closing are left to the tests under
+   that ranks of a host share is real, and so are the links between hosts. The
+   collective parts of opening and closing are left to the tests under
    mpirun. */
 #pragma once
 
