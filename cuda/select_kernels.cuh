@@ -53,8 +53,8 @@ enum {
 
 /* An element that radix searches by its rank, counted from the largest. */
 typedef struct ranked {
-    /* The upper digits found so far; in the end the whole key, or 0 if there is
-       no such element. */
+    /* The upper digits of the element's key that were found so far. After the
+       last digit this is the whole key, or 0 if all elements are zeros. */
     uint64_t prefix;
     uint64_t rank;  /* the rank among the elements with these digits */
     uint64_t above; /* number of elements with larger upper digits */
@@ -191,8 +191,8 @@ __device__ inline bool is_last_block(state_t *state)
 /* The digit of the element that has a given rank, counted from the largest. */
 typedef struct place {
     uint32_t digit;
-    uint32_t count; /* elements with this digit */
-    uint32_t above; /* elements with a higher digit */
+    uint32_t count; /* number of elements with this digit */
+    uint32_t above; /* number of elements with a higher digit */
 } place_t;
 
 /* Finds the digit of the element with rank `rank`, from 1 to the sum of the

@@ -46,8 +46,9 @@ enum {
        progress thread takes it. A timer's interrupt takes some 30 us of a
        virtual machine's processor, in the middle of a copy, and setting a timer
        takes 2 us: with a delay of 400 us, all-reduces of 256 KiB to 4 MiB took
-       5 to 20 % longer. So the delay is long enough that the timer is put off
-       before it ends, and seldom set. */
+       5 to 20 % longer. With 2 ms the caller usually comes back, and puts the
+       timer off, before it fires. The timer is then set at most once in half a
+       millisecond; see baton__event_loop_set_timer. */
     LEFT_US = 2000,
     TEST_STEPS = 16,
     /* The longest sleep while armed. The only event known to need it is a
@@ -1068,8 +1069,8 @@ static uint64_t yield_in_start(baton_engine_t *engine)
    up: ranks that start together then send no wake-ups, and end a short epoch
    sooner than if they woke each other's threads. It leaves a long epoch to the
    progress thread as soon as there is something to compute or copy. After polls
-   that found nothing it polls only in every 2^n-th epoch. All ranks skip the
-   same epochs, so that their polls coincide.
+   that found nothing it polls only in every 2^n-th epoch, where n is
+   task->vain. All ranks skip the same epochs, so that their polls coincide.
 
    If ranks of one host share processors it yields between polls, since the
    other ranks need processors for their starts; threads that wake each other

@@ -131,7 +131,8 @@ static void recovery_reset(baton__task_t *task)
     task->asked_epoch = 0; /* epochs count from 1 again */
 }
 
-/* Joins the recovery with a task of which nothing is in motion. */
+/* Lets a task join the recovery. No epoch or transfer of the task is in
+   progress. */
 static void recovery_join(baton__task_t *task)
 {
     baton_group_t *group = task->schedule.group;
@@ -227,8 +228,8 @@ static void take_deferred(baton_group_t *group)
     baton__group_drop_kept(&all);
 }
 
-/* Joins once nothing is in motion and no notice is due. From then on this rank
-   is in the next incarnation. */
+/* Joins the recovery once no epoch or transfer of the group is in progress and
+   no notice is due. From then on this rank is in the next incarnation. */
 static bool join_if_quiet(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

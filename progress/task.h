@@ -165,7 +165,7 @@ typedef struct baton__task {
     uint64_t seen_at_ns; /* when the watchdog saw that change */
     /* Number of rounds of inquiries about this stall. */
     uint8_t inquiries;
-    bool stall_logged;       /* the stall has been logged */
+    bool stall_logged;
     int asked_by;            /* the first rank that asked about this stall */
     uint64_t asked_epoch;    /* the last epoch about which a peer asked */
     uint64_t asked_progress; /* this rank's progress at the first question */

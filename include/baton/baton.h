@@ -79,7 +79,7 @@ BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
    number 1. Waits for at most timeout_ms; a negative timeout, here and below,
    means for ever. BATON_ERR_TIMEOUT: call it again to go on.
    BATON_ERR_TRANSPORT: a rank is gone. BATON_ERR_FAILED: some schedules are
-   still failed: the ranks differ, or a peer lacks one. */
+   still failed, since they differ across ranks or a peer lacks one. */
 BATON_CHECKED baton_status_t baton_group_recover(baton_group_t *group,
                                                  int timeout_ms);
 

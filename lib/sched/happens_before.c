@@ -21,8 +21,10 @@ static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 
 /* ---- chains ----------------------------------------------------------- */
 
-/* Divides the nodes into paths of edges that every execution takes, and returns
-   the number of paths. */
+/* Divides the nodes into chains, and returns the number of chains. A chain is a
+   path in the graph. Each of its nodes, except the first, needs all its
+   predecessors, so in every execution it happens after the previous node of the
+   chain. */
 static uint32_t make_chains(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;

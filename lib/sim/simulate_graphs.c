@@ -42,7 +42,8 @@ baton_status_t baton__sim_simulate_graphs(baton__sim_packed_graph_t *graphs,
                                           int ranks)
 {
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
-    /* Simulates first without buffering, on which no schedule may rely. */
+    /* With sync_bytes = 1 every send of data waits for its receive. A schedule
+       that ends only if MPI buffers its messages deadlocks here. */
     baton_status_t status = simulate(graphs, ranks, 1);
     if (status == BATON_OK) {
         return BATON_OK;

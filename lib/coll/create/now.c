@@ -149,10 +149,11 @@ static baton_status_t now_bind(kept_t *kept, const baton_operands_t *on)
     return status;
 }
 
-/* Makes the source and target of a call fit the schedule, by a copy of the
-   source if the call is in place and the schedule is not, or the other way
-   round. An all-gather is in place if its source is this rank's block of the
-   target. */
+/* Adapts the source of a call to the kept schedule. If the call is in place and
+   the schedule is not, copies the vector to kept->copy and uses the copy as the
+   source. If the schedule is in place and the call is not, copies the source
+   into the target. An all-gather is in place if its source is this rank's block
+   of the target. */
 static baton_status_t match_places(kept_t *kept, bool is_new,
                                    const baton__collective_t *collective,
                                    const baton_group_t *group,

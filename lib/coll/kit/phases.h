@@ -51,23 +51,23 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
                                      const baton__blocks_t *source,
                                      baton_view_t result);
 
-/* Adds an all-gather, to which each rank contributes the block of its
-   number. */
+/* All-gather. Each rank of the flow begins with the block whose number is its
+   rank, and ends with all blocks. */
 void baton__circulant_allgather(baton__flow_t *flow,
                                 const baton__blocks_t *blocks,
                                 baton__skips_t skips);
 
 /* ---- ring (ring.c) ----------------------------------------------------- */
 
-/* Adds an all-gather, to which each rank contributes the block of its number.
-   Messages are chunks of about chunk_bytes (0: the default) and of whole
-   elements. */
+/* All-gather. Each rank of the flow begins with the block whose number is its
+   rank, and ends with all blocks. Blocks are sent in chunks of whole elements
+   and about chunk_bytes bytes; 0 means the default. */
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
                            size_t element, size_t chunk_bytes);
 
-/* Adds a reduce-scatter in the same chunks. `target` gets this rank's block of
-   the sum. If the target lies in the source, nothing else of the source is
-   overwritten. */
+/* Reduce-scatter, in the same chunks. `target` gets this rank's block of the
+   sum. If the target lies in the source, the rest of the source is not
+   written. */
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source, size_t element,
                                 size_t chunk_bytes);

@@ -146,7 +146,10 @@ typedef struct baton__contribution {
     baton__steps_t steps;
 } baton__contribution_t;
 
-/* The number of slots for results in addition to the history. */
+/* The number of slots for results in addition to the W slots of the history.
+   One slot holds the result that the application has pinned, and one the result
+   that the running epoch fills. In device memory a third slot holds the result
+   that is copied to the application. */
 enum {
     BATON__CONTRIBUTION_RESULTS = 2,
     BATON__CONTRIBUTION_DEVICE_RESULTS = 3

@@ -262,7 +262,7 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = 0};
-    /* The segment size is given, so that no cost decides. */
+    /* With the measured segment size, costs decide nothing in choose_named. */
     baton_choice_case_t with = *of;
     with.segment_bytes = measured->segment_bytes;
     baton_status_t status = choose_named(&with, measured->algorithm, &choice);

@@ -322,9 +322,9 @@ typedef struct baton__far {
     bool cut;     /* all far peers are lost: MPI failed or was finalized here */
     baton__links_t links;
     /* By rank: true if the rank's address was found to lead to the rank's host.
-       While the group is made, one rank of each other host is asked. Otherwise
-       a rank that dies before it has a link with anybody would look like a
-       wrong address. */
+       While the group is made, the first rank of this host verifies the address
+       of the first rank of each other host. Without that, a rank that dies
+       before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
     /* The next three fields serve to detect that MPI_Finalize is called while
        there is a group. `inside` is the number of calls of baton__far_enter

@@ -617,9 +617,9 @@ static bool is_linked(const baton__mpi_t *mpi)
     return true;
 }
 
-/* Returns how long this rank may sleep because of other hosts. `recent` means
-   that a message arrived so recently that the next one may come without a
-   wake-up. */
+/* Returns the longest time for which this rank may sleep without looking at its
+   messages to and from other hosts. `recent` means that a message arrived so
+   recently that the next one may come without a wake-up. */
 static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
     const baton__far_t *far = &mpi->far;

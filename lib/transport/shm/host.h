@@ -66,12 +66,14 @@ typedef struct baton__host_posted {
 } baton__host_posted_t;
 
 typedef struct baton__host {
-    int count;      /* number of processes of the host */
-    int index;      /* index of this process */
-    int buffers;    /* number of buffers of each process */
-    int reserved;   /* number of this process's buffers that have memory */
-    int usable;     /* `buffers`, or fewer after memory has run out */
-    uint64_t probe; /* other processes try to read and write this */
+    int count;    /* number of processes of the host */
+    int index;    /* index of this process */
+    int buffers;  /* number of buffers of each process */
+    int reserved; /* number of this process's buffers that have memory */
+    int usable;   /* `buffers`, or fewer after memory has run out */
+    /* Other processes read and write this to test whether they can access the
+       memory of this process. */
+    uint64_t probe;
     void *memory;
     size_t bytes;
     /* When baton__host_spread last looked for a processor. */

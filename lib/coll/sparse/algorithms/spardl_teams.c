@@ -227,9 +227,9 @@ void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
     }
 }
 
-/* Called in a recovery. Adds the shares of ranks that failed before they
-   dropped the entries: of the ranks that have dropped them, the first adds all
-   these shares. The share of a lost rank is lost with its residual. */
+/* Adds the shares of ranks whose step failed before they dropped the entries.
+   Of the ranks that have dropped the entries, the first adds all these shares.
+   The share of a lost rank is lost with its residual. */
 static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;

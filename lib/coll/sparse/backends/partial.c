@@ -34,7 +34,8 @@ typedef struct sparse_partial {
        steps and epochs continue after a recovery or a shrink. */
     baton_partial_t epochs;
     baton_sparse_t *sparse;
-    /* The velocity (u of momentum), which only starts use; or NULL. */
+    /* The velocity (u of momentum), or NULL. Only calls of the application use
+       it, since epochs do not apply momentum. */
     char *velocity;
     char *parts; /* memory for parts of a gradient, or NULL */
     /* Part of an exported state: the first and the last step whose gradients

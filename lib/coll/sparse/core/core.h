@@ -163,7 +163,7 @@ struct baton_sparse {
        rank. */
     bool absent;
     bool settled;   /* `settle` is done for the running step */
-    uint8_t merged; /* R-SAG: additions made in the running step */
+    uint8_t merged; /* R-SAG: number of sums made in the running step */
     /* The residual is zero: its memory has the last dense result. */
     bool no_residual;
     bool sums_spare; /* the running dense step sums `spare` */
@@ -198,8 +198,10 @@ struct baton_sparse {
        entries. The result may have been handed over, since no rank has a result
        before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
-    /* Adds to `work` the shares of dropped entries that failed ranks did not
-       keep. May be NULL. */
+    /* Called in a recovery or a shrink, after steps failed on some ranks. Each
+       rank should have kept a share of the entries that a sum of teams dropped.
+       Adds to `work` the shares of the living ranks whose step failed before
+       that sum. May be NULL. */
     void (*make_up)(void *algorithm, size_t count);
     void *settling;
     /* The indices at which momentum masking clears the velocity: `selected`,
@@ -256,9 +258,10 @@ struct baton__sparse_backend {
     baton_status_t (*close)(baton_sparse_t *sparse);
     /* Runs last, even if build has failed or was not called. */
     void (*free)(baton_sparse_t *sparse);
-    /* In a shrink: completes the last step on all ranks of `survivors`, or on
-       none. Returns false while baton__sparse_hand_over does. NULL: shrink is
-       not supported. */
+    /* Called repeatedly in a shrink. Completes the last step on all ranks of
+       `survivors`, or on none, and then returns true. Returns false if it has
+       started an epoch of `handover`: the caller waits for the epoch and calls
+       again. NULL: shrink is not supported. */
     bool (*survive)(baton_sparse_t *sparse);
     /* Returns the error of a result that should have been copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
@@ -388,14 +391,14 @@ bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
                              char *dense);
 /* Completes the residual of a step whose result was handed over. */
 void baton__sparse_settle(baton_sparse_t *sparse);
-/* Adds to the residual the shares of dropped entries that failed ranks did not
-   keep in this step. */
+/* Adds to the residual what make_up adds to `work`: the shares of dropped
+   entries that ranks did not keep because this step failed on them. */
 void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
-/* Called after baton__sparse_tell. Returns true if `rank` has told nothing,
+/* Called after baton__sparse_tell. Returns true if `rank` has reported nothing,
    because it is lost. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* Called after baton__sparse_tell. Returns true if `rank` has told that it has
-   not made addition `index` of teams. */
+/* Called after baton__sparse_tell. Returns true if `rank` has reported that it
+   has not made the sum of teams whose number, from 0, is `index`. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 

@@ -187,15 +187,18 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* The bytes that ranks exchange in a recovery. LACKS and HAS are flags for each
-   step, modulo 4: some rank lacks the result of the step, or some rank has it.
+/* The layout of `news`, the bytes that ranks exchange in a recovery or a
+   shrink. At LACKS and at HAS there is a flag for each step, modulo 4: some
+   rank lacks the result of the step, or has it. The steps that ranks report
+   differ by one at most.
 
-   They are followed by a byte for each rank of the step's group; it is 0 if the
-   rank is lost. The byte has the step that the rank reports, modulo 4, and 1 +
-   the number of additions of teams that the rank has made in that step.
-
-   The steps that ranks report differ by one at most. The groups of these steps
-   may differ as well, but not if one rank lacks a result that another has. */
+   From FLAGS on there is a byte for each rank of sparse->group: the step that
+   the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
+   the rank has made in that step (made_all: all). The byte of a lost rank is 0.
+   If a shrink was interrupted, some ranks may have rebuilt their schedules in
+   the new group, and their bytes are in the order of that group. This does no
+   harm: no rank rebuilds before all survivors have all results, and the bytes
+   of ranks are read only if a rank lacks a result. */
 enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
 static const uint8_t made_all = (1 << MADE_BITS) - 1;
 
