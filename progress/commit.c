@@ -199,8 +199,12 @@ static baton_status_t commit_prepare(baton_schedule_t *schedule,
     return status;
 }
 
-/* Frees the builder's arrays. After the commit the plan has the edges as
-   successors, and `needs` has numbers of edges, as in a shared plan. */
+/* Frees the arrays that the builder has filled: edges, ops and needs. The plan
+   has taken their place: it lists each node's successors, and schedule->needs
+   is the plan's array now. In that array this replaces BATON_NEED_ALL by the
+   node's number of predecessors, since epochs count down from there. In a plan
+   that was adopted from another rank this was done before, and `order` is
+   empty. */
 static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
 {
     for (uint32_t i = 0; i < schedule->count && order->first != NULL; i++) {

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* REPORTERS is the number of ranks, the lowest ones, that every rank asks to
-   learn which rank reports. */
+/* Every rank whose epoch stalls asks the REPORTERS lowest ranks, even if it
+   does not wait for them, to learn which rank reports the stall; see inquiry.h.
+   ASKED_ROOM is the most ranks that a rank asks. */
 enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 
 typedef struct asked {

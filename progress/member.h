@@ -146,6 +146,7 @@ typedef struct baton__member {
     /* Agreements of the recoveries, indexed by the lowest bit of the new
        incarnation, because peers may be one recovery ahead. */
     baton__agreement_t agreements[2];
+    /* The agreement by which all ranks destroy the group together. */
     baton__agreement_t farewell;
     /* The number of agreements that are not over: the group's, and those of its
        schedules. */

@@ -293,8 +293,9 @@ static bool has_failed(baton_status_t status)
     return status != BATON_OK && status != BATON_AGAIN;
 }
 
-/* Removes the oldest node from the queue and completes it. True if that has
-   freed the schedule. */
+/* Removes the oldest node from the queue and completes it. Returns true if that
+   has freed the schedule: an abandoned schedule is freed once none of its nodes
+   is in motion. */
 static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 {
     baton__offload_t *offload = schedule->offload;
@@ -334,8 +335,9 @@ static uint32_t queues_find_cause(const baton__offload_t *offload,
     return failed->first;
 }
 
-/* True if the oldest node in the queue is done. In an epoch that has failed, an
-   error of the query counts as done: the device will report nothing more. */
+/* True if the device has done the work of the queue's oldest node. In an epoch
+   that has failed, an error of the query counts as done, too: the device will
+   report nothing more of this node. In a running epoch it fails the epoch. */
 static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;
@@ -347,8 +349,9 @@ static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
     return status != BATON_AGAIN;
 }
 
-/* Completes the nodes of one queue that the device has done. True if that has
-   freed the schedule. */
+/* Completes the nodes of one queue, the oldest first, as long as the device has
+   done their work. Sets *moved to true if it completes any. Returns true if
+   that has freed the schedule, as take_done says. */
 static bool queues_advance(baton_schedule_t *schedule, baton__queue_t *queue,
                            bool *moved)
 {
@@ -361,8 +364,8 @@ static bool queues_advance(baton_schedule_t *schedule, baton__queue_t *queue,
     return false;
 }
 
-/* Completes the nodes of all queues that the device has done. True if that has
-   freed the schedule. */
+/* Calls queues_advance for each of the schedule's queues. Returns true, without
+   looking at the remaining queues, if that has freed the schedule. */
 static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 {
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {

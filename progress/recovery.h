@@ -1,11 +1,13 @@
 /* Recovery of a group: all ranks agree that nothing runs any more, and go on in
-   the next incarnation, which ignores messages of the one before.
+   the group's next incarnation. The incarnation is the number of the group's
+   recoveries so far. Each message carries its sender's, and a rank drops
+   messages of an earlier incarnation.
 
-   A rank joins when baton_group_recover was called and nothing of its schedules
-   is in motion. From then on the rank is in the next incarnation, but
-   baton_group_recover returns only after all ranks have joined. For schedules
-   with a baton_recover_fn the ranks also agree on the highest epoch that any of
-   them has completed.
+   A rank joins when baton_group_recover was called and no node of its schedules
+   is in motion (sched/run.h). From then on the rank is in the next incarnation,
+   but baton_group_recover returns only after all ranks have joined. For
+   schedules with a baton_recover_fn the ranks also agree on the highest epoch
+   that any of them has completed.
 
    A failed schedule stays failed until all ranks call baton_group_recover: only
    the application knows whether its peers are still there, and what to do with
@@ -32,8 +34,9 @@ bool baton__recovery_advance(baton__stepper_t *stepper);
    baton_recover_fn is to be called again, or transport.strangers is set. */
 bool baton__recovery_asks(const baton__stepper_t *stepper);
 
-/* Begins to destroy the group, which has no schedules any more. The group is
-   PARTING until all ranks are, or until this rank leaves alone. A group that
+/* Begins to destroy the group, which has no schedules any more. The ranks say
+   farewell: they tell each other that they destroy the group. It is PARTING
+   until all ranks have said so, or until this rank leaves alone. A group that
    shares its root's endpoint parts in the background: it is dormant while it
    waits for other ranks. */
 void baton__recovery_part(baton_group_t *group);

@@ -80,8 +80,10 @@ static bool take_mail(baton__stepper_t *stepper)
 
 /* ---- turns ------------------------------------------------------------ */
 
-/* Gives a turn to each schedule that is runnable now, as far as the step's
-   bytes go. One that becomes runnable again waits for the next step. */
+/* Gives a turn to each schedule that is runnable now, in the order of the list,
+   until this step has computed and copied as many bytes as it may (bytes_left).
+   A schedule that becomes runnable again gets its turn in the next step.
+   Returns true if any turn has done something. */
 static bool take_turns(baton__stepper_t *stepper)
 {
     const baton__task_t *last = stepper->runnable_tail;

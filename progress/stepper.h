@@ -18,8 +18,8 @@ typedef struct baton__stepper {
     /* The schedule whose nodes are being issued now; or NULL. */
     baton_schedule_t *issuing;
     baton_schedule_t *offloads; /* schedules with events to query */
-    /* Number of nodes that running epochs wait for: nodes in motion, and
-       receives without their message. */
+    /* Number of nodes that running epochs wait for: nodes that are held or in
+       motion (sched/run.h), and required receives without their message. */
     uint32_t waited;
     uint32_t starts;   /* number of epochs that wait for a user's stream */
     uint32_t polled;   /* number of begun async nodes with a poll function */

@@ -40,9 +40,11 @@ typedef enum baton__acquaintance {
     BATON__MET      /* the peer has committed, or has left */
 } baton__acquaintance_t;
 
-/* The state of a schedule whose destroy has timed out: parts are still in
-   motion, or all have ended. The struct exists until another destroy has
-   returned BATON_OK. */
+/* Whether a schedule is an orphan: its destroy has returned BATON_ERR_TIMEOUT,
+   because nodes were still in motion (see baton__task_in_motion). MOVES: some
+   still are. ENDED: none is, and all memory but the task's struct is freed. The
+   struct stays for the application's handle until another destroy of the handle
+   has returned BATON_OK. */
 typedef enum baton__orphan {
     BATON__NO_ORPHAN,
     BATON__ORPHAN_MOVES,
@@ -59,15 +61,20 @@ typedef struct baton__task {
        sends. Any thread reads the two. */
     _Atomic uint64_t sent_messages;
     _Atomic uint64_t sent_bytes;
-    uint32_t moving; /* number of nodes in the transport */
-    uint32_t begun;  /* number of begun async nodes that have not completed */
-    uint32_t queued; /* number of nodes in streams of the device */
+    /* The numbers of nodes in motion, by their state (sched/run.h): in the
+       transport (MOVING), begun async nodes that have not completed (BEGUN),
+       and in streams of the device (QUEUED). */
+    uint32_t moving;
+    uint32_t begun;
+    uint32_t queued;
     /* 1 + a receive that had completed, and whose lent message is being
        received after all: until that is done no node is issued. 0: none. */
     uint32_t unlent;
     bool runnable;
-    bool held;         /* the epoch waits until a stream gets to its start */
-    bool abandoned;    /* destroyed, and freed when no node is in motion */
+    bool held; /* the epoch waits until a stream gets to its start */
+    /* Destroyed while nodes were in motion. The driver frees the schedule once
+       none is. */
+    bool abandoned;
     _Atomic bool busy; /* an epoch runs or drains; any thread reads it */
     uint32_t magic;    /* BATON__TASK_MAGIC; see baton__task_of */
 
@@ -134,7 +141,9 @@ typedef struct baton__task {
     uint32_t due_count;        /* number of peers with a notice to send */
     /* Number among the schedules of this name; see group.h. */
     uint32_t attempt;
-    bool leaving;  /* destroyed, and freed when its notices are sent */
+    /* Destroyed, with nothing in motion. The driver frees the schedule once its
+       notices are sent. */
+    bool leaving;
     bool in_order; /* see baton_schedule_in_order */
     bool verifies; /* the verifier created it */
     /* 1 + a node that is held because its message failed; 0: none. See
@@ -228,6 +237,6 @@ static inline void baton__task_set_phase(baton__task_t *task,
     atomic_store_explicit(&task->busy, busy, memory_order_release);
 }
 
-/* Frees a schedule and its task, of which nothing is in motion. The struct of
-   an orphan stays until its next destroy. */
+/* Frees a schedule and its task. None of its nodes may be in motion. The struct
+   of an orphan stays until destroy is called again. */
 void baton__task_free(baton__task_t *task);

@@ -178,9 +178,9 @@ void baton_entries_take(baton_dtype_t dtype, void *entries,
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense);
 
-/* Sets dense[index] += factor * value for each entry; a factor of 1 causes no
-   rounding of its own. Afterwards the entries have the old elements of `dense`,
-   so that baton_entries_put undoes the addition. */
+/* Sets dense[index] += factor * value for each entry. If the factor is 1, only
+   the addition rounds. Afterwards each entry's value is the old dense[index],
+   so that baton_entries_put with these entries undoes the addition. */
 void baton_entries_add(baton_dtype_t dtype, void *entries, size_t count,
                        double factor, void *dense);
 

@@ -187,10 +187,12 @@ double baton_schedule_ended_us(const baton_schedule_t *schedule);
 
 /* Calls fn(arg), an application's action, at a virtual time, or now if that
    time has passed. The function may start, test, contribute, cancel, recover,
-   and destroy schedules. Inside the function run, epoch, destroy of the
-   simulator, and a wait for an epoch that has not ended return BATON_ERR_STATE.
-   BATON_ERR_INVALID: the time is not finite, or a pointer is NULL.
-   BATON_ERR_NO_MEMORY. */
+   and destroy schedules. If it calls baton_sim_run, baton_sim_epoch or
+   baton_sim_destroy, or waits for an epoch that has not ended, that call
+   returns BATON_ERR_STATE.
+
+   baton_sim_at returns BATON_ERR_INVALID if the time is not finite or a pointer
+   is NULL, or BATON_ERR_NO_MEMORY. */
 typedef void (*baton_sim_fn)(void *arg);
 BATON_CHECKED baton_status_t baton_sim_at(baton_sim_t *sim, double at_us,
                                           baton_sim_fn fn, void *arg);

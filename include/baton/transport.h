@@ -112,7 +112,8 @@ typedef struct baton_event {
 
 #define BATON_SLEEP_FOREVER 4294967295u
 
-/* The events that an armed endpoint reports. */
+/* The events that make a descriptor of an armed endpoint readable. An endpoint
+   is armed from arm to disarm (see below), while its engine may sleep. */
 typedef enum baton_arm {
     BATON_ARM_NOTICES, /* notices, and messages of peers that use ARM_INSIST: no
                           epoch waits for other messages */

@@ -3,12 +3,16 @@
 
    An epoch begins with its counters reset and its roots ready. The caller pops
    and issues ready nodes, and reports each completion, which satisfies the
-   node's successors. The epoch can retire when all required nodes have
-   completed and no node is in motion.
+   edges to the node's successors. A node fires (becomes ready) when as many of
+   its edges are satisfied as it needs. The epoch can retire (end, so that the
+   next one can begin) when all required nodes have completed and no node is in
+   motion. A node is in motion while the transport, an async operation or the
+   device works on it, and so may access its memory: in the states MOVING, BEGUN
+   and QUEUED.
 
        idle --begin--> running --retire--> idle
         |                 |
-        +-----fail--------+--> draining --(nothing moves)--> failed
+        +-----fail--------+--> draining -(none in motion)--> failed
         |                                                      |
         +------recover--> recovering <--------recover----------+
                               |
@@ -54,6 +58,8 @@ typedef struct baton__plan {
     bool kept;       /* `memory` outlives the schedule, for other ranks */
     uint32_t *roots; /* nodes that fire when an epoch begins */
     uint32_t *on_starts;
+    /* The armed receives, which wait for a message at all times: between epochs
+       a message for the next epoch begins it. See baton_add_armed_recv. */
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
@@ -121,7 +127,8 @@ typedef struct baton__run {
     baton_message_t **lent;  /* by loan: the message, until it is read */
     uint32_t head, tail;
     uint32_t required_left;
-    /* Number of nodes in motion and of required receives that wait. */
+    /* Number of nodes that are held or in motion, and of required receives that
+       wait. */
     uint32_t waited;
     uint32_t *waited_by_all; /* sum of `waited` of an engine's runs; or NULL */
     uint32_t optional_waiting; /* number of optional receives that wait */

@@ -6,10 +6,11 @@
    its group, the channel. Each member computes the same channel without
    communication: from the channel of the group that the subset is made of, and
    from a key that is the same on all members. So the members need not exchange
-   the channel, and the other ranks are not involved. The engine polls, watches
-   and arms the root for all its subsets, and never calls a subset's functions
-   for that. A transfer ends with an event of the root, which names the
-   schedule. */
+   the channel, and the other ranks are not involved. The engine calls the
+   root's poll, descriptor and arm (baton/transport.h), which serve all subsets
+   of the root, and never a subset's. So the end of a subset's transfer is an
+   event that the root's poll reports. The event's token names the schedule, and
+   so the subset. */
 #pragma once
 
 #include "transport/group.h"
@@ -19,9 +20,12 @@
 enum {
     /* First bit in `kind`, above those of baton__message_kind_t. */
     BATON__CHANNEL_SHIFT = 4,
-    /* Bits in `kind`, below BATON__STAGED_KINDS. */
+    /* The number of the channel's bits in `kind`. The bits above these are
+       BATON__STAGED_KINDS, which the staged transport sets. */
     BATON__CHANNEL_KIND_BITS = 10,
+    /* The number of its bits in `tag`: those above the message's own tag. */
     BATON__CHANNEL_TAG_BITS = 32 - BATON__TAG_BITS,
+    /* The number of its bits in `epoch`: the highest ones. */
     BATON__CHANNEL_EPOCH_BITS = 20
 };
 

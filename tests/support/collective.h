@@ -2,9 +2,11 @@
    These collectives are the rows of the suite of properties
    (sim/test_properties.c). The caller's vectors are of f64, in main memory.
 
-   If the collective works on a device, vectors are copied to and from the
-   device. There every second step goes through a stream, if the step's result
-   can be told from the stream's data alone. */
+   If the collective works on a device, each step copies the caller's gradient
+   to the device, and the result back. In every second step that has a gradient
+   a stream does this: it copies the gradient, starts the step, waits for it,
+   and copies the result. Rows of SUPPORT_PARTIAL_LATEST never use the stream,
+   since the latest result that a call sees may be later than the stream's. */
 #pragma once
 
 #include "support/cluster.h"

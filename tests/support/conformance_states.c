@@ -164,7 +164,10 @@ void conformance_lent(conformance_rank_t *self)
     free(out);
 }
 
-/* How the receiver treats a message that its sender may withdraw. */
+/* How the receiver treats a message that its sender may withdraw. RECEIVE: it
+   has posted a receive for the message. ACCEPT: it accepts the message, after
+   the sender has withdrawn it or has got its memory back. LEND: it borrows the
+   message, if that arrives in time. */
 typedef enum use { RECEIVE, ACCEPT, LEND } use_t;
 
 /* Borrows a message (makes the transport lend it), checks its data, and drops
@@ -182,10 +185,10 @@ static void look_at(conformance_rank_t *self, baton_message_t *message,
     EXPECT(self, status != BATON_DONE || lent_holds(self, message, bytes, key));
 }
 
-/* A withdrawal races with the receiver. The receiver has posted a receive, or
-   borrows the message if it arrives in time, or accepts it after the sender has
-   got its memory back. In each case the message ends once at each end, and the
-   received or lent data are complete. */
+/* Each rank sends messages to the next rank, and soon tries to withdraw them,
+   while the next rank treats them as `use` says. Whichever of the two is first,
+   the sender learns once how its send has ended, and the receiver once how its
+   receive has ended. All data that is received or lent is complete. */
 static void race(conformance_rank_t *self, use_t use)
 {
     enum { ROUNDS = 60, BYTES = 300000, TAG = 100, IN = 0, OUT = 1 };

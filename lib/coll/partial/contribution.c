@@ -182,8 +182,8 @@ static void forget_loan(const baton__contribution_t *self,
     memset((void *)vector->lent, 0, self->parts * sizeof *vector->lent);
 }
 
-/* Copies lent parts to their places in the vector. contribute_lock is held or,
-   for `staged`, the owner's lock. */
+/* Copies lent parts to their places in the vector. The caller holds
+   contribute_lock or, for `staged`, the owner's lock. */
 static void contribution_return_loan(const baton__contribution_t *self,
                                      baton__vector_t *vector)
 {
@@ -289,13 +289,13 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     return any;
 }
 
-/* True if the application reads the slot. history_lock is held. */
+/* True if the application reads the slot. The caller holds history_lock. */
 static bool is_read(const baton__contribution_t *self, uint32_t slot)
 {
     return slot == self->pinned || slot == self->lent;
 }
 
-/* Makes `taken` the source of the epoch. contribute_lock is held. */
+/* Makes `taken` the source of the epoch. The caller holds contribute_lock. */
 static void use_taken(baton__contribution_t *self)
 {
     self->source = self->taken.memory;
@@ -308,7 +308,7 @@ static void use_taken(baton__contribution_t *self)
 }
 
 /* Takes the whole pending contribution; the vector that the last epoch had
-   taken becomes `pending`. contribute_lock is held. */
+   taken becomes `pending`. The caller holds contribute_lock. */
 static void take_pending(baton__contribution_t *self)
 {
     self->steps.first = self->first_step;
@@ -408,8 +408,8 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_unlock(&self->history_lock);
 }
 
-/* Adds the taken contribution to the pending one, in the order of steps.
-   contribute_lock is held. */
+/* Adds the taken contribution to the pending one, in the order of steps. The
+   caller holds contribute_lock. */
 static void contribution_give_back(baton__contribution_t *self)
 {
     if (self->first_step == 0 && !self->busy) {
@@ -492,9 +492,9 @@ static uint64_t earlier(uint64_t step, uint64_t other)
     return step == 0 || (other != 0 && other < step) ? other : step;
 }
 
-/* Returns the oldest step with a contribution that no epoch up to this one has
-   taken: it is pending, or a later epoch has taken it by now. 0: none.
-   history_lock is held. */
+/* Returns the oldest step with a contribution that no epoch up to this one
+   has taken: it is pending, or a later epoch has taken it by now. 0: none. The
+   caller holds history_lock. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);
@@ -508,9 +508,9 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
     return step;
 }
 
-/* True if the epoch took all that was contributed for `step`, which has ended.
-   Otherwise a part may be pending, or another epoch has taken it. history_lock
-   is held. */
+/* True if the epoch took all that was contributed for `step`, which has
+   ended. Otherwise a part may be pending, or another epoch has taken it. The
+   caller holds history_lock. */
 static bool includes(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step)
 {
@@ -544,7 +544,7 @@ static void contribution_describe(const baton__contribution_t *self,
 }
 
 /* Returns the result of `epoch`, or the newest one if `epoch` is 0. Returns
-   NULL if the result is not in the history. history_lock is held. */
+   NULL if the result is not in the history. The caller holds history_lock. */
 static const baton__outcome_t *
 contribution_find(const baton__contribution_t *self, uint64_t epoch)
 {
@@ -581,8 +581,8 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     return room;
 }
 
-/* Moves a reader, `pinned` or `lent`, to another slot or to none, and frees its
-   old slot if that has no other owner. history_lock is held. */
+/* Moves a reader, `pinned` or `lent`, to another slot or to none, and frees
+   its old slot if that has no other owner. The caller holds history_lock. */
 static void read_slot(baton__contribution_t *self, uint32_t *reader,
                       uint32_t slot)
 {

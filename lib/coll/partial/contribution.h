@@ -177,7 +177,8 @@ void baton__contribution_add_staged(baton__contribution_t *self, uint64_t step);
 void baton__contribution_end_loan(baton__contribution_t *self, bool failed);
 
 /* Called after the owner has added a contribution of `step` to `pending` itself
-   (or has written it there, if first_step is 0). contribute_lock is held. */
+   (or has written it there, if first_step is 0). The caller holds
+   contribute_lock. */
 void baton__contribution_added(baton__contribution_t *self, uint64_t step);
 
 static inline size_t
@@ -227,8 +228,9 @@ void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
    stays the same. */
 void baton__contribution_end_use(baton__contribution_t *self);
 
-/* Returns the address of a result in device memory, which stays valid until the
-   next call. It is the result of `epoch`; if `newest`, it is the newest result.
+/* Used for results in device memory. Returns the address of the result of
+   `epoch` or, if `newest` is set and there is a later result, of the newest
+   one. No other result is written there until this function is called again.
    Returns NULL if the result is not in the history. */
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
@@ -299,7 +301,8 @@ uint64_t baton__contribution_newest(baton__contribution_t *self,
    with zeros. Returns the address of `result`. */
 char *baton__contribution_hand_over(baton__contribution_t *self, bool has);
 
-/* Pins the result of `epoch` (if 0, the newest result) until the next call.
+/* Pins the result of `epoch` (if 0, the newest result): its slot is not filled
+   with another one until this function is called again.
    Describes it in *out for a caller that waits for `step`. Returns false if the
    result is not in the history. */
 bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,

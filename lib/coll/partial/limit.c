@@ -27,7 +27,7 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
    history has room for W results that the application has not seen. With a
    bound S of staleness, the last epoch is arrived + S: this rank's next
    contribution, of step arrived + 1, may just miss that epoch, and go into the
-   next one. limit_lock is held. */
+   next one. The caller holds limit_lock. */
 static void set_limit(baton_partial_t *partial)
 {
     const baton_partial_options_t *options = &partial->options;

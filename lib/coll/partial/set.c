@@ -137,7 +137,7 @@ static char *set_place_of(const baton_partial_t *partial, char *vector,
 }
 
 /* Adds `data` to a tensor of `staged`. The first contribution to a tensor is
-   only lent if `lent`. The set's lock is held. */
+   only lent if `lent`. The caller holds the set's lock. */
 static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {

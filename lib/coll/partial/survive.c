@@ -124,7 +124,7 @@ static stage_t stage_of(survival_t *self)
 
 /* Changes the stage from `from` to `to`. Does nothing if the stage is not
    `from`, because a loss or the end has changed it. Wakes the library's thread,
-   and waiting threads of the application. The lock is held. */
+   and waiting threads of the application. The caller holds self->lock. */
 static void go_to(survival_t *self, stage_t from, stage_t to)
 {
     if (self->stage == from) {
@@ -233,8 +233,8 @@ static void await_users(survival_t *self)
     survive_unlock(self);
 }
 
-/* Waits until another thread signals a change. Returns false if that does not
-   happen until `until_ns`. The lock is held. */
+/* Waits until another thread signals a change. Returns false if that does
+   not happen until `until_ns`. The caller holds self->lock. */
 static bool await_change(survival_t *self, uint64_t until_ns)
 {
     struct timespec at = {(time_t)(until_ns / 1000000000),
@@ -280,8 +280,8 @@ static baton_status_t await_end(survival_t *self, uint64_t until_ns)
                               self->partial->name);
 }
 
-/* Returns the last step that has ended, or that will end without further calls
-   of the application. The lock is held. */
+/* Returns the last step that has ended, or that will end without further
+   calls of the application. The caller holds self->lock. */
 static uint64_t last_ended(const survival_t *self)
 {
     baton_partial_t *partial = self->partial;

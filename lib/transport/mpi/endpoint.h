@@ -39,7 +39,9 @@
    There answers, and announced sends that go in parts, come first, and then the
    other sends, which keep their order. A long copy is made a slice at a time,
    so that no poll takes long. A poll looks only where something can arrive:
-   with near ranks alone and no data in motion, MPI is not called at all.
+   with near ranks alone and no data in motion, MPI is not called at all. (A
+   packet, or a part of a message's data, is in motion while a request of MPI
+   for it has not completed. Receives that wait for any packet do not count.)
 
    A peer is lost when its process has ended (shm/liveness.h), when its link
    ends or says farewell before this rank closes, when this rank waits for it
@@ -74,8 +76,10 @@ enum {
     BATON__MPI_NOTICES = 4, /* the most notices in flight to one peer */
     BATON__MPI_PULLS = 4,   /* messages that are pulled from a peer at a time */
     BATON__MPI_PARTS = 8,   /* MPI messages in motion for each pulled message */
-    /* The most announced sends that a peer has not answered yet. Beyond this
-       number, one more send is announced every BATON__MPI_PATIENCE_NS. */
+    /* A send is announced when a packet was sent for it that the peer has to
+       answer before the send ends (packet.h). This is the most announced sends
+       that one peer has not answered yet. Beyond this number, one more send is
+       announced every BATON__MPI_PATIENCE_NS. */
     BATON__MPI_ANNOUNCED = 8,
     BATON__MPI_PATIENCE_NS = 20000,
     /* Longest sleep of an idle rank that all peers can wake. The sleep is
@@ -145,7 +149,8 @@ typedef struct baton__send {
     uint32_t id;
     uint32_t generation;
     uint16_t kind; /* the announcement's baton__packet_kind_t */
-    bool counted;  /* the peer's `announced` counts this send */
+    /* This send is one of those that baton__peer_t.announced counts. */
+    bool counted;
     /* In the comments from here on, the names before a colon are the states in
        which the field is used. PULLED, MOVING: the MPI tag of the data. */
     uint32_t tag;
@@ -177,6 +182,9 @@ typedef struct baton__record {
     uint16_t kind; /* baton__packet_kind_t */
     uint16_t flags;
     uint16_t answer; /* kind of the answer to send: FIN, CTS or COPY */
+    /* The next four fields are those of the packet that announced the message.
+       If the answer is CTS, `place` becomes that of the answer; if the sender
+       is to PUT the data, so does `address`. */
     uint32_t id;
     uint32_t generation;
     uint32_t place;

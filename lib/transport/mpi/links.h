@@ -44,7 +44,9 @@ typedef struct baton__link {
     uint64_t reset_ns;
     int error;     /* errno of a failed write; 0: none */
     bool farewell; /* the peer has announced that it closes its group */
-    bool gave_up;  /* the peer closes after a loss, and waits for nobody */
+    /* The peer's farewell says that it closes its group because it has lost a
+       rank. Such a peer does not wait for the other ranks to close theirs. */
+    bool gave_up;
     /* 1 + the rank that the peer lost first; 0: the peer named none */
     uint32_t blamed;
     const char *lost; /* why the peer is lost; NULL if it is not lost */
@@ -79,8 +81,10 @@ typedef struct baton__links {
     int epoll;
     int rank;
     int size;
-    uint64_t nonce;  /* the group's random number, which greetings carry */
-    bool gives_up;   /* this rank's farewell says that it closes after a loss */
+    uint64_t nonce; /* the group's random number, which greetings carry */
+    /* This rank closes its group because it has lost a rank, and its farewell
+       will say so. */
+    bool gives_up;
     uint32_t blamed; /* 1 + the lost rank that the farewell names; 0: none */
     /* The listener of answers.h, which is here because forked children close
        it; -1: none. */

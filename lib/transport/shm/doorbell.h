@@ -2,6 +2,7 @@
    descriptor, and a peer that has put a record into the process's ring wakes
    it.
 
+   A process that is about to sleep arms itself: it asks its peers to wake it.
    Each process has a state in shared memory: whether it is armed, for which
    messages, and the name of its socket. A peer that finds the process armed
    sends it a datagram and disarms it. So a sleep costs one peer one system

@@ -41,12 +41,15 @@ enum {
 
 /* A posted receive, in shared memory. */
 typedef struct baton__host_post {
-    /* A generation and a state, see mpi/put.c. The receiver's release store
-       pairs with the sender's acquire load. */
+    /* POST_STATES * generation + state, with the states of mpi/put.c. The
+       generation is the number of receives that were posted in this place so
+       far. It tells the sender, and the receiver of a sender's packet, whether
+       this is still the same receive. The receiver's release store, once the
+       other fields are filled, pairs with the sender's acquire load. */
     _Alignas(64) _Atomic uint32_t word;
-    baton_header_t header;
-    uint64_t address;
-    uint64_t bytes;
+    baton_header_t header; /* the header of the message to receive */
+    uint64_t address;      /* the target, an address in the receiver's memory */
+    uint64_t bytes;        /* the length of the message */
 } baton__host_post_t;
 
 typedef struct baton__host_buffer {

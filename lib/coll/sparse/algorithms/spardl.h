@@ -1,6 +1,9 @@
 /* Internals of SparDL. spardl.c has the part within a team, spardl_device.c the
    same with the residual on a device, spardl_bags.c the code that both use, and
-   spardl_teams.c the exchange between teams. */
+   spardl_teams.c the exchange between teams, R-SAG or B-SAG.
+
+   A bag is what a rank sends in one step of Spar-Reduce-Scatter: one message
+   with the entries that the rank has selected from several blocks. */
 #pragma once
 
 #include "coll/kit/pattern.h"
@@ -40,9 +43,11 @@ typedef struct spardl_block {
     baton__change_t change;
 } spardl_block_t;
 
-/* A step of Spar-Reduce-Scatter. */
+/* A step of Spar-Reduce-Scatter: this rank sends one bag and receives one. */
 typedef struct spardl_step {
     spardl_t *spardl;
+    /* The bag goes to the member `gap` positions after this rank; one comes
+       from the member `gap` positions before it. */
     int gap;
     /* Number of blocks in the bag that is sent, and in the received one. */
     int blocks;
@@ -111,7 +116,9 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
    spardl_teams.c). */
 size_t baton__spardl_share(const spardl_t *spardl);
 
-/* The first call of a step. Its argument is the spardl_t. */
+/* Begins a step: baton__sparse_begin, and with B-SAG a first value of h if k
+   has changed. This is the function of the schedule's first call node; `arg` is
+   the spardl_t. */
 baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 
 /* Adds the exchange between teams, after `ready`, a call that has set `own`.
@@ -123,16 +130,16 @@ baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 size_t baton__spardl_within(const spardl_t *spardl, int block,
                             const uint32_t *indices, size_t count);
 
-/* Adds this rank's shares of the entries that the exchange has dropped to
-   `work`. `indices` are the result's indices in this rank's own block. */
+/* Adds this rank's shares of the entries that the steps of R-SAG have dropped
+   to `work`. `indices` are the result's indices in this rank's own block. */
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count);
 
-/* Returns the bytes of scratch memory that the exchange needs. */
+/* Returns the bytes of scratch memory that the exchange between teams needs. */
 size_t baton__spardl_teams_scratch(const spardl_t *spardl);
 
-/* Returns the share of the entries dropped in an exchange of R-SAG that each
-   rank keeps. */
+/* Several ranks drop the same entries in a step of R-SAG. Returns the share of
+   these entries that each of the ranks keeps in its residual. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
 /* ---- what residuals on the host and on a device share ------------------ */
@@ -141,10 +148,11 @@ double baton__spardl_residual_share(const spardl_exchange_t *exchange);
    Returns NULL if there is no memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
-/* Adds the send of a step's bag, after the node `packed`. */
+/* Adds the send of the bag that this rank sends in a step, after the node
+   `packed`, which completes the message. */
 void baton__spardl_add_send(spardl_t *spardl, int step, baton_node_t packed);
-/* Adds the receive of a step's bag, and after it the call `arrive`, which finds
-   the entries of each block in the bag. */
+/* Adds the receive of the bag that comes in a step, and after it the step's
+   call node `arrive`, which finds the entries of each block in the bag. */
 void baton__spardl_add_arrival(spardl_t *spardl, int step);
 
 /* Adds the all-gather of `sum` in the team, and after it a call that publishes

@@ -123,9 +123,9 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* Completes the step that has begun last, if it has ended without an error. A
-   step that began before a recovery does not count as ended, since the recovery
-   numbers epochs anew. The lock is held. */
+/* Completes the step that has begun last, if it has ended without an error.
+   A step that began before a recovery does not count as ended, since the
+   recovery numbers epochs anew. The caller holds the backend's lock. */
 static void complete_begun(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
@@ -230,8 +230,8 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
 
 /* ---- copies of results, on the driver ---------------------------------- */
 
-/* Prepares the last result for copying. Returns the form in which it is copied.
-   The lock is held. */
+/* Prepares the last result for copying. Returns the form in which it is
+   copied. The caller holds the backend's lock. */
 static result_form_t prepare_result(const baton_sparse_t *sparse,
                                     backend_t *self)
 {

@@ -407,7 +407,8 @@ static void see(sparse_partial_t *self, uint64_t step)
     }
 }
 
-/* Collects parts in `staged`, from which no epoch takes. */
+/* Copies a part of the next step's gradient to `staged`, from which no epoch
+   takes. sparse_partial_contribute adds all parts when the step starts. */
 static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
                                       size_t count, const void *part)
 {
@@ -424,7 +425,9 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
     return BATON_OK;
 }
 
-/* Adds the gradient of a step. The contribute lock is held. */
+/* Adds the gradient of a step to the pending contribution. If the application
+   has given it in parts, it is in `staged`, and `gradient` is not used. The
+   caller holds the contribute lock. */
 static void sparse_partial_contribute(sparse_partial_t *self,
                                       const void *gradient, uint64_t step)
 {
@@ -443,10 +446,11 @@ static void sparse_partial_contribute(sparse_partial_t *self,
     baton__contribution_added(c, step);
 }
 
-/* Adds the gradient after the last check that can refuse the start. The epoch
-   may begin at once, and the lock keeps it from taking a contribution before
-   the gradient is added. Raising the limit lets this thread continue the epoch.
-   The limit is raised without the lock, so that the epoch can take the
+/* Starts a step. The gradient is added only after baton__partial_start_step,
+   the last check that can refuse the start. That call may let the epoch begin
+   at once; the contribute lock keeps the epoch from taking the contribution
+   before the gradient is in it. baton__partial_limit lets this thread continue
+   the epoch, so it is called without the lock: the epoch can then take the
    gradient. */
 static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
                                            const void *gradient, double factor)

@@ -297,8 +297,9 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                             self->work, factor);
 }
 
-/* Clears the velocity by taking its values out of it. They go to `kept`, whose
-   entries are not needed any more. */
+/* Clears the velocity at `indices` by a TAKE, since the device has no operation
+   that only clears elements of a vector. The velocity's values go to `kept`,
+   whose old entries are not needed any more. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count)
 {
