@@ -44,8 +44,9 @@ for ranks in $points; do
 done
 
 machine="$(nproc) cores, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo |
-    head -n 1), Linux $(uname -r), $(mpirun --version | head -n 1), at most \
-$(sort -n "$dir/steal" | tail -n 1) % stolen"
+    head -n 1), Linux $(uname -r | sed 's/-.*//'), $(mpirun --version |
+    sed -n '1s/mpirun (//; 1s/)//p'); CPU steal at most $(sort -n "$dir/steal" |
+    tail -n 1) %"
 find "$dir" -name '*.csv' | sort -t/ -k "$(echo "$dir/" | tr -cd / | wc -c)" \
     -V | xargs awk -F, -v machine="$machine" '
     function words(bytes) {
@@ -65,12 +66,13 @@ find "$dir" -name '*.csv' | sort -t/ -k "$(echo "$dir/" | tr -cd / | wc -c)" \
     $1 == "collective" { for (i = 1; i <= NF; i++) at[$i] = i; next }
     $at["system"] == "baton" {
         name = $at["way"] ", " $at["memory"] ", " $at["place"]
+        memories[$at["memory"]] = ", " $at["memory"]
         if (!(name in row)) { row[name] = rows++; names[rows] = name }
         sizes[$at["bytes"] + 0] = 1
         ratio[panels, name, $at["bytes"] + 0] = $at["ratio_to_best_mpi"]
         slow[panels, name, $at["bytes"] + 0] = \
             $at["p90_us"] > 3 * $at["median_us"]
-        title[panels] = $at["ranks"] " ranks" \
+        title[panels] = $at["ranks"] ($at["ranks"] > 1 ? " ranks" : " rank") \
             ($at["hosts"] > 1 ? " on " $at["hosts"] " hosts" : "")
     }
     END {
@@ -82,23 +84,32 @@ find "$dir" -name '*.csv' | sort -t/ -k "$(echo "$dir/" | tr -cd / | wc -c)" \
         high = 46 + 15 * rows
         printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" " \
             "height=\"%d\" font-family=\"sans-serif\" font-size=\"10\" " \
-            "text-anchor=\"middle\">\n<rect width=\"100%%\" height=\"100%%\" " \
-            "fill=\"#fff\"/>\n", 2 * wide, high * int((panels + 1) / 2) + 46
-        printf "<text x=\"%d\" y=\"16\" font-size=\"13\">All-reduce: time of " \
-            "the best of MPI over time of Baton, medians; red: MPI is " \
-            "faster; *: p90 above 3 medians</text>\n<text x=\"%d\" " \
-            "y=\"32\">%s</text>\n", wide, wide, machine
+            "text-anchor=\"middle\">\n<style>.page { fill: #fff } " \
+            "@media (prefers-color-scheme: dark) { .page { fill: #0d1117 } " \
+            ".on_page { fill: #e6edf3 } }</style>\n<rect width=\"100%%\" " \
+            "height=\"100%%\" class=\"page\"/>\n", 2 * wide, high * int((panels + 1) / 2) + 46
+        printf "<text class=\"on_page\" x=\"%d\" y=\"16\" font-size=\"13\">" \
+            "All-reduce: time of the fastest of MPI over that of Baton, " \
+            "medians. Blue: Baton is faster; red: MPI is; *: p90 above 3 " \
+            "medians</text>\n<text class=\"on_page\" x=\"%d\" y=\"32\">%s" \
+            "</text>\n", wide, wide, machine
+        # In one kind of memory: the rows do not say in which.
+        for (m in memories) kinds++
         for (p = 1; p <= panels; p++) {
             left = (p - 1) % 2 * wide
             top = 40 + int((p - 1) / 2) * high
-            printf "<text x=\"%d\" y=\"%d\" font-size=\"12\">%s</text>\n", \
+            printf "<text class=\"on_page\" x=\"%d\" y=\"%d\" " \
+                "font-size=\"12\">%s</text>\n", \
                 left + 75, top + 24, title[p]
-            for (b in column) printf "<text x=\"%d\" y=\"%d\">%s</text>\n", \
+            for (b in column) printf "<text class=\"on_page\" x=\"%d\" " \
+                "y=\"%d\">%s</text>\n", \
                 left + 164 + 36 * column[b], top + 24, words(b)
             for (r = 1; r <= rows; r++) {
                 y = top + 30 + 15 * (r - 1)
-                printf "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s" \
-                    "</text>\n", left + 142, y + 11, names[r]
+                shown = names[r]
+                if (kinds == 1) for (m in memories) sub(memories[m], "", shown)
+                printf "<text class=\"on_page\" x=\"%d\" y=\"%d\" " \
+                    "text-anchor=\"end\">%s</text>\n", left + 142, y + 11, shown
                 for (b in column) if ((p, names[r], b) in ratio) {
                     v = ratio[p, names[r], b]
                     printf "<rect x=\"%d\" y=\"%d\" width=\"35\" " \

@@ -7,7 +7,8 @@
 # A table is printed as Markdown, under the command, the version, the machine and
 # the share of the processors that its host took meanwhile. With --write it
 # replaces the lines between "<!-- tables.sh TABLE -->" and "<!-- end -->" in
-# README.md and docs/. Those of the simulator are the same on each machine. The
+# README.md and docs/, and writes docs/data/*.csv, from which scripts/pictures.sh
+# draws the pictures of these pages. Those of the simulator are the same on each machine. The
 # others are worth something on a machine that does nothing else: together they
 # take an hour.
 #
@@ -86,6 +87,19 @@ joined() {
     done
 }
 
+# keep PICTURE FILE FIELD ...: with --write, what a picture of the documentation is
+# drawn from, and the picture.
+keep() {
+    [ "$write" ] || return 0
+    awk -F, -v OFS=, -v names="${*:3}" '
+        FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; n = split(names, name, " ") }
+        {
+            for (i = 1; i <= n; i++)
+                printf "%s%s", $at[name[i]], i < n ? "," : "\n"
+        }' "$2" >"$root/docs/data/$1.csv"
+    "$root/scripts/pictures.sh" "$1"
+}
+
 # simulate FILE OPTION ...: what baton-sim partial tells.
 simulate() {
     "$sim" partial "${@:2}" --csv "$1" >/dev/null
@@ -121,6 +135,7 @@ modes_quorum() {
         pairs+=("$q=$work/$q")
     done
     joined q "${pairs[@]}" >"$work/all"
+    keep quorum "$work/all" q latency_us
     echo "| q | mean latency, us | limit, us |"
     echo "|---|---|---|"
     rows "$work/all" '| %s | %.1f' q latency_us |
@@ -150,13 +165,14 @@ modes_ranks() {
             --epochs 50 --sweep ranks=32..4096 --skew $name
         simulate "$work/quorum" --mode full,quorum --epochs 50 \
             --sweep ranks=32..512 --skew $name
-        grep '^quorum' "$work/quorum" | cat "$work/rest" - |
-            awk -F, 'NR == 1 || $2 == 32 || $2 == 512 || $2 == 4096' \
-                >"$work/$name"
+        grep '^quorum' "$work/quorum" | cat "$work/rest" - >"$work/$name"
         pairs+=("$name=$work/$name")
     done
-    joined lateness "${pairs[@]}" |
-        awk -F, 'NR == 1 { print "skew," $0; next } { print $1 " on " $3 "," $0 }' |
+    joined skew "${pairs[@]}" >"$work/every"
+    keep modes "$work/every" skew mode ranks full_over_this
+    sed '1s/^skew/lateness/' "$work/every" | awk -F, '
+        NR == 1 { print "skew," $0 }
+        $3 == 32 || $3 == 512 || $3 == 4096 { print $1 " on " $3 "," $0 }' |
         (read -r head && echo "$head" && sort -t, -s -k 2,2 -k 4,4n) >"$work/all"
     echo "FULL's mean latency over the mode's; in parentheses the mode's, in us, and"
     echo "its active ranks:"
@@ -187,23 +203,7 @@ late() {
         { print $0, NR == 1 ? "ms" : $at["seconds"] * 1000 / 384 }' \
         "$work/all" >"$work/steps"
     grid "$work/steps" late system '%n (%n)' ms loss
-    if [ "$write" ]; then
-        grid "$work/steps" late system %s ms |
-            sed '2d; s/^| *//; s/ *| *$//; s/ *| */;/g' >"$work/bars"
-        gnuplot <<END
-set datafile separator ";"
-set terminal svg size 760,300 background "#ffffff"
-set output "$root/docs/late.svg"
-set style data histograms
-set style fill solid
-set key outside autotitle columnhead
-set logscale y
-set yrange [0.5:]
-set ylabel "ms a step"
-set grid y
-plot for [c = 2:6] "$work/bars" using c:xtic(1)
-END
-    fi
+    keep late "$work/steps" late system ms loss
 }
 
 # Three seeds: with one alone, a mode's accuracy may be a point above or below.
@@ -347,29 +347,17 @@ torch_modes() {
                     least[m], most[m], ms[m] / n[m]
             }
         }' "$work/torch"
-    if [ "$write" ]; then
-        for mode in full majority quorum:2 solo sparse:0.01; do
-            printf '\n\n"%s"\n' $mode
-            awk -F, -v mode=$mode '
-                $1 == mode { n[$3]++; s[$3] += $4; right[$3] += $5 }
-                END { for (i in n) print i, s[i] / n[i], right[i] / n[i] }' \
-                "$work/torch" | sort -n
-        done >"$work/lines"
-        gnuplot <<END
-set terminal svg size 760,320 background "#ffffff"
-set output "$root/docs/torch-modes.svg"
-set multiplot layout 1,2
-set yrange [80:100]
-set key bottom right
-set grid
-set ylabel "digits classified rightly, %"
-set xlabel "steps"
-plot for [i = 1:5] "$work/lines" index i - 1 using 1:3 with lines lw 2 title columnheader(1)
-set xlabel "seconds"
-unset key
-plot for [i = 1:5] "$work/lines" index i - 1 using 2:3 with lines lw 2
-END
-    fi
+    awk -F, -v OFS=, '
+        BEGIN { print "mode,steps,seconds,accuracy" }
+        {
+            if (!n[$1, $3]++) points[++count] = $1 "," $3
+            seconds[$1 "," $3] += $4; accuracy[$1 "," $3] += $5
+        }
+        END {
+            for (i = 1; i <= count; i++)
+                print points[i], seconds[points[i]] / 3, accuracy[points[i]] / 3
+        }' "$work/torch" >"$work/lines"
+    keep torch-modes "$work/lines" mode steps seconds accuracy
 }
 
 # beside SYSTEM RANKS ...: adds the rows of scripts/beside.py to $work/all.
@@ -515,6 +503,7 @@ skew() {
     awk -F, 'NR == 1 { print "point," $0 }
         $1 != "system" { print $2 " ranks: " $3 " B," $0 }' "$work/skew" \
         >"$work/all"
+    keep skew "$work/all" ranks bytes system mean_us
     echo "Mean latency of \`MPI_Allreduce\` over that of each mode; in parentheses"
     echo "the mode's, in us:"
     echo
@@ -530,6 +519,8 @@ allreduce() {
         "$root/scripts/matrix.sh" "$work/matrix" $options >/dev/null
     if [ "$write" ]; then cp "$work/matrix/matrix.svg" "$root/docs/"; fi
     find "$work/matrix" -name '*.csv' | sort -V | xargs cat >"$work/all"
+    awk -F, 'NR == 1 || $2 == "baton"' "$work/all" >"$work/baton"
+    keep allreduce "$work/baton" ranks hosts way place bytes ratio_to_best_mpi
     echo "The fastest MPI all-reduce's time over Baton's, out of place; in place:"
     echo
     against "$work/all" '$at["ranks"] ($at["ranks"] > 1 ? " ranks" : " rank") \
