@@ -17,7 +17,8 @@ microbench,examples 8030
 python 2510
 tests,python/tests 46880'
 
-folders="include lib/base lib/ops lib/sched lib/transport progress lib/sim
+folders="include lib/base lib/ops lib/sched lib/transport progress/state
+    progress/epoch progress/membership progress/driving progress/calls lib/sim
     lib/coll/kit lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial
     lib/coll/sparse cuda mpi microbench examples python tests python/tests"
 
@@ -58,7 +59,7 @@ count() {
 table() {
     for folder in $folders; do
         if [ -d "$folder" ]; then
-            printf '    %-18s %6d\n' "$folder" "$(count "$folder")"
+            printf '    %-19s %6d\n' "$folder" "$(count "$folder")"
         fi
     done
     echo "$sums" | while read -r together limit; do

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The layers of lib/README.md: a folder includes, calls and declares only what is
-# in it or below it. The folders of lib/coll have such a ladder of their own. Each
-# foreign header has one home, and neither files nor folders call or include each
-# other in a circle.
+# in it or below it. The folders of lib/coll have such a ladder of their own, and
+# so have those of progress. Each foreign header has one home, and neither files nor
+# folders call or include each other in a circle.
 #
 #   check_layering.sh ROOT OBJECT... [-- OBJECT...]...
 #                              checks a tree, the objects of libbaton, and those
@@ -25,8 +25,9 @@ layers='
     below["examples"] = below["microbench"] = " "
 '
 
-# What each folder of lib/coll may use of the others there, and each folder of
-# lib/coll/sparse of the others there. A folder that is not listed may use none.
+# What each folder of lib/coll may use of the others there, each folder of
+# lib/coll/sparse of the others there, and each folder of progress of the others
+# there. A folder that is not listed may use none.
 ladder='
     below["dense"] = " kit "
     below["tune"] = below["partial"] = " kit dense "
@@ -35,6 +36,10 @@ ladder='
     below["sparse/algorithms"] = below["sparse/backends"] = " sparse/core "
     below["sparse/object"] = " sparse/core sparse/algorithms sparse/backends "
     below["sparse/tensors"] = " sparse/core sparse/object "
+    below["progress/epoch"] = " progress/state "
+    below["progress/membership"] = below["progress/epoch"] "progress/epoch "
+    below["progress/driving"] = below["progress/membership"] "progress/membership "
+    below["progress/calls"] = below["progress/driving"] "progress/driving "
 '
 
 # Lines "symbol OBJECT TYPE NAME", the type as nm has it.
@@ -134,16 +139,22 @@ folder_uses() (
     }'
 )
 
-# The ladder of lib/coll's folders.
+# The ladders of the folders of lib/coll and of progress.
 folders() (
     folder_uses "$@" | awk '
     BEGIN {'"$ladder"'}
-    $2 ~ /^lib\/coll\// && $3 ~ /^lib\/coll\// {
+    function between(ladder) {
+        return $2 ~ "^" ladder "(/|$)" && $3 ~ "^" ladder "(/|$)"
+    }
+    between("lib/coll") || between("progress") {
         split($2, from, "/")
         split($3, to, "/")
         here = from[3]
         there = to[3]
-        if (here == there) {
+        if (between("progress")) {
+            here = $2
+            there = $3
+        } else if (here == there) {
             here = here "/" from[4]
             there = there "/" to[4]
         }
@@ -241,7 +252,7 @@ check() (
             return "^(lib/transport/mpi/|include/baton/mpi[.]h$|" \
                    "mpi/|examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
-            return "^progress/event_loop[.]c$"
+            return "^progress/driving/event_loop[.]c$"
         if (header ~ /^(cuda|cub\/|cooperative_groups)/)
             return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/bench/device[.]c$)"
         if (header ~ /^baton\/(coll|partial|sparse|tensors|tuning)[.]h$/)
@@ -291,16 +302,17 @@ self() {
             "$tree/include" "$tree/cuda" "$tree/mpi" "$tree/microbench"
         mkdir -p "$tree/lib/base" "$tree/lib/transport/mpi" "$tree/lib/ops" \
             "$tree/lib/sched" "$tree/lib/coll/dense" "$tree/lib/coll/partial" \
-            "$tree/progress" "$tree/examples" "$tree/include/baton" \
+            "$tree/progress/driving" "$tree/progress/epoch" \
+            "$tree/progress/state" "$tree/examples" "$tree/include/baton" \
             "$tree/cuda" "$tree/mpi" "$tree/examples/train" \
             "$tree/microbench/common" "$tree/microbench/bench"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/post.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
         echo '#include "coll/kit/pattern.h"' >"$tree/lib/coll/dense/ring.c"
-        echo '#include <event2/event.h>' >"$tree/progress/event_loop.c"
-        echo '#include <hwloc.h>' >"$tree/progress/place.c"
-        echo '#include "sched/run.h"' >"$tree/progress/step.c"
+        echo '#include <event2/event.h>' >"$tree/progress/driving/event_loop.c"
+        echo '#include <hwloc.h>' >"$tree/progress/driving/place.c"
+        echo '#include "sched/run.h"' >"$tree/progress/driving/step.c"
         echo '#include <baton/coll.h>' >"$tree/examples/03_own.c"
         echo '#include <cuda_runtime_api.h>' >"$tree/cuda/streams.c"
         echo '#include "cuda/kernels.h"' >"$tree/cuda/reduce.cu"
@@ -338,26 +350,26 @@ lib/base/log.c "ops/op.h"
 lib/base/log.c "../ops/op.h"
 lib/transport/inproc.c <mpi.h>
 lib/ops/message.c "sched/graph.h"
-lib/sched/run.c "progress/step.h"
+lib/sched/run.c "progress/driving/step.h"
 lib/sched/run.c <pthread.h>
 lib/coll/dense/barrier.c "sched/graph.h"
 lib/coll/partial/partial.c <baton/mpi.h>
-progress/engine.c "coll/kit/pattern.h"
-progress/engine.c <baton/coll.h>
-progress/engine.c <event2/event.h>
-progress/engine.c <hwloc.h>
+progress/driving/engine.c "coll/kit/pattern.h"
+progress/driving/engine.c <baton/coll.h>
+progress/driving/engine.c <event2/event.h>
+progress/driving/engine.c <hwloc.h>
 cuda/streams.c "base/alloc.h"
 mpi/types.c "base/alloc.h"
 mpi/types.c <baton/coll.h>
-progress/engine.c "mpi/call.h"
+progress/driving/engine.c "mpi/call.h"
 examples/01_dag.c <cuda_runtime.h>
-examples/01_dag.c "progress/step.h"
+examples/01_dag.c "progress/driving/step.h"
 include/baton/coll.h "base/alloc.h"
 include/baton/coll.h "build.h"
 LIST
-    define progress/step.c baton__step
+    define progress/driving/step.c baton__step
     define lib/sched/run.c go baton__step
-    clean_objects="$tree/objects.dir/progress/step.c.o"
+    clean_objects="$tree/objects.dir/progress/driving/step.c.o"
     calls "$tree" "$clean_objects" ||
         { echo "self-test: clean objects are refused"; fail=1; }
     if calls "$tree" "$clean_objects" "$tree/objects.dir/lib/sched/run.c.o" \
@@ -433,21 +445,24 @@ LIST
     return $fail
 }
 
-# Plants in lib/coll's ladder, by includes and by symbols.
+# Plants in the ladders of lib/coll and progress, by includes and by symbols.
 folders_self() {
     coll=$tree/lib/coll
     compile() { # FOLDER CODE
-        mkdir -p "$tree/a.dir/lib/$1"
+        mkdir -p "$tree/a.dir/$1"
         {
             echo 'void baton__kit(void); void baton__dense(void);'
             echo 'void baton__core(void); extern const int baton__host;'
+            echo 'void baton__epoch(void); void baton__recovery(void);'
             echo "$2"
-        } | cc -x c -c -o "$tree/a.dir/lib/$1/a.c.o" -
+        } | cc -x c -c -o "$tree/a.dir/$1/a.c.o" -
     }
-    compile coll/kit 'void baton__kit(void) {}'
-    compile coll/dense 'void baton__dense(void) { baton__kit(); }'
-    compile coll/sparse/core 'void baton__core(void) { baton__dense(); }'
-    compile coll/sparse/backends 'const int baton__host = 1;'
+    compile lib/coll/kit 'void baton__kit(void) {}'
+    compile lib/coll/dense 'void baton__dense(void) { baton__kit(); }'
+    compile lib/coll/sparse/core 'void baton__core(void) { baton__dense(); }'
+    compile lib/coll/sparse/backends 'const int baton__host = 1;'
+    compile progress/epoch 'void baton__epoch(void) {}'
+    compile progress/membership 'void baton__recovery(void) { baton__epoch(); }'
     mv "$tree/a.dir" "$tree/clean"
     clean_folders() {
         clean
@@ -458,6 +473,7 @@ folders_self() {
         echo '#include "coll/kit/flow.h"' >"$coll/dense/begin.h"
         echo '#include "coll/dense/begin.h"' >"$coll/sparse/core/step.c"
         echo '#include "coll/sparse/object/object.h"' >"$coll/sparse/tensors/plan.c"
+        echo '#include "progress/state/task.h"' >"$tree/progress/epoch/epoch.h"
     }
     found() {
         # shellcheck disable=SC2046
@@ -472,45 +488,56 @@ folders_self() {
         { echo "self-test: clean folders are refused"; fail=1; }
     while read -r file header; do
         clean_folders
-        mkdir -p "$coll/${file%/*}"
-        echo "#include $header" >>"$coll/$file"
-        found "lib/coll/$file includes $header"
+        mkdir -p "$tree/${file%/*}"
+        echo "#include $header" >>"$tree/$file"
+        found "$file includes $header"
     done <<'LIST'
-kit/ring.c "coll/dense/begin.h"
-dense/barrier.c "coll/tune/tune.h"
-dense/barrier.c "coll/partial/parts.h"
-tune/choose.c "coll/create/create.h"
-tune/choose.c "coll/partial/parts.h"
-create/create.c "coll/partial/parts.h"
-partial/parts.h "coll/tune/tune.h"
-partial/parts.h "coll/sparse/core/core.h"
-sparse/object/sparse.c "coll/create/create.h"
-sparse/core/core.h "coll/sparse/algorithms/algorithms.h"
-sparse/core/core.h "coll/sparse/backends/backends.h"
-sparse/algorithms/gtopk.c "coll/sparse/backends/backends.h"
-sparse/algorithms/gtopk.c "coll/sparse/object/object.h"
-sparse/backends/host.c "coll/sparse/algorithms/algorithms.h"
-sparse/object/sparse.c "coll/sparse/tensors/tensors.h"
-sparse/tensors/plan.c "coll/sparse/backends/backends.h"
-sparse/sparse.c "coll/sparse/core/core.h"
-stream/requests.c "coll/kit/flow.h"
+lib/coll/kit/ring.c "coll/dense/begin.h"
+lib/coll/dense/barrier.c "coll/tune/tune.h"
+lib/coll/dense/barrier.c "coll/partial/parts.h"
+lib/coll/tune/choose.c "coll/create/create.h"
+lib/coll/tune/choose.c "coll/partial/parts.h"
+lib/coll/create/create.c "coll/partial/parts.h"
+lib/coll/partial/parts.h "coll/tune/tune.h"
+lib/coll/partial/parts.h "coll/sparse/core/core.h"
+lib/coll/sparse/object/sparse.c "coll/create/create.h"
+lib/coll/sparse/core/core.h "coll/sparse/algorithms/algorithms.h"
+lib/coll/sparse/core/core.h "coll/sparse/backends/backends.h"
+lib/coll/sparse/algorithms/gtopk.c "coll/sparse/backends/backends.h"
+lib/coll/sparse/algorithms/gtopk.c "coll/sparse/object/object.h"
+lib/coll/sparse/backends/host.c "coll/sparse/algorithms/algorithms.h"
+lib/coll/sparse/object/sparse.c "coll/sparse/tensors/tensors.h"
+lib/coll/sparse/tensors/plan.c "coll/sparse/backends/backends.h"
+lib/coll/sparse/sparse.c "coll/sparse/core/core.h"
+lib/coll/stream/requests.c "coll/kit/flow.h"
+progress/state/stepper.h "progress/epoch/epoch.h"
+progress/epoch/queues.c "progress/membership/notice.h"
+progress/membership/watchdog.c "progress/driving/step.h"
+progress/driving/engine.h "progress/calls/calls.h"
+progress/there.c "progress/state/task.h"
+progress/driving/engine.c "progress/there.h"
+progress/other/there.c "progress/state/task.h"
 LIST
     while read -r folder code; do
         clean_folders
-        compile "coll/$folder" "$code"
-        found "lib/coll/$folder has $code"
+        compile "$folder" "$code"
+        found "$folder has $code"
     done <<'LIST'
-kit void baton__kit(void) { baton__dense(); }
-partial void baton__partial(void) { baton__core(); }
-sparse/algorithms int baton__algorithm(void) { return baton__host; }
+lib/coll/kit void baton__kit(void) { baton__dense(); }
+lib/coll/partial void baton__partial(void) { baton__core(); }
+lib/coll/sparse/algorithms int baton__algorithm(void) { return baton__host; }
+progress/state void baton__task(void) { baton__epoch(); }
+progress/epoch void baton__epoch(void) { baton__recovery(); }
+progress void baton__here(void) { baton__recovery(); }
 LIST
     while read -r header line; do
         clean_folders
-        echo "$line" >>"$coll/$header"
-        found "lib/coll/$header has $line"
+        echo "$line" >>"$tree/$header"
+        found "$header has $line"
     done <<'LIST'
-kit/flow.h void baton__dense(void);
-sparse/core/core.h extern const int baton__host;
+lib/coll/kit/flow.h void baton__dense(void);
+lib/coll/sparse/core/core.h extern const int baton__host;
+progress/epoch/epoch.h void baton__recovery(void);
 LIST
 }
 

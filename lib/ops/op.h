@@ -135,7 +135,7 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_DATA,
     BATON__MESSAGE_ACTIVATION,
     BATON__MESSAGE_HELLO, /* the sender has committed the schedule; see
-                             progress/notice.h */
+                             progress/membership/notice.h */
     /* The answer to a HELLO: this sender has committed, too. */
     BATON__MESSAGE_WELCOME,
     BATON__MESSAGE_FAILURE,
@@ -144,13 +144,15 @@ typedef enum baton__message_kind {
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the sender is destroying the group */
     BATON__MESSAGE_INQUIRY,  /* asks what the schedule waits for */
-    BATON__MESSAGE_STATE,    /* answers an INQUIRY; see progress/inquiry.h */
+    /* The answer to an INQUIRY; see progress/membership/inquiry.h. */
+    BATON__MESSAGE_STATE,
     /* The sender reports a loss: `epoch` is 1 + the lost rank, or 0 for none.
        The tag has the bit BATON__LEFT_ENDED if the lost rank's process has
        ended. The sender has left the group, alone, unless the tag has the bit
        BATON__LEFT_NOT. */
     BATON__MESSAGE_LEFT,
-    /* The ranks that the sender considers lost; see progress/shrink.h. */
+    /* The ranks that the sender considers lost; see
+       progress/membership/shrink.h. */
     BATON__MESSAGE_VIEW,
     BATON__MESSAGE_KIND_COUNT
 } baton__message_kind_t;

@@ -12,7 +12,7 @@
      scratch.
 
    The driver decides whether to lend a message when it takes the message: see
-   epoch_receive_lend, progress/epoch_receive.c. */
+   epoch_receive_lend, progress/epoch/epoch_receive.c. */
 #pragma once
 
 #include "sched/schedule.h"

@@ -1,6 +1,7 @@
 /* The schedule object, in the order of its life: a graph that adders grow, a
    plan that commit makes, a run that the engine's driver steps. All else that
-   driving a schedule needs is in the task that embeds it; see progress/task.h.
+   driving a schedule needs is in the task that embeds it; see
+   progress/state/task.h.
 
    Ownership: the builder's thread owns the graph. The plan is read-only after
    the commit. The driver owns `run`. */

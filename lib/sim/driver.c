@@ -9,8 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "progress/epoch.h"
-#include "progress/notice.h"
+#include "progress/epoch/epoch.h"
+#include "progress/membership/notice.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Describes in words why an epoch can't end. */
 
 #include "base/error.h"
-#include "progress/notice.h"
+#include "progress/membership/notice.h"
 #include "sim/wait_graph.h"
 
 /* The most edges of the wait-for graph that one error message shows. */

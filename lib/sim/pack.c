@@ -1,7 +1,7 @@
 /* Turns a graph into bytes, which have all that another rank needs to compare
    the graph with others and to simulate it. The bytes have no addresses: in an
    unpacked graph all operands lie in scratch. */
-#include "progress/task.h"
+#include "progress/state/task.h"
 #include "sim/simulate_graphs.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
    simulator's files offer each other. */
 #pragma once
 
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "sched/share.h"
 #include "sim/net.h"
 
@@ -80,7 +80,7 @@ static inline double baton__sim_clock(const baton__sim_port_t *port)
 /* Destroys the schedules that baton_sim_build has built, if any. */
 void baton__sim_destroy_built(baton_sim_t *sim);
 
-/* ---- driver.c: a simulated engine, instead of progress/engine.c -------- */
+/* ---- driver.c: a simulated engine, instead of progress/driving/engine.c -- */
 
 extern const baton__driver_t baton__sim_driver;
 

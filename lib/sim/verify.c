@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "progress/calls/calls.h"
 #include "sim/sim.h"
 #include "sim/simulate_graphs.h"
 

@@ -64,7 +64,7 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 
 /* The fields that each step accesses come first. The fields that progress alone
    uses are in the baton__member_t that embeds the group; see
-   progress/member.h. */
+   progress/state/member.h. */
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;

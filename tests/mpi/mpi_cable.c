@@ -10,7 +10,7 @@
                               new one; whoever ends writes DIR/end.RANK: the
                               epochs and the ranks of its last group, or why it
                               has none. cut.sh calls this */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/mpi.h"
 #include "support/random.h"
 #include <stdio.h>

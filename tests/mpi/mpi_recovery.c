@@ -4,7 +4,7 @@
    and no message meets an epoch that is not its own. That partial collectives
    lose nothing is told by sim/test_properties.c. BATON_SEED repeats a run; the
    exit code is the result. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "sched/schedule.h"
 #include "support/cmocka.h"
 #include "support/given_up.h"

@@ -19,7 +19,7 @@
    From 4 on MODE is that less 4, and a partial sparse one goes on by itself
    when ranks are lost (on_loss): then nobody but the victim is to fail.
    BATON_SEED: of the ranks' paces. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/conserve.h"
 #include "support/mpi.h"
 

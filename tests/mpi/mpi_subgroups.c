@@ -1,5 +1,5 @@
 /* Random groups of some ranks of others (support/subgroups.h) over MPI. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/mpi.h"
 #include "support/sanitized.h"
 #include "support/subgroups.h"

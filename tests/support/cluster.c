@@ -1,7 +1,7 @@
 #include "support/cluster.h"
 
 #include "base/config.h"
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/device_cluster.h"
 #include "transport/inproc/rank.h"
 

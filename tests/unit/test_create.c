@@ -1,6 +1,6 @@
 /* Collectives by one call: created and started, and at once; in place and not,
    with blocks of one size and of several. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "transport/group.h"
 

@@ -1,5 +1,5 @@
 /* Epochs that are cancelled, or whose schedule is destroyed while they run. */
-#include "progress/member.h"
+#include "progress/state/member.h"
 #include "support/cluster.h"
 
 #include <baton/coll.h>

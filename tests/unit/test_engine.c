@@ -1,5 +1,5 @@
 /* Opening and closing engines and groups, and idle engines. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "transport/inproc/rank.h"
 

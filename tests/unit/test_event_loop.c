@@ -1,6 +1,6 @@
-/* Who is woken, and when; see progress/event_loop.h. A wait that ends at the
-   wrong time hangs. */
-#include "progress/event_loop.h"
+/* Who is woken, and when; see event_loop.h. A wait that ends at the wrong time
+   hangs. */
+#include "progress/driving/event_loop.h"
 #include "support/cluster.h"
 
 #include <unistd.h>

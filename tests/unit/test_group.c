@@ -1,7 +1,7 @@
 /* What a group remembers: names and their attempts, committed schedules,
    schedules that were destroyed before their peers came, and lost peers. */
 #include "base/alloc.h"
-#include "progress/member.h"
+#include "progress/state/member.h"
 #include "support/cmocka.h"
 
 #include <signal.h>

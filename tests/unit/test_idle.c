@@ -1,5 +1,5 @@
-/* What a driver does when nothing moves: see progress/idle.h. */
-#include "progress/idle.h"
+/* What a driver does when nothing moves: see progress/driving/idle.h. */
+#include "progress/driving/idle.h"
 #include "support/cmocka.h"
 
 /* In which ranks share processors, and others ran in many yields. */

@@ -11,12 +11,12 @@
    consistent here: of the real ones only the doorbell's fences are looked for.
 */
 #include "base/thread.h"
-#include "progress/engine.h"
-#include "progress/epoch.h"
-#include "progress/notice.h"
-#include "progress/placement.h"
-#include "progress/queues.h"
-#include "progress/recovery.h"
+#include "progress/driving/engine.h"
+#include "progress/driving/placement.h"
+#include "progress/epoch/epoch.h"
+#include "progress/epoch/queues.h"
+#include "progress/membership/notice.h"
+#include "progress/membership/recovery.h"
 #include "support/cmocka.h"
 #include "support/sanitized.h"
 #include "transport/shm/doorbell.h"
@@ -115,11 +115,11 @@ static void pass_fence(void); /* or what takes the place of one */
 #define baton__watchdog_look(watchdog, stepper) ((void)0)
 #define baton__notice_inquire(task)             ((void)(task))
 #define _Thread_local
-#include "progress/engine.c"
+#include "progress/driving/engine.c"
 #undef _Thread_local
 
 #define WAKES IDLE_WAKES
-#include "progress/idle.c"
+#include "progress/driving/idle.c"
 #undef WAKES
 
 #define read(fd, to, bytes)                 ((void)(to), drain_fd(__func__, fd), 8)
@@ -130,7 +130,7 @@ static void pass_fence(void); /* or what takes the place of one */
     ((void)(descriptors), sleep_at_set(__func__, time))
 #define event_base_loop(base, how)        (sleep_in_loop(__func__), 0)
 #define timerfd_settime(fd, how, at, old) (set_timer(__func__, at), 0)
-#include "progress/event_loop.c"
+#include "progress/driving/event_loop.c"
 
 static void begin_epoch(baton_schedule_t *schedule);
 static void take_turn(baton_schedule_t *schedule);
@@ -141,7 +141,7 @@ static void deliver(const baton_message_t *message);
 #define baton__epoch_poll_asyncs              poll_node
 #define baton__epoch_deliver(group, message)  deliver(message)
 #define baton__epoch_collect_asyncs(schedule) ((void)0)
-#include "progress/step.c"
+#include "progress/driving/step.c"
 
 #undef baton__clock_ns
 #define baton__clock_ns bell_clock

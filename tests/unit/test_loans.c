@@ -2,7 +2,7 @@
    a reduce reads in place. Ranks are turns of one thread, so a rank does
    nothing until the test drives it. */
 #include "base/alloc.h"
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "sched/loans.h"
 #include "support/cluster.h"
 

@@ -1,7 +1,7 @@
 /* While epochs run nothing is allocated, neither by lib/base/alloc.h nor by
  * malloc. */
 #include "base/alloc.h"
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "support/malloc.h"
 #include "transport/inproc/rank.h"

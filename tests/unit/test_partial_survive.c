@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "coll/partial/parts.h"
 #include "coll/sparse/core/core.h"
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "transport/group.h"
 

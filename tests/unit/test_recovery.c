@@ -1,7 +1,7 @@
 /* After failures: the caller owns its memory again, and groups work again once
    they are recovered. Failures of nodes at random are baton-fuzz's. */
 #include "base/clock.h"
-#include "progress/task.h"
+#include "progress/state/task.h"
 #include "support/cluster.h"
 #include "support/given_up.h"
 #include "support/sanitized.h"

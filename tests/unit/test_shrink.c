@@ -2,7 +2,7 @@
    telling the others, and of whose deaths not every rank learns by itself. All
    ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "ops/op.h"
-#include "progress/member.h"
+#include "progress/state/member.h"
 #include "support/cluster.h"
 #include "transport/subset.h"
 #include <baton/coll.h>

@@ -1,6 +1,6 @@
 /* baton_group_create_sub: groups of some ranks of others. Over MPI:
    mpi/mpi_subgroups.c. */
-#include "progress/member.h"
+#include "progress/state/member.h"
 #include "support/cluster.h"
 #include "support/sanitized.h"
 #include "support/subgroups.h"

@@ -1,5 +1,5 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
-#include "progress/inquiry.h"
+#include "progress/membership/inquiry.h"
 #include "support/cluster.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* No wake-up is lost: epochs that nobody waits for end at once, whatever other
    threads do with the engine meanwhile; and no interrupt of a wait. No timer
    makes good one that is lost (support/cluster.c), so such a bug is a hang. */
-#include "progress/engine.h"
+#include "progress/driving/engine.h"
 #include "support/cluster.h"
 #include "support/sanitized.h"
 

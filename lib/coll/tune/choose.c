@@ -10,7 +10,7 @@
 
    Ranks may see only two inputs of a choice differently: variables and the
    calibration file. If these differ, the ranks' schedules differ, and their
-   HELLO notices report that (progress/notice.h). */
+   HELLO notices report that (progress/membership/notice.h). */
 #include "coll/dense/algorithms.h"
 #include "coll/tune/tune.h"
 

@@ -1,0 +1,21 @@
+/* What an application calls of groups and schedules: functions that these files
+   share, and the verifier uses (lib/sim/verify.c). */
+#pragma once
+
+#include "progress/state/task.h"
+
+/* True if an epoch is over, whatever its outcome. */
+bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch);
+
+/* True if an epoch is running, or was started and will run. The caller has the
+   driver lock. */
+bool baton__epoch_runs(const baton__task_t *task);
+
+/* Returns BATON_ERR_INVALID for NULL and for a destroyed schedule,
+   BATON_ERR_STATE before the commit. */
+baton_status_t baton__check_committed(const baton_schedule_t *schedule,
+                                      const char *function);
+
+/* Commits a schedule of the verifier itself. It is not verified, and does not
+   keep the group from being destroyed (commit.c). */
+baton_status_t baton__commit_unverified(baton_schedule_t *schedule);

@@ -1,0 +1,905 @@
+/* How groups are created, destroyed and recovered. */
+#include "progress/calls/calls.h"
+#include "progress/driving/engine.h"
+#include "progress/epoch/epoch.h"
+#include "progress/epoch/queues.h"
+#include "progress/membership/notice.h"
+#include "progress/membership/recovery.h"
+#include "progress/membership/shrink.h"
+
+#include "base/alloc.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "base/random.h"
+#include "transport/staged/staged.h"
+#include "transport/subset.h"
+
+/* How many answers, and hellos for schedules that are not committed here, a
+   group can keep without an allocation. */
+enum { KEPT = 32 };
+
+/* A member with its watch and transports, which a simulator's members lack. */
+typedef struct watched_group {
+    baton__member_t member;
+    baton__watch_t *watch;
+    baton_transport_t given; /* a copy of the caller's table */
+    /* The transport in use: the given one, or one around it that can also carry
+       messages of device memory. */
+    baton_transport_t transport;
+} watched_group_t;
+
+static void link_group(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    const baton_transport_t *transport = group->transport;
+    baton_group_t *root = group->root;
+    engine->driver->enter(engine);
+    baton_group_t **list =
+        root != NULL ? &root->subsets : &engine->stepper.groups;
+    group->next = *list;
+    *list = group;
+    if (root != NULL) {
+        baton__table_enter(&root->channels, group->channel)->group = group;
+        if (baton__member_of(group)->parent != NULL) {
+            baton__member_of(group)->parent->children++;
+        }
+        baton__step_adopt(group);
+    } else if (transport->host_processors > 0 &&
+               transport->host_ranks > transport->host_processors) {
+        baton__idle_share(&engine->idle);
+    }
+    engine->driver->leave(engine);
+}
+
+/* The caller has the driver lock. */
+static void unlink_group(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton_group_t *root = group->root;
+    baton_group_t **link =
+        root != NULL ? &root->subsets : &engine->stepper.groups;
+    while (*link != group) {
+        link = &(*link)->next;
+    }
+    *link = group->next;
+    if (root != NULL) {
+        baton__table_remove(&root->channels, group->channel);
+    }
+    baton__queues_forget(group, NULL);
+}
+
+static void free_group(watched_group_t *watched)
+{
+    baton__member_t *member = &watched->member;
+    baton__member_fini(member);
+    if (member->group.root == NULL) {
+        baton__free(member->group.parts);
+    }
+    baton__free(member->queues);
+    member->group.retired = true;
+    baton__free_later(watched);
+}
+
+static baton_status_t read_transport(const baton_transport_t *given,
+                                     baton_transport_t *out)
+{
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, given, "group: transport", "BATON_TRANSPORT");
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (out->reserve == NULL || out->send == NULL || out->notify == NULL ||
+        out->withdraw == NULL || out->poll == NULL || out->accept == NULL ||
+        out->drop == NULL || out->descriptor == NULL || out->drain == NULL ||
+        out->arm == NULL || out->disarm == NULL || out->close == NULL) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: a function of transport \"%s\" is NULL",
+                            out->name != NULL ? out->name : "?");
+    }
+    bool half = (out->allocate == NULL) != (out->release == NULL);
+    if (half ||
+        (out->post_receive == NULL) != (out->withdraw_receive == NULL)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: transport \"%s\" has only one of %s",
+                            out->name != NULL ? out->name : "?",
+                            half ? "allocate and release"
+                                 : "post_receive and withdraw_receive");
+    }
+    return BATON_OK;
+}
+
+/* enclose chooses the transport that is used: with a device, one around the
+   given one that stages messages of device memory. disclose undoes that, so
+   that the given endpoint is the caller's again. */
+static baton_status_t enclose(const baton__device_t *device,
+                              watched_group_t *watched, void **endpoint,
+                              int rank, int size)
+{
+    const baton_transport_t *around = &watched->given;
+    baton_status_t status =
+        device == NULL ? BATON_OK
+                       : baton__staged_open(&watched->given, *endpoint, rank,
+                                            size, &device->port, device->device,
+                                            &around, endpoint);
+    watched->transport = *around;
+    return status;
+}
+
+static void disclose(const watched_group_t *watched)
+{
+    const baton_group_t *group = &watched->member.group;
+    if (group->device != NULL && group->root == NULL) {
+        baton__staged_undo(group->endpoint);
+    }
+}
+
+static bool reserve_kept(baton__member_t *member)
+{
+    baton__kept_t *kept = NULL;
+    for (int i = 0; i < KEPT; i++) {
+        kept = baton__alloc(1, sizeof *kept);
+        if (kept == NULL) {
+            return false;
+        }
+        baton__member_give_kept(member, kept);
+    }
+    return baton__table_reserve(&member->early, KEPT);
+}
+
+/* Allocates what a group needs to run. A subset uses its root's memory for
+   parts, and allocates kept messages only as they come. */
+static baton_status_t groups_reserve(baton_group_t *group)
+{
+    baton__member_t *member = baton__member_of(group);
+    bool reads = group->transport->read != NULL;
+    group->parts = group->root != NULL ? group->root->parts
+                   : reads ? baton__alloc(BATON__OPERANDS, BATON__PART_BYTES)
+                           : NULL;
+    member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
+    return member->queues != NULL && (group->parts != NULL || !reads) &&
+                   (group->root != NULL || reserve_kept(member))
+               ? BATON_OK
+               : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+}
+
+/* Creates a group. A group that is made of another has a channel of its own,
+   and its messages of device memory are staged by the root's endpoint. */
+static baton_status_t
+groups_create(baton_engine_t *engine, baton_group_t *parent, uint64_t channel,
+              bool survive, const baton_transport_t *transport, void *endpoint,
+              int rank, int size, baton_group_t **out)
+{
+    baton_group_t *root =
+        parent != NULL && parent->root != NULL ? parent->root : parent;
+    watched_group_t *watched = baton__alloc(1, sizeof *watched);
+    if (watched == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    baton_status_t status = read_transport(transport, &watched->given);
+    if (status == BATON_OK) {
+        status = enclose(parent == NULL ? engine->device : NULL, watched,
+                         &endpoint, rank, size);
+    }
+    if (status != BATON_OK) {
+        baton__free(watched);
+        return status;
+    }
+    baton_group_t *group = &watched->member.group;
+    watched->member = (baton__member_t){
+        .magic = BATON__MEMBER_MAGIC,
+        .parent = survive ? baton__member_of(parent) : NULL,
+        .introduces = true,
+        .unknown_peer = -1,
+        .group = {.engine = engine,
+                  .stepper = &engine->stepper,
+                  .kinds = baton__kinds,
+                  .device = engine->device,
+                  .transport = &watched->transport,
+                  .endpoint = endpoint,
+                  .root = root,
+                  .collective =
+                      root != NULL && baton__group_is_collective(root),
+                  .channel = channel,
+                  .rank = rank,
+                  .size = size}};
+    const baton__watched_t descriptors = {.name = watched->transport.name,
+                                          .object = endpoint,
+                                          .descriptor =
+                                              watched->transport.descriptor,
+                                          .drain = watched->transport.drain};
+    status = groups_reserve(group);
+    if (status == BATON_OK && root == NULL) {
+        status = baton__event_loop_watch(engine->event_loop, &descriptors,
+                                         &watched->watch);
+    }
+    const bool complete = status == BATON_OK;
+    if (complete) {
+        link_group(group);
+    }
+    if (complete && engine->verification != NULL &&
+        (watched->transport.verify ||
+         baton__config_number(BATON__CONFIG_VERIFY) != 0)) {
+        status = engine->verification->create(group, &watched->member.verifier);
+    }
+    if (complete && status != BATON_OK) {
+        engine->driver->enter(engine);
+        unlink_group(group);
+        engine->driver->leave(engine);
+    }
+    if (status != BATON_OK) {
+        baton__event_loop_unwatch(watched->watch);
+        disclose(watched);
+        free_group(watched);
+        return status;
+    }
+    *out = group;
+    return BATON_OK;
+}
+
+baton_status_t baton_group_create(baton_engine_t *engine,
+                                  const baton_transport_t *transport,
+                                  void *endpoint, int rank, int size,
+                                  baton_group_t **out)
+{
+    if (!baton__is_given(engine, true, __func__, "engine") ||
+        !baton__is_given(transport, true, __func__, "transport") ||
+        !baton__is_given(out, true, __func__, "out") ||
+        !baton__process_is_own(__func__)) {
+        return baton__error_status();
+    }
+    if (size < 1 || rank < 0 || rank >= size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "group: rank is %d; allowed: 0 to %d", rank,
+                            size - 1);
+    }
+    return groups_create(engine, NULL, 0, false, transport, endpoint, rank,
+                         size, out);
+}
+
+/* Makes a group of `size` ranks of another group, among them this rank. The new
+   group's channel follows from the key, so no messages are exchanged. On
+   success the group owns the array `ranks`. */
+static baton_status_t create_subset(baton_group_t *of, uint64_t key,
+                                    bool survive, int *ranks, int size,
+                                    baton_group_t **out)
+{
+    baton_engine_t *engine = of->engine;
+    baton_group_t *root = of->root != NULL ? of->root : of;
+    uint64_t channel = baton__subset_channel(of->channel, key);
+    const baton_transport_t *transport = NULL;
+    void *endpoint = NULL;
+    int rank = 0;
+    while (ranks[rank] != of->rank) {
+        rank++;
+    }
+    engine->driver->enter(engine);
+    bool room = baton__table_reserve(&root->channels, 1);
+    bool taken = baton__table_find(&root->channels, channel) != NULL;
+    engine->driver->leave(engine);
+    if (taken) {
+        return baton__error(BATON_ERR_LIMIT,
+                            "group: its name and ranks have the hash of "
+                            "another group: choose another name");
+    }
+    if (!room) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    baton_status_t status =
+        baton__subset_open(of, channel, ranks, size, &transport, &endpoint);
+    if (status != BATON_OK || transport == NULL) {
+        return status;
+    }
+    status = groups_create(engine, of, channel, survive, transport, endpoint,
+                           rank, size, out);
+    if (status != BATON_OK) {
+        transport->close(endpoint);
+        return status;
+    }
+    (*out)->origins = ranks;
+    return BATON_OK;
+}
+
+/* Copies a list of ranks. Returns an error unless these are different ranks of
+   the parent, and this rank is among them. */
+static baton_status_t read_ranks(const baton_group_t *parent, const int *ranks,
+                                 int size, int **out)
+{
+    int *copy = baton__alloc((size_t)size, sizeof *copy);
+    char *seen = baton__alloc((size_t)parent->size, 1);
+    baton_status_t status =
+        copy != NULL && seen != NULL
+            ? BATON_OK
+            : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    for (int i = 0; copy != NULL && seen != NULL && i < size; i++) {
+        int rank = copy[i] = ranks[i];
+        bool known = rank >= 0 && rank < parent->size;
+        if (!known || seen[rank] != 0) {
+            status = baton__error(
+                BATON_ERR_INVALID, "baton_group_create_sub: ranks: %d %s", rank,
+                known ? "is listed twice" : "is not a rank of the parent");
+            break;
+        }
+        seen[rank] = 1;
+    }
+    if (status == BATON_OK && seen != NULL && seen[parent->rank] == 0) {
+        status = baton__error(
+            BATON_ERR_INVALID,
+            "baton_group_create_sub: ranks must have rank %d, which calls; "
+            "ranks that are not in the new group do not call",
+            parent->rank);
+    }
+    baton__free(seen);
+    if (status != BATON_OK) {
+        baton__free(copy);
+        return status;
+    }
+    *out = copy;
+    return BATON_OK;
+}
+
+static baton_status_t check_sub(const baton_group_t *parent, const int *ranks,
+                                int size, const char *name, baton_group_t **out)
+{
+    static const char function[] = "baton_group_create_sub";
+    if (!baton__is_given(parent, true, function, "parent") ||
+        !baton__is_given(ranks, true, function, "ranks") ||
+        !baton__is_given(name, true, function, "name") ||
+        !baton__is_given(out, true, function, "out") ||
+        !baton__is_group(parent, function)) {
+        return baton__error_status();
+    }
+    if (parent->borrowed) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "baton_group_create_sub: a simulator's group has "
+                            "no groups of some ranks");
+    }
+    return size >= 1 && size <= parent->size
+               ? BATON_OK
+               : baton__error(
+                     BATON_ERR_INVALID,
+                     "baton_group_create_sub: size is %d, must be 1 to %d",
+                     size, parent->size);
+}
+
+baton_status_t baton_group_create_sub(baton_group_t *parent, const int *ranks,
+                                      int size, const char *name,
+                                      baton_group_t **out)
+{
+    int *copy = NULL;
+    baton_status_t status = check_sub(parent, ranks, size, name, out);
+    if (status == BATON_OK) {
+        status = read_ranks(parent, ranks, size, &copy);
+    }
+    if (status != BATON_OK || copy == NULL) {
+        return status;
+    }
+    /* All members compute the same channel: from the ranks, the name, and how
+       many groups of these ranks and this name they have made. */
+    uint64_t key = (uint64_t)size;
+    for (int i = 0; i < size; i++) {
+        key = baton__mix(key + (uint64_t)copy[i]);
+    }
+    for (const char *at = name; *at != '\0'; at++) {
+        key = baton__mix(key * 257 + (unsigned char)*at);
+    }
+    baton_engine_t *engine = parent->engine;
+    engine->driver->enter(engine);
+    uint32_t *count = baton__group_counter(parent, NULL, key);
+    uint32_t nth = count != NULL ? ++*count : 0;
+    engine->driver->leave(engine);
+    bool named = *name != '\0';
+    char *own_name = named ? baton__copy_string(name) : NULL;
+    status = nth == 0 || (named && own_name == NULL)
+                 ? baton__error(BATON_ERR_NO_MEMORY, "no memory for a group")
+                 : create_subset(parent, baton__mix(key) + nth, false, copy,
+                                 size, out);
+    if (status == BATON_OK) {
+        engine->driver->enter(engine);
+        (*out)->name = own_name;
+        engine->driver->leave(engine);
+    } else {
+        baton__free(copy);
+        baton__free(own_name);
+        if (nth != 0) {
+            engine->driver->enter(engine);
+            --*baton__group_counter(parent, NULL, key);
+            engine->driver->leave(engine);
+        }
+    }
+    return status;
+}
+
+/* Returns a list's first task whose schedule the group's user made, or NULL. */
+static const baton__task_t *find_task(const baton__task_t *first,
+                                      const baton_group_t *group)
+{
+    while (first != NULL &&
+           (first->schedule.group != group || first->verifies)) {
+        first = first->next;
+    }
+    return first;
+}
+
+/* Returns BATON_ERR_BUSY if schedules of the group exist, or blocks that were
+   allocated and not freed. */
+static baton_status_t check_empty(const baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    uint32_t schedules = group->schedules;
+    const baton__task_t *left = find_task(engine->stepper.tasks, group);
+    if (left == NULL) {
+        left = find_task(engine->stepper.uncommitted, group);
+    }
+    uint32_t blocks = 0;
+    for (const baton__memory_t *m = group->memory; m != NULL; m = m->next) {
+        blocks++;
+    }
+    engine->driver->leave(engine);
+    if (schedules == 0 && blocks > 0) {
+        return baton__error(BATON_ERR_BUSY,
+                            "group (%s, %s): %u blocks of "
+                            "baton_memory_alloc still exist: free them first",
+                            baton__group_place(group), group->transport->name,
+                            blocks);
+    }
+    return schedules == 0
+               ? BATON_OK
+               : baton__error(BATON_ERR_BUSY,
+                              "group (%s, %s): %u of its schedules "
+                              "still exist, \"%s\" for one: destroy them first",
+                              baton__group_place(group), group->transport->name,
+                              schedules,
+                              left != NULL ? left->schedule.name : "?");
+}
+
+static bool is_recovered(const void *arg)
+{
+    const baton_group_t *group = arg;
+    return atomic_load_explicit(&baton__member_of(group)->recovery_left,
+                                memory_order_seq_cst) == 0;
+}
+
+/* Begins to part from the peers. Later steps complete that; see recovery.h. The
+   caller has the driver lock. */
+static void begin_to_part(baton_group_t *group)
+{
+    baton__notice_retract(group, 0);
+    baton__shrink_give_up(group);
+    baton__recovery_part(group);
+}
+
+/* Parts from the peers once a destroyed group has no survivors' groups any
+   more. Until these have parted, a group that was shrunk goes on answering its
+   peers, which may not have made their group of survivors yet. */
+static void part_if_childless(baton_group_t *group)
+{
+    if (group->retired && baton__member_of(group)->children == 0 &&
+        group->root != NULL) {
+        begin_to_part(group);
+    }
+}
+
+/* Stops waiting for any peer. The caller has the driver lock. */
+static void end_parting(baton_group_t *group)
+{
+    baton__notice_give_up(group);
+    baton__member_of(group)->all_lost = true;
+}
+
+static bool has_parted(const baton_group_t *group)
+{
+    return group->retired && baton__member_of(group)->children == 0 &&
+           is_recovered(group);
+}
+
+/* Frees groups that share the root's endpoint, were destroyed, and have parted
+   from their peers. The caller has the driver lock. */
+static void reap(baton_group_t *root)
+{
+    (void)baton__recovery_advance(root->stepper);
+    baton_group_t *group = root->subsets;
+    while (group != NULL) {
+        baton__member_t *parent = baton__member_of(group)->parent;
+        if (!has_parted(group)) {
+            group = group->next;
+            continue;
+        }
+        end_parting(group);
+        unlink_group(group);
+        group->transport->close(group->endpoint);
+        free_group((watched_group_t *)baton__member_of(group));
+        if (parent != NULL) {
+            parent->children--;
+            part_if_childless(&parent->group);
+            (void)baton__recovery_advance(root->stepper);
+        }
+        group = root->subsets;
+    }
+}
+
+/* True if groups that share the root's endpoint have not been destroyed. The
+   root then goes on answering their peers. The caller has the driver lock. */
+static bool groups_is_shared(const baton_group_t *root)
+{
+    const baton_group_t *g = root->subsets;
+    while (g != NULL && g->retired) {
+        g = g->next;
+    }
+    return g != NULL;
+}
+
+static baton_status_t groups_wait_until(const baton_group_t *group,
+                                        baton_condition_fn condition,
+                                        int timeout_ms, bool interruptible)
+{
+    const baton__wait_t wait = {.condition = condition,
+                                .arg = group,
+                                .timeout_ms = timeout_ms,
+                                .interruptible = interruptible};
+    return group->engine->driver->wait(group->engine, &wait);
+}
+
+static bool can_reap(const void *arg)
+{
+    const baton_group_t *root = arg;
+    const baton_group_t *g = root->subsets;
+    while (g != NULL && !has_parted(g)) {
+        g = g->next;
+    }
+    return g != NULL || root->subsets == NULL;
+}
+
+/* Closes a destroyed root: first waits until all groups that share its endpoint
+   have parted and frees them, then parts itself. */
+static void close_root(baton_group_t *root)
+{
+    watched_group_t *watched = (watched_group_t *)baton__member_of(root);
+    baton_engine_t *engine = root->engine;
+    int ms = (int)baton__config_number(BATON__CONFIG_DESTROY_MS);
+    bool waits = true;
+    while (root->subsets != NULL) {
+        waits =
+            waits && groups_wait_until(root, can_reap, ms, false) == BATON_OK;
+        engine->driver->enter(engine);
+        for (baton_group_t *g = root->subsets; g != NULL && !waits;
+             g = g->next) {
+            baton__recovery_rouse(g);
+            end_parting(g);
+        }
+        reap(root);
+        engine->driver->leave(engine);
+    }
+    engine->driver->enter(engine);
+    begin_to_part(root);
+    waits = groups_wait_until(root, is_recovered, waits ? ms : 0, false) ==
+                BATON_OK &&
+            waits;
+    engine->driver->enter(engine);
+    if (root->transport->lose != NULL && baton__group_is_collective(root) &&
+        (!waits || baton__member_has_lost(&watched->member))) {
+        root->transport->lose(root->endpoint, root->rank, BATON_ERR_TRANSPORT,
+                              NULL);
+    }
+    end_parting(root);
+    (void)baton__recovery_advance(root->stepper);
+    unlink_group(root);
+    engine->driver->leave(engine);
+    baton__event_loop_unwatch(watched->watch);
+    root->transport->close(root->endpoint);
+    free_group(watched);
+}
+
+/* Closes a destroyed group. A group that shares its root's endpoint parts by
+   itself. If it was the last of these and its root was destroyed before, this
+   closes the root, too. */
+static void close_group(baton_group_t *group)
+{
+    baton_engine_t *engine = group->engine;
+    baton_group_t *root = group->root != NULL ? group->root : group;
+    engine->driver->enter(engine);
+    group->retired = true;
+    part_if_childless(group);
+    reap(root);
+    bool last = root->retired && !groups_is_shared(root);
+    engine->driver->leave(engine);
+    if (last) {
+        close_root(root);
+    }
+}
+
+baton_status_t baton_group_destroy(baton_group_t *group)
+{
+    if (group == NULL) {
+        return BATON_OK;
+    }
+    if (!baton__is_group(group, __func__)) {
+        return baton__error_status();
+    }
+    if (group->borrowed) {
+        return baton__error(
+            BATON_ERR_STATE,
+            "group (%s, %s): it is the simulator's, and is destroyed with it",
+            baton__group_place(group), group->transport->name);
+    }
+    if (baton__engine_is_inside(group->engine)) {
+        return baton__error(BATON_ERR_STATE,
+                            "group (%s, %s): a call node can't "
+                            "destroy it",
+                            baton__group_place(group), group->transport->name);
+    }
+    baton__group_drop_attributes(group);
+    baton_status_t status = check_empty(group);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton__member_t *member = baton__member_of(group);
+    if (member->verifier != NULL) {
+        group->engine->verification->destroy(member->verifier);
+        member->verifier = NULL;
+    }
+    close_group(group);
+    return BATON_OK;
+}
+
+/* ---- failure and recovery --------------------------------------------- */
+
+baton_status_t baton_schedule_failure(const baton_schedule_t *schedule,
+                                      baton_failure_t *out)
+{
+    baton_status_t status = baton__check_committed(schedule, __func__);
+    if (status != BATON_OK || !baton__is_given(out, true, __func__, "out")) {
+        return baton__error_status();
+    }
+    const baton__task_t *task = baton__task_of(schedule);
+    if (atomic_load_explicit(&task->failed, memory_order_acquire) == 0) {
+        /* This status is an answer and no failure, so it is not logged. */
+        return baton_error_set(BATON_ERR_STATE, "\"%s\" has not failed",
+                               schedule->name);
+    }
+    const baton__failure_t failure =
+        baton__epoch_failure(task, out->message, sizeof out->message);
+    out->status = failure.status;
+    out->rank = failure.rank;
+    out->epoch = failure.epoch;
+    return BATON_OK;
+}
+
+void baton_schedule_on_recover(baton_schedule_t *schedule, baton_recover_fn fn,
+                               void *arg)
+{
+    if (baton__graph_open(schedule, __func__)) {
+        baton__task_of(schedule)->on_recover = fn;
+        baton__task_of(schedule)->on_recover_arg = arg;
+    }
+}
+
+void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
+                           void *arg)
+{
+    if (!baton__is_schedule(schedule, __func__)) {
+        return;
+    }
+    baton__task_t *task = baton__task_of(schedule);
+    const baton__driver_t *driver = schedule->group->engine->driver;
+    driver->enter(schedule->group->engine);
+    task->on_end = fn;
+    task->on_end_arg = arg;
+    task->ended = baton__epoch_last_ended(task);
+    driver->leave(schedule->group->engine);
+}
+
+void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
+                               void *arg)
+{
+    if (baton__graph_open(schedule, __func__)) {
+        baton__task_of(schedule)->on_failure = fn;
+        baton__task_of(schedule)->on_failure_arg = arg;
+    }
+}
+
+void baton_schedule_in_order(baton_schedule_t *schedule)
+{
+    if (baton__is_schedule(schedule, __func__)) {
+        baton__task_of(schedule)->in_order = true;
+    }
+}
+
+/* Returns a schedule that could not be recovered, or NULL. (A schedule that was
+   recovered may already have failed again, if a peer's recovery returned
+   sooner.) The caller has the driver lock. */
+static const baton_schedule_t *find_failed(const baton_group_t *group)
+{
+    baton__task_t *t = NULL;
+    while (baton__member_of(group)->unrecovered > 0 &&
+           (t = baton__stepper_next(group, t))) {
+        if (t->schedule.run.phase == BATON__RUN_FAILED && t->failure.final) {
+            return &t->schedule;
+        }
+    }
+    return NULL;
+}
+
+static baton_status_t recovered(baton_group_t *group)
+{
+    baton__member_t *member = baton__member_of(group);
+    baton_engine_t *engine = group->engine;
+    baton_status_t status = BATON_OK;
+    engine->driver->enter(engine);
+    if (member->recovery == BATON__RECOVERY_OVER) {
+        baton__group_set_recovery(group, BATON__RECOVERY_NONE);
+    }
+    const baton_schedule_t *failed = find_failed(group);
+    if (member->first.detail != NULL) {
+        status =
+            baton__error(BATON_ERR_TRANSPORT,
+                         "recovery on %s: %s is gone "
+                         "(baton_group_shrink goes on without it)",
+                         baton__group_place(group),
+                         baton__group_rank_text(group, member->first.peer));
+    } else if (failed != NULL) {
+        status = baton__error(BATON_ERR_FAILED,
+                              "recovery on %s: \"%s\" can't be "
+                              "recovered: %s",
+                              baton__group_place(group), failed->name,
+                              failed->sentence);
+    }
+    engine->driver->leave(engine);
+    return status;
+}
+
+/* Sets the error of a recovery that timed out. The message names the rank that
+   the recovery waits for. */
+static baton_status_t not_recovered(baton_group_t *group, int timeout_ms)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    int rank = baton__recovery_awaits(group);
+    engine->driver->leave(engine);
+    if (rank < 0) {
+        return baton__error(BATON_ERR_TIMEOUT,
+                            "recovery on %s: messages or async "
+                            "nodes of this rank have not ended after %d ms",
+                            baton__group_place(group), timeout_ms);
+    }
+    return baton_error_set(BATON_ERR_TIMEOUT,
+                           "recovery on %s: %s has not come "
+                           "within %d ms, or waits for another",
+                           baton__group_place(group),
+                           baton__group_rank_text(group, rank), timeout_ms);
+}
+
+baton_status_t baton_group_recover(baton_group_t *group, int timeout_ms)
+{
+    if (!baton__is_group(group, __func__)) {
+        return baton__error_status();
+    }
+    baton_engine_t *engine = group->engine;
+    baton__member_t *member = baton__member_of(group);
+    if (baton__engine_is_inside(engine)) {
+        return baton__error(
+            BATON_ERR_STATE,
+            "recovery on %s: a call node can't recover its group",
+            baton__group_place(group));
+    }
+    engine->driver->enter(engine);
+    if (member->recovery == BATON__RECOVERY_NONE &&
+        member->first.detail == NULL) {
+        baton__recovery_begin(group);
+        if (engine->driver->recover != NULL) {
+            engine->driver->recover(group);
+        }
+    }
+    engine->driver->leave(engine);
+    baton_status_t status =
+        groups_wait_until(group, is_recovered, timeout_ms, true);
+    return status == BATON_OK            ? recovered(group)
+           : status == BATON_ERR_TIMEOUT ? not_recovered(group, timeout_ms)
+                                         : status;
+}
+
+/* ---- survivors ---------------------------------------------------------- */
+
+static bool is_agreed(const void *arg)
+{
+    return baton__shrink_state(arg) != BATON__SHRINK_ASKING;
+}
+
+/* Sets the error of a shrink that timed out, or that this rank can't take part
+   in, because its side has no majority or others have excluded this rank. */
+static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
+{
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    baton__shrinking_t state = baton__shrink_state(group);
+    int count = 0;
+    int rank =
+        state == BATON__SHRINK_PARTED     ? baton__shrink_parted(group, &count)
+        : state == BATON__SHRINK_EXCLUDED ? -1
+                                          : baton__shrink_awaits(group, 0);
+    engine->driver->leave(engine);
+    if (state == BATON__SHRINK_PARTED) {
+        return baton__error(
+            BATON_ERR_TRANSPORT,
+            "shrink on %s: partition: %d rank%s, rank %d first, can't be "
+            "reached, and may go on: this side does not, as it has no majority "
+            "(BATON_MINORITY)",
+            baton__group_place(group), count, count == 1 ? "" : "s", rank);
+    }
+    if (state == BATON__SHRINK_EXCLUDED) {
+        return baton__error(BATON_ERR_TRANSPORT,
+                            "shrink on %s: other ranks have lost "
+                            "this one, and go on without it",
+                            baton__group_place(group));
+    }
+    return baton_error_set(BATON_ERR_TIMEOUT,
+                           "shrink on %s: %s has not come "
+                           "within %d ms, or waits for another",
+                           baton__group_place(group),
+                           rank < 0 ? "a rank out of reach"
+                                    : baton__group_rank_text(group, rank),
+                           timeout_ms);
+}
+
+static baton_status_t make_survivors(baton_group_t *group, baton_group_t **out)
+{
+    int *ranks = baton__alloc((size_t)group->size, sizeof *ranks);
+    if (ranks == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
+    }
+    int count = baton__shrink_survivors(group, ranks);
+    baton_status_t status = create_subset(group, baton__shrink_number(group),
+                                          true, ranks, count, out);
+    if (status != BATON_OK) {
+        baton__free(ranks);
+        return status;
+    }
+    group->engine->driver->enter(group->engine);
+    baton__shrink_end(group);
+    group->engine->driver->leave(group->engine);
+    return BATON_OK;
+}
+
+static baton_status_t check_shrink(const baton_group_t *group,
+                                   baton_group_t **out)
+{
+    if (!baton__is_group(group, "baton_group_shrink") ||
+        !baton__is_given(out, true, "baton_group_shrink", "survivors_out")) {
+        return baton__error_status();
+    }
+    if (group->borrowed) {
+        return baton__error(BATON_ERR_UNSUPPORTED,
+                            "shrink on %s: a group of the simulator "
+                            "can't shrink; make a simulator of fewer ranks",
+                            baton__group_place(group));
+    }
+    return baton__engine_is_inside(group->engine)
+               ? baton__error(
+                     BATON_ERR_STATE,
+                     "shrink on %s: a call node can't shrink its group",
+                     baton__group_place(group))
+               : BATON_OK;
+}
+
+baton_status_t baton_group_shrink(baton_group_t *group, int timeout_ms,
+                                  baton_group_t **survivors_out)
+{
+    baton_status_t status = check_shrink(group, survivors_out);
+    if (status != BATON_OK) {
+        return status;
+    }
+    baton_engine_t *engine = group->engine;
+    engine->driver->enter(engine);
+    status = baton__shrink_begin(group);
+    engine->driver->leave(engine);
+    if (status == BATON_OK) {
+        status = groups_wait_until(group, is_agreed, timeout_ms, true);
+    }
+    if (status != BATON_OK && status != BATON_ERR_TIMEOUT) {
+        return status;
+    }
+    return baton__shrink_state(group) == BATON__SHRINK_AGREED
+               ? make_survivors(group, survivors_out)
+               : not_agreed(group, timeout_ms);
+}

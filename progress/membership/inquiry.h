@@ -1,0 +1,79 @@
+/* Finds the rank that an epoch waits for, at the end of a chain: many ranks may
+   each wait for a neighbour, and the last of them waits for its application.
+
+   A rank whose epoch stalls asks the ranks that it awaits which ranks they
+   await, and then asks those, too. Each rank answers for itself, at once; the
+   rank that asks follows the chain. It asks each rank twice: if a rank has made
+   progress between its two answers, nothing has stalled. So a stall costs a
+   rank at most twice as many small messages as there are ranks, or twice
+   BATON__ASKED_MOST. A rank answers in a step: with a progress thread also
+   while its application sleeps or computes, otherwise only in calls of the
+   library.
+
+   One rank reports: the first that has asked the lowest rank that answers.
+   Therefore all ranks ask the two lowest ranks, too.
+
+   This file keeps what was found out. notice.c sends the messages, and
+   watchdog.c reports. All functions are called by the driver. */
+#pragma once
+
+#include "progress/state/task.h"
+
+enum { BATON__ASKED_MOST = 64, BATON__AWAITS_MOST = 16 };
+
+/* An answer. The text is empty if the rank waits only for other ranks; else the
+   rank is the end of a chain, and the text follows "rank 3 has". */
+typedef struct baton__rank_state {
+    uint64_t epoch; /* the epoch that runs on the rank, or the next one */
+    /* 2 + baton__progress_of on the rank, or 1 if the schedule is not there. */
+    uint64_t progress;
+    uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
+    uint64_t ordered_epoch;
+    /* 1: the rank that gets this answer was the first to ask, so it reports the
+       stall. */
+    uint32_t first;
+    /* Number of ranks in `awaits`, which has the first ranks that the answering
+       rank waits for. */
+    uint32_t await_count;
+    int32_t awaits[BATON__AWAITS_MOST];
+    char text[128];
+} baton__rank_state_t;
+static_assert(sizeof(baton__rank_state_t) <= BATON_NOTICE_BYTES,
+              "an answer is a notice");
+
+/* Writes this rank's answer about a committed schedule. */
+void baton__inquiry_answer(const baton_schedule_t *schedule,
+                           baton__rank_state_t *out);
+
+/* Begins an inquiry about the running epoch; or the second round of the last
+   inquiry, if that was about the same stall. `first` is true if no other rank
+   has asked this one about that stall. If there is no memory, no rank is
+   asked. */
+void baton__inquiry_begin(baton__task_t *task, bool first);
+/* Returns a rank that is to be asked now, or -1. */
+int baton__inquiry_next(const baton__task_t *task);
+/* Takes the answer of a rank. */
+void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
+                         const baton__rank_state_t *state);
+
+/* Appends which ranks the others wait for; nothing if the epoch has made
+   progress since the inquiry began. */
+void baton__inquiry_describe(const baton_schedule_t *schedule,
+                             baton__text_t *text);
+
+/* True if a rank that was asked twice has made progress in between. */
+bool baton__inquiry_saw_progress(const baton__task_t *task);
+
+/* True if another rank reports the same stall. */
+bool baton__inquiry_leaves_report(const baton__task_t *task);
+
+/* Returns a number that grows when this rank makes progress in the schedule, or
+   gets a HELLO (notice.h) from one of the schedule's peers. */
+uint64_t baton__progress_of(const baton_schedule_t *schedule);
+
+/* True if a node of the running epoch has fired and not ended. */
+bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);
+
+/* Appends a node that is not a message, and its state. */
+void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
+                         baton__text_t *text);

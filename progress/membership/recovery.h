@@ -1,0 +1,58 @@
+/* Recovery of a group: all ranks agree that nothing runs any more, and go on in
+   the group's next incarnation. The incarnation is the number of the group's
+   recoveries so far. Each message carries its sender's, and a rank drops
+   messages of an earlier incarnation.
+
+   A rank joins when baton_group_recover was called and no node of its schedules
+   is in motion (sched/run.h). From then on the rank is in the next incarnation,
+   but baton_group_recover returns only after all ranks have joined. For
+   schedules with a baton_recover_fn the ranks also agree on the highest epoch
+   that any of them has completed.
+
+   A failed schedule stays failed until all ranks call baton_group_recover: only
+   the application knows whether its peers are still there, and what to do with
+   half a step. */
+#pragma once
+
+#include "progress/state/stepper.h"
+
+/* Begins a recovery on this rank: fails each schedule's running epoch, or else
+   its next one. No other recovery of the group may be in progress. */
+void baton__recovery_begin(baton_group_t *group);
+
+/* Called when a rank of the group is lost. Fails epochs that wait for that
+   rank, and ends recoveries, since that rank won't join them. If the group is a
+   root, does the same in its subsets. */
+void baton__recovery_lose(baton_group_t *group, int peer, const char *detail);
+
+/* Advances groups that recover or are PARTING, and schedules that recover; true
+   if anything happened. */
+bool baton__recovery_advance(baton__stepper_t *stepper);
+
+/* True if a group recovers, shrinks or parts, and the driver must look again
+   although nothing wakes it: a peer had no room for a message, a
+   baton_recover_fn is to be called again, or transport.strangers is set. */
+bool baton__recovery_asks(const baton__stepper_t *stepper);
+
+/* Begins to destroy the group, which has no schedules any more. The ranks say
+   farewell: they tell each other that they destroy the group. It is PARTING
+   until all ranks have said so, or until this rank leaves alone. A group that
+   shares its root's endpoint parts in the background: it is dormant while it
+   waits for other ranks. */
+void baton__recovery_part(baton_group_t *group);
+
+/* Ends the wait of a dormant group, which may have something to do. */
+void baton__recovery_rouse(baton_group_t *group);
+
+/* Handles a message of a recovery, or a farewell. */
+void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
+                             int peer);
+
+/* Ends a schedule's part in a recovery, before it is destroyed or after a loss.
+   The schedule stays failed. */
+void baton__recovery_leave(baton__task_t *task);
+
+/* Returns the rank that the recovery, or the farewell, waits for, and that may
+   itself wait for another; -1: none, for example while something of this rank
+   is in motion. */
+int baton__recovery_awaits(const baton_group_t *group);

@@ -1,0 +1,79 @@
+/* How the living ranks of a group agree on who they are.
+
+   Each rank sends all others its view: the ranks that it knows to be lost. It
+   sends the view again whenever the view has grown, because of its transport or
+   another rank's view. A rank that is not shrinking the group yet drops views,
+   and asks for them when it begins. A rank has agreed when it has sent its view
+   to all ranks that live by this view, and has received the same view from all
+   of them.
+
+   From then on its view is fixed. It answers a different view, or a question,
+   with the agreed one, which the receiver takes over. So two living ranks never
+   agree on different views: of two ranks that agree by themselves, each has
+   received the other's last view; and once a living rank has agreed, no other
+   rank can agree without receiving that rank's view once more. A rank that
+   finds itself in another's view is excluded.
+
+   A view grows at most twice for each rank, so the exchange ends when deaths
+   do. It uses notices alone, and ranks answer until the group is closed.
+
+   A rank is lost because its process has ended, which its host or the end of a
+   connection reports; or because it can't be reached. A rank that can't be
+   reached may live, and may itself have lost the ranks here. A rank that
+   another rank of its host has lost counts as ended: it can be told there that
+   it is excluded.
+
+   Of two sides of a partition at most one goes on (with BATON_MINORITY both
+   do): the side that has more ranks than it has lost ranks that may live; or,
+   if these are as many, the side with the lowest rank of them all. The agreed
+   view decides that, so all ranks of a side decide alike. (A rank that others
+   have lost, and that does not know it, would be on two sides: it is on the
+   side of the ranks that it has not lost.) */
+#pragma once
+
+#include "progress/state/stepper.h"
+
+typedef enum baton__shrinking {
+    BATON__SHRINK_NONE,
+    BATON__SHRINK_ASKING,
+    BATON__SHRINK_AGREED,   /* the survivors' group is not made yet */
+    BATON__SHRINK_EXCLUDED, /* others go on without this rank; final */
+    BATON__SHRINK_PARTED    /* the other side may go on; final */
+} baton__shrinking_t;
+
+/* Returns the state of the shrink. Any thread. */
+baton__shrinking_t baton__shrink_state(const baton_group_t *group);
+
+/* Begins a shrink if the state is NONE. Returns BATON_ERR_LIMIT for a group
+   that is too large to shrink; else the errors are those of the transport's
+   reserve, and BATON_ERR_NO_MEMORY. */
+baton_status_t baton__shrink_begin(baton_group_t *group);
+
+/* Returns the number of the shrink in progress, or else of the next one. The
+   first one has the number 1. */
+uint64_t baton__shrink_number(const baton_group_t *group);
+
+/* Writes the ranks that live by the agreed view, in order, and returns their
+   number. */
+int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
+
+/* Returns the first rank that is lost in the agreed view but may live, and
+   stores the number of such ranks. */
+int baton__shrink_parted(const baton_group_t *group, int *count_out);
+/* Called when the survivors' group was made. From now on another shrink may
+   begin. */
+void baton__shrink_end(baton_group_t *group);
+
+/* Returns the first rank from `from` on with which this one has not exchanged
+   equal views; -1: none. That rank does not shrink the group yet, or waits for
+   another rank. */
+int baton__shrink_awaits(const baton_group_t *group, int from);
+
+/* Sends views that are due, and agrees if it can; true if anything happened. */
+bool baton__shrink_advance(baton__stepper_t *stepper);
+
+void baton__shrink_receive(baton_group_t *group, baton_message_t *message);
+
+/* Called when the group is destroyed. From now on this rank answers no
+   views. */
+void baton__shrink_give_up(baton_group_t *group);

@@ -1,0 +1,243 @@
+/* The watchdog; see watchdog.h. A report, one for each stall, names the nodes
+   that are awaited, their peers, and the nodes after them. */
+#include "progress/membership/watchdog.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "progress/membership/inquiry.h"
+#include "progress/membership/notice.h"
+#include "progress/membership/recovery.h"
+#include "progress/membership/shrink.h"
+
+enum {
+    NODES_NAMED = 8,
+    BEHIND_NAMED = 4,
+    LOOKS = 8,   /* number of looks until an epoch counts as stalled */
+    ROUNDS = 2,  /* number of rounds of inquiries before a stall is reported */
+    ASK_MS = 500 /* longest time between two looks */
+};
+
+static void describe_message(const baton_schedule_t *schedule, uint32_t node,
+                             baton__text_t *text)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const baton_group_t *group = schedule->group;
+    const baton__member_t *member = baton__member_of(group);
+    uint8_t state = schedule->run.state[node];
+    baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
+                    baton__node_name(schedule, node),
+                    baton__op_sends(op) ? "to" : "from",
+                    baton__peer_of(schedule, op), op->bytes, op->message.tag);
+    if (state == BATON__NODE_HELD) {
+        baton__text_add(text, "; rank %d has not committed \"%s\"",
+                        baton__peer_of(schedule, op), schedule->name);
+        if (member->unknown_peer == baton__peer_of(schedule, op)) {
+            baton__text_add(
+                text, "; it has committed \"%s\", which this rank has not",
+                member->unknown_name);
+        }
+    } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
+        baton__text_add(text, "; it has arrived, its data moves");
+    }
+}
+
+static void describe_node(const baton_schedule_t *schedule, uint32_t node,
+                          baton__text_t *text)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    if (baton__kinds[op->kind].message) {
+        describe_message(schedule, node, text);
+    } else {
+        baton__text_add(text, "\n    waiting: ");
+        baton__describe_own(schedule, node, text);
+    }
+    uint32_t end = op[1].first_successor;
+    for (uint32_t i = op->first_successor; i < end; i++) {
+        uint32_t named = i - op->first_successor;
+        if (named == BEHIND_NAMED) {
+            baton__text_add(text, " and %u more", end - i);
+            break;
+        }
+        baton__text_add(
+            text, "%s%s", named == 0 ? "; after it: " : ", ",
+            baton__node_name(schedule, schedule->plan.successors[i]));
+    }
+}
+
+/* Describes the nodes that the epoch waits for; if `armed`, the epoch waits for
+   an activation, and its armed receives are described instead. Returns the
+   number of such nodes, including those that are not named because they are too
+   many. */
+static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
+                               baton__text_t *text)
+{
+    uint32_t count = 0;
+    for (uint32_t node = 0; node < schedule->count; node++) {
+        bool awaited = armed ? schedule->run.state[node] == BATON__NODE_IDLE &&
+                                   schedule->ops[node].kind == BATON__ARMED_RECV
+                             : baton__node_is_awaited(schedule, node);
+        if (awaited && count++ < NODES_NAMED) {
+            describe_node(schedule, node, text);
+        }
+    }
+    if (count > NODES_NAMED) {
+        baton__text_add(text, "\n    and %u more", count - NODES_NAMED);
+    }
+    return count;
+}
+
+/* Describes the messages and nodes that must end before the failure is
+   published. */
+static void describe_draining(const baton__task_t *task, baton__text_t *text)
+{
+    baton__text_add(text,
+                    "\n    it has failed (%s); %u messages and %u async nodes "
+                    "have not ended",
+                    task->schedule.sentence, task->moving, task->begun);
+    if (task->queued > 0) {
+        baton__text_add(text, ", and %u nodes that are queued on %s",
+                        task->queued, task->schedule.group->device->port.name);
+    }
+}
+
+void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
+{
+    const baton__task_t *task = baton__task_of(schedule);
+    uint64_t since = task->seen_at_ns;
+    /* In an idle schedule run.epoch is the last epoch. */
+    uint64_t epoch =
+        schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
+    baton__text_add(text, "\"%s\" epoch %llu has made no progress",
+                    schedule->name, (unsigned long long)epoch);
+    if (since != 0) { /* else the watchdog has not looked, or time is virtual */
+        baton__text_add(text, " for %s",
+                        baton__time_text(baton__clock_ns() - since));
+    }
+    baton__text_add(text, " on %s", baton__group_place(schedule->group));
+    baton__inquiry_describe(schedule, text);
+    if (schedule->run.phase == BATON__RUN_DRAINING) {
+        describe_draining(task, text);
+    } else if (schedule->run.phase != BATON__RUN_RUNNING) {
+        baton__text_add(text, "\n    it has not begun here");
+    } else if (task->held) {
+        baton__text_add(
+            text, "\n    the stream that it was started on has not reached it");
+    } else if (describe_nodes(schedule, false, text) == 0 &&
+               describe_nodes(schedule, true, text) == 0) {
+        baton__text_add(text,
+                        "\n    %u of its nodes have not fired, and nothing is "
+                        "in motion: was a branch not taken?",
+                        schedule->run.required_left);
+    }
+}
+
+static void watchdog_report(const baton__task_t *task)
+{
+    baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
+    baton__describe_wait(&task->schedule, &text);
+    baton__log(baton__inquiry_leaves_report(task) ? BATON_LOG_INFO
+                                                  : BATON_LOG_WARN,
+               "%s", text.data);
+}
+
+/* ---- whether awaited ranks live ----------------------------------------- */
+
+static void watchdog_ask(const baton_group_t *group, int peer)
+{
+    if (group->transport->ask != NULL &&
+        baton__group_loss(group, peer) == NULL) {
+        group->transport->ask(group->endpoint, peer);
+    }
+}
+
+/* Checks the peers that a running epoch waits for, or with which a failed epoch
+   still has messages in motion. */
+static void ask_peers(const baton_schedule_t *schedule)
+{
+    baton__rank_state_t state = {0};
+    if (schedule->run.phase == BATON__RUN_RUNNING) {
+        baton__inquiry_answer(schedule, &state);
+    }
+    for (uint32_t i = 0; i < state.await_count; i++) {
+        watchdog_ask(schedule->group, state.awaits[i]);
+    }
+    for (uint32_t node = 0;
+         schedule->run.phase == BATON__RUN_DRAINING && node < schedule->count;
+         node++) {
+        if (schedule->run.state[node] == BATON__NODE_MOVING) {
+            watchdog_ask(schedule->group,
+                         baton__peer_of(schedule, &schedule->ops[node]));
+        }
+    }
+}
+
+/* Checks the ranks for which groups wait in a recovery, a shrink or a farewell.
+   The death of a rank of this host is noticed at once, and all ranks of the
+   host may wait for the same rank; so such a rank is only checked from the
+   second look on. */
+static void ask_members(const baton__stepper_t *stepper)
+{
+    for (baton_group_t *g = stepper->groups; g != NULL;
+         g = baton__group_next(g)) {
+        int peer = baton__recovery_awaits(g);
+        if (peer >= 0 && (peer + 1 == baton__member_of(g)->awaited ||
+                          !baton__group_is_near(g, peer))) {
+            watchdog_ask(g, peer);
+        }
+        baton__member_of(g)->awaited = peer + 1;
+        while (baton__shrink_state(g) == BATON__SHRINK_ASKING &&
+               (peer = baton__shrink_awaits(g, peer + 1)) >= 0) {
+            watchdog_ask(g, peer);
+        }
+    }
+}
+
+void baton__watchdog_look(baton__watchdog_t *watchdog,
+                          const baton__stepper_t *stepper)
+{
+    if (stepper->running + stepper->draining + stepper->recovering == 0) {
+        return;
+    }
+    uint64_t now = baton__clock_ns();
+    uint64_t stall_ns = (uint64_t)watchdog->stall_ms * 1000000u;
+    uint64_t ask_ns = (uint64_t)ASK_MS * 1000000u;
+    if (now - watchdog->looked_ns <
+        (stall_ns / LOOKS < ask_ns ? stall_ns / LOOKS : ask_ns)) {
+        return;
+    }
+    watchdog->looked_ns = now;
+    if (stepper->recovering > 0) {
+        ask_members(stepper);
+    }
+    bool asks = true;
+    for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
+        const baton_schedule_t *s = &t->schedule;
+        uint64_t progress = baton__progress_of(s);
+        if (progress == t->seen_progress) {
+            ask_peers(s);
+            /* The answers may show a wrong order; see fail_out_of_order. */
+            if (t->in_order && t->inquiries == 0 &&
+                now - t->seen_at_ns < stall_ns) {
+                baton__notice_inquire(t);
+            }
+        }
+        if (s->run.phase != BATON__RUN_RUNNING ||
+            progress != t->seen_progress ||
+            (t->inquiries == ROUNDS && !t->stall_logged &&
+             baton__inquiry_saw_progress(t))) {
+            t->seen_progress = progress;
+            t->seen_at_ns = now;
+            t->inquiries = 0;
+            t->stall_logged = false;
+        } else if (t->stall_logged || now - t->seen_at_ns < stall_ns) {
+            continue;
+        } else if (t->inquiries == ROUNDS) {
+            t->stall_logged = true;
+            watchdog_report(t);
+        } else if (asks) {
+            asks = false;
+            t->inquiries++;
+            baton__notice_inquire(t);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+/* The watchdog: reports epochs that have made no progress for too long. */
+#pragma once
+
+#include "base/text.h"
+#include "progress/state/stepper.h"
+
+typedef struct baton__watchdog {
+    /* An epoch that makes no progress for this long has stalled. */
+    uint32_t stall_ms;
+    uint64_t looked_ns; /* time of the last look */
+} baton__watchdog_t;
+
+/* Looks at running epochs, if it is time to. If an epoch has stalled, the
+   watchdog begins an inquiry (inquiry.h), in two rounds; a later look logs the
+   stall, with the answers of other ranks. Each look asks about one epoch, which
+   bounds the messages and the log if many stall.
+
+   Long before that, from the first look that finds no progress on, the watchdog
+   has the transport check whether the ranks that an epoch waits for live. A
+   rank that does not answer is then lost: the epoch fails with that rank's
+   name, and so do the epochs that wait for this rank. The same check is made of
+   ranks that a recovery, a shrink or a farewell waits for. Called by the
+   driver. */
+void baton__watchdog_look(baton__watchdog_t *watchdog,
+                          const baton__stepper_t *stepper);
+
+/* Appends a paragraph about what a schedule's present epoch waits for. Called
+   by the driver. */
+void baton__describe_wait(const baton_schedule_t *schedule,
+                          baton__text_t *text);

@@ -1,0 +1,187 @@
+/* The state that a rank keeps for a group; see member.h. */
+#include "progress/state/member.h"
+
+#include "base/alloc.h"
+#include "transport/subset.h"
+
+/* ---- destroyed schedules ------------------------------------------------ */
+
+const baton__departed_t *baton__group_departed(const baton_group_t *group,
+                                               uint64_t identity,
+                                               uint16_t incarnation)
+{
+    const baton__place_t *place =
+        baton__table_find(&baton__member_of(group)->departed, identity);
+    return place != NULL && place->departed->incarnation == incarnation
+               ? place->departed
+               : NULL;
+}
+
+void baton__group_told(baton_group_t *group, uint64_t identity, int peer)
+{
+    baton__member_t *member = baton__member_of(group);
+    const baton__place_t *place =
+        baton__table_find(&member->departed, identity);
+    baton__departed_t *departed = place != NULL ? place->departed : NULL;
+    for (uint32_t i = 0; departed != NULL && i < departed->unheard; i++) {
+        if (departed->peers[i] == peer) {
+            departed->peers[i] = departed->peers[--departed->unheard];
+        }
+    }
+    if (departed != NULL && departed->unheard == 0) {
+        baton__table_remove(&member->departed, identity);
+        baton__free(departed);
+    }
+}
+
+void baton__member_forget_departed(baton__member_t *member, int but)
+{
+    for (uint32_t i = 0; i < member->departed.size; i++) {
+        const baton__place_t *place = &member->departed.places[i];
+        while (place->key != 0 && place->departed->incarnation != but) {
+            baton__free(place->departed);
+            baton__table_remove(&member->departed, place->key);
+        }
+    }
+}
+
+/* ---- notices that are kept for later ---------------------------------- */
+
+baton__kept_t *baton__member_take_kept(baton__member_t *member)
+{
+    baton__kept_t *kept = member->spare;
+    if (kept == NULL) {
+        return baton__alloc(1, sizeof *kept);
+    }
+    member->spare = kept->next;
+    return kept;
+}
+
+void baton__member_give_kept(baton__member_t *member, baton__kept_t *kept)
+{
+    kept->next = member->spare;
+    member->spare = kept;
+}
+
+bool baton__group_keep(baton__kept_t **list, uint64_t channel,
+                       const baton_header_t *header, int peer)
+{
+    baton__kept_t *kept = baton__alloc(1, sizeof *kept);
+    if (kept != NULL) {
+        *kept = (baton__kept_t){*list, channel, *header, peer};
+        *list = kept;
+    }
+    return kept != NULL;
+}
+
+void baton__group_drop_kept(baton__kept_t **list)
+{
+    while (*list != NULL) {
+        baton__kept_t *kept = *list;
+        *list = kept->next;
+        baton__free(kept);
+    }
+}
+
+/* ---- peers that are gone ---------------------------------------------- */
+
+void baton__group_set_recovery(baton_group_t *group,
+                               baton__recovery_state_t state)
+{
+    baton__member_t *member = baton__member_of(group);
+    /* The allowed changes of the state, from (row) to (column): none, stopping,
+       joined, parting, over. */
+    static const bool
+        legal[BATON__RECOVERY_STATE_COUNT][BATON__RECOVERY_STATE_COUNT] = {
+            [BATON__RECOVERY_NONE] = {false, true, false, true, false},
+            [BATON__RECOVERY_STOPPING] = {false, false, true, true, true},
+            [BATON__RECOVERY_JOINED] = {false, false, false, true, true},
+            [BATON__RECOVERY_PARTING] = {false, false, false, false, true},
+            [BATON__RECOVERY_OVER] = {true, false, false, true, false},
+        };
+    assert(legal[member->recovery][state]);
+    (void)legal; /* `legal` is unused without assertions */
+    member->recovery = state;
+}
+
+void baton__group_lose(baton_group_t *group, int peer, const char *detail)
+{
+    baton__member_t *member = baton__member_of(group);
+    const baton__loss_t loss = {
+        .peer = peer,
+        .teller = -1,
+        .detail =
+            detail != NULL ? detail : baton_status_text(BATON_ERR_TRANSPORT)};
+    member->first = baton__member_has_lost(member) ? member->first : loss;
+    if (member->lost_count == member->lost_capacity) {
+        uint32_t room = member->lost_capacity * 2 + 4;
+        if (!baton__extend(&member->lost, member->lost_count, room,
+                           sizeof *member->lost)) {
+            member->all_lost = true;
+            return;
+        }
+        member->lost_capacity = room;
+    }
+    member->lost[member->lost_count++] = loss;
+}
+
+void baton__group_note_end(baton_group_t *group, int peer)
+{
+    baton__member_t *member = baton__member_of(group);
+    for (uint32_t i = 0; i < member->lost_count; i++) {
+        member->lost[i].ended |= member->lost[i].peer == peer;
+    }
+}
+
+const char *baton__group_loss(const baton_group_t *group, int peer)
+{
+    const baton__member_t *member = baton__member_of(group);
+    for (uint32_t i = 0; i < member->lost_count; i++) {
+        if (member->lost[i].peer == peer) {
+            return member->lost[i].detail;
+        }
+    }
+    return member->all_lost ? baton_status_text(BATON_ERR_TRANSPORT) : NULL;
+}
+
+uint64_t baton__group_first_lost(const baton_group_t *group)
+{
+    const baton__member_t *member = baton__member_of(group);
+    return member->first.detail != NULL &&
+                   member->first.detail != baton__disowned
+               ? (uint64_t)member->first.peer + 1
+               : 0;
+}
+
+bool baton__has_ended(const baton_group_t *group, int rank)
+{
+    const baton__member_t *member = baton__member_of(group);
+    bool ended =
+        group->root != NULL &&
+        baton__has_ended(group->root,
+                         baton__subset_root_rank(group->endpoint, rank));
+    for (uint32_t i = 0; i < member->lost_count; i++) {
+        ended |= member->lost[i].peer == rank && member->lost[i].ended;
+    }
+    return ended;
+}
+
+void baton__member_fini(baton__member_t *member)
+{
+    for (uint32_t i = 0; i < member->early.size; i++) {
+        baton__place_t *place = &member->early.places[i];
+        if (place->key != 0) {
+            baton__group_drop_kept(&place->kept);
+        }
+    }
+    baton__member_forget_departed(member, -1);
+    baton__free(member->departed.places);
+    baton__group_drop_kept(&member->spare);
+    baton__group_drop_kept(&member->deferred);
+    baton__group_drop_kept(&member->leaves);
+    baton__group_drop_kept(&member->strays);
+    baton__free(member->lost);
+    baton__free(member->early.places);
+    baton__free(member->shrink);
+    baton__group_fini(&member->group);
+}

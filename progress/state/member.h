@@ -1,0 +1,275 @@
+/* A member: this rank in a group. The group itself says who its ranks are and
+   how messages get to them. A member also has the state that the driver keeps
+   for the group: which ranks are lost, recoveries and shrinks, and notices. An
+   application's handle is the group, which the member embeds, so that a pointer
+   to one leads to the other without a load.
+
+   The engine's driver lock protects all fields, unless their comment says
+   otherwise. */
+#pragma once
+
+#include "base/list.h"
+#include "transport/group.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+/* An agreement: all ranks of a group reach the same point, and learn the
+   highest number that any of them has; see recovery.c. */
+typedef struct baton__agreement {
+    uint32_t sent; /* number of ranks that this rank has sent to so far */
+    /* Bits: the neighbours in the tree of recovery.c from which this rank has
+       received. */
+    uint32_t seen;
+    uint64_t highest; /* highest number so far, this rank's included */
+} baton__agreement_t;
+
+typedef struct baton__loss {
+    int peer;
+    /* The rank that tells other hosts of the loss; -1: not chosen yet. */
+    int teller;
+    /* The peer is known to have ended; otherwise it may live, out of reach. */
+    bool ended;
+    const char *detail; /* the transport's sentence about the cause */
+} baton__loss_t;
+
+/* The header of a notice. Either the notice has arrived and is kept for later,
+   or it is a reply or an inquiry that is queued for a rank, see
+   progress/membership/notice.h. */
+typedef struct baton__kept {
+    struct baton__kept *next;
+    uint64_t channel;
+    baton_header_t header;
+    int peer;
+} baton__kept_t;
+
+BATON__LIST(baton__kept_list, baton__kept_t)
+
+/* The notices that are due to one peer of a schedule, and how far the two have
+   introduced themselves. */
+typedef struct baton__peer_notice {
+    struct baton__peer_notice *next;
+    struct baton__task *task; /* the schedule's task */
+    /* Bits BATON__TELL_*, see progress/state/stepper.h; 0: nothing is due. */
+    uint8_t what;
+    uint8_t acquaintance; /* baton__acquaintance_t */
+} baton__peer_notice_t;
+
+BATON__LIST(baton__due_list, baton__peer_notice_t)
+
+/* The notices that are due to one rank. Replies and inquiries go first. */
+typedef struct baton__peer_queue {
+    /* The next queue in the stepper's list of non-empty queues. */
+    struct baton__peer_queue *next;
+    struct baton__member *member;
+    baton__kept_list_t answers;
+    baton__due_list_t due;
+    bool full; /* the transport had no space for the rank at the last try */
+} baton__peer_queue_t;
+
+BATON__LIST(baton__queue_list, baton__peer_queue_t)
+
+enum { BATON__CAUSE_BYTES = 232 };
+
+/* A record of a schedule that was destroyed here, for peers that may commit it
+   later. Such a peer is told from which epoch on this rank takes no part, and
+   how the schedule failed. */
+typedef struct baton__departed {
+    uint64_t epoch; /* the first epoch in which this rank takes no part */
+    /* The group's incarnation when the schedule was destroyed. */
+    uint16_t incarnation;
+    /* The first cause of the failure: status, text, and the rank and epoch
+       where it occurred. */
+    baton_status_t status;
+    int rank;
+    uint64_t failed;
+    char cause[BATON__CAUSE_BYTES];
+    /* The number of peers that must still be told; `peers` lists them. */
+    uint32_t unheard;
+    int peers[];
+} baton__departed_t;
+
+enum { BATON__UNKNOWN_BYTES = 48 };
+
+/* The state of a group's recovery on this rank:
+
+       none --recover--> stopping --nothing moves--> joined --all have--> over
+       over --recover returns--> none
+
+   A rank that gives up, because a peer is lost, goes to OVER at once. A rank
+   that destroys the group is PARTING until all ranks are, or a peer is lost. */
+typedef enum baton__recovery_state {
+    BATON__RECOVERY_NONE,
+    BATON__RECOVERY_STOPPING, /* epochs fail, and transfers end */
+    /* This rank is in the next incarnation, but not all others are. */
+    BATON__RECOVERY_JOINED,
+    BATON__RECOVERY_PARTING,
+    /* The recovery is over, but recover or destroy has not returned yet. */
+    BATON__RECOVERY_OVER,
+    BATON__RECOVERY_STATE_COUNT
+} baton__recovery_state_t;
+
+enum { BATON__MEMBER_MAGIC = 0x626d656d };
+
+/* The fields that steps access come first, beside those of the group. */
+typedef struct baton__member {
+    /* The queues of notices, by rank. A simulator's group has a single queue,
+       because its transport always has space. */
+    baton__peer_queue_t *queues;
+    uint32_t answer_count; /* number of notices in `answers` of all queues */
+    uint32_t due_count;    /* number of notices in `due` of all queues */
+    uint32_t leaving;      /* number of destroyed schedules with notices due */
+    baton__recovery_state_t recovery;
+    /* 1 + the lost rank that caused the shrink, after which this rank starts
+       nothing more in the group; 0: not shrunk. */
+    int shrunk;
+    uint32_t lost_count; /* number of entries in `lost` */
+    /* All peers count as lost, because there was no memory to list them, or
+       because the group waits for nobody any more. */
+    bool all_lost;
+    /* The user has destroyed the group, and steps leave it alone until a peer's
+       message comes or a rank is lost; see baton__recovery_rouse. */
+    bool dormant;
+    /* If true, sends wait until the peer is known to have committed the
+       schedule. If false, all peers are known to have committed it. */
+    bool introduces;
+    uint32_t magic; /* BATON__MEMBER_MAGIC; see baton__member_of */
+
+    baton_group_t group;
+
+    baton__loss_t *lost;    /* lost peers */
+    uint32_t lost_capacity; /* allocated entries in `lost` */
+    /* The peer that was lost first, which errors name. As long as this rank
+       itself has lost no peer, it is a rank whose loss a peer has reported. If
+       its detail is NULL, there is no such peer. */
+    baton__loss_t first;
+    /* Agreements of the recoveries, indexed by the lowest bit of the new
+       incarnation, because peers may be one recovery ahead. */
+    baton__agreement_t agreements[2];
+    /* The agreement by which all ranks destroy the group together. */
+    baton__agreement_t farewell;
+    /* The number of agreements that are not over: the group's, and those of its
+       schedules. */
+    _Atomic uint32_t recovery_left;
+    uint32_t unrecovered; /* number of schedules that can't be recovered */
+    /* Recovery messages for schedules that are unknown here, until this rank
+       joins the recovery. */
+    baton__kept_t *deferred;
+    /* Notices that peers leave the group after a loss, until the transport has
+       reported that loss here. */
+    baton__kept_t *leaves;
+    baton__kept_t *spare; /* free records, for replies, inquiries and `early` */
+    /* Hellos for schedules that are not committed here, one for each peer that
+       has committed the schedule. */
+    baton__table_t early;
+    /* Destroyed schedules that peers may still ask about. */
+    baton__table_t departed;
+    /* In a root: headers of messages for subsets that are not created here
+       yet. */
+    baton__kept_t *strays;
+    /* The last inquiry about a schedule that is not here: its header names the
+       schedule and the epoch. */
+    baton_header_t asked;
+    int asked_by; /* the rank that first asked about the epoch of `asked` */
+    /* 1 + the peer that the group waited for when the watchdog last looked. */
+    int awaited;
+    struct baton__verifier *verifier; /* NULL without BATON_VERIFY=1 */
+    /* This rank in the group whose survivors form this one; or NULL. */
+    struct baton__member *parent;
+    uint32_t children; /* number of existing groups of this group's survivors */
+    /* The state of the shrink, see shrink.c; NULL until the group is shrunk. */
+    struct baton__shrink *shrink;
+    /* For error messages: the last peer that has committed a schedule unknown
+       to this rank, and the schedule's name. */
+    int unknown_peer; /* -1: none */
+    char unknown_name[BATON__UNKNOWN_BYTES];
+} baton__member_t;
+
+/* The only function that computes the address of a group's member. */
+static inline baton__member_t *baton__member_at(const baton_group_t *group)
+{
+    baton__member_t *member =
+        (void *)((uintptr_t)group - offsetof(baton__member_t, group));
+    assert(member->magic == BATON__MEMBER_MAGIC);
+    return member;
+}
+
+/* Returns the member that embeds a group; const if the group is. */
+/* clang-format off */
+#define baton__member_of(g)                                                    \
+    _Generic((g), baton_group_t *: baton__member_at(g),                        \
+             default: (const baton__member_t *)baton__member_at(g))
+/* clang-format on */
+
+/* True if this rank has lost a peer, which `first` then names, or waits for no
+   peer any more. */
+static inline bool baton__member_has_lost(const baton__member_t *member)
+{
+    return member->lost_count > 0 || member->all_lost;
+}
+
+/* Returns the queue of notices for a rank. */
+static inline baton__peer_queue_t *
+baton__group_queue(const baton_group_t *group, int rank)
+{
+    return &baton__member_of(group)->queues[group->borrowed ? 0 : rank];
+}
+
+/* Returns the record of a schedule that was destroyed here in this incarnation,
+   for peers that still ask about it; or NULL. */
+const baton__departed_t *baton__group_departed(const baton_group_t *group,
+                                               uint64_t identity,
+                                               uint16_t incarnation);
+
+/* Notes that a peer was told of the end of a destroyed schedule. Frees the
+   schedule's record after the last peer. */
+void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
+
+/* Frees the records of destroyed schedules, except for those of incarnation
+   `but`; -1: all of them. */
+void baton__member_forget_departed(baton__member_t *member, int but);
+
+/* Returns memory for a reply, an inquiry or an early hello: a free record or,
+   if none is left, a new one. NULL if there is no memory. */
+baton__kept_t *baton__member_take_kept(baton__member_t *member);
+/* Makes a record free. */
+void baton__member_give_kept(baton__member_t *member, baton__kept_t *kept);
+
+/* Adds a header to a list. Returns false if there is no memory. */
+bool baton__group_keep(baton__kept_t **list, uint64_t channel,
+                       const baton_header_t *header, int peer);
+/* Frees a list of headers. */
+void baton__group_drop_kept(baton__kept_t **list);
+
+/* Changes the state of the recovery, which no other function does. */
+void baton__group_set_recovery(baton_group_t *group,
+                               baton__recovery_state_t state);
+
+/* True while a recovery goes on: until all ranks have joined. */
+static inline bool baton__group_recovers(const baton_group_t *group)
+{
+    baton__recovery_state_t recovery = baton__member_of(group)->recovery;
+    return recovery == BATON__RECOVERY_STOPPING ||
+           recovery == BATON__RECOVERY_JOINED;
+}
+
+/* Records that a peer is lost, and why. Without memory to record it, all peers
+   count as lost. */
+void baton__group_lose(baton_group_t *group, int peer, const char *detail);
+
+/* Records that a lost peer is known to have ended, or to have left. */
+void baton__group_note_end(baton_group_t *group, int peer);
+
+/* Returns why a peer is lost; NULL if the peer is not lost. */
+const char *baton__group_loss(const baton_group_t *group, int peer);
+
+/* Returns 1 + the peer that was lost first, for a report to other ranks; 0 if
+   there is none, or if that peer has itself lost this rank. */
+uint64_t baton__group_first_lost(const baton_group_t *group);
+
+/* True if a rank of the group is known to have ended, in the group or in its
+   root. */
+bool baton__has_ended(const baton_group_t *group, int rank);
+
+/* Frees what the member and its group own. */
+void baton__member_fini(baton__member_t *member);

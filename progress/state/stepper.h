@@ -1,0 +1,164 @@
+/* The stepper: the tasks of all groups that one driver steps, and lists of the
+   tasks that need something. */
+#pragma once
+
+#include "progress/state/task.h"
+
+/* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
+   BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
+enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
+
+typedef struct baton__stepper {
+    baton_group_t *groups;        /* roots; a root lists its subsets */
+    baton__task_t *runnable_head; /* tasks that get a turn in the next step */
+    baton__task_t *runnable_tail;
+    baton__task_t *tasks;       /* tasks of committed schedules */
+    baton__task_t *uncommitted; /* tasks of other schedules */
+    baton__queue_list_t queues; /* peers' queues with notices to send */
+    /* The schedule whose nodes are being issued now; or NULL. */
+    baton_schedule_t *issuing;
+    baton_schedule_t *offloads; /* schedules with events to query */
+    /* Number of nodes that running epochs wait for: nodes that are held or in
+       motion (sched/run.h), and required receives without their message. */
+    uint32_t waited;
+    uint32_t starts;   /* number of epochs that wait for a user's stream */
+    uint32_t polled;   /* number of begun async nodes with a poll function */
+    uint32_t running;  /* number of epochs that have begun and not ended */
+    uint32_t draining; /* number of failed schedules with nodes in motion */
+    /* The number of recoveries, farewells and shrinks that go on, of groups and
+       of schedules. */
+    uint32_t recovering;
+    /* Number of schedules that recover by a baton_recover_fn. */
+    uint32_t agreeing;
+    /* Number of committed schedules with armed receives. */
+    uint32_t activatable;
+    size_t bytes_left;  /* bytes that this step may still process */
+    size_t slice_bytes; /* the most bytes of a node that are done at once */
+    /* The bytes of all messages that running epochs wait for. */
+    size_t awaited_bytes;
+    /* A recovery or shrink must be advanced again without any event: a peer had
+       no room for a notice, or a baton_recover_fn is to be called again. */
+    bool untold;
+    bool leaves_calls; /* this thread leaves long calls to another thread */
+    bool left_calls;   /* this step has left a long call */
+    bool unpolled;     /* the last step has not polled */
+    bool doubts;       /* some task has a `doubted` node */
+    _Atomic(baton__task_t *) mail; /* the mailbox: tasks, the newest first */
+    /* Optional: returns true while the simulated processor is busy. The rank's
+       epochs retire when the processor is free. */
+    bool (*is_busy)(const baton_schedule_t *schedule);
+    /* Optional: called when an epoch has begun. */
+    void (*on_begin)(baton_schedule_t *schedule);
+    /* Optional: called when an epoch has ended, to wake waiting threads. */
+    void (*on_end)(baton_schedule_t *schedule);
+    /* Optional: called when a recovery, a farewell or a shrink is over, to wake
+       waiting threads. */
+    void (*on_recovered)(baton_group_t *group);
+    /* Optional: returns the time, by which long calls are told from quick ones.
+       Without this function calls are not timed. */
+    uint64_t (*clock_ns)(void);
+} baton__stepper_t;
+
+/* Has the transports send wake-ups that they have delayed. Call it if this
+   driver may not poll for a while. */
+static inline void baton__stepper_flush(const baton__stepper_t *stepper)
+{
+    for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
+        if (g->transport->flush != NULL) {
+            g->transport->flush(g->endpoint);
+        }
+    }
+}
+
+/* Returns the first task of a group's committed schedules after `last`; with
+   NULL the first of all. NULL if there is none. */
+static inline baton__task_t *baton__stepper_next(const baton_group_t *group,
+                                                 const baton__task_t *last)
+{
+    baton__task_t *t = last == NULL ? group->stepper->tasks : last->next;
+    while (t != NULL && t->schedule.group != group) {
+        t = t->next;
+    }
+    return t;
+}
+
+/* Gives the schedule a turn in the next step. */
+static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
+{
+    baton__stepper_t *stepper = schedule->group->stepper;
+    baton__task_t *task = baton__task_of(schedule);
+    if (task->runnable) {
+        return;
+    }
+    task->runnable = true;
+    task->next_runnable = NULL;
+    if (stepper->runnable_head == NULL) {
+        stepper->runnable_head = task;
+    } else {
+        stepper->runnable_tail->next_runnable = task;
+    }
+    stepper->runnable_tail = task;
+}
+
+/* Bits: the notices that are due to a peer of a schedule. */
+enum {
+    BATON__TELL_HELLO = 1,   /* this rank has committed the schedule */
+    BATON__TELL_WELCOME = 2, /* the reply to the peer's HELLO */
+    BATON__TELL_FAILURE = 4  /* how the schedule failed here */
+};
+
+static inline bool baton__stepper_has_notices(const baton__stepper_t *stepper)
+{
+    return stepper->queues.head != NULL;
+}
+
+/* Called before a notice is added to a peer's queue: lists the queue if it is
+   empty. */
+static inline void baton__stepper_list(baton__peer_queue_t *queue,
+                                       baton_group_t *group)
+{
+    if (queue->answers.head == NULL && queue->due.head == NULL) {
+        queue->member = baton__member_of(group);
+        queue->full = false;
+        baton__queue_list_append(&group->stepper->queues, queue);
+    }
+}
+
+/* Adds notices to those that are due to a peer. `peer` is an index of
+   plan.peers, `what` has BATON__TELL_ bits. */
+static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
+                                       uint8_t what)
+{
+    baton__peer_notice_t *due = &task->due[peer];
+    baton_group_t *group = task->schedule.group;
+    baton__peer_queue_t *queue =
+        baton__group_queue(group, (int)task->schedule.plan.peers[peer]);
+    if (due->what == 0) {
+        baton__stepper_list(queue, group);
+        due->task = task;
+        baton__due_list_append(&queue->due, due);
+        task->due_count++;
+        baton__member_of(group)->due_count++;
+    }
+    due->what |= what;
+}
+
+/* Raises the acquaintance of the schedule with a peer, never lowers it. A peer
+   that is not BATON__UNMET is notified when the schedule fails. */
+static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
+                                       baton__acquaintance_t acquaintance)
+{
+    uint8_t *now = &task->due[peer].acquaintance;
+    task->unmet -= *now == BATON__UNMET;
+    *now = acquaintance > *now ? (uint8_t)acquaintance : *now;
+}
+
+/* Makes a HELLO due to a peer, unless this rank has greeted or met the peer
+   already. */
+static inline void baton__stepper_greet(baton__task_t *task, uint32_t peer)
+{
+    if (task->due[peer].acquaintance == BATON__UNMET) {
+        baton__stepper_meet(task, peer, BATON__GREETED);
+        baton__stepper_tell(task, peer, BATON__TELL_HELLO);
+    }
+}

@@ -1,0 +1,242 @@
+/* A task: a schedule, and the state that driving it needs. An application's
+   handle is the schedule, which the task embeds, so that a pointer to one leads
+   to the other without a load.
+
+   Ownership: the driver owns a task. Its fields are accessed with the driver
+   lock held, except for atomic fields and those whose comment names another
+   owner.
+
+   Layout: a task begins at a cache line. The fields that each step uses fill
+   this first line; the schedule's own such fields begin the next one. The
+   fields that application and driver share come after the schedule, so that a
+   start or a wait does not invalidate these lines. */
+#pragma once
+
+#include "progress/state/member.h"
+#include "sched/schedule.h"
+
+/* How an epoch failed: the first cause, on the rank where it occurred. The
+   message is in the schedule's `sentence`. */
+typedef struct baton__failure {
+    baton_status_t status; /* BATON_OK: none */
+    int rank;
+    uint64_t epoch; /* the epoch that failed on that rank */
+    bool final;     /* the schedule can't be recovered */
+    bool recovers;  /* the only cause is that `rank` recovers the group */
+} baton__failure_t;
+
+/* A failure in the next incarnation, which a recovered peer reported while this
+   rank still recovers. It takes effect after the recovery. */
+typedef struct baton__later_failure {
+    baton__failure_t failure;
+    uint64_t failing_from; /* 0: there is none */
+    char sentence[BATON__SENTENCE_BYTES];
+} baton__later_failure_t;
+
+/* The state of the introduction of a schedule to a peer. */
+typedef enum baton__acquaintance {
+    BATON__UNMET,   /* neither rank has sent a hello */
+    BATON__GREETED, /* this rank has sent a hello or welcome, or is about to */
+    BATON__MET      /* the peer has committed, or has left */
+} baton__acquaintance_t;
+
+/* Whether a schedule is an orphan: its destroy has returned BATON_ERR_TIMEOUT,
+   because nodes were still in motion (see baton__task_in_motion). MOVES: some
+   still are. ENDED: none is, and all memory but the task's struct is freed. The
+   struct stays for the application's handle until another destroy of the handle
+   has returned BATON_OK. */
+typedef enum baton__orphan {
+    BATON__NO_ORPHAN,
+    BATON__ORPHAN_MOVES,
+    BATON__ORPHAN_ENDED
+} baton__orphan_t;
+
+enum { BATON__TASK_MAGIC = 0x6b736174 };
+
+typedef struct baton__task {
+    struct baton__task *next_runnable;
+    size_t slice_done; /* bytes that are done of a node that runs in parts */
+    uint64_t identity; /* name and attempt; see baton__identity */
+    /* The number of sends and activates that were issued, and the bytes of the
+       sends. Any thread reads the two. */
+    _Atomic uint64_t sent_messages;
+    _Atomic uint64_t sent_bytes;
+    /* The numbers of nodes in motion, by their state (sched/run.h): in the
+       transport (MOVING), begun async nodes that have not completed (BEGUN),
+       and in streams of the device (QUEUED). */
+    uint32_t moving;
+    uint32_t begun;
+    uint32_t queued;
+    /* 1 + a receive that had completed, and whose lent message is being
+       received after all: until that is done no node is issued. 0: none. */
+    uint32_t unlent;
+    bool runnable;
+    bool held; /* the epoch waits until a stream gets to its start */
+    /* Destroyed while nodes were in motion. The driver frees the schedule once
+       none is. */
+    bool abandoned;
+    _Atomic bool busy; /* an epoch runs or drains; any thread reads it */
+    uint32_t magic;    /* BATON__TASK_MAGIC; see baton__task_of */
+
+    baton_schedule_t schedule;
+
+    /* ---- application and driver ---- */
+
+    /* The number of starts since the last recovery; the application counts
+       them. */
+    _Atomic uint64_t requested;
+    /* The number of epochs that have retired since the last recovery; the
+       driver counts them. */
+    _Atomic uint64_t retired;
+    /* In a schedule that stays failed: the first epoch that won't be completed.
+       In any other: the last epoch that has failed. 0: none. */
+    _Atomic uint64_t failed;
+    _Atomic uint64_t limit;  /* the highest epoch that a peer may begin */
+    _Atomic uint64_t cancel; /* epoch to cancel, or 0 */
+    struct baton__task *next_mail;
+    /* The time of the last start. 0: the start's epoch ended during the start,
+       or a wait has followed the start. */
+    _Atomic uint64_t started_ns;
+    _Atomic bool mailed;     /* the task is in the mailbox */
+    _Atomic bool waits_soon; /* a hint: waits follow their starts soon */
+    /* A buffer was rebound, and has not been checked since. The driver lock
+       guards the buffers if there are no `bindings`. */
+    _Atomic bool rebound;
+    /* Number of threads in wait or baton_async_complete. */
+    _Atomic uint32_t waiters;
+    _Atomic uint32_t generation; /* number of recoveries so far */
+    /* The last epoch whose failure wait or test has returned. */
+    _Atomic uint64_t reported;
+    /* The status of a failed epoch that was started before the last recovery,
+       if no call has returned it; else BATON_OK. Until the next start, wait
+       returns this status. */
+    _Atomic int unreported;
+    _Atomic int orphan; /* baton__orphan_t */
+    /* The last epoch that retired before the last recovery. The failure lock
+       guards this and last_status. */
+    uint64_t last_retired;
+    /* The status of the epochs after last_retired. */
+    baton_status_t last_status;
+
+    /* ---- the driver, once an epoch ---- */
+
+    uint32_t unmet; /* number of peers in state BATON__UNMET */
+    uint32_t vain;  /* one of 2^vain starts polls; see engine.c */
+    /* The memory that was bound at the start of each epoch in flight, by epoch
+       % depth; the driver takes it when the epoch begins. NULL if the depth is
+       1. */
+    char **bindings;
+    uint64_t failing_from; /* the first epoch that `failure` affects; 0: none */
+    baton_end_fn on_end;   /* called when epochs end; or NULL */
+    void *on_end_arg;
+    uint64_t ended; /* the last epoch for which on_end was called */
+
+    /* ---- the driver, less often ---- */
+
+    /* Links of the list of all tasks that are committed, or of all that are
+       not. */
+    struct baton__task *next;
+    struct baton__task *previous;
+    baton__peer_notice_t *due; /* by index in plan.peers: notices to the peer */
+    uint32_t due_count;        /* number of peers with a notice to send */
+    /* Number among the schedules of this name; see group.h. */
+    uint32_t attempt;
+    /* Destroyed, with nothing in motion. The driver frees the schedule once its
+       notices are sent. */
+    bool leaving;
+    bool in_order; /* see baton_schedule_in_order */
+    bool verifies; /* the verifier created it */
+    /* 1 + a node that is held because its message failed; 0: none. See
+       baton__epoch_fail_message. */
+    uint32_t doubted;
+    /* The detail of that message's failure, or NULL. */
+    const char *doubted_detail;
+    /* The last failed epochs: epoch << 8 | -status, by epoch modulo
+       failure_count. Any thread reads them. */
+    _Atomic uint64_t *failures;
+    uint32_t failure_count;
+    baton__failure_t failure; /* guarded by the failure lock */
+    baton__later_failure_t after_recovery;
+    /* The agreements on the epoch that on_recover gets; their index is that of
+       the agreements in baton__member_t. */
+    baton__agreement_t agreements[2];
+    baton_recover_fn on_recover; /* called in a recovery; or NULL */
+    void *on_recover_arg;
+    /* Called when the schedule has failed; or NULL. */
+    baton_failed_fn on_failure;
+    void *on_failure_arg;
+    baton_op_t average; /* see baton_schedule_average */
+
+    /* ---- the watchdog ---- */
+
+    /* Value of baton__progress_of after its last change. */
+    uint64_t seen_progress;
+    uint64_t seen_at_ns; /* when the watchdog saw that change */
+    /* Number of rounds of inquiries about this stall. */
+    uint8_t inquiries;
+    bool stall_logged;
+    int asked_by;            /* the first rank that asked about this stall */
+    uint64_t asked_epoch;    /* the last epoch about which a peer asked */
+    uint64_t asked_progress; /* this rank's progress at the first question */
+    struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
+} baton__task_t;
+static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
+
+/* The only function that computes the address of a schedule's task. */
+static inline baton__task_t *baton__task_at(const baton_schedule_t *schedule)
+{
+    baton__task_t *task =
+        (void *)((uintptr_t)schedule - offsetof(baton__task_t, schedule));
+    assert(task->magic == BATON__TASK_MAGIC);
+    return task;
+}
+
+/* Returns the task that embeds a schedule; const if the schedule is. */
+/* clang-format off */
+#define baton__task_of(s)                                                      \
+    _Generic((s), baton_schedule_t *: baton__task_at(s),                       \
+             default: (const baton__task_t *)baton__task_at(s))
+/* clang-format on */
+
+/* True if a failed schedule stays failed until it is recovered: its epochs have
+   messages, or its builder keeps state across epochs. Otherwise the failed
+   epoch retires. */
+static inline bool baton__task_stays_failed(const baton__task_t *task)
+{
+    return task->schedule.plan.messages > 0 || task->on_recover != NULL;
+}
+
+/* Returns how many epochs the application has started. The load pairs with the
+   stores in request(), epochs.c. */
+static inline uint64_t baton__task_requested(const baton__task_t *task)
+{
+    return atomic_load_explicit(&task->requested, memory_order_seq_cst);
+}
+
+/* Returns the last epoch that has retired. The load pairs with the store in
+   baton__epoch_publish(), epoch_fail.c. */
+static inline uint64_t baton__task_retired(const baton__task_t *task)
+{
+    return atomic_load_explicit(&task->retired, memory_order_seq_cst);
+}
+
+/* True if a transfer, an async node or the device still uses the schedule's
+   memory, even if the epoch has failed. */
+static inline bool baton__task_in_motion(const baton__task_t *task)
+{
+    return task->moving > 0 || task->begun > 0 || task->queued > 0;
+}
+
+/* Changes the phase of a task's run. */
+static inline void baton__task_set_phase(baton__task_t *task,
+                                         baton__run_state_t phase)
+{
+    bool busy = phase == BATON__RUN_RUNNING || phase == BATON__RUN_DRAINING;
+    baton__run_set_phase(&task->schedule.run, phase);
+    /* Pairs with the load in is_idle(), commit.c. */
+    atomic_store_explicit(&task->busy, busy, memory_order_release);
+}
+
+/* Frees a schedule and its task. None of its nodes may be in motion. The struct
+   of an orphan stays until destroy is called again. */
+void baton__task_free(baton__task_t *task);
