@@ -57,6 +57,13 @@ if /usr/bin/python3 -c 'import cffi, numpy' 2>/dev/null; then
             lambda s, source, target, op: s.collective("allreduce", source, target),
             8, bytes=64, alpha_us=1).us)'
 fi
+# README prints the first example.
+sed -n '/^#include/,$p' "$root/examples/00_first_sum.c" >first_sum.c
+if ! awk '/^```c$/ { getline; on = /^#include/ } /^```$/ { on = 0 } on' "$root/README.md" |
+    diff - first_sum.c; then
+    echo "README.md prints another program than examples/00_first_sum.c"
+    exit 1
+fi
 # README counts the algorithms.
 algorithms=$(grep -c '^    X(' "$root/lib/coll/dense/algorithms.h")
 if ! grep -q "\*\*$algorithms algorithms\*\*" "$root/README.md"; then
