@@ -1,6 +1,7 @@
 #!/bin/sh
-# About a minute: installs what is missing, builds Baton, and shows what a late
-# rank costs in an all-reduce, by MPI and by Baton, as a table and a plot.
+# Takes about a minute: installs what is missing, builds Baton, and measures what
+# a late rank costs in an all-reduce, with MPI and with Baton. Prints a table, and
+# draws a plot.
 #
 #   scripts/demo.sh [option of baton-skew ...]
 #

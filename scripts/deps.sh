@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the Debian packages that Baton needs, those that are missing. An MPI
-# that is there is used; else Open MPI is installed.
+# Installs those Debian packages that Baton needs and that are missing. If there is
+# an MPI, it is used; otherwise Open MPI is installed.
 #
 #   scripts/deps.sh           to build and test
 #   scripts/deps.sh --demo    and to plot

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches the handwritten digits that the examples train with: one file, taken
-# out of Debian's package python3-sklearn, which is not installed.
+# Fetches the handwritten digits with which the examples train: one file from
+# Debian's package python3-sklearn, without installing that package.
 #
 #   scripts/digits.sh [BUILD]     writes BUILD/digits.csv.gz (default: build)
 set -eu

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Runs the programs beside it, which need a GPU, in order, each under a time
 # limit, and says what each one proved. scripts/test_gpu.sh makes the folder
-# (--bundle), where this is run.sh; it needs the NVIDIA driver alone.
+# (--bundle), in which this script is run.sh; it only needs the NVIDIA driver.
 #
-# Each output is kept in log/. ONLY="NAME ...": these alone. Where
-# compute-sanitizer is in PATH, the suites run under it as well. Ends with 1 if
-# something failed, with 77 if there is no GPU.
+# The outputs are kept in log/. ONLY="NAME ...": run only these. If
+# compute-sanitizer is in PATH, the suites run under it as well. The exit code is
+# 1 if a suite failed, and 77 if there is no GPU.
 set -u
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 here=$(cd "$(dirname "$0")" && pwd)

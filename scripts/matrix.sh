@@ -1,15 +1,15 @@
 #!/bin/sh
-# Measures all-reduces at every point beside the best that MPI has, and draws a
-# page of it: baton-bench allreduce on some numbers of ranks, also on emulated
-# hosts (root only).
+# Compares all-reduces with the fastest that MPI has, for many sizes and numbers of
+# ranks, also on emulated hosts (root only), and draws a page of the results. Runs
+# baton-bench allreduce.
 #
 #   scripts/matrix.sh DIR [option of baton-bench allreduce ...]
 #
-# DIR gets a CSV file for each number of ranks and matrix.svg, which is drawn of
-# all that DIR has: a page may be measured in pieces, and a later row replaces
+# DIR gets a CSV file for each number of ranks, and matrix.svg, which is drawn from
+# all CSV files in DIR. So a page may be measured in pieces; a later row replaces
 # an earlier one. A quick page: --bytes 8,1K,64K,1M --turn-ms 2.
 #
-#   RANKS="1 2 3 4 8 16 32 2@2 4@2"   these ranks, or ranks@hosts; "": only draws
+#   RANKS="1 2 3 4 8 16 32 2@2 4@2"   ranks, or ranks@hosts; "": only draw
 #   BENCH=build/microbench/baton-bench
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac

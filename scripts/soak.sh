@@ -1,22 +1,22 @@
 #!/bin/bash
-# Kills ranks at random, over real MPI, until the time is up: the survivors must
-# get an error that names the dead rank, soon, and shrink the group to one that
-# works; nobody may hang; results must be right; and nothing may be left behind.
-# Prints a table of what was covered, and the log of each world in which
-# something was wrong. Exit code 1: one was.
+# Kills ranks at random, over real MPI, until the time is up. The survivors must
+# soon get an error that names the dead rank, and shrink the group to one that
+# works. No rank may hang, results must be right, and no file or process may be
+# left behind. Prints a table of the cases that were covered, and the log of each
+# world in which there was an error. The exit code is then 1.
 #
 #   scripts/soak.sh [MINUTES [SEED]]     default: 30, and one from the clock
 #
 # Half of the time all ranks are on one host, the other half (root only) on two
-# that hosts.sh pretends.
+# emulated hosts of hosts.sh.
 #
 #   SOAK=build/tests/mpi_soak   the program
-#   SOAK_WORLDS=N               at most so many worlds, on each number of hosts
+#   SOAK_WORLDS=N               at most N worlds, on each number of hosts
 #   SOAK_HOSTS=1                on one host only; 2 is for the use of hosts.sh
 #   SOAK_BOUND_MS=1000          how long a survivor may take; between hosts, and
 #                               with BATON_SHM=0, BATON_PEER_TIMEOUT_MS more,
-#                               which is 3000 here.
-#                               In which this script could not run is not counted
+#                               which is 3000 here. Time in which this script
+#                               could not run is not counted
 #   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
 set -u
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac

@@ -4,13 +4,12 @@
 #   scripts/tables.sh [--write] [TABLE ...]     all of them, if none is named
 #   scripts/tables.sh --list
 #
-# A table is printed as Markdown, under the command, the version, the machine and
-# the share of the processors that its host took meanwhile. With --write it
-# replaces the lines between "<!-- tables.sh TABLE -->" and "<!-- end -->" in
-# README.md and docs/, and writes docs/data/*.csv, from which scripts/pictures.sh
-# draws the pictures of these pages. Those of the simulator are the same on each machine. The
-# others are worth something on a machine that does nothing else: together they
-# take an hour.
+# A table is printed as Markdown, under a line with the command, the version, the
+# machine and the CPU steal. With --write it replaces the lines between
+# "<!-- tables.sh TABLE -->" and "<!-- end -->" in README.md or docs/, and writes
+# docs/data/*.csv, from which scripts/pictures.sh draws the pictures of these
+# pages. Tables of the simulator are the same on each machine. Measure the others
+# on a machine that is otherwise idle; together they take an hour.
 #
 #   BUILD=build      the build folder, with commands and examples
 #   PYTHON=python3   one that has torch and mpi4py, for torch_* and python_*
@@ -100,7 +99,7 @@ keep() {
     "$root/scripts/pictures.sh" "$1"
 }
 
-# simulate FILE OPTION ...: what baton-sim partial tells.
+# simulate FILE OPTION ...: the results of baton-sim partial.
 simulate() {
     "$sim" partial "${@:2}" --csv "$1" >/dev/null
 }
@@ -182,7 +181,7 @@ modes_ranks() {
 
 # ---- in training ------------------------------------------------------------
 
-# README.md: 4 ranks, one of which is late; with a picture.
+# 4 ranks, one of which is late; with a picture.
 late() {
     local common=(--scale 0.1 --epochs 24) modes=majority,quorum:2,solo
     command="mpirun -np 4 train ${common[*]} --systems mpi,full,$modes"

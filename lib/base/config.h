@@ -26,10 +26,10 @@
            "Polls without a pause while something is in flight")               \
     NUMBER(YIELD_US, 1000, 0, 1000000, "us",                                   \
            "How long a wait then yields between polls before it "              \
-           "sleeps; 0: not at all. From 256 KiB of messages on at "            \
-           "least 2 ns a byte, up to 100 ms. The progress thread, "            \
+           "sleeps; 0: not at all. With 256 KiB of messages or more, "         \
+           "at least 2 ns a byte, up to 100 ms. The progress thread, "         \
            "and a start where ranks share processors, yield for a "            \
-           "fifth of it")                                                      \
+           "fifth of that")                                                    \
     NUMBER(SLEEP_US, 10000, 20, 1000000, "us",                                 \
            "Longest sleep while waiting for a rank that can't wake this one")  \
     NUMBER(WINDOW, 32, 2, 256, "messages",                                     \
@@ -43,19 +43,19 @@
     NUMBER(SHM_BUFFERS, 8, 0, 8, "buffers",                                    \
            "Shared memory of a rank for messages of up to 68 KiB on its host") \
     NUMBER(SHM_MEMORY, 1048576, 0, 1048576, "MiB",                             \
-           "Most memory of a rank for scratch, and for baton_memory_alloc, "   \
-           "that ranks of its host read in place")                             \
+           "Limit of a rank's memory that ranks of its host read in place: "   \
+           "scratch, and what baton_memory_alloc returns")                     \
     NUMBER(CMA, 1, 0, 1, "",                                                   \
            "0: ranks do not read each other's memory, even where they may")    \
     NUMBER(PEER_TIMEOUT_MS, 30000, 0, 86400000, "ms",                          \
-           "A rank that others wait for is lost if it does not "               \
-           "answer for so long, as it is stopped or its host can't "           \
+           "A rank that others wait for counts as lost if it does not "        \
+           "answer for this long, since it is stopped or its host can't "      \
            "be reached; 0: never")                                             \
     NUMBER(MINORITY, 0, 0, 1, "",                                              \
            "1: after a partition each side goes on, with results of its own, " \
            "instead of the larger one alone")                                  \
     NUMBER(STALL_MS, 5000, 1, 86400000, "ms",                                  \
-           "An epoch without progress for so long is reported to the log")     \
+           "An epoch that makes no progress for this long is logged")          \
     NUMBER(DESTROY_MS, 10000, 0, 86400000, "ms",                               \
            "How long destroy waits for a running epoch before it cancels it")  \
     NUMBER(VERIFY, 0, 0, 1, "",                                                \
@@ -64,8 +64,8 @@
     WORD(TUNE, "model", "model measure",                                       \
          "measure: time the algorithms for each size when it is first used")   \
     TEXT(LIBRARY, "",                                                          \
-         "File of this library that the Python package loads; if unset, it "   \
-         "looks for one")                                                      \
+         "File of this library that the Python package loads; if unset, "      \
+         "the package searches for one")                                       \
     TEXT(CALIBRATION, "",                                                      \
          "File that baton-info --calibrate wrote; if unset, "                  \
          "costs are estimates")                                                \
@@ -78,10 +78,9 @@
     NUMBER(DEVICE_DIRECT, 1, 0, 1, "",                                         \
            "0: devices do not copy from each other's memory, even where they " \
            "can")                                                              \
-    WORD(                                                                      \
-        GPU_AWARE_MPI, "auto", "0 1 auto",                                     \
-        "Whether MPI takes device memory of messages between hosts; auto: as " \
-        "MPI says")                                                            \
+    WORD(GPU_AWARE_MPI, "auto", "0 1 auto",                                    \
+         "Whether MPI accepts device memory in messages between hosts; auto: " \
+         "what MPI reports")                                                   \
     TEXT(BROADCAST, "", "Algorithm of broadcasts; if unset, the cheapest")     \
     TEXT(REDUCE, "", "Algorithm of reduces; if unset, the cheapest")           \
     TEXT(ALLREDUCE, "", "Algorithm of all-reduces; if unset, the cheapest")    \
