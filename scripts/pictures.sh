@@ -16,7 +16,7 @@ rect[fill="#ffffff"] { fill: #0d1117 }
 [stroke="rgb( 77,  77,  77)"] { stroke: #c9d1d9 }
 [fill="rgb( 77,  77,  77)"] { fill: #c9d1d9 }
 [stroke="rgb(  0, 114, 178)"] { stroke: #3b9fd8 } [color="rgb(  0, 114, 178)"] { color: #3b9fd8 }
-[fill="rgb(  0, 114, 178)"] { fill: #3b9fd8 }
+[fill="rgb(  0, 114, 178)"] { fill: #3b9fd8 } [fill="rgb(0,114,178)"] { fill: #3b9fd8 }
 }</style>'
 
 # picture NAME WIDTH HEIGHT: runs the gnuplot commands of its standard input, in
@@ -175,7 +175,78 @@ unset multiplot
 END
 }
 
+# legend: names, in their colours, above the panels. Goes after the first of them.
+legend='
+do for [i = 1:words(names)] {
+    set label i word(names, i) at screen 0.1 + 0.8 * (i - 0.5) / words(names),legend_y \
+        center tc rgb mine(i)
+}
+unset key
+'
+
+sparse-links() {
+    picture sparse-links 840 500 <<END
+set multiplot layout 2,3 margins 0.06,0.98,0.07,0.82 spacing 0.05,0.14 \
+    title "Milliseconds a step of 15 Mi elements, by the number of ranks, if a message takes 50 us"
+shown = "dense topka gtopk topkdsa spardl auto"
+names = "dense 'TopkA, RedSync' gTopk 'TopkDSA, Ok-Topk' SparDL automatic"
+mine(i) = word("#4d4d4d #cc79a7 #56b4e9 #009e73 #0072b2 #d55e00", i)
+legend_y = 0.92
+$legend
+set logscale x 2
+set logscale y
+set format y '10^{%T}'
+set xrange [7:1200]
+set xtics (8, 32, 128, 512)
+do for [density in '0.01 0.001'] {
+    do for [gbit in '1 10 100'] {
+        set title sprintf('%g %%, ', density * 100).gbit.' Gbit/s' offset 0,-0.6
+        y(i) = strcol('density') eq density && strcol('gbit') eq gbit \
+            && column('alpha_us') == 50 && strcol('algorithm') eq word(shown, i) \
+            ? column('ms') : NaN
+        plot for [i = 1:5] csv using (column('ranks')):(y(i)) smooth unique \
+            with linespoints lw 2 pt 7 ps 0.4 lc rgb mine(i), \
+            csv using (column('ranks')):(y(6)) smooth unique \
+            with lines lw 2 dt 2 lc rgb mine(6)
+        unset label
+    }
+}
+unset multiplot
+END
+}
+
+sparse-host() {
+    picture sparse-host 840 600 <<END
+set multiplot layout 4,4 margins 0.06,0.98,0.05,0.87 spacing 0.04,0.06 \
+    title "Time of a sparse step over that of a dense one, by the density in %"
+shown = "topka topkdsa spardl"
+names = "TopkA TopkDSA SparDL"
+mine(i) = word("#cc79a7 #009e73 #0072b2", i)
+legend_y = 0.94
+$legend
+set logscale x
+set logscale y 2
+set xrange [0.08:6.3]
+set yrange [0.3:6.5]
+set ytics (0.5, 1, 2, 4)
+do for [mib in '1 4 16 64'] {
+    do for [ranks in '2 4 8 14'] {
+        if (mib == 64) { set xtics ('0.1' 0.1, '1' 1, '5' 5) }
+        else { set xtics ('' 0.1, '' 1, '' 5) }
+        set title ranks.' ranks, '.mib.' MiB' offset 0,-0.8
+        y(i) = strcol('ranks') eq ranks && strcol('mib') eq mib \
+            && strcol('algorithm') eq word(shown, i) ? column('over_dense') : NaN
+        plot 1 with lines lw 2 lc rgb '#4d4d4d', \
+            for [i = 1:3] csv using (column('density_percent')):(y(i)) smooth unique \
+            with linespoints lw 2 pt 7 ps 0.4 lc rgb mine(i)
+        unset label
+    }
+}
+unset multiplot
+END
+}
+
 # shellcheck disable=SC2048
-for name in ${*:-skew late allreduce quorum modes torch-modes}; do
+for name in ${*:-skew late allreduce quorum modes torch-modes sparse-links sparse-host}; do
     "$name"
 done

@@ -277,7 +277,7 @@ sparse_links() {
     done >"$work/rows"
 
     head -n 1 "$work/all.csv" >"$work/heading"
-    awk -F, '
+    awk -F, -v flat="$work/flat" '
         FNR == NR { for (i = 1; i <= NF; i++) at[$i] = i + 3; next }
         {
             point = $at["ranks"] "," $1 "," $2 "," $3
@@ -297,17 +297,20 @@ sparse_links() {
                 "automatic | TopkA | TopkDSA | gTopk | Ok-Topk | RedSync | " \
                 "dense |"
             print "|---|---|---|---|---|---|---|---|---|---|---|---|"
+            print "ranks,density,gbit,alpha_us,algorithm,ms" >flat
             for (p = 1; p <= count; p++) {
                 split(points[p], of, ",")
                 printf "| %s | %g%% | %s | %s", of[1], 100 * of[2], of[3], of[4]
                 for (i = 1; i <= n; i++) {
                     printf " | %.3g", ms[points[p], names[i]]
+                    print points[p] "," names[i] "," ms[points[p], names[i]] >flat
                     if (names[i] == "auto") printf " (%s)", choice[points[p]]
                 }
                 print " |"
             }
             printf "\nLargest difference from a formula: %.1e\n", largest
         }' "$work/heading" "$work/rows"
+    keep sparse-links "$work/flat" ranks density gbit alpha_us algorithm ms
 }
 
 # ---- from Python: docs/torch.md, docs/python.md ------------------------------
