@@ -1,6 +1,8 @@
 #!/bin/bash
 # Draws the pictures of README.md and docs/ from docs/data/*.csv, which
-# scripts/tables.sh --write measures. (scripts/matrix.sh draws matrix.svg.)
+# scripts/tables.sh --write measures. Others: scripts/matrix.sh draws matrix.svg,
+# examples/python/own_collective.py draws chain.svg, and the data of sparse-host
+# were measured by baton-bench sparse, on another machine.
 #
 #   scripts/pictures.sh [NAME ...]      all of them, if none is named
 set -euo pipefail
