@@ -14,7 +14,7 @@ enum {
         2000000 /* how long a wait that timed out tries to get the lock */
 };
 
-/* Both loads pair with the stores in baton__epoch_publish(), epoch_fail.c. */
+/* Both loads pair with the stores in baton__epoch_publish(), epoch_end.c. */
 bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
 {
     if (baton__task_retired(task) >= epoch) {
@@ -218,7 +218,7 @@ static void request(baton__task_t *task, uint64_t epoch)
 static bool follows_another(const baton__task_t *task, uint64_t epoch)
 {
     /* Both loads pair with the stores in baton__epoch_publish(),
-       epoch_fail.c. */
+       epoch_end.c. */
     return task->schedule.depth > 1 &&
            atomic_load_explicit(&task->failed, memory_order_seq_cst) == 0 &&
            baton__task_retired(task) + 1 < epoch;

@@ -8,6 +8,7 @@
 #include "base/float_mode.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/queues.h"
+#include "progress/membership/loss.h"
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
 #include "progress/membership/shrink.h"
@@ -116,98 +117,12 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Called when a rank is lost to all ranks. Reports the loss to ranks that would
-   not notice it: they have no messages with the lost rank, or have lost their
-   own connection to it. */
-static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
-                         const char *detail)
-{
-    bool news = baton__group_loss(group, peer) == NULL;
-    if (news) {
-        baton__recovery_lose(group, peer, detail);
-    }
-    if (status != BATON_ERR_TIMEOUT && !baton__has_ended(group, peer)) {
-        baton__group_note_end(group, peer);
-        news = true;
-    }
-    if (news) {
-        baton__notice_lost(group, peer);
-    }
-}
-
-/* Handles a peer's report that a rank is lost; the peer itself leaves the
-   group, or stays. The transport first delivers what the lost rank had sent,
-   and then reports the loss; a transport without `lose` can't, so the loss is
-   handled at once. If the lost rank is on this host and may live, the report is
-   sent on to it, so that it does not go on without the others. */
-static void heed_loss(baton_group_t *group, const baton_header_t *header,
-                      int lost)
-{
-    const baton_transport_t *transport = group->transport;
-    bool stays = (header->tag & BATON__LEFT_NOT) != 0;
-    bool ended = (header->tag & BATON__LEFT_ENDED) != 0;
-    baton_status_t status = ended ? BATON_ERR_TRANSPORT : BATON_ERR_TIMEOUT;
-    const char *why = ended   ? "another rank has seen that it has ended"
-                      : stays ? "another rank has lost it"
-                              : "another rank has lost it, and left";
-    if (stays && !ended && baton__group_loss(group, lost) == NULL &&
-        baton__group_is_near(group, lost)) {
-        (void)transport->notify(group->endpoint, lost, header, NULL, 0);
-    }
-    /* Without this call the transport's close would wait for the rank. */
-    if (transport->lose != NULL) {
-        transport->lose(group->endpoint, lost, status, why);
-    } else {
-        lose_for_all(group, lost, status, why);
-    }
-}
-
-/* Takes a notice that its sender leaves the group, or only reports a loss. The
-   reported loss is handled first, so that errors name the lost rank; until the
-   transport has reported it, the notice of a sender that leaves is kept,
-   because the lost rank may have sent all that an epoch waits for. Reports from
-   a rank that is itself lost are ignored: that rank may have been stopped, and
-   be excluded by the others. */
-static void receive_left(baton_group_t *group, const baton_header_t *header,
-                         int peer)
-{
-    uint64_t lost = header->epoch; /* 1 + the lost rank, or 0 */
-    bool stays = (header->tag & BATON__LEFT_NOT) != 0;
-    bool heeded = baton__group_loss(group, peer) == NULL;
-    if (heeded && stays && lost == (uint64_t)group->rank + 1) {
-        baton__recovery_lose(group, peer, baton__disowned);
-        /* This ends transfers with the peer, too. */
-        if (group->transport->lose != NULL) {
-            group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
-                                   baton__disowned);
-        }
-    } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
-               lost != (uint64_t)group->rank + 1) {
-        heed_loss(group, header, (int)lost - 1);
-        if (!stays && baton__group_loss(group, (int)lost - 1) == NULL &&
-            baton__group_keep(&baton__member_of(group)->leaves, 0, header,
-                              peer)) {
-            return;
-        }
-    }
-    if (!stays) {
-        bool disowns = lost == (uint64_t)group->rank + 1;
-        baton__recovery_lose(group, peer,
-                             disowns
-                                 ? baton__disowned
-                                 : "it has destroyed the group after a loss");
-        if (!disowns) { /* else the peer goes on without this rank */
-            baton__group_note_end(group, peer);
-        }
-    }
-}
-
 /* Takes a notice that has no content besides its header. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
     switch ((int)header->kind) {
     case BATON__MESSAGE_LEFT:
-        receive_left(group, header, peer);
+        baton__loss_receive(group, header, peer);
         break;
     case BATON__MESSAGE_HELLO:
         baton__notice_early(group, header, peer);
@@ -281,7 +196,7 @@ void baton__step_adopt(baton_group_t *group)
         const char *lost = baton__group_loss(
             root, baton__subset_root_rank(group->endpoint, rank));
         if (lost != NULL) {
-            baton__recovery_lose(group, rank, lost);
+            baton__loss_take(group, rank, lost);
         }
     }
     baton__kept_t **link = &baton__member_of(root)->strays;
@@ -299,18 +214,6 @@ void baton__step_adopt(baton_group_t *group)
         }
         baton__group_drop_kept(&kept);
     }
-}
-
-/* Called when a rank is lost. Takes the notices that the group has kept until
-   then; see receive_left. */
-static void heed_leaves(baton_group_t *group)
-{
-    baton__kept_t *leaves = baton__member_of(group)->leaves;
-    baton__member_of(group)->leaves = NULL;
-    for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
-        receive_left(group, &each->header, each->peer);
-    }
-    baton__group_drop_kept(&leaves);
 }
 
 static void happen(baton_group_t *group, const baton_event_t *event)
@@ -331,15 +234,7 @@ static void happen(baton_group_t *group, const baton_event_t *event)
         ((baton_schedule_t *)event->token.owner)->run.progress_count++;
         break;
     case BATON_EVENT_LOST:
-        if (event->status != BATON_ERR_STATE) {
-            lose_for_all(group, event->peer, event->status, event->detail);
-        } else if (baton__group_loss(group, event->peer) == NULL) {
-            baton__recovery_lose(group, event->peer, event->detail);
-        }
-        heed_leaves(group);
-        for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
-            heed_leaves(g);
-        }
+        baton__loss_happen(group, event);
         break;
     }
 }

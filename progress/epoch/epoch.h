@@ -42,8 +42,9 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper);
 /* Fails a schedule that has on_failure if any rank of its group is lost. */
 void baton__epoch_fail_if_lost(baton_schedule_t *schedule);
 
-/* Marks a peer as lost, and fails the epochs that need it. */
-void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail);
+/* Called when a peer is lost. Fails the running epoch if it needs the peer, and
+   calls baton__epoch_fail_if_lost. */
+void baton__epoch_lose(baton_schedule_t *schedule, int peer);
 
 /* ---- failure ---------------------------------------------------------- */
 

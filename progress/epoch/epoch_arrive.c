@@ -1,5 +1,5 @@
-/* How an epoch takes events from outside: messages and activations arrive,
-   transfers and async nodes complete, and peers are lost. */
+/* How an epoch takes events from outside: messages and activations arrive, and
+   transfers and async nodes complete. */
 #include "progress/epoch/epoch.h"
 
 #include "base/error.h"
@@ -76,59 +76,6 @@ void baton__epoch_deliver(baton_group_t *group, baton_message_t *message)
         return;
     }
     deliver_to(schedule, node, message);
-}
-
-/* ---- the loss of a peer -------------------------------------------------- */
-
-static void lose_in(baton_schedule_t *schedule, int peer)
-{
-    baton__run_t *run = &schedule->run;
-    for (uint32_t node = 0;
-         node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {
-        const baton__op_t *op = &schedule->ops[node];
-        uint8_t state = run->state[node];
-        if (!baton__kinds[op->kind].message ||
-            baton__peer_of(schedule, op) != peer ||
-            (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
-            continue;
-        }
-        /* True if a reduce has begun that borrows the message of this
-           receive. */
-        const bool begun = baton__task_of(schedule)->unlent == node + 1;
-        if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
-            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        } else {
-            baton__epoch_fail_lost(schedule, node);
-        }
-    }
-    if (run->phase == BATON__RUN_RUNNING) {
-        baton__stepper_add_runnable(schedule); /* the epoch may be stuck */
-    }
-}
-
-void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
-{
-    const baton_group_t *group = schedule->group;
-    const baton__member_t *member = baton__member_of(group);
-    if (baton__task_of(schedule)->on_failure != NULL &&
-        baton__member_has_lost(member)) {
-        baton__epoch_fail_here(
-            schedule,
-            baton__error(BATON_ERR_TRANSPORT,
-                         "\"%.128s\" failed on rank %d: %s is gone: %s",
-                         schedule->name, group->rank,
-                         baton__group_rank_text(group, member->first.peer),
-                         member->first.detail));
-    }
-}
-
-void baton__epoch_lose_peer(baton_group_t *group, int peer, const char *detail)
-{
-    baton__group_lose(group, peer, detail);
-    for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
-        baton__epoch_fail_if_lost(&t->schedule);
-        lose_in(&t->schedule, peer);
-    }
 }
 
 /* ---- completions --------------------------------------------------------- */

@@ -1,6 +1,4 @@
-/* How an epoch fails: no more nodes are issued, peers are notified, and the
-   epoch ends once nothing of it is in motion. Also how the end of any epoch is
-   published. */
+/* How an epoch fails: no more nodes are issued, and peers are notified. */
 #include "progress/epoch/epoch.h"
 
 #include "base/error.h"
@@ -9,8 +7,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-
-static void end_if_drained(baton__task_t *task);
 
 /* ---- fail ---------------------------------------------------------------- */
 
@@ -110,7 +106,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
         epoch_fail_stop(schedule);
     }
     baton__epoch_drop_early(schedule);
-    end_if_drained(task);
+    baton__epoch_end_if_drained(task);
 }
 
 void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
@@ -260,153 +256,6 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
         const baton__failure_t failure = task->failure;
         baton__epoch_fail(schedule, &failure, schedule->sentence);
     }
-}
-
-/* ---- end ----------------------------------------------------------------- */
-
-/* Raises the flag to the last epoch that has ended. In a schedule that stays
-   failed or is abandoned, this is the last epoch that was started, since no
-   started epoch will begin there. Otherwise it is the last epoch that has
-   retired. */
-static void raise_flag(const baton__task_t *task, uint64_t failed,
-                       uint64_t retired)
-{
-    uint64_t requested = baton__task_requested(task);
-    bool all =
-        failed != 0 && (baton__task_stays_failed(task) || task->abandoned);
-    baton__queues_raise(&task->schedule,
-                        all && requested > retired ? requested : retired);
-}
-
-static void epoch_fail_note_failure(const baton__task_t *task, uint64_t epoch)
-{
-    atomic_store_explicit(&task->failures[epoch % task->failure_count],
-                          epoch << 8 | (uint8_t)-task->failure.status,
-                          memory_order_relaxed);
-}
-
-void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
-                          uint64_t retired)
-{
-    baton__stepper_t *stepper = schedule->group->stepper;
-    baton__task_t *task = baton__task_of(schedule);
-    /* The stores pair with the loads in follows_another(), epochs.c: either
-       that function sees them, or the driver's next load of `requested` sees
-       its request. */
-    if (failed != 0) {
-        epoch_fail_note_failure(task, failed);
-        atomic_store_explicit(&task->failed, failed, memory_order_seq_cst);
-    }
-    if (schedule->offload != NULL) {
-        raise_flag(task, failed, retired);
-    }
-    atomic_store_explicit(&task->retired, retired, memory_order_seq_cst);
-    if (stepper->on_end != NULL) {
-        stepper->on_end(schedule);
-    }
-}
-
-uint64_t baton__epoch_last_ended(const baton__task_t *task)
-{
-    const baton__run_t *run = &task->schedule.run;
-    uint64_t last = baton__task_retired(task);
-    if (run->phase != BATON__RUN_FAILED && !task->abandoned) {
-        return last;
-    }
-    uint64_t requested = baton__task_requested(task);
-    last = run->epoch > last ? run->epoch : last;
-    return requested > last ? requested : last;
-}
-
-void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed)
-{
-    uint64_t last = task->on_end != NULL ? baton__epoch_last_ended(task) : 0;
-    while (task->on_end != NULL && task->ended < last) {
-        uint64_t epoch = ++task->ended;
-        task->on_end(task->on_end_arg, epoch,
-                     failed != 0 && epoch >= failed ? task->failure.status
-                                                    : BATON_OK);
-    }
-}
-
-/* Fails the epochs that were started after a failed one. Returns the last of
-   them. */
-static uint64_t fail_started(baton__task_t *task)
-{
-    baton__run_t *run = &task->schedule.run;
-    uint64_t requested = baton__task_requested(task);
-    while (run->epoch < requested) {
-        run->epoch++;
-        epoch_fail_note_failure(task, run->epoch);
-    }
-    return run->epoch;
-}
-
-/* Ends a failed epoch once nothing of it is in motion. Its memory is the
-   caller's from then on. */
-static void end_if_drained(baton__task_t *task)
-{
-    baton_schedule_t *schedule = &task->schedule;
-    const baton__run_t *run = &schedule->run;
-    if (run->phase != BATON__RUN_DRAINING || baton__task_in_motion(task)) {
-        return;
-    }
-    schedule->group->stepper->draining--;
-    const uint64_t first = task->failing_from;
-    uint64_t failed = first;
-    uint64_t retired = baton__task_retired(task);
-    if (baton__task_stays_failed(task)) {
-        baton__task_set_phase(task, BATON__RUN_FAILED);
-        if (task->on_failure != NULL) {
-            task->on_failure(task->on_failure_arg, task->failure.status);
-        }
-    } else {
-        baton__task_set_phase(task, BATON__RUN_IDLE);
-        task->failing_from = 0;
-        if (schedule->offload != NULL || schedule->depth > 1) {
-            epoch_fail_note_failure(task, failed);
-            failed = fail_started(task);
-        }
-        retired = run->epoch;
-    }
-    baton__epoch_publish(schedule, failed, retired);
-    baton__epoch_tell_ended(task, first);
-    if (run->phase == BATON__RUN_IDLE &&
-        baton__task_requested(task) > run->epoch) {
-        /* The next turn begins the epoch. */
-        baton__stepper_add_runnable(schedule);
-    }
-}
-
-bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
-{
-    baton__task_t *task = baton__task_of(schedule);
-    if (!task->abandoned) {
-        baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
-        end_if_drained(task);
-    } else if (!baton__task_in_motion(task)) {
-        baton__task_free(task);
-        return true;
-    }
-    return false;
-}
-
-void baton__epoch_abandon(baton_schedule_t *schedule)
-{
-    baton__stepper_t *stepper = schedule->group->stepper;
-    baton__task_t *task = baton__task_of(schedule);
-    task->abandoned = true;
-    stepper->waited -= schedule->run.waited;
-    for (uint32_t i = 0; i < schedule->plan.async_count; i++) {
-        uint32_t node = schedule->plan.asyncs[i];
-        /* An abandoned schedule is not polled, and its async handles are
-           invalid: with an async node in motion it is never freed. */
-        stepper->polled -= schedule->run.state[node] == BATON__NODE_BEGUN &&
-                           schedule->ops[node].async_ops->poll != NULL;
-    }
-    baton__epoch_publish(schedule, task->failing_from,
-                         baton__task_retired(task));
-    baton__epoch_tell_ended(task, task->failing_from);
 }
 
 /* ---- what other threads ask ---------------------------------------------- */

@@ -1,6 +1,6 @@
 /* How an epoch issues its nodes, turn by turn, and retires when all that it
    waits for has completed. If a node fails, or no node can fire any more,
-   epoch_fail.c ends the epoch. */
+   the epoch fails; see epoch_fail.c. */
 #include "progress/epoch/epoch.h"
 
 #include "base/error.h"

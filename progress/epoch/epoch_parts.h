@@ -1,11 +1,12 @@
 /* Functions that the epoch_*.c files share with each other, and with queues.c,
    which issues nodes of the device. Each file calls only files below it here:
 
-       epoch_arrive.c     messages, completions and losses from outside
+       epoch_arrive.c     messages and completions from outside
        epoch_issue.c      nodes are issued, turn by turn; the epoch retires
        epoch_begin.c      the start, or an activation
-       epoch_receive.c    a receive and its message meet
-       epoch_fail.c       failure, and the end of any epoch
+       epoch_receive.c    a receive and its message meet, or its peer is lost
+       epoch_fail.c       failure
+       epoch_end.c        the end of any epoch
        epoch_state.c      basic operations on the state
 
    Functions that return a bool and may fail the epoch return false if they have
@@ -82,6 +83,12 @@ size_t baton__epoch_element_of(const baton__op_t *op);
 /* Called between epochs. Fails the next epoch if a failure that a peer has
    reported affects it. */
 void baton__epoch_fail_if_due(baton_schedule_t *schedule);
+
+/* ---- end -------------------------------------------------------------- */
+
+/* Ends a failed epoch once nothing of it is in motion. Its memory is the
+   caller's from then on. */
+void baton__epoch_end_if_drained(baton__task_t *task);
 
 /* Called when a node of a failed epoch is no longer in motion. Returns true if
    that has freed the schedule, because it was abandoned. */

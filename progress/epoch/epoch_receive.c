@@ -229,6 +229,49 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper)
     }
 }
 
+void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__member_t *member = baton__member_of(group);
+    if (baton__task_of(schedule)->on_failure != NULL &&
+        baton__member_has_lost(member)) {
+        baton__epoch_fail_here(
+            schedule,
+            baton__error(BATON_ERR_TRANSPORT,
+                         "\"%.128s\" failed on rank %d: %s is gone: %s",
+                         schedule->name, group->rank,
+                         baton__group_rank_text(group, member->first.peer),
+                         member->first.detail));
+    }
+}
+
+void baton__epoch_lose(baton_schedule_t *schedule, int peer)
+{
+    baton__run_t *run = &schedule->run;
+    baton__epoch_fail_if_lost(schedule);
+    for (uint32_t node = 0;
+         node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {
+        const baton__op_t *op = &schedule->ops[node];
+        uint8_t state = run->state[node];
+        if (!baton__kinds[op->kind].message ||
+            baton__peer_of(schedule, op) != peer ||
+            (state != BATON__NODE_WAITING && state != BATON__NODE_HELD)) {
+            continue;
+        }
+        /* True if a reduce has begun that borrows the message of this
+           receive. */
+        const bool begun = baton__task_of(schedule)->unlent == node + 1;
+        if ((op->flags & BATON__OPTIONAL) != 0 && !begun) {
+            baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
+        } else {
+            baton__epoch_fail_lost(schedule, node);
+        }
+    }
+    if (run->phase == BATON__RUN_RUNNING) {
+        baton__stepper_add_runnable(schedule); /* the epoch may be stuck */
+    }
+}
+
 /* Tells the sender of a receive's message where to put the data. */
 static void epoch_receive_post(const baton_schedule_t *schedule, uint32_t node)
 {

@@ -2,7 +2,7 @@
    gets to their start; see sched/offload.h. All functions need the driver lock;
    those that take a schedule need one that has an offload. queues.c issues
    nodes, queries the device, and fails epochs; queues_state.c has the basic
-   operations that queues.c and epoch_fail.c share. */
+   operations that queues.c, epoch_fail.c and epoch_end.c share. */
 #pragma once
 
 #include "progress/state/stepper.h"

@@ -1,5 +1,5 @@
 /* Basic operations on the state of a schedule's queues. Nothing here fails an
-   epoch, so epoch_fail.c may call it; see queues.h. */
+   epoch, so epoch_fail.c and epoch_end.c may call it; see queues.h. */
 #include "progress/epoch/queues.h"
 
 #include "transport/device.h"

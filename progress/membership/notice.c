@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "progress/epoch/epoch.h"
 #include "progress/membership/inquiry.h"
-#include "transport/subset.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -546,7 +545,7 @@ void baton__notice_forget(baton__task_t *task)
     drop_empty(group->stepper);
 }
 
-static void queue_answer(baton_group_t *group, baton_header_t header,
+void baton__notice_queue(baton_group_t *group, baton_header_t header,
                          baton__message_kind_t kind, int peer)
 {
     baton__kept_t *answer = baton__member_take_kept(baton__member_of(group));
@@ -566,65 +565,7 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
 {
     baton_header_t answer = *header;
     answer.epoch = epoch;
-    queue_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
-}
-
-/* Returns the rank that reports a loss to other hosts: the first living rank on
-   the host of the lost one or, if none is left there, of the group. */
-static int find_teller(const baton_group_t *group, int lost)
-{
-    const int host = baton__group_host(group, lost);
-    int first = -1;
-    for (int rank = 0; rank < group->size; rank++) {
-        if (rank == lost || baton__group_loss(group, rank) != NULL) {
-            continue;
-        }
-        if (baton__group_host(group, rank) == host) {
-            return rank;
-        }
-        first = first < 0 ? rank : first;
-    }
-    return first;
-}
-
-static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
-{
-    const int lost = loss->peer;
-    const baton_header_t header = {
-        .epoch = (uint64_t)lost + 1,
-        .tag = BATON__LEFT_NOT |
-               (baton__has_ended(group, lost) ? BATON__LEFT_ENDED : 0),
-        .incarnation = group->incarnation};
-    const int teller = find_teller(group, lost);
-    loss->teller = teller;
-    for (int peer = 0; peer < group->size; peer++) {
-        bool told = baton__group_is_near(group, peer)
-                        ? tells_near
-                        : group->rank == teller || peer == teller;
-        if (told && peer != group->rank &&
-            baton__group_loss(group, peer) == NULL) {
-            queue_answer(group, header, BATON__MESSAGE_LEFT, peer);
-        }
-    }
-}
-
-void baton__notice_lost(baton_group_t *group, int lost)
-{
-    baton__member_t *member = baton__member_of(group);
-    if (lost < 0 || !baton__group_is_collective(group) ||
-        baton__group_loss(group, lost) == baton__disowned) {
-        return;
-    }
-    bool leaves = group->retired || member->recovery == BATON__RECOVERY_PARTING;
-    for (baton_group_t *g = group->subsets; leaves && g != NULL; g = g->next) {
-        baton__notice_lost(g, baton__subset_rank(g->endpoint, lost));
-    }
-    for (uint32_t i = 0; i < member->lost_count && !leaves; i++) {
-        baton__loss_t *each = &member->lost[i];
-        if (each->peer == lost || each->teller == lost) {
-            tell_of(group, each, each->peer == lost);
-        }
-    }
+    baton__notice_queue(group, answer, BATON__MESSAGE_FAILURE, peer);
 }
 
 /* Remembers the HELLO of a schedule that this rank has not committed: the peer
@@ -696,8 +637,8 @@ static void ask_next(const baton__task_t *task)
     while ((rank = baton__inquiry_next(task)) >= 0) {
         baton_header_t header = notice_header_of(task, BATON__MESSAGE_INQUIRY);
         header.epoch = task->schedule.run.epoch;
-        queue_answer(task->schedule.group, header, BATON__MESSAGE_INQUIRY,
-                     rank);
+        baton__notice_queue(task->schedule.group, header,
+                            BATON__MESSAGE_INQUIRY, rank);
     }
 }
 
@@ -735,8 +676,8 @@ static void answer_early(baton__task_t *task)
     for (; early != NULL; early = early->next) {
         uint32_t index = baton__plan_peer(&schedule->plan, early->peer);
         if (index == schedule->plan.peer_count) {
-            queue_answer(group, early->header, BATON__MESSAGE_HELLO,
-                         early->peer);
+            baton__notice_queue(group, early->header, BATON__MESSAGE_HELLO,
+                                early->peer);
         } else {
             baton__stepper_greet(task, index);
         }
@@ -961,7 +902,8 @@ static bool compare_next(const baton_schedule_t *schedule,
             : (uint32_t)baton__terms_next(schedule, theirs->terms, header.tag,
                                           is_cut);
     if (header.tag > 0) {
-        queue_answer(schedule->group, header, BATON__MESSAGE_WELCOME, peer);
+        baton__notice_queue(schedule->group, header, BATON__MESSAGE_WELCOME,
+                            peer);
     }
     return header.tag > 0;
 }
@@ -1174,7 +1116,7 @@ void baton__notice_receive(baton_group_t *group, baton_message_t *message)
     case BATON__MESSAGE_INQUIRY:
         group->transport->drop(group->endpoint, message);
         (void)asks_first(group, &header, peer);
-        queue_answer(group, header, BATON__MESSAGE_STATE, peer);
+        baton__notice_queue(group, header, BATON__MESSAGE_STATE, peer);
         break;
     case BATON__MESSAGE_STATE:
         receive_state(group, message);

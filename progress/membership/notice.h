@@ -79,23 +79,17 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
 void baton__notice_take(const baton_group_t *group, baton_message_t *message,
                         void *content, size_t bytes);
 
+/* Queues a reply, an inquiry or the report of a loss, which consist of a
+   header; the header's kind becomes `kind`. Without memory nothing is queued.
+ */
+void baton__notice_queue(baton_group_t *group, baton_header_t header,
+                         baton__message_kind_t kind, int peer);
+
 /* Tells the peer that has sent this header that from `epoch` on the header's
    schedule fails here, or was destroyed. Without memory the peer is not
    told. */
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer);
-
-/* Reports a loss to the ranks of this host, and to one rank, the teller, that
-   reports it to all other hosts: the first living rank on the host of the lost
-   one. If the teller is lost, too, the next one is told. So ranks learn of a
-   loss without a connection to any rank that noticed it, and few messages go to
-   ranks that may be dying.
-
-   Reports nothing about a peer that was lost because it has lost this rank. A
-   rank that leaves the group reports the loss when it leaves. If ranks leave
-   the group independently, a rank that has left is no loss, and nothing is
-   reported. */
-void baton__notice_lost(baton_group_t *group, int lost);
 
 /* Begins an inquiry (inquiry.h): sends an INQUIRY to the ranks that the running
    epoch waits for. */

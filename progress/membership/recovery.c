@@ -275,9 +275,7 @@ static bool advance_group(baton_group_t *group)
     return moved;
 }
 
-/* Ends recoveries, because a rank is lost and will not join, or because the
-   group is destroyed. */
-static void recovery_give_up(baton_group_t *group)
+void baton__recovery_give_up(baton_group_t *group)
 {
     if (baton__group_recovers(group)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
@@ -305,7 +303,7 @@ static void contact(const baton_group_t *group)
 
 void baton__recovery_part(baton_group_t *group)
 {
-    recovery_give_up(group);
+    baton__recovery_give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
     if (group->root != NULL && group->root->transport->strangers) {
         contact(group);
@@ -385,7 +383,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
          group = baton__group_next(group)) {
         baton__member_t *member = baton__member_of(group);
         if (baton__group_recovers(group) && member->first.detail != NULL) {
-            recovery_give_up(group);
+            baton__recovery_give_up(group);
             moved = true;
         } else if (baton__group_recovers(group)) {
             moved |= advance_group(group);
@@ -411,19 +409,6 @@ bool baton__recovery_asks(const baton__stepper_t *stepper)
         asks |= g->transport->strangers;
     }
     return asks && stepper->recovering > 0;
-}
-
-void baton__recovery_lose(baton_group_t *group, int peer, const char *detail)
-{
-    baton__epoch_lose_peer(group, peer, detail);
-    recovery_give_up(group);
-    baton__recovery_rouse(group);
-    for (baton_group_t *g = group->subsets; g != NULL; g = g->next) {
-        int rank = baton__subset_rank(g->endpoint, peer);
-        if (rank >= 0 && baton__group_loss(g, rank) == NULL) {
-            baton__recovery_lose(g, rank, baton__group_loss(group, peer));
-        }
-    }
 }
 
 void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,

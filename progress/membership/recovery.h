@@ -20,10 +20,9 @@
    its next one. No other recovery of the group may be in progress. */
 void baton__recovery_begin(baton_group_t *group);
 
-/* Called when a rank of the group is lost. Fails epochs that wait for that
-   rank, and ends recoveries, since that rank won't join them. If the group is a
-   root, does the same in its subsets. */
-void baton__recovery_lose(baton_group_t *group, int peer, const char *detail);
+/* Ends recoveries, because a rank is lost and will not join, or because the
+   group is destroyed. */
+void baton__recovery_give_up(baton_group_t *group);
 
 /* Advances groups that recover or are PARTING, and schedules that recover; true
    if anything happened. */

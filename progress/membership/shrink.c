@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/error.h"
+#include "progress/membership/loss.h"
 #include "progress/membership/notice.h"
-#include "progress/membership/recovery.h"
 
 #include <string.h>
 
@@ -314,7 +314,7 @@ static void progress_shrink_agree(baton_group_t *group, const view_t *view)
             group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
                                    why);
         } else {
-            baton__recovery_lose(group, peer, why);
+            baton__loss_take(group, peer, why);
         }
     }
     stop_asking(group, progress_shrink_outcome_of(group, view));
@@ -354,7 +354,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     exchange_t *exchange = &shrink->exchanges[peer];
     if (header.epoch == shrink->agreed_number) {
         if (is_lost(&view, group->rank)) {
-            baton__recovery_lose(group, peer, baton__disowned);
+            baton__loss_take(group, peer, baton__disowned);
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;

@@ -214,7 +214,7 @@ static inline uint64_t baton__task_requested(const baton__task_t *task)
 }
 
 /* Returns the last epoch that has retired. The load pairs with the store in
-   baton__epoch_publish(), epoch_fail.c. */
+   baton__epoch_publish(), epoch_end.c. */
 static inline uint64_t baton__task_retired(const baton__task_t *task)
 {
     return atomic_load_explicit(&task->retired, memory_order_seq_cst);
