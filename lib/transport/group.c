@@ -304,6 +304,21 @@ void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
     transport->host_block = block;
 }
 
+void baton__group_take_notice(const baton_group_t *group,
+                              baton_message_t *message, void *content,
+                              size_t bytes)
+{
+    char memory[BATON_NOTICE_BYTES] = {0};
+    const baton_token_t no_token = {.owner = NULL};
+    if (message->bytes > sizeof memory) {
+        group->transport->drop(group->endpoint, message);
+    } else {
+        (void)group->transport->accept(group->endpoint, message, no_token,
+                                       memory);
+    }
+    memcpy(content, memory, bytes);
+}
+
 void baton__group_drop_attributes(baton_group_t *group)
 {
     while (group->attributes != NULL) {

@@ -195,6 +195,12 @@ static inline bool baton__group_is_collective(const baton_group_t *group)
 void baton__group_number_hosts(baton_transport_t *transport, int *host_of,
                                int size);
 
+/* Copies the first `bytes` bytes of a notice's content, padded with zeros, and
+   gives the message back to the transport. */
+void baton__group_take_notice(const baton_group_t *group,
+                              baton_message_t *message, void *content,
+                              size_t bytes);
+
 void baton__group_drop_attributes(baton_group_t *group);
 
 void baton__group_fini(baton_group_t *group);

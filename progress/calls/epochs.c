@@ -88,8 +88,7 @@ baton_traffic_t baton_schedule_sent(const baton_schedule_t *schedule)
     return (baton_traffic_t){
         .messages =
             atomic_load_explicit(&task->sent_messages, memory_order_relaxed),
-        .bytes = atomic_load_explicit(&task->sent_bytes, memory_order_relaxed),
-    };
+        .bytes = atomic_load_explicit(&task->sent_bytes, memory_order_relaxed)};
 }
 
 baton_status_t baton__check_committed(const baton_schedule_t *schedule,

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/thread.h"
-#include "progress/driving/placement.h"
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
 
@@ -1181,16 +1180,15 @@ static baton_status_t progress_engine_test(baton_engine_t *engine)
     return BATON_OK;
 }
 
-const baton__driver_t baton__real_driver = {
-    .task_bytes = sizeof(baton__task_t),
-    .is_inside = progress_engine_is_inside,
-    .enter = progress_engine_enter,
-    .try_enter = try_drive,
-    .leave = progress_engine_leave,
-    .start = progress_engine_start,
-    .test = progress_engine_test,
-    .wait = progress_engine_wait_until,
-};
+const baton__driver_t baton__real_driver = {.task_bytes = sizeof(baton__task_t),
+                                            .is_inside =
+                                                progress_engine_is_inside,
+                                            .enter = progress_engine_enter,
+                                            .try_enter = try_drive,
+                                            .leave = progress_engine_leave,
+                                            .start = progress_engine_start,
+                                            .test = progress_engine_test,
+                                            .wait = progress_engine_wait_until};
 
 bool baton_engine_step(baton_engine_t *engine)
 {

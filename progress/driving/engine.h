@@ -193,6 +193,10 @@ static inline bool baton__engine_interrupts(const baton_engine_t *engine,
    ended, and the engine must have no groups. */
 void baton__engine_close_device(baton_engine_t *engine);
 
+/* Binds a thread as `placement` says ("core:3", or "none"). The message of
+   BATON_ERR_INVALID says what the process may use. */
+baton_status_t baton__place_thread(pthread_t thread, const char *placement);
+
 static inline bool baton__engine_is_inside(const baton_engine_t *engine)
 {
     return engine->driver->is_inside(engine);

@@ -32,11 +32,9 @@ void baton__idle_init(baton__idle_t *idle, bool alone)
 {
     int64_t spins = baton__config_number(BATON__CONFIG_SPIN);
     int64_t yield_us = baton__config_number(BATON__CONFIG_YIELD_US);
-    *idle = (baton__idle_t){
-        .spins = alone ? 0 : (uint32_t)spins,
-        .yield_ns = (uint64_t)yield_us * 1000,
-        .share_ns = WAKES * NOMINAL_WAKE_NS,
-    };
+    *idle = (baton__idle_t){.spins = alone ? 0 : (uint32_t)spins,
+                            .yield_ns = (uint64_t)yield_us * 1000,
+                            .share_ns = WAKES * NOMINAL_WAKE_NS};
 }
 
 void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns)

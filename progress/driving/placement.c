@@ -1,5 +1,5 @@
 /* Binds the progress thread to processors. No other file uses hwloc. */
-#include "progress/driving/placement.h"
+#include "progress/driving/engine.h"
 
 #include "base/error.h"
 

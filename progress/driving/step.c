@@ -153,11 +153,19 @@ static void progress_step_arrive(baton_group_t *group, baton_message_t *message)
         break;
     case BATON__MESSAGE_HELLO:
     case BATON__MESSAGE_WELCOME:
+        baton__hello_receive(group, message);
+        break;
     case BATON__MESSAGE_FAILURE:
+        baton__failure_receive(group, message);
+        break;
     case BATON__MESSAGE_FAILURES:
+        baton__failures_receive(group, message);
+        break;
     case BATON__MESSAGE_INQUIRY:
+        baton__inquiry_receive(group, message);
+        break;
     case BATON__MESSAGE_STATE:
-        baton__notice_receive(group, message);
+        baton__state_receive(group, message);
         break;
     case BATON__MESSAGE_KIND_COUNT:
         break;
@@ -405,7 +413,7 @@ void baton__step_detach(baton_schedule_t *schedule)
     if (!task->leaving) {
         baton__notice_forget(task);
     }
-    baton__epoch_drop_early(schedule);
+    baton__epoch_drop_up_to(schedule, UINT64_MAX);
     baton__table_remove(&group->table, task->identity);
     baton__recovery_leave(task);
     stepper->draining -= schedule->run.phase == BATON__RUN_DRAINING;

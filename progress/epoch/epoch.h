@@ -30,9 +30,10 @@ void baton__epoch_collect_asyncs(baton_schedule_t *schedule);
    completed. */
 bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
 
-/* Called when a peer has committed the schedule: issues the sends to it that
-   were held back. */
-void baton__epoch_introduce(baton_schedule_t *schedule, int peer);
+/* Called when a peer, an index of plan.peers, has committed the schedule.
+   Allows messages to the peer, and issues the sends to it that were held back.
+ */
+void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index);
 
 /* Called when a poll has brought no event. Fails the epochs in which a message
    failed without the loss of its peer being reported since; see
@@ -110,5 +111,5 @@ baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
    BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
-/* Drops messages that came for later epochs. */
-void baton__epoch_drop_early(baton_schedule_t *schedule);
+/* Drops messages that came early, for epochs up to this one. */
+void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);

@@ -105,7 +105,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
         stepper->awaited_bytes -= schedule->plan.awaited_bytes;
         epoch_fail_stop(schedule);
     }
-    baton__epoch_drop_early(schedule);
+    baton__epoch_drop_up_to(schedule, UINT64_MAX);
     baton__epoch_end_if_drained(task);
 }
 

@@ -26,8 +26,7 @@ static baton__context_t context_of(baton_schedule_t *schedule)
         .flip = schedule->plan.flip,
         .header = {.schedule = baton__task_of(schedule)->identity,
                    .epoch = schedule->run.epoch,
-                   .incarnation = schedule->group->incarnation},
-    };
+                   .incarnation = schedule->group->incarnation}};
 }
 
 /* ---- issue --------------------------------------------------------------- */
@@ -337,9 +336,11 @@ static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
     }
 }
 
-void baton__epoch_introduce(baton_schedule_t *schedule, int peer)
+void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index)
 {
+    const int peer = (int)schedule->plan.peers[index];
     const baton__context_t context = context_of(schedule);
+    baton__stepper_meet(baton__task_of(schedule), index, BATON__MET);
     for (uint32_t node = 0; node < schedule->count; node++) {
         baton__op_t *op = &schedule->ops[node];
         if (!baton__op_sends(op) || baton__peer_of(schedule, op) != peer ||

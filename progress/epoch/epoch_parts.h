@@ -108,8 +108,6 @@ baton_message_t *baton__epoch_find_early(baton__run_t *run, uint32_t ordinal);
 /* Keeps a message whose receive has not fired. */
 void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
                              baton_message_t *message);
-/* Drops the kept messages of all epochs up to this one. */
-void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);
 
 /* Receives the message of a loan into the target of the loan's receive, because
    the message can no longer be read in place. If that takes until a later

@@ -45,11 +45,6 @@ void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch)
     }
 }
 
-void baton__epoch_drop_early(baton_schedule_t *schedule)
-{
-    baton__epoch_drop_up_to(schedule, UINT64_MAX);
-}
-
 /* ---- loans --------------------------------------------------------------- */
 
 uint32_t baton__epoch_first_loan(const baton__plan_t *plan, uint32_t reduce)

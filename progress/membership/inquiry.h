@@ -13,8 +13,8 @@
    One rank reports: the first that has asked the lowest rank that answers.
    Therefore all ranks ask the two lowest ranks, too.
 
-   This file keeps what was found out. notice.c sends the messages, and
-   watchdog.c reports. All functions are called by the driver. */
+   This file keeps what was found out. notice_inquiry.c sends the messages,
+   and watchdog.c reports. All functions are called by the driver. */
 #pragma once
 
 #include "progress/state/task.h"

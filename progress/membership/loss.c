@@ -2,7 +2,6 @@
 #include "progress/membership/loss.h"
 
 #include "progress/epoch/epoch.h"
-#include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
 #include "transport/subset.h"
 
@@ -58,7 +57,7 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
                         : group->rank == teller || peer == teller;
         if (told && peer != group->rank &&
             baton__group_loss(group, peer) == NULL) {
-            baton__notice_queue(group, header, BATON__MESSAGE_LEFT, peer);
+            baton__stepper_answer(group, header, BATON__MESSAGE_LEFT, peer);
         }
     }
 }
@@ -143,8 +142,9 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
 {
     uint64_t lost = header->epoch; /* 1 + the lost rank, or 0 */
     bool stays = (header->tag & BATON__LEFT_NOT) != 0;
+    bool disowns = lost == (uint64_t)group->rank + 1;
     bool heeded = baton__group_loss(group, peer) == NULL;
-    if (heeded && stays && lost == (uint64_t)group->rank + 1) {
+    if (heeded && stays && disowns) {
         baton__loss_take(group, peer, baton__disowned);
         /* This ends transfers with the peer, too. */
         if (group->transport->lose != NULL) {
@@ -152,7 +152,7 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
                                    baton__disowned);
         }
     } else if (heeded && lost > 0 && lost <= (uint64_t)group->size &&
-               lost != (uint64_t)group->rank + 1) {
+               !disowns) {
         heed_loss(group, header, (int)lost - 1);
         if (!stays && baton__group_loss(group, (int)lost - 1) == NULL &&
             baton__group_keep(&baton__member_of(group)->leaves, 0, header,
@@ -161,7 +161,6 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
         }
     }
     if (!stays) {
-        bool disowns = lost == (uint64_t)group->rank + 1;
         baton__loss_take(group, peer,
                          disowns ? baton__disowned
                                  : "it has destroyed the group after a loss");

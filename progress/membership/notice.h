@@ -65,7 +65,12 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity);
    queues whose rank had room at the last try. True if a notice was sent. */
 bool baton__notice_send(baton__stepper_t *stepper, bool all);
 
-void baton__notice_receive(baton_group_t *group, baton_message_t *message);
+/* Each takes a notice of its kind; a WELCOME is taken like a HELLO. */
+void baton__hello_receive(baton_group_t *group, baton_message_t *message);
+void baton__failure_receive(baton_group_t *group, baton_message_t *message);
+void baton__failures_receive(baton_group_t *group, baton_message_t *message);
+void baton__inquiry_receive(baton_group_t *group, baton_message_t *message);
+void baton__state_receive(baton_group_t *group, baton_message_t *message);
 
 /* True if the schedule is not committed here, and may still be committed. */
 bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
@@ -73,17 +78,6 @@ bool baton__notice_may_commit(const baton_group_t *group, uint64_t identity);
 /* Handles the HELLO of a schedule that is not committed here. */
 void baton__notice_early(baton_group_t *group, const baton_header_t *header,
                          int peer);
-
-/* Copies the first `bytes` bytes of a notice's content, padded with zeros, and
-   gives the message back to the transport. */
-void baton__notice_take(const baton_group_t *group, baton_message_t *message,
-                        void *content, size_t bytes);
-
-/* Queues a reply, an inquiry or the report of a loss, which consist of a
-   header; the header's kind becomes `kind`. Without memory nothing is queued.
- */
-void baton__notice_queue(baton_group_t *group, baton_header_t header,
-                         baton__message_kind_t kind, int peer);
 
 /* Tells the peer that has sent this header that from `epoch` on the header's
    schedule fails here, or was destroyed. Without memory the peer is not

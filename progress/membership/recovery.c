@@ -4,7 +4,6 @@
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/queues.h"
 #include "progress/membership/notice.h"
-#include "transport/subset.h"
 
 /* ---- agreements -------------------------------------------------------- */
 
@@ -137,7 +136,7 @@ static void recovery_join(baton__task_t *task)
 {
     baton_group_t *group = task->schedule.group;
     uint64_t retired = baton__task_retired(task);
-    baton__epoch_drop_early(&task->schedule);
+    baton__epoch_drop_up_to(&task->schedule, UINT64_MAX);
     /* A recovery that ended early may have left a failure. */
     task->after_recovery.failing_from = 0;
     baton__task_set_phase(task, BATON__RUN_RECOVERING);

@@ -347,7 +347,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     int peer = message->peer;
     shrink_t *shrink = baton__member_of(group)->shrink;
     view_t view;
-    baton__notice_take(group, message, &view, sizeof view);
+    baton__group_take_notice(group, message, &view, sizeof view);
     if (shrink == NULL) {
         return; /* this rank asks for views when it begins */
     }

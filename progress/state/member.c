@@ -153,6 +153,18 @@ uint64_t baton__group_first_lost(const baton_group_t *group)
                : 0;
 }
 
+void baton__group_hear(baton_group_t *group, int peer, uint32_t lost)
+{
+    baton__member_t *member = baton__member_of(group);
+    const int rank = (int)lost - 1;
+    if (lost > 0 && rank < group->size && rank != group->rank &&
+        member->first.detail == NULL &&
+        baton__group_loss(group, peer) == NULL) {
+        member->first =
+            (baton__loss_t){.peer = rank, .detail = "another rank has lost it"};
+    }
+}
+
 bool baton__has_ended(const baton_group_t *group, int rank)
 {
     const baton__member_t *member = baton__member_of(group);

@@ -267,6 +267,12 @@ const char *baton__group_loss(const baton_group_t *group, int peer);
    there is none, or if that peer has itself lost this rank. */
 uint64_t baton__group_first_lost(const baton_group_t *group);
 
+/* Notes a loss that a peer's notice mentions; `lost` is 1 + the lost rank. This
+   rank will notice the loss itself, but failures before that, here and on its
+   own peers, should name this cause. Reports from a rank that is itself lost
+   are ignored. */
+void baton__group_hear(baton_group_t *group, int peer, uint32_t lost);
+
 /* True if a rank of the group is known to have ended, in the group or in its
    root. */
 bool baton__has_ended(const baton_group_t *group, int rank);

@@ -143,6 +143,24 @@ static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
     due->what |= what;
 }
 
+/* Queues a reply, an inquiry or the report of a loss for a rank. It consists of
+   the header, whose kind becomes `kind`. Without memory nothing is queued. */
+static inline void baton__stepper_answer(baton_group_t *group,
+                                         baton_header_t header,
+                                         baton__message_kind_t kind, int peer)
+{
+    baton__kept_t *answer = baton__member_take_kept(baton__member_of(group));
+    if (answer == NULL) {
+        return;
+    }
+    baton__peer_queue_t *queue = baton__group_queue(group, peer);
+    header.kind = (uint16_t)kind;
+    *answer = (baton__kept_t){.header = header, .peer = peer};
+    baton__stepper_list(queue, group);
+    baton__kept_list_append(&queue->answers, answer);
+    baton__member_of(group)->answer_count++;
+}
+
 /* Raises the acquaintance of the schedule with a peer, never lowers it. A peer
    that is not BATON__UNMET is notified when the schedule fails. */
 static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,

@@ -12,7 +12,6 @@
 */
 #include "base/thread.h"
 #include "progress/driving/engine.h"
-#include "progress/driving/placement.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/queues.h"
 #include "progress/membership/notice.h"

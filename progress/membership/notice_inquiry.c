@@ -1,0 +1,156 @@
+/* INQUIRY and STATE: ranks ask each other what they wait for; see inquiry.h. */
+#include "progress/membership/notice_parts.h"
+
+#include "base/error.h"
+#include "progress/epoch/epoch.h"
+#include "progress/membership/inquiry.h"
+
+#include <stdio.h>
+
+/* Returns true if `rank` was the first to ask this rank about this stall, which
+   decides which rank reports the stall; see inquiry.h. After progress of the
+   schedule, the next question is about another stall. */
+static bool asks_first(baton_group_t *group, const baton_header_t *header,
+                       int rank)
+{
+    baton__member_t *member = baton__member_of(group);
+    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
+    if (schedule != NULL) {
+        baton__task_t *task = baton__task_of(schedule);
+        const uint64_t progress = baton__progress_of(schedule);
+        if (task->asked_epoch != header->epoch ||
+            task->asked_progress != progress) {
+            task->asked_epoch = header->epoch;
+            task->asked_progress = progress;
+            task->asked_by = rank;
+        }
+        return task->asked_by == rank;
+    }
+    if (member->asked.schedule != header->schedule ||
+        member->asked.epoch != header->epoch ||
+        member->asked.incarnation != header->incarnation) {
+        member->asked = *header;
+        member->asked_by = rank;
+    }
+    return member->asked_by == rank;
+}
+
+/* Queues inquiries to ranks that the inquiry has found and not asked yet. */
+static void ask_next(const baton__task_t *task)
+{
+    int rank;
+    while ((rank = baton__inquiry_next(task)) >= 0) {
+        baton_header_t header =
+            baton__notice_header(task, BATON__MESSAGE_INQUIRY);
+        header.epoch = task->schedule.run.epoch;
+        baton__stepper_answer(task->schedule.group, header,
+                              BATON__MESSAGE_INQUIRY, rank);
+    }
+}
+
+void baton__notice_inquire(baton__task_t *task)
+{
+    const baton__run_t *run = &task->schedule.run;
+    baton_group_t *group = task->schedule.group;
+    if (run->phase == BATON__RUN_RUNNING) {
+        const baton_header_t header = {.schedule = task->identity,
+                                       .epoch = run->epoch};
+        baton__inquiry_begin(task, asks_first(group, &header, group->rank));
+        ask_next(task);
+    }
+}
+
+/* Returns a running task that is in_order, or NULL. */
+static const baton__task_t *find_in_order(const baton_group_t *group)
+{
+    baton__task_t *t = NULL;
+    while ((t = baton__stepper_next(group, t)) &&
+           (!t->in_order || t->schedule.run.phase != BATON__RUN_RUNNING)) {
+    }
+    return t;
+}
+
+baton_status_t baton__state_send(baton_group_t *group, int peer,
+                                 const baton_header_t *header)
+{
+    baton__rank_state_t state = {.progress = 1};
+    const baton_schedule_t *schedule =
+        baton__group_find(group, header->schedule);
+    const baton__task_t *ordered = find_in_order(group);
+    if (schedule != NULL) {
+        baton__inquiry_answer(schedule, &state);
+    } else {
+        (void)snprintf(state.text, sizeof state.text, "%s",
+                       !baton__group_has_made(group, header->schedule)
+                           ? "not created it"
+                       : baton__notice_may_commit(group, header->schedule)
+                           ? "not committed it"
+                           : "destroyed it");
+    }
+    if (ordered != NULL &&
+        (schedule != NULL || !baton__group_has_made(group, header->schedule))) {
+        state.ordered = ordered->identity;
+        state.ordered_epoch = ordered->schedule.run.epoch;
+    }
+    state.first = asks_first(group, header, peer);
+    return group->transport->notify(group->endpoint, peer, header, &state,
+                                    sizeof state);
+}
+
+/* ---- receiving -------------------------------------------------------- */
+
+void baton__inquiry_receive(baton_group_t *group, baton_message_t *message)
+{
+    const baton_header_t header = message->header;
+    const int peer = message->peer;
+    group->transport->drop(group->endpoint, message);
+    (void)asks_first(group, &header, peer);
+    baton__stepper_answer(group, header, BATON__MESSAGE_STATE, peer);
+}
+
+/* Fails two schedules if the ranks have started them in different orders: the
+   peer runs an epoch of `other` that has not begun here, and has not completed
+   the epoch that runs here. If `other` does not exist here, the peer finds the
+   difference. */
+static void fail_out_of_order(baton_schedule_t *schedule, int peer,
+                              const baton__rank_state_t *state)
+{
+    const baton_group_t *group = schedule->group;
+    baton_schedule_t *other = baton__group_find(group, state->ordered);
+    if (other == NULL || other == schedule ||
+        !baton__task_of(other)->in_order ||
+        !baton__task_of(schedule)->in_order ||
+        schedule->run.phase != BATON__RUN_RUNNING ||
+        state->epoch > schedule->run.epoch ||
+        state->ordered_epoch <= other->run.epoch) {
+        return;
+    }
+    baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
+    baton__text_add(&text,
+                    "\"%s\" on rank %d and on rank %d differ: ", schedule->name,
+                    group->rank, peer);
+    baton__terms_compare(&text, schedule, other->terms, 0, peer);
+    const baton__failure_t failure = {
+        .status = baton__error(BATON_ERR_MISMATCH, "%s", text.data),
+        .rank = group->rank,
+        .epoch = schedule->run.epoch};
+    baton__epoch_fail_from(other, state->ordered_epoch, &failure, text.data);
+    baton__epoch_fail(schedule, &failure, text.data);
+}
+
+void baton__state_receive(baton_group_t *group, baton_message_t *message)
+{
+    const int peer = message->peer;
+    const baton_header_t header = message->header;
+    baton_schedule_t *schedule = baton__group_find(group, header.schedule);
+    baton__rank_state_t state;
+    baton__group_take_notice(group, message, &state, sizeof state);
+    if (schedule != NULL) {
+        baton__inquiry_take(schedule, peer, &state);
+        ask_next(baton__task_of(schedule));
+    }
+    if (schedule != NULL && header.incarnation == group->incarnation &&
+        header.epoch == schedule->run.epoch) {
+        fail_out_of_order(schedule, peer, &state);
+    }
+}
