@@ -19,3 +19,16 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
 /* Commits a schedule of the verifier itself. It is not verified, and does not
    keep the group from being destroyed (commit.c). */
 baton_status_t baton__commit_unverified(baton_schedule_t *schedule);
+
+/* Makes a group of `size` ranks of another group, among them this rank. The new
+   group's channel follows from the key, so no messages are exchanged. On
+   success the group owns the array `ranks`. */
+baton_status_t baton__create_subset(baton_group_t *of, uint64_t key,
+                                    bool survive, int *ranks, int size,
+                                    baton_group_t **out);
+
+/* Makes progress until the condition is true of the group; see the driver's
+   wait, in engine.h. */
+baton_status_t baton__group_wait(const baton_group_t *group,
+                                 baton_condition_fn condition, int timeout_ms,
+                                 bool interruptible);

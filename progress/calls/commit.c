@@ -127,6 +127,13 @@ const char *baton_schedule_name(const baton_schedule_t *schedule)
     return baton__is_schedule(schedule, __func__) ? schedule->name : "";
 }
 
+void baton_schedule_in_order(baton_schedule_t *schedule)
+{
+    if (baton__is_schedule(schedule, __func__)) {
+        baton__task_of(schedule)->in_order = true;
+    }
+}
+
 /* ---- commit ----------------------------------------------------------- */
 
 /* Reserves capacity in the transport for the messages with each peer, up to the

@@ -657,3 +657,18 @@ baton_status_t baton_async_complete(baton_async_t async, baton_status_t status)
                                     "baton_async_complete: the node has "
                                     "completed already, or was not begun");
 }
+
+void baton_schedule_on_end(baton_schedule_t *schedule, baton_end_fn fn,
+                           void *arg)
+{
+    if (!baton__is_schedule(schedule, __func__)) {
+        return;
+    }
+    baton__task_t *task = baton__task_of(schedule);
+    const baton__driver_t *driver = schedule->group->engine->driver;
+    driver->enter(schedule->group->engine);
+    task->on_end = fn;
+    task->on_end_arg = arg;
+    task->ended = baton__epoch_last_ended(task);
+    driver->leave(schedule->group->engine);
+}

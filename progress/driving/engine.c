@@ -13,7 +13,6 @@
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
 
-#include <baton/engine.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>

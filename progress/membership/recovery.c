@@ -73,7 +73,7 @@ static void recovery_end_part(baton_group_t *group)
 {
     baton__stepper_t *stepper = group->stepper;
     stepper->recovering--;
-    /* Pairs with the load in is_recovered(), groups.c. */
+    /* Pairs with the load in baton__group_is_recovered(). */
     atomic_fetch_sub_explicit(&baton__member_of(group)->recovery_left, 1,
                               memory_order_seq_cst);
     if (stepper->on_recovered != NULL) {

@@ -253,6 +253,15 @@ static inline bool baton__group_recovers(const baton_group_t *group)
            recovery == BATON__RECOVERY_JOINED;
 }
 
+/* A condition of waits: no recovery or farewell of the group goes on, and no
+   recovery of its schedules. */
+static inline bool baton__group_is_recovered(const void *arg)
+{
+    const baton_group_t *group = arg;
+    return atomic_load_explicit(&baton__member_of(group)->recovery_left,
+                                memory_order_seq_cst) == 0;
+}
+
 /* Records that a peer is lost, and why. Without memory to record it, all peers
    count as lost. */
 void baton__group_lose(baton_group_t *group, int peer, const char *detail);
