@@ -9,7 +9,9 @@
 #include <sched.h>
 
 enum {
-    SOON_NS = 20000, /* a wait within this time of its start is soon */
+    /* A wait within these times of its start comes at once, or soon. */
+    AT_ONCE_NS = 2000,
+    SOON_NS = 20000,
     DESCRIBE_NS =
         2000000 /* how long a wait that timed out tries to get the lock */
 };
@@ -248,10 +250,10 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
        that a wait will follow this start. */
     bool unwaited =
         atomic_load_explicit(&task->started_ns, memory_order_relaxed) != 0;
-    bool waits = !unwaited &&
-                 atomic_load_explicit(&task->waits_soon, memory_order_relaxed);
-    bool yields = schedule->group->engine->driver->start(
-        schedule, waits ? BATON__NEXT_WAIT : BATON__NEXT_WORK);
+    baton__next_t next = unwaited ? BATON__NEXT_WORK
+                                  : (baton__next_t)atomic_load_explicit(
+                                        &task->expected, memory_order_relaxed);
+    bool yields = schedule->group->engine->driver->start(schedule, next);
     /* A wait soon after `started_ns` is a hint that waits follow their starts
        soon. It is no hint if the epoch has ended during the start, unless the
        start has yielded in place of the wait. */
@@ -502,9 +504,12 @@ static void note_wait(baton__task_t *task)
         return;
     }
     atomic_store_explicit(&task->started_ns, 0, memory_order_relaxed);
-    bool soon = baton__clock_ns() - started_ns < SOON_NS;
-    if (soon != atomic_load_explicit(&task->waits_soon, memory_order_relaxed)) {
-        atomic_store_explicit(&task->waits_soon, soon, memory_order_relaxed);
+    uint64_t ns = baton__clock_ns() - started_ns;
+    uint8_t next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT
+                   : ns < SOON_NS  ? BATON__NEXT_WAIT_SOON
+                                   : BATON__NEXT_WORK;
+    if (next != atomic_load_explicit(&task->expected, memory_order_relaxed)) {
+        atomic_store_explicit(&task->expected, next, memory_order_relaxed);
     }
 }
 

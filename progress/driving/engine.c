@@ -1045,6 +1045,21 @@ static bool yields_in(const baton_engine_t *engine,
            schedule->group->transport->hosts <= 1;
 }
 
+/* Returns what to expect of a caller that will wait after a few microseconds of
+   work. If each rank has a processor of the same host, a short epoch ends in
+   the start, when polled for: the work does not delay it, and no rank sends a
+   wake-up, which takes longer than the epoch. With 4 us of work, 2 ranks and 16
+   KiB, the epoch then took 4 us instead of 11 to 27 us. Elsewhere the start
+   leaves the epoch to the wait. */
+static baton__next_t expect_soon_wait(const baton_engine_t *engine,
+                                      const baton_schedule_t *schedule)
+{
+    return !engine->idle.scarce && schedule->group->transport->hosts <= 1 &&
+                   schedule->plan.awaited_bytes < LONG_BYTES
+               ? BATON__NEXT_WORK
+               : BATON__NEXT_WAIT;
+}
+
 /* Called when nothing moves: yields, and returns how long that took in ns, plus
    1. Returns 0, without yielding, if a wait would sleep instead, no message is
    awaited, or the lock is wanted. */
@@ -1158,6 +1173,9 @@ static bool progress_engine_start(baton_schedule_t *schedule,
         engine->stepper.leaves_calls = engine->threaded;
         baton__step_start(schedule, START_NODES, START_BYTES);
         engine->stepper.leaves_calls = false;
+        next = next == BATON__NEXT_WAIT_SOON
+                   ? expect_soon_wait(engine, schedule)
+                   : next;
         poll_soon(engine, schedule, next);
         yields = yields_in(engine, schedule);
         stop_driving(engine, next == BATON__NEXT_WAIT);

@@ -113,13 +113,6 @@ typedef struct baton__wait {
     void *turn_arg;
 } baton__wait_t;
 
-/* The caller's probable behaviour after a start. */
-typedef enum baton__next {
-    BATON__NEXT_UNKNOWN, /* the call is not baton_schedule_start */
-    BATON__NEXT_WORK,    /* the caller will probably not wait at once */
-    BATON__NEXT_WAIT
-} baton__next_t;
-
 struct baton__driver {
     /* The size of the struct that begins with the task of a schedule. */
     size_t task_bytes;

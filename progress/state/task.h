@@ -53,6 +53,14 @@ typedef enum baton__orphan {
 
 enum { BATON__TASK_MAGIC = 0x6b736174 };
 
+/* What the caller will probably do after a start. */
+typedef enum baton__next {
+    BATON__NEXT_WORK,      /* something else than a wait */
+    BATON__NEXT_WAIT,      /* it waits at once */
+    BATON__NEXT_WAIT_SOON, /* it waits after a few microseconds of work */
+    BATON__NEXT_UNKNOWN    /* the call is not baton_schedule_start */
+} baton__next_t;
+
 typedef struct baton__task {
     struct baton__task *next_runnable;
     size_t slice_done; /* bytes that are done of a node that runs in parts */
@@ -97,8 +105,10 @@ typedef struct baton__task {
     /* The time of the last start. 0: the start's epoch ended during the start,
        or a wait has followed the start. */
     _Atomic uint64_t started_ns;
-    _Atomic bool mailed;     /* the task is in the mailbox */
-    _Atomic bool waits_soon; /* a hint: waits follow their starts soon */
+    _Atomic bool mailed; /* the task is in the mailbox */
+    /* A baton__next_t: what followed the last start that a wait has followed.
+     */
+    _Atomic uint8_t expected;
     /* A buffer was rebound, and has not been checked since. The driver lock
        guards the buffers if there are no `bindings`. */
     _Atomic bool rebound;

@@ -172,7 +172,7 @@ TEST_MANUALLY(test_starts_are_not_waited_for_for_ever, 1)
     baton_schedule_t *s = support_schedule(group, "task");
     (void)baton_add_async(s, &ops, NULL);
     support_ok(baton_schedule_commit(s));
-    atomic_store(&baton__task_of(s)->waits_soon, true);
+    atomic_store(&baton__task_of(s)->expected, BATON__NEXT_WAIT);
     for (uint64_t epoch = 1; epoch <= 3; epoch++) {
         support_ok(baton_schedule_start(s));
         assert_int_equal(hinted, epoch == 1);
@@ -198,12 +198,57 @@ TEST_MANUALLY(test_starts_that_yield_are_told_who_waits, 1)
             support_ok(baton_schedule_start(s));
             if (waits) {
                 support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
-                atomic_store(&baton__task_of(s)->waits_soon, true);
+                atomic_store(&baton__task_of(s)->expected, BATON__NEXT_WAIT);
             }
         }
         assert_true(hinted);
         support_ok(baton_schedule_start(s));
         assert_int_equal(hinted, !shares);
+        support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
+    }
+    support_ok(baton_schedule_destroy(s));
+}
+
+enum { MANY_POLLS = 100 }; /* more than a start makes before a wait */
+
+static int polls_left;
+
+static baton_status_t pend_for_polls(void *arg, baton_call_t *call,
+                                     baton_async_t async)
+{
+    polls_left = MANY_POLLS;
+    return BATON_OK;
+}
+
+static baton_status_t count_polls(void *arg)
+{
+    return --polls_left > 0 ? BATON_AGAIN : BATON_OK;
+}
+
+/* A start that a little work and a wait will follow ends a short epoch itself,
+   unless ranks share processors, or the wait comes at once. */
+TEST_MANUALLY(test_starts_before_a_little_work_end_their_epochs, 1)
+{
+    static const baton_async_ops_t ops = {.start = pend_for_polls,
+                                          .poll = count_polls};
+    const struct {
+        baton__next_t expected;
+        bool scarce, ends;
+    } cases[] = {{BATON__NEXT_WAIT, false, false},
+                 {BATON__NEXT_WAIT_SOON, false, true},
+                 {BATON__NEXT_WAIT_SOON, true, false}};
+    baton_group_t *group = cluster->groups[0];
+    baton__idle_t *idle = &group->engine->idle;
+    idle->spins = 1;
+    idle->wake_ns = UINT64_C(1000000) * SUPPORT_WAIT_MS;
+    baton_schedule_t *s = support_schedule(group, "task");
+    (void)baton_add_async(s, &ops, NULL);
+    support_ok(baton_schedule_commit(s));
+    for (uint64_t i = 0; i < 3; i++) {
+        idle->scarce = cases[i].scarce;
+        atomic_store(&baton__task_of(s)->expected, cases[i].expected);
+        support_ok(baton_schedule_start(s));
+        assert_int_equal(baton_schedule_epoch(s) == i + 1, cases[i].ends);
         support_ok(baton_schedule_wait(s, SUPPORT_WAIT_MS));
     }
     support_ok(baton_schedule_destroy(s));
