@@ -14,7 +14,6 @@
 #include "progress/driving/event_loop.h"
 #include "progress/driving/idle.h"
 #include "progress/driving/step.h"
-#include "progress/driving/verification.h"
 #include "progress/membership/watchdog.h"
 
 #include <baton/engine.h>
@@ -55,6 +54,25 @@
        asleep     the leader sleeps at the descriptors
        followers  number of parked threads
        reigns     number of leaders that have gone */
+
+/* The verifier of one group. */
+typedef struct baton__verifier baton__verifier_t;
+
+/* The functions that BATON_VERIFY=1 adds to a commit. lib/sim implements this
+   table, and passes it to the engines that it opens (verify.c). */
+typedef struct baton__verification {
+    /* create makes a group's verifier, and destroy frees it. Neither waits
+       for another rank. */
+    baton_status_t (*create)(baton_group_t *group, baton__verifier_t **out);
+    void (*destroy)(baton__verifier_t *verifier);
+
+    /* Verifies the commit of a schedule; `local` is the status of this rank's
+       own checks. Collective: ranks whose own checks failed call it, too.
+       BATON_OK if all ranks may commit. */
+    baton_status_t (*verify)(baton__verifier_t *verifier,
+                             const baton_schedule_t *schedule,
+                             baton_status_t local);
+} baton__verification_t;
 
 typedef struct baton__driver baton__driver_t;
 
