@@ -181,17 +181,15 @@ baton_status_t baton__happens_before_init(baton__happens_before_t *self,
 {
     size_t count = schedule->count;
     uint32_t *work = baton__alloc(4 * count, sizeof *work);
-    *self = (baton__happens_before_t){
-        .schedule = schedule,
-        .order = order,
-        .chain = work,
-        .tail = work + count,
-        .reach = work + 2 * count,
-        .stamp = work + 3 * count,
-        .stamped = BATON__NO_NODE,
-        .asked_u = BATON__NO_NODE,
-        .asked_v = BATON__NO_NODE,
-    };
+    *self = (baton__happens_before_t){.schedule = schedule,
+                                      .order = order,
+                                      .chain = work,
+                                      .tail = work + count,
+                                      .reach = work + 2 * count,
+                                      .stamp = work + 3 * count,
+                                      .stamped = BATON__NO_NODE,
+                                      .asked_u = BATON__NO_NODE,
+                                      .asked_v = BATON__NO_NODE};
     if (work == NULL) {
         return BATON_ERR_NO_MEMORY;
     }

@@ -76,15 +76,13 @@ static size_t hazard_list(const baton_schedule_t *schedule,
                 const baton__buffer_t *buffer =
                     &schedule->buffers[op->buffer[i]];
                 size_t begin = buffer->base + op->offset[i];
-                out[count] = (access_t){
-                    .space = buffer->space,
-                    .buffer = op->buffer[i],
-                    .position = order->position[node],
-                    .operand = (uint8_t)i,
-                    .write = (kind->writes >> i & 1) != 0,
-                    .begin = begin,
-                    .end = begin + op->bytes,
-                };
+                out[count] = (access_t){.space = buffer->space,
+                                        .buffer = op->buffer[i],
+                                        .position = order->position[node],
+                                        .operand = (uint8_t)i,
+                                        .write = (kind->writes >> i & 1) != 0,
+                                        .begin = begin,
+                                        .end = begin + op->bytes};
             }
             count++;
         }

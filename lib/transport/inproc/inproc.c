@@ -108,12 +108,11 @@ static void deliver(rank_t *self, record_t *record, int peer,
                     const baton_header_t *header, size_t bytes, bool urgent)
 {
     rank_t *target = &self->medium->ranks[peer];
-    record->message = (baton_message_t){
-        .header = *header,
-        .bytes = bytes,
-        .data = has_copy(record) ? record->data : NULL,
-        .peer = self->index,
-    };
+    record->message =
+        (baton_message_t){.header = *header,
+                          .bytes = bytes,
+                          .data = has_copy(record) ? record->data : NULL,
+                          .peer = self->index};
     if (inproc_put(target, &target->inbox, record, self, urgent)) {
         return;
     }
@@ -476,5 +475,4 @@ const baton_transport_t baton__inproc_transport = {
     .copy_bytes = BATON__INPROC_COPY_BYTES,
     .lend = inproc_lend,
     .is_copying = inproc_is_copying,
-    .lose = inproc_lose,
-};
+    .lose = inproc_lose};

@@ -100,8 +100,7 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .timeout_ns = (uint64_t)ms * 1000000,
         .seen = UINT32_MAX, /* no call was seen in progress */
         .places = baton__alloc((size_t)size, sizeof *self->places),
-        .asked = baton__alloc((size_t)size, sizeof *self->asked),
-    };
+        .asked = baton__alloc((size_t)size, sizeof *self->asked)};
     self->answer = baton__alloc(1, answer_bytes(self));
     self->told = baton__alloc(1, answer_bytes(self) - HEAD);
     (void)pthread_mutex_init(&self->lock, NULL);

@@ -362,17 +362,16 @@ static int count_ranks(const host_t *host)
 static card_t own_card(void)
 {
     const baton__location_t *place = baton__meeting_location();
-    return (card_t){
-        .host = place->host,
-        .network = place->network,
-        .quota = open_quota(),
-        .processors = own_processors(),
-        .secret = baton__share_random(),
-        .nonce = baton__share_random(),
-        .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
-        .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
-        .verifies = baton__config_number(BATON__CONFIG_VERIFY) != 0,
-    };
+    return (card_t){.host = place->host,
+                    .network = place->network,
+                    .quota = open_quota(),
+                    .processors = own_processors(),
+                    .secret = baton__share_random(),
+                    .nonce = baton__share_random(),
+                    .shares = baton__config_number(BATON__CONFIG_SHM) != 0,
+                    .reads = baton__config_number(BATON__CONFIG_CMA) != 0,
+                    .verifies =
+                        baton__config_number(BATON__CONFIG_VERIFY) != 0};
 }
 
 /* Reads the record of a rank of this host, which may be this rank itself. */
@@ -778,8 +777,7 @@ static const baton_transport_t mpi_transport = {
     .host_of = host_of,
     .lose = lose,
     .ask = baton__mpi_ask,
-    .process = process,
-};
+    .process = process};
 
 /* Initialises an endpoint without ranks. From then on it can be freed. */
 static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)

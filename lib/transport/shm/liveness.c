@@ -35,8 +35,7 @@ baton_status_t baton__liveness_open(baton__liveness_t *self, int count)
         .epoll = baton__descriptor_move(epoll_create1(EPOLL_CLOEXEC)),
         .count = count,
         .descriptors = baton__alloc(size, sizeof *self->descriptors),
-        .ended = baton__alloc(size, sizeof *self->ended),
-    };
+        .ended = baton__alloc(size, sizeof *self->ended)};
     self->error = self->epoll < 0 ? errno : 0;
     if (self->descriptors == NULL || self->ended == NULL) {
         baton__liveness_close(self);

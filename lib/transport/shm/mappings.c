@@ -117,8 +117,7 @@ baton_status_t baton__mappings_open(baton__mappings_t *self,
         .peers = peers,
         .tables = tables,
         .freed = freed,
-        .at = baton__alloc((size_t)peers * BATON__SEGMENTS, sizeof *self->at),
-    };
+        .at = baton__alloc((size_t)peers * BATON__SEGMENTS, sizeof *self->at)};
     struct sockaddr_un address;
     socklen_t bytes = baton__peer_address(own, BATON__FOR_MAPPINGS, &address);
     baton_status_t status = BATON_OK;

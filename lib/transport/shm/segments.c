@@ -75,8 +75,7 @@ static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
     *out = (baton__segment_t){
         .file = -1,
         .bytes = bytes,
-        .told = baton__alloc((size_t)peers, sizeof *out->told),
-    };
+        .told = baton__alloc((size_t)peers, sizeof *out->told)};
     int error = out->told != NULL ? make_file(out) : ENOMEM;
     if (error == 0) {
         void *memory =
@@ -295,13 +294,12 @@ void *baton__segments_allocate(baton__segments_t *self, size_t bytes)
 static bool segments_tell(const baton__segments_t *self,
                           const baton__segment_t *segment, int index)
 {
-    baton__segment_notice_t notice = {
-        .secret = self->table->secret,
-        .address = (uint64_t)(uintptr_t)segment->base,
-        .bytes = segment->bytes,
-        .owner = (uint32_t)self->doorbell->index,
-        .id = segment->id,
-    };
+    baton__segment_notice_t notice = {.secret = self->table->secret,
+                                      .address =
+                                          (uint64_t)(uintptr_t)segment->base,
+                                      .bytes = segment->bytes,
+                                      .owner = (uint32_t)self->doorbell->index,
+                                      .id = segment->id};
     struct sockaddr_un address;
     socklen_t bytes = baton__peer_address(&self->doorbell->states[index],
                                           BATON__FOR_MAPPINGS, &address);
