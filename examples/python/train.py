@@ -35,9 +35,9 @@ def options():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", default="full", help="full, solo, majority, quorum:2, "
                         "sparse:0.01, sparse:0.01:majority; gloo: without Baton")
-    parser.add_argument("--late-ms", type=float, default=0)
+    parser.add_argument("--late-ms", type=float, default=0, help="a different rank in each step")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--rate", type=float, default=0.02, help="the highest")
+    parser.add_argument("--rate", type=float, default=0.02, help="the highest learning rate")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--digits", default=DIGITS, help="file made by scripts/digits.sh")
     parser.add_argument("--csv", help="file to which each epoch's accuracy and time are appended")
@@ -117,7 +117,7 @@ def main():
     dist.all_reduce(on_time, dist.ReduceOp.AVG)
     if rank == 0:
         print(f"{given.mode}: {size} ranks, {1000 * seconds / steps:.1f} ms a step, "
-              f"{100 * on_time:.0f} % of gradients on time, {right:.1f} % right, "
+              f"{100 * on_time:.0f} % of gradients on time, {right:.1f} % correct, "
               f"weights {'the same' if same else 'DIFFERENT'} on all ranks")
         if given.csv:
             with open(given.csv, "a") as file:
