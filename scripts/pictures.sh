@@ -32,7 +32,7 @@ picture() {
         echo "set datafile missing NaN"
         echo "csv = '$root/docs/data/$1.csv'"
         cat
-    } | gnuplot - | sed "s/[[:blank:]]*\$//; /^<desc>/c\\
+    } | gnuplot - | sed "s/[[:blank:]]*\$//; s/<title>Gnuplot/<title>$1/; /^<desc>/c\\
 ${dark//$'\n'/ }" >"$root/docs/$1.svg"
 }
 
