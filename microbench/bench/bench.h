@@ -16,19 +16,11 @@
 
 /* ---- the command line (options.c) --------------------------------------- */
 
-enum {
-    BENCH_MAX_SIZES = 32,
-    BENCH_MAX_SYSTEMS = 16,
-    BENCH_MAX_LAYERS = 4,
-    BENCH_MAX_DENSITIES = 16,
-    BENCH_MAX_TEAMS = 16,
-    BENCH_MAX_REPETITIONS = 1000
-};
+enum { BENCH_MAX_REPETITIONS = 1000 };
 
 /* Sets of commands, for the table of options. All dense collectives are one
    command here. */
 typedef enum bench_command {
-    BENCH_NO_COMMAND = 0,
     BENCH_COLLECTIVE = 1 << 0,
     BENCH_SPARSE = 1 << 1,
     BENCH_ENGINE = 1 << 2,
@@ -51,7 +43,7 @@ typedef struct bench_system {
     /* The name of one of Baton's algorithms; NULL: Baton chooses. */
     const char *algorithm;
     /* The name that the user has given, such as "baton:ring". */
-    char name[48];
+    const char *name;
 } bench_system_t;
 
 /* What the application does between the start and the wait. */
@@ -100,50 +92,36 @@ extern const char *const bench_place_names[];
 
 /* The user's options. Each command uses some of them. */
 typedef struct bench_options {
+    const char *name; /* of the command */
+    bench_command_t command;
+    baton_collective_t collective;
     /* Number of times that each measurement is repeated. */
     uint64_t repetitions;
-    uint64_t bytes[BENCH_MAX_SIZES];
-    size_t size_count;
-    baton_collective_t collective;
-    bench_system_t systems[BENCH_MAX_SYSTEMS];
+    cli_list_t bytes;
+    cli_list_t system_names;
+    bench_system_t systems[CLI_MOST_ITEMS];
     size_t system_count;
-    size_t ways[BENCH_WAYS]; /* the ways as bench_way_t, in ascending order */
-    size_t way_count;
-    uint64_t layers[BENCH_MAX_LAYERS];
-    size_t layer_count;
-    /* The systems as bench_sparse_system_t. */
-    size_t sparse_systems[BENCH_SPARSE_SYSTEMS];
-    size_t sparse_system_count;
-    double densities[BENCH_MAX_DENSITIES];
-    size_t density_count;
-    /* Numbers of teams; 0: the number that costs least. */
-    uint64_t teams[BENCH_MAX_TEAMS];
-    size_t team_count;
+    cli_list_t ways; /* words: the ways as bench_way_t, in ascending order */
+    cli_list_t layers;
+    cli_list_t algorithms; /* words: the systems as bench_sparse_system_t */
+    cli_list_t densities;
+    cli_list_t teams;      /* numbers of teams; 0: that which costs least */
     double momentum, clip; /* options of Baton's sparse steps */
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
     uint64_t turn_ms; /* the time that a system's turn takes in one way */
-    size_t memories[BENCH_MEMORIES]; /* the kinds of memory as bench_memory_t */
-    size_t memory_count;
-    size_t places[2]; /* 0: with a separate target; 1: in place */
-    size_t place_count;
+    cli_list_t memories; /* words: the kinds of memory as bench_memory_t */
+    cli_list_t places;   /* words: 0: with a separate target; 1: in place */
     /* The memory and the place of the running measurement. */
     size_t memory;
     bool in_place;
     table_files_t files;
 } bench_options_t;
 
-/* Returns the name of the collective's command ("allreduce", "bcast", ...),
-   which is also used in files. */
-const char *bench_collective_name(baton_collective_t collective);
-
 /* Parses the command line. Replaces its first argument, the command's name, by
-   "baton-bench COMMAND", under which help and errors name the program. Prints
-   these only if `speak`, which is true on rank 0 alone. */
-cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
-                                  bench_command_t *command_out,
-                                  bench_options_t *out);
+   "baton-bench COMMAND", under which help and errors name the program. */
+void bench_options_parse(int argc, char **argv, bench_options_t *out);
 
 /* ---- a run, and turns (turns.c) ----------------------------------------- */
 
@@ -185,10 +163,9 @@ void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out);
    Returns the statistics of these values on rank 0. Collective. */
 stats_t bench_slowest(double *mine, size_t count);
 
-/* Adds a row with a single value. The row is called `name` in files, and `text`
-   on the screen. */
-void bench_report(bench_run_t *run, const char *name, const char *text,
-                  stats_t value, const char *unit);
+/* Adds a row with a single value. */
+void bench_report(bench_run_t *run, const char *name, stats_t value,
+                  const char *unit);
 
 /* Adds a row of the command `kernels`. `words` are the operation, the type, the
    form and the kernels. `bytes` is the size of a vector. k is the number of
@@ -197,9 +174,6 @@ void bench_report(bench_run_t *run, const char *name, const char *text,
 void bench_kernel_row(bench_run_t *run, const char *const words[4],
                       size_t bytes, size_t k, stats_t us, double against_us,
                       double ratio);
-
-/* Prints a heading above rows, or the reason why rows are left out. */
-void bench_note(const bench_run_t *run, const char *text);
 
 /* ---- an operation (operation.c) ----------------------------------------- */
 
@@ -337,14 +311,10 @@ void bench_native_add(float *restrict target, const float *right, size_t count);
 
 /* ---- the commands -------------------------------------------------------- */
 
-typedef struct bench {
-    bench_command_t command;
-    const char *what; /* the text above the results */
-    /* Runs the command. Returns false after printing an error. Collective. */
-    bool (*run)(bench_run_t *run);
-} bench_t;
-
-extern const bench_t bench_collective, bench_sparse, bench_engine,
-    bench_kernels;
+/* Run a command. They return false after printing an error. Collective. */
+bool bench_collective_run(bench_run_t *run);
+bool bench_sparse_run(bench_run_t *run);
+bool bench_engine_run(bench_run_t *run);
+bool bench_kernels_run(bench_run_t *run);
 
 #endif

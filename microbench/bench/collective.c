@@ -27,7 +27,7 @@ typedef struct contest {
     uint64_t bytes; /* bytes of the vector, rounded up to whole blocks */
     size_t layers;
     bench_operation_t *operations; /* an array of [layers] */
-    contestant_t contestants[BENCH_MAX_SYSTEMS];
+    contestant_t contestants[CLI_MOST_ITEMS];
     /* The time that the computation of a layer takes: the fastest system's time
        for the collective. */
     double layer_us;
@@ -135,7 +135,7 @@ static size_t calls_of(const contestant_t *system, bench_way_t way)
 static double time_way(const contest_t *contest, const contestant_t *system,
                        size_t place)
 {
-    bench_way_t way = (bench_way_t)contest->run->options.ways[place];
+    bench_way_t way = (bench_way_t)contest->run->options.ways.words[place];
     bench_runner_t *runners = &system->runners[place * contest->layers];
     size_t calls = calls_of(system, way);
     size_t roots = (size_t)contest->operations->roots;
@@ -186,12 +186,12 @@ static void bench_collective_take(void *arg, size_t place, size_t turn,
     const bench_options_t *options = &contest->run->options;
     const contestant_t *system = &contest->contestants[place];
     (void)turn;
-    for (size_t i = 0; i < options->way_count; i++) {
-        bench_way_t way = (bench_way_t)options->ways[i];
+    for (size_t i = 0; i < options->ways.count; i++) {
+        bench_way_t way = (bench_way_t)options->ways.words[i];
         us[i] = is_measured(contest->run, place, way)
                     ? time_way(contest, system, i)
                     : 0;
-        us[options->way_count + i] =
+        us[options->ways.count + i] =
             bench_collective_computes(way)
                 ? time_computation(contest, system, way)
                 : 0;
@@ -241,10 +241,10 @@ static void open_system(const contest_t *contest, size_t place,
                         contestant_t *out)
 {
     const bench_options_t *options = &contest->run->options;
-    size_t count = options->way_count * contest->layers;
+    size_t count = options->ways.count * contest->layers;
     out->runners = harness_alloc(count, sizeof(*out->runners));
     for (size_t i = 0; i < count; i++) {
-        bench_way_t way = (bench_way_t)options->ways[i / contest->layers];
+        bench_way_t way = (bench_way_t)options->ways.words[i / contest->layers];
         bench_runner_open(contest->run, &options->systems[place],
                           &contest->operations[i % contest->layers],
                           way == BENCH_WAY_UNWAITED, &out->runners[i]);
@@ -278,7 +278,7 @@ static void bench_collective_close_contest(contest_t *contest)
     const bench_options_t *options = &contest->run->options;
     harness_barrier(&contest->run->harness);
     for (size_t i = 0; i < options->system_count; i++) {
-        for (size_t j = 0; j < options->way_count * contest->layers; j++) {
+        for (size_t j = 0; j < options->ways.count * contest->layers; j++) {
             bench_runner_close(&contest->contestants[i].runners[j]);
         }
         free(contest->contestants[i].runners);
@@ -298,17 +298,17 @@ static void bench_collective_add_row(const contest_t *contest, size_t system,
                                      double mpi_us)
 {
     const bench_options_t *options = &contest->run->options;
-    bench_way_t way = (bench_way_t)options->ways[place];
-    bool sweeps = options->way_count * options->place_count *
-                      options->memory_count * options->layer_count >
+    bench_way_t way = (bench_way_t)options->ways.words[place];
+    bool sweeps = options->ways.count * options->places.count *
+                      options->memories.count * options->layers.count >
                   1;
     double alone_us = us[BENCH_WAY_WAIT].median;
-    double computation_us = us[options->way_count + place].median;
+    double computation_us = us[options->ways.count + place].median;
     double hidden = (alone_us + computation_us - us[place].median) /
                     fmin(alone_us, computation_us);
     table_t *table = &contest->run->table;
     const table_cell_t cells[] = {
-        TEXT("collective", NULL, 0, bench_collective_name(options->collective)),
+        TEXT("collective", NULL, 0, options->name),
         TEXT("system", "system", 24, options->systems[system].name),
         NUMBER("ranks", NULL, 0, 0, contest->run->harness.size),
         NUMBER("hosts", NULL, 0, 0,
@@ -341,11 +341,11 @@ static double best_mpi_us(const bench_options_t *options, size_t place,
                           const stats_t *us)
 {
     double best_us = NAN;
-    size_t way = options->ways[place] == BENCH_WAY_UNWAITED ? 0 : place;
+    size_t way = options->ways.words[place] == BENCH_WAY_UNWAITED ? 0 : place;
     for (size_t i = 0; i < options->system_count; i++) {
         if (options->systems[i].kind != BENCH_SYSTEM_BATON) {
             best_us =
-                fmin(best_us, us[i * options->way_count * 2 + way].median);
+                fmin(best_us, us[i * options->ways.count * 2 + way].median);
         }
     }
     return best_us;
@@ -355,12 +355,12 @@ static void bench_collective_report(const contest_t *contest, const stats_t *us)
 {
     bench_run_t *run = contest->run;
     const bench_options_t *options = &run->options;
-    for (size_t way = 0; way < options->way_count; way++) {
+    for (size_t way = 0; way < options->ways.count; way++) {
         double mpi_us = best_mpi_us(options, way, us);
         for (size_t i = 0; i < options->system_count; i++) {
-            if (is_measured(run, i, (bench_way_t)options->ways[way])) {
+            if (is_measured(run, i, (bench_way_t)options->ways.words[way])) {
                 bench_collective_add_row(
-                    contest, i, way, &us[i * options->way_count * 2], mpi_us);
+                    contest, i, way, &us[i * options->ways.count * 2], mpi_us);
             }
         }
     }
@@ -368,69 +368,53 @@ static void bench_collective_report(const contest_t *contest, const stats_t *us)
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void bench_collective_measure(contest_t *contest, uint64_t bytes)
+static void bench_collective_measure(bench_run_t *run, size_t layers,
+                                     uint64_t bytes)
 {
-    bench_run_t *run = contest->run;
     const bench_options_t *options = &run->options;
-    stats_t us[BENCH_MAX_SYSTEMS * BENCH_WAYS * 2];
+    stats_t us[CLI_MOST_ITEMS * BENCH_WAYS * 2];
+    contest_t contest = {.run = run, .layers = layers};
     const bench_turns_t turns = {.systems = options->system_count,
-                                 .measures = options->way_count * 2,
+                                 .measures = options->ways.count * 2,
                                  .turns = (size_t)options->repetitions,
                                  .take = bench_collective_take,
-                                 .arg = contest};
-    bench_collective_open_contest(contest, bytes);
+                                 .arg = &contest};
+    bench_collective_open_contest(&contest, bytes);
     bench_turns(run, &turns, us);
     if (run->speak) {
-        bench_collective_report(contest, us);
+        bench_collective_report(&contest, us);
     }
-    bench_collective_close_contest(contest);
+    bench_collective_close_contest(&contest);
 }
 
-static void measure_all(bench_run_t *run)
+bool bench_collective_run(bench_run_t *run)
 {
-    const bench_options_t *options = &run->options;
-    contest_t contest = {.run = run};
-    for (size_t l = 0; l < options->layer_count; l++) {
-        for (size_t s = 0; s < options->size_count; s++) {
-            contest.layers = (size_t)options->layers[l];
-            bench_collective_measure(&contest, options->bytes[s]);
-        }
-    }
-}
-
-static bool run_collective(bench_run_t *run)
-{
-    plot_t *plot = &run->table.plot;
     bench_options_t *options = &run->options;
+    const cli_list_t *memories = &options->memories, *places = &options->places,
+                     *layers = &options->layers, *bytes = &options->bytes;
+    static char series[48];
     if (bench_keep_able(run) == 0) {
         return true;
     }
-    static char series[48];
     (void)snprintf(series, sizeof(series), "system%s%s%s%s",
-                   options->way_count > 1 ? " way" : "",
-                   options->memory_count > 1 ? " memory" : "",
-                   options->place_count > 1 ? " place" : "",
-                   options->layer_count > 1 ? " layers" : "");
-    plot->x = "bytes";
-    plot->y = "median_us";
-    plot->series = series;
-    (void)snprintf(plot->title, sizeof(plot->title), "%s of %d ranks",
-                   bench_collective_name(options->collective),
-                   run->harness.size);
-    run->points = options->memory_count * options->place_count *
-                  options->layer_count * options->size_count;
-    for (size_t m = 0; m < options->memory_count; m++) {
-        for (size_t p = 0; p < options->place_count; p++) {
-            options->memory = options->memories[m];
-            options->in_place = options->places[p] == 1;
-            measure_all(run);
-        }
+                   options->ways.count > 1 ? " way" : "",
+                   memories->count > 1 ? " memory" : "",
+                   places->count > 1 ? " place" : "",
+                   layers->count > 1 ? " layers" : "");
+    run->table.x = "bytes";
+    run->table.y = "median_us";
+    run->table.series = series;
+    (void)snprintf(run->table.title, sizeof(run->table.title), "%s of %d ranks",
+                   options->name, run->harness.size);
+    run->points =
+        memories->count * places->count * layers->count * bytes->count;
+    for (size_t i = 0; i < run->points; i++) {
+        size_t rest = i / bytes->count / layers->count;
+        options->memory = memories->words[rest / places->count];
+        options->in_place = places->words[rest % places->count] == 1;
+        bench_collective_measure(
+            run, (size_t)layers->numbers[i / bytes->count % layers->count],
+            bytes->numbers[i % bytes->count]);
     }
     return true;
 }
-
-const bench_t bench_collective = {
-    BENCH_COLLECTIVE,
-    "microseconds a call: medians over turns, each checked; best MPI: the "
-    "fastest of MPI's systems' time over this one's",
-    run_collective};

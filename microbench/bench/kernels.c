@@ -167,7 +167,7 @@ static bool measure_selections(bench_run_t *run, trial_t *trial)
     return passed;
 }
 
-static bool bench_kernels_run(bench_run_t *run)
+bool bench_kernels_run(bench_run_t *run)
 {
     const size_t stride = MOST + STAGGER;
     if (!run->speak) {
@@ -197,10 +197,3 @@ static bool bench_kernels_run(bench_run_t *run)
     free(trial.scratch);
     return passed;
 }
-
-const bench_t bench_kernels = {
-    BENCH_KERNELS,
-    "against us: of a sum the plain loop's, of accumulate, which adds and "
-    "selects in one pass, that of two steps, on a device that of its copy; "
-    "ratio: the latter over us, where more bytes move, for each byte",
-    bench_kernels_run};

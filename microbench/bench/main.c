@@ -7,79 +7,68 @@
 /* The exit status if there is no GPU. */
 enum { NO_GPU = 77 };
 
-static const bench_t *bench_find(bench_command_t command)
-{
-    static const bench_t *const benches[] = {&bench_collective, &bench_sparse,
-                                             &bench_engine, &bench_kernels};
-    size_t i = 0;
-    while (benches[i]->command != command) {
-        i++;
-    }
-    return benches[i];
-}
+static const struct {
+    bool (*run)(bench_run_t *run);
+    const char *what; /* the text above the results */
+} benches[] = {
+    [BENCH_COLLECTIVE] = {bench_collective_run,
+                          "microseconds a call: medians over turns, each "
+                          "checked; best MPI: the fastest of MPI's systems' "
+                          "time over this one's"},
+    [BENCH_SPARSE] = {bench_sparse_run,
+                      "a step of f32, each checked\n"
+                      "# formula: bytes, messages and rounds of the closed "
+                      "form; ratio: over mpi_residual"},
+    [BENCH_ENGINE] = {bench_engine_run, "an engine's costs"},
+    [BENCH_KERNELS] = {bench_kernels_run,
+                       "against us: of a sum the plain loop's, of accumulate, "
+                       "which adds and selects in one pass, that of two steps, "
+                       "on a device that of its copy; ratio: the latter over "
+                       "us, where more bytes move, for each byte"},
+};
 
-static bool bench_measure(bench_run_t *run, const bench_t *bench,
-                          const char *name)
+static bool bench_measure(bench_run_t *run, const char *name)
 {
+    const bench_options_t *options = &run->options;
     steal_t before = steal_read();
-    harness_open(&run->harness, run->options.memory == BENCH_MEMORY_DEVICE
+    harness_open(&run->harness, options->memory == BENCH_MEMORY_DEVICE
                                     ? bench_device.attach
                                     : NULL);
     if (run->speak) {
         (void)printf("# %s, %d ranks, %" PRIu64 " turns of the slowest rank: "
                      "%s\n",
-                     name, run->harness.size, run->options.repetitions,
-                     bench->what);
+                     name, run->harness.size, options->repetitions,
+                     benches[options->command].what);
     }
     progress_begin();
-    bool passed = bench->run(run);
+    bool passed = benches[options->command].run(run);
     if (run->speak) {
         (void)printf("# CPU steal: %.1f %%\n",
                      100 * steal_share(before, steal_read()));
+        passed = table_close(&run->table, passed);
     }
     harness_barrier(&run->harness);
     harness_close(&run->harness);
-    return passed;
-}
-
-static int run_bench(bench_run_t *run, bench_command_t command,
-                     const char *name)
-{
-    const bench_t *bench = bench_find(command);
-    if (run->options.memory == BENCH_MEMORY_DEVICE) {
-        const char *reason = bench_device.lacks();
-        if (reason != NULL && run->speak) {
-            (void)fprintf(stderr, "baton-bench: --memory device: %s\n", reason);
-        }
-        if (!harness_agree(reason == NULL)) {
-            return NO_GPU;
-        }
-    }
-    if (!harness_agree(!run->speak ||
-                       table_open(&run->table, &run->options.files))) {
-        return EXIT_FAILURE;
-    }
-    bool passed = bench_measure(run, bench, name);
-    if (run->speak) {
-        passed = table_close(&run->table, passed);
-    }
-    return harness_agree(passed) ? EXIT_SUCCESS : EXIT_FAILURE;
+    return harness_agree(passed);
 }
 
 int main(int argc, char **argv)
 {
     static bench_run_t run; /* too large for a stack */
-    bench_command_t command = BENCH_NO_COMMAND;
-    int level = 0, rank = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    run.speak = rank == 0;
-    cli_verdict_t verdict =
-        bench_options_parse(argc, argv, run.speak, &command, &run.options);
-    int status = verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
-    if (verdict == CLI_RUN) {
-        status = run_bench(&run, command, argv[1]);
+    harness_begin();
+    bench_options_parse(argc, argv, &run.options);
+    run.speak = harness_go_on();
+    const char *lacks =
+        run.options.memory == BENCH_MEMORY_DEVICE ? bench_device.lacks() : NULL;
+    if (lacks != NULL && run.speak) {
+        (void)fprintf(stderr, "baton-bench: --memory device: %s\n", lacks);
     }
-    MPI_Finalize();
-    return status;
+    if (!harness_agree(lacks == NULL)) {
+        return NO_GPU;
+    }
+    return harness_agree(!run.speak ||
+                         table_open(&run.table, &run.options.files)) &&
+                   bench_measure(&run, argv[1])
+               ? EXIT_SUCCESS
+               : EXIT_FAILURE;
 }

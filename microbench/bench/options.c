@@ -1,5 +1,4 @@
 #include "bench/bench.h"
-#include <baton/memory.h>
 #include <string.h>
 
 /* ---- commands ----------------------------------------------------------- */
@@ -86,71 +85,29 @@ static const entry_t entries[] = {
 };
 enum { ENTRIES = sizeof(entries) / sizeof(entries[0]) };
 
-const char *bench_collective_name(baton_collective_t collective)
-{
-    for (size_t i = 0; i < ENTRIES; i++) {
-        if (entries[i].command == BENCH_COLLECTIVE &&
-            entries[i].collective == collective) {
-            return entries[i].name;
-        }
-    }
-    return "?";
-}
-
 /* ---- systems ------------------------------------------------------------ */
 
 /* The names of the systems, in the order of bench_system_kind_t. */
 static const char *const system_names[] = {"mpi",         "impi",  "persistent",
                                            "libnbc_ring", "baton", NULL};
 
-/* Returns whether the library can select this algorithm by name. The builders
-   of barrier, scatter and gather take no name, so these collectives must have
-   one algorithm only. */
-static bool can_be_named(const baton_algorithm_t *named)
-{
-    baton_algorithm_t other;
-    size_t alike = 0;
-    for (size_t i = 0; baton_algorithm_get(i, &other); i++) {
-        alike += other.collective == named->collective;
-    }
-    return alike == 1 || (named->collective != BATON_COLLECTIVE_BARRIER &&
-                          named->collective != BATON_COLLECTIVE_SCATTER &&
-                          named->collective != BATON_COLLECTIVE_GATHER);
-}
-
-/* Reads the algorithm's name after "baton:". */
-static error_t read_algorithm(const cli_parser_t *parser, const char *name,
-                              bench_system_t *system)
-{
-    const bench_options_t *opts = parser->values;
-    baton_algorithm_t found;
-    if (baton_algorithm_find(opts->collective, name, &found) != BATON_OK) {
-        return cli_refuse(parser, "--systems: %s", baton_error_message());
-    }
-    system->algorithm = found.name;
-    return can_be_named(&found)
-               ? 0
-               : cli_refuse(parser,
-                            "--systems: '%s' can't be asked for by name",
-                            system->name);
-}
-
-static error_t bench_options_read_system(const cli_parser_t *parser,
-                                         const char *name, size_t place)
+static bench_system_t read_system(const cli_parser_t *parser, const char *name)
 {
     static const cli_type_t type = CLI_WORD(NULL, system_names);
     static const char prefix[] = "baton:";
-    bench_options_t *opts = parser->values;
-    bench_system_t *system = &opts->systems[place];
+    const bench_options_t *opts = parser->values;
+    bench_system_t system = {.name = name};
     size_t kind = BENCH_SYSTEM_BATON;
-    *system = (bench_system_t){0};
-    (void)snprintf(system->name, sizeof(system->name), "%.47s", name);
-    error_t error =
-        strncmp(name, prefix, strlen(prefix)) == 0
-            ? read_algorithm(parser, name + strlen(prefix), system)
-            : cli_read(parser, "--systems", &type, name, &kind, NULL);
-    system->kind = (bench_system_kind_t)kind;
-    return error;
+    baton_algorithm_t found = {0};
+    if (strncmp(name, prefix, strlen(prefix)) != 0) {
+        cli_read(parser, "--systems", &type, name, &kind);
+    } else if (baton_algorithm_find(opts->collective, name + strlen(prefix),
+                                    &found) != BATON_OK) {
+        cli_refuse(parser, "--systems: %s", baton_error_message());
+    }
+    system.algorithm = found.name;
+    system.kind = (bench_system_kind_t)kind;
+    return system;
 }
 
 /* ---- the table ---------------------------------------------------------- */
@@ -161,11 +118,8 @@ enum {
 };
 
 #define AT(member) offsetof(bench_options_t, member)
-#define MAX_TEAMS  (UINT64_C(1) << 24)
-#define SIZES                                                                  \
-    CLI_SIZES(4, 4, UINT64_C(1) << 30, BENCH_MAX_SIZES, AT(size_count))
-
-#define TIMES CLI_COUNT(1, BENCH_MAX_REPETITIONS)
+#define SIZES      CLI_SIZES(4, 4, 1 << 30)
+#define TIMES      CLI_COUNT(1, BENCH_MAX_REPETITIONS)
 
 #define SPARSE_NAME(NAME, name) name,
 const char *const bench_sparse_names[] = {BENCH_SPARSE_LIST(SPARSE_NAME) NULL};
@@ -176,22 +130,17 @@ const char *const bench_memory_names[] = {"malloc", "shared", "device", NULL};
 const char *const bench_place_names[] = {"out", "in", NULL};
 
 static const cli_option_t options[] = {
-    {BENCH_COLLECTIVE, "systems", 's', AT(systems),
-     CLI_ITEMS(bench_options_read_system, BENCH_MAX_SYSTEMS, AT(system_count)),
+    {BENCH_COLLECTIVE, "systems", 's', AT(system_names), CLI_TEXTS,
      "mpi,impi,persistent,baton", "Systems to compare, see below"},
     {BENCH_COLLECTIVE, "bytes", 'b', AT(bytes), SIZES, "8..64M",
      "Sizes of the vectors; LOW..HIGH doubles from LOW on; none for barrier"},
     {BENCH_SPARSE, "bytes", 'b', AT(bytes), SIZES, "16M",
      "Sizes of the gradients"},
-    {BENCH_SPARSE, "density", 'd', AT(densities),
-     CLI_REALS(1e-9, 1, BENCH_MAX_DENSITIES, AT(density_count)), "0.01",
+    {BENCH_SPARSE, "density", 'd', AT(densities), CLI_REALS(1e-9, 1), "0.01",
      "Selected entries as a fraction of all elements"},
-    {BENCH_SPARSE, "algorithm", 'a', AT(sparse_systems),
-     CLI_WORDS(bench_sparse_names, BENCH_SPARSE_SYSTEMS,
-               AT(sparse_system_count)),
-     "all", "Algorithms to compare"},
-    {BENCH_SPARSE, "teams", 't', AT(teams),
-     CLI_COUNTS(0, MAX_TEAMS, BENCH_MAX_TEAMS, AT(team_count)), "1",
+    {BENCH_SPARSE, "algorithm", 'a', AT(algorithms),
+     CLI_WORDS(bench_sparse_names), "all", "Algorithms to compare"},
+    {BENCH_SPARSE, "teams", 't', AT(teams), CLI_COUNTS(0, 1 << 24), "1",
      "Teams of spardl, divisors of the ranks; 0 chooses the cheapest"},
     {BENCH_SPARSE, "momentum", 0, AT(momentum), CLI_REAL("M", 0, 0.999), "0",
      "Momentum of Baton's steps"},
@@ -203,18 +152,16 @@ static const cli_option_t options[] = {
      "Dense steps at the beginning; the first two steps are not measured"},
     {BENCH_SPARSE, "in-place", 0, AT(accumulated), CLI_FLAG, NULL,
      "Add gradients to the residual before the step: only spardl and dense"},
-    {BENCH_COLLECTIVE, "ways", 'w', AT(ways),
-     CLI_WORDS(bench_way_names, BENCH_WAYS, AT(way_count)), "wait",
-     "What the application does after the start, see below"},
-    {BENCH_COLLECTIVE, "layers", 'l', AT(layers),
-     CLI_COUNTS(1, 1000, BENCH_MAX_LAYERS, AT(layer_count)), "1",
+    {BENCH_COLLECTIVE, "ways", 'w', AT(ways), CLI_WORDS(bench_way_names),
+     "wait", "What the application does after the start, see below"},
+    {BENCH_COLLECTIVE, "layers", 'l', AT(layers), CLI_COUNTS(1, 1000), "1",
      "Collectives in flight at once"},
     {BENCH_COLLECTIVE, "memory", 'm', AT(memories),
-     CLI_WORDS(bench_memory_names, BENCH_MEMORIES, AT(memory_count)), "malloc",
+     CLI_WORDS(bench_memory_names), "malloc",
      "Memory of the vectors: shared is from baton_memory_alloc, device is "
      "a GPU's"},
-    {BENCH_COLLECTIVE, "place", 'p', AT(places),
-     CLI_WORDS(bench_place_names, 2, AT(place_count)), "out",
+    {BENCH_COLLECTIVE, "place", 'p', AT(places), CLI_WORDS(bench_place_names),
+     "out",
      "For all-reduce: whether the sum goes to another vector or replaces "
      "each rank's own"},
     {BENCH_SPARSE | BENCH_KERNELS, "memory", 'm', AT(memory),
@@ -228,111 +175,108 @@ static const cli_option_t options[] = {
      "Turns of each system, whose median is reported"},
     {MANY_TURNS, "repetitions", 'r', AT(repetitions), TIMES, "11",
      "Repetitions of each measurement"},
-    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write a CSV file"},
-    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL, "Write a JSON file"},
+    {ALL, "csv", 0, AT(files.csv), CLI_TEXT("FILE"), NULL, "Write a CSV file"},
+    {ALL, "json", 0, AT(files.json), CLI_TEXT("FILE"), NULL,
+     "Write a JSON file"},
     {BENCH_COLLECTIVE, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot time against size; needs gnuplot"},
 };
 
 /* ---- parsing ------------------------------------------------------------ */
 
-static error_t resolve_sparse(const cli_parser_t *parser)
+static void resolve_sparse(const cli_parser_t *parser)
 {
-    const bench_options_t *opts = parser->values;
+    const cli_list_t *algorithms =
+        &((const bench_options_t *)parser->values)->algorithms;
     bool has_spardl = false;
-    for (size_t i = 0; i < opts->sparse_system_count; i++) {
-        has_spardl |= opts->sparse_systems[i] == BENCH_SPARSE_SPARDL;
+    for (size_t i = 0; i < algorithms->count; i++) {
+        has_spardl |= algorithms->words[i] == BENCH_SPARSE_SPARDL;
     }
-    return has_spardl || !cli_is_given(parser, "teams")
-               ? 0
-               : cli_refuse(parser, "--teams: only spardl has teams, and "
-                                    "--algorithm leaves it out");
+    if (!has_spardl && cli_is_given(parser, "teams")) {
+        cli_refuse(parser, "--teams: only spardl has teams, and --algorithm "
+                           "leaves it out");
+    }
 }
 
 /* Sorts the ways by number. Adds WAIT, the first one, which is always
    measured. */
-static void sort_ways(bench_options_t *opts)
+static void sort_ways(cli_list_t *ways)
 {
     bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};
-    for (size_t i = 0; i < opts->way_count; i++) {
-        wanted[opts->ways[i]] = true;
+    for (size_t i = 0; i < ways->count; i++) {
+        wanted[ways->words[i]] = true;
     }
-    opts->way_count = 0;
+    ways->count = 0;
     for (size_t way = 0; way < BENCH_WAYS; way++) {
         if (wanted[way]) {
-            opts->ways[opts->way_count++] = way;
+            ways->words[ways->count++] = way;
         }
     }
 }
 
-static error_t resolve_dense(const cli_parser_t *parser)
+static void resolve_dense(const cli_parser_t *parser)
 {
     bench_options_t *opts = parser->values;
     bool sums = opts->collective == BATON_COLLECTIVE_ALLREDUCE;
-    sort_ways(opts);
+    sort_ways(&opts->ways);
     if (opts->collective == BATON_COLLECTIVE_BARRIER) {
         if (cli_is_given(parser, "bytes") || opts->files.plot != NULL) {
-            return cli_refuse(parser, "--%s: a barrier has no size",
-                              opts->files.plot != NULL ? "plot" : "bytes");
+            cli_refuse(parser, "--%s: a barrier has no size",
+                       opts->files.plot != NULL ? "plot" : "bytes");
         }
-        opts->bytes[0] = 0;
-        opts->size_count = 1;
+        opts->bytes = (cli_list_t){.count = 1};
     }
     if (cli_is_given(parser, "place") && !sums) {
-        return cli_refuse(parser, "--place: only an all-reduce has it");
+        cli_refuse(parser, "--place: only an all-reduce has it");
     }
-    for (size_t i = 0; i < opts->system_count && !sums; i++) {
-        if (opts->systems[i].kind == BENCH_SYSTEM_RING) {
-            return cli_refuse(parser,
-                              "--systems: libnbc_ring is an all-reduce");
+    for (; opts->system_count < opts->system_names.count;
+         opts->system_count++) {
+        bench_system_t *system = &opts->systems[opts->system_count];
+        *system =
+            read_system(parser, opts->system_names.texts[opts->system_count]);
+        if (system->kind == BENCH_SYSTEM_RING && !sums) {
+            cli_refuse(parser, "--systems: libnbc_ring is an all-reduce");
         }
     }
-    for (size_t i = 0; i < opts->memory_count; i++) {
-        opts->memory = opts->memories[i];
-        if (opts->memory == BENCH_MEMORY_DEVICE && opts->memory_count > 1) {
-            return cli_refuse(parser, "--memory: device can't be together with "
-                                      "other memory");
+    for (size_t i = 0; i < opts->memories.count; i++) {
+        opts->memory = opts->memories.words[i];
+        if (opts->memory == BENCH_MEMORY_DEVICE && opts->memories.count > 1) {
+            cli_refuse(parser, "--memory: device can't be together with other "
+                               "memory");
         }
     }
-    return 0;
 }
 
-static error_t bench_options_resolve(cli_parser_t *parser)
+static void bench_options_resolve(const cli_parser_t *parser)
 {
     const bench_options_t *opts = parser->values;
-    unsigned command = parser->program->command;
-    if (command == BENCH_COLLECTIVE) {
-        return resolve_dense(parser);
+    if (opts->command == BENCH_COLLECTIVE) {
+        resolve_dense(parser);
+    } else if (opts->memory == BENCH_MEMORY_SHARED) {
+        cli_refuse(parser, "--memory: no rank reads another's vectors here, so "
+                           "shared is as malloc");
+    } else if (opts->command == BENCH_SPARSE) {
+        resolve_sparse(parser);
     }
-    if (opts->memory == BENCH_MEMORY_SHARED) {
-        return cli_refuse(parser, "--memory: no rank reads another's vectors "
-                                  "here, so shared is as malloc");
-    }
-    return command == BENCH_SPARSE ? resolve_sparse(parser) : 0;
 }
 
-cli_verdict_t bench_options_parse(int argc, char **argv, bool speak,
-                                  bench_command_t *command_out,
-                                  bench_options_t *out)
+void bench_options_parse(int argc, char **argv, bench_options_t *out)
 {
     const char *names[ENTRIES + 1] = {NULL};
     for (size_t i = 0; i < ENTRIES; i++) {
         names[i] = entries[i].name;
     }
-    size_t index = 0;
-    cli_verdict_t verdict =
-        cli_parse_command("baton-bench", doc, names, argc, argv, speak, &index);
-    if (verdict != CLI_RUN) {
-        return verdict;
-    }
+    const entry_t *entry =
+        &entries[cli_parse_command("baton-bench", doc, names, argc, argv)];
     const cli_program_t program = {
-        .doc = entries[index].doc,
+        .doc = entry->doc,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
-        .command = entries[index].command,
+        .command = entry->command,
         .resolve = bench_options_resolve,
     };
-    *command_out = entries[index].command;
-    *out = (bench_options_t){.collective = entries[index].collective};
-    return cli_parse(&program, argc - 1, argv + 1, speak, out);
+    *out = (bench_options_t){.name = entry->name,
+                             .command = entry->command,
+                             .collective = entry->collective};
+    cli_parse(&program, argc - 1, argv + 1, out);
 }

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WARM_UP = 2, MAX_CONTESTANTS = BENCH_SPARSE_SYSTEMS + BENCH_MAX_TEAMS };
+enum { WARM_UP = 2, MAX_CONTESTANTS = BENCH_SPARSE_SYSTEMS + CLI_MOST_ITEMS };
 
 /* The measured properties of a step. MPI's systems have only the time and
    nnz. */
@@ -123,11 +123,12 @@ static void bench_sparse_open_contest(contest_t *contest)
     contest->slice.gradients =
         harness_alloc(contest->slice.count, 2 * sizeof(double));
     contest->slice.magnitudes = contest->slice.gradients + contest->slice.count;
-    for (size_t i = 0; i < options->sparse_system_count; i++) {
-        size_t system = options->sparse_systems[i];
+    for (size_t i = 0; i < options->algorithms.count; i++) {
+        size_t system = options->algorithms.words[i];
         bool has_teams = system == BENCH_SPARSE_SPARDL;
-        for (size_t j = 0; j < (has_teams ? options->team_count : 1); j++) {
-            add_contestant(contest, system, has_teams ? options->teams[j] : 1);
+        for (size_t j = 0; j < (has_teams ? options->teams.count : 1); j++) {
+            add_contestant(contest, system,
+                           has_teams ? options->teams.numbers[j] : 1);
         }
     }
 }
@@ -374,22 +375,15 @@ static void measure_case(bench_run_t *run, size_t count, double density)
     bench_sparse_close_contest(&contest);
 }
 
-static bool run_sparse(bench_run_t *run)
+bool bench_sparse_run(bench_run_t *run)
 {
-    const bench_options_t *options = &run->options;
-    run->points = options->size_count * options->density_count;
-    for (size_t i = 0; i < options->size_count; i++) {
-        for (size_t j = 0; j < options->density_count; j++) {
-            measure_case(run, (size_t)(options->bytes[i] / sizeof(float)),
-                         options->densities[j]);
-        }
+    const cli_list_t *bytes = &run->options.bytes,
+                     *densities = &run->options.densities;
+    run->points = bytes->count * densities->count;
+    for (size_t i = 0; i < run->points; i++) {
+        measure_case(
+            run, (size_t)(bytes->numbers[i / densities->count] / sizeof(float)),
+            densities->reals[i % densities->count]);
     }
     return true;
 }
-
-const bench_t bench_sparse = {
-    BENCH_SPARSE,
-    "a step of f32, each checked\n"
-    "# formula: bytes, messages and rounds of the closed form; ratio: over "
-    "mpi_residual",
-    run_sparse};

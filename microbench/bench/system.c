@@ -116,7 +116,7 @@ void bench_check(const bench_runner_t *runner)
     size_t i = bench_operation_check(operation);
     if (i < operation->target_count) {
         harness_fail("%s by %s: element %zu of %zu is %g, expected %g",
-                     bench_collective_name(operation->collective),
+                     baton_collective_name(operation->collective),
                      runner->system.name, i, operation->target_count,
                      (double)operation->target[i],
                      (double)bench_operation_expected(operation, i));

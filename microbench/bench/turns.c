@@ -58,16 +58,15 @@ stats_t bench_slowest(double *mine, size_t count)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-void bench_report(bench_run_t *run, const char *name, const char *text,
-                  stats_t value, const char *unit)
+void bench_report(bench_run_t *run, const char *name, stats_t value,
+                  const char *unit)
 {
     table_t *table = &run->table;
     if (!run->speak) {
         return;
     }
     const table_cell_t cells[] = {
-        TEXT("name", NULL, 0, name),
-        TEXT(NULL, "what", 52, text),
+        TEXT("name", "name", 24, name),
         NUMBER("value", "median", 12, 3, value.median),
         NUMBER("p10", "p10", 12, 3, value.p10),
         NUMBER("p90", "p90", 12, 3, value.p90),
@@ -96,12 +95,4 @@ void bench_kernel_row(bench_run_t *run, const char *const words[4],
         NUMBER("ratio", "ratio", 6, 3, ratio),
     };
     table_row(table, cells, sizeof cells / sizeof *cells);
-}
-
-void bench_note(const bench_run_t *run, const char *text)
-{
-    if (run->speak) {
-        (void)printf("%s\n", text);
-        (void)fflush(stdout);
-    }
 }

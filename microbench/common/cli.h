@@ -1,6 +1,5 @@
-/* Parses command lines by a table of options. In a program with many ranks
-   every rank parses the same command line, and only rank 0 prints. No rank
-   exits on its own, since mpirun would report that as a crash. */
+/* Parses command lines by argp. A row of a table describes an option and its
+   value. Where argp prints help or an error, it ends the process. */
 #ifndef MICROBENCH_CLI_H
 #define MICROBENCH_CLI_H
 
@@ -21,66 +20,57 @@ typedef enum cli_kind {
     CLI_KIND_WORD, /* the value is a size_t, the index of the word */
     CLI_KIND_TEXT, /* the value is a const char * */
     /* The value is a const char *, a name that ends in .svg or .png. */
-    CLI_KIND_PLOT,
-    /* The value is a list, whose items a function of the program reads. */
-    CLI_KIND_ITEMS
+    CLI_KIND_PLOT
 } cli_kind_t;
 
-struct cli_parser;
+enum { CLI_MOST_ITEMS = 64 };
 
-/* The values that an option takes. A number or a word may also be a
-   comma-separated list. Then `room` is the size of the array, and count_offset
-   is the offset of the size_t that gets the number of values.
+/* The value of an option that takes a comma-separated list.
 
    In a list of counts or sizes LOW..HIGH stands for the values from LOW to
-   HIGH, each twice the one before. In a list of words, or of items that the
-   program itself reads, each item may appear once. "all" stands for all words,
-   unless it is a word of the list itself. */
+   HIGH, each twice the one before. In a list of words or texts each item may
+   appear once. "all" stands for all words, unless it is a word itself. */
+typedef struct cli_list {
+    size_t count;
+    union {
+        uint64_t numbers[CLI_MOST_ITEMS];
+        double reals[CLI_MOST_ITEMS];
+        size_t words[CLI_MOST_ITEMS];
+        const char *texts[CLI_MOST_ITEMS];
+    };
+} cli_list_t;
+
+/* The values that an option takes. */
 typedef struct cli_type {
     cli_kind_t kind;
     const char *metavar;
-    uint64_t min, max;
+    double low, high;         /* the range of a number */
     uint64_t multiple;        /* a size must be a multiple of this number */
-    double low, high;         /* the range of a real number */
     const char *const *words; /* the words, and NULL at the end */
-    size_t room;
-    size_t count_offset;
-    /* Reads one item and stores it at index `place` of the program's array. */
-    error_t (*read)(const struct cli_parser *parser, const char *item,
-                    size_t place);
+    bool list;                /* the value is a cli_list_t */
 } cli_type_t;
 
 /* clang-format off */
-#define CLI_HEADING {.kind = CLI_KIND_HEADING}
-#define CLI_FLAG    {.kind = CLI_KIND_FLAG}
-#define CLI_FILE    {.kind = CLI_KIND_TEXT, .metavar = "FILE"}
-#define CLI_PLOT    {.kind = CLI_KIND_PLOT, .metavar = "FILE"}
-#define CLI_TEXT(metavar_) {.kind = CLI_KIND_TEXT, .metavar = (metavar_)}
-#define CLI_COUNT(min_, max_)                                                  \
-    {.kind = CLI_KIND_COUNT, .metavar = "N", .min = (min_), .max = (max_)}
-#define CLI_SIZE(multiple_, min_, max_)                                        \
-    {.kind = CLI_KIND_SIZE, .metavar = "SIZE", .min = (min_), .max = (max_),   \
-     .multiple = (multiple_)}
-#define CLI_SIZES(multiple_, min_, max_, room_, count_offset_)                 \
-    {.kind = CLI_KIND_SIZE, .metavar = "LIST", .min = (min_), .max = (max_),   \
-     .multiple = (multiple_), .room = (room_), .count_offset = (count_offset_)}
-#define CLI_COUNTS(min_, max_, room_, count_offset_)                           \
-    {.kind = CLI_KIND_COUNT, .metavar = "LIST", .min = (min_), .max = (max_),  \
-     .room = (room_), .count_offset = (count_offset_)}
-#define CLI_REALS(low_, high_, room_, count_offset_)                           \
-    {.kind = CLI_KIND_REAL, .metavar = "LIST", .low = (low_), .high = (high_), \
-     .room = (room_), .count_offset = (count_offset_)}
-#define CLI_ITEMS(read_, room_, count_offset_)                                 \
-    {.kind = CLI_KIND_ITEMS, .metavar = "LIST", .read = (read_),               \
-     .room = (room_), .count_offset = (count_offset_)}
-#define CLI_REAL(metavar_, low_, high_)                                        \
-    {.kind = CLI_KIND_REAL, .metavar = (metavar_), .low = (low_),              \
-     .high = (high_)}
+#define CLI_NUMBER(kind_, metavar_, low_, high_)                               \
+    .kind = CLI_KIND_##kind_, .metavar = (metavar_),                           \
+    .low = (double)(low_), .high = (double)(high_)
+#define CLI_HEADING              {.kind = CLI_KIND_HEADING}
+#define CLI_FLAG                 {.kind = CLI_KIND_FLAG}
+#define CLI_COUNT(low, high)     {CLI_NUMBER(COUNT, "N", low, high)}
+#define CLI_COUNTS(low, high)    {CLI_NUMBER(COUNT, "LIST", low, high), .list = true}
+#define CLI_SIZE(unit, low, high)                                              \
+    {CLI_NUMBER(SIZE, "SIZE", low, high), .multiple = (unit)}
+#define CLI_SIZES(unit, low, high)                                             \
+    {CLI_NUMBER(SIZE, "LIST", low, high), .multiple = (unit), .list = true}
+#define CLI_REAL(metavar_, low, high) {CLI_NUMBER(REAL, metavar_, low, high)}
+#define CLI_REALS(low, high)     {CLI_NUMBER(REAL, "LIST", low, high), .list = true}
 #define CLI_WORD(metavar_, words_)                                             \
     {.kind = CLI_KIND_WORD, .metavar = (metavar_), .words = (words_)}
-#define CLI_WORDS(words_, room_, count_offset_)                                \
-    {.kind = CLI_KIND_WORD, .metavar = "LIST", .words = (words_),              \
-     .room = (room_), .count_offset = (count_offset_)}
+#define CLI_WORDS(words_)                                                      \
+    {.kind = CLI_KIND_WORD, .metavar = "LIST", .words = (words_), .list = true}
+#define CLI_TEXT(metavar_)       {.kind = CLI_KIND_TEXT, .metavar = (metavar_)}
+#define CLI_TEXTS                {.kind = CLI_KIND_TEXT, .metavar = "LIST", .list = true}
+#define CLI_PLOT                 {.kind = CLI_KIND_PLOT, .metavar = "FILE"}
 /* clang-format on */
 
 /* One row of the table of options. */
@@ -100,8 +90,6 @@ enum { CLI_ANY = 1 };
 
 /* ---- parsing ------------------------------------------------------------ */
 
-struct cli_program;
-
 /* A command line that is being parsed. */
 typedef struct cli_parser {
     const struct cli_program *program;
@@ -110,11 +98,9 @@ typedef struct cli_parser {
     uint64_t given; /* bit i is set if option i of the table was given */
 } cli_parser_t;
 
-/* A program or one of its commands. Every program also takes --help, --usage
-   and --version. */
+/* A program or one of its commands. */
 typedef struct cli_program {
-    const char *doc;       /* the text that argp calls `doc` */
-    const char *arguments; /* the usage's text for further arguments, or NULL */
+    const char *doc;                  /* the text that argp calls `doc` */
     const struct cli_option *options; /* the table of options, at most 64 */
     size_t option_count;
     unsigned command; /* the command whose options are accepted */
@@ -124,42 +110,29 @@ typedef struct cli_program {
     const char *const *commands;
     /* Checks options that depend on each other. Called after all options were
        read. May be NULL. */
-    error_t (*resolve)(cli_parser_t *parser);
+    void (*resolve)(const cli_parser_t *parser);
 } cli_program_t;
 
-/* How the program continues after parsing. */
-typedef enum cli_verdict {
-    CLI_RUN,
-    CLI_DONE, /* help or version was printed; the program exits with success */
-    CLI_BAD   /* an error was printed; the program exits with a failure */
-} cli_verdict_t;
+/* Stores the defaults in `values`, and then the values of the command line. */
+void cli_parse(const cli_program_t *program, int argc, char **argv,
+               void *values);
 
-/* The exit status after a wrong command line, for programs without ranks. */
-enum { CLI_EXIT_USAGE = 2 };
-
-/* Stores the defaults in `values`, and then the values of the command line.
-   Prints help and errors only if `speak`. */
-cli_verdict_t cli_parse(const cli_program_t *program, int argc, char **argv,
-                        bool speak, void *values);
-
-/* Parses the first argument of a program that has several commands. Stores the
-   command's index, and replaces the argument by "PROGRAM COMMAND". The command
+/* Parses the first argument of a program that has several commands, and returns
+   the command's index. Replaces the argument by "PROGRAM COMMAND". The command
    then parses the further arguments under that name. */
-cli_verdict_t cli_parse_command(const char *program, const char *help,
-                                const char *const *commands, int argc,
-                                char **argv, bool speak, size_t *index_out);
+size_t cli_parse_command(const char *program, const char *about,
+                         const char *const *commands, int argc, char **argv);
 
 /* Returns whether the command line has this option. */
 bool cli_is_given(const cli_parser_t *parser, const char *name);
 
-/* Reads a value of this type, or a list of values and their number. If the text
-   is wrong, prints an error that names `option` and returns EINVAL. */
-error_t cli_read(const cli_parser_t *parser, const char *option,
-                 const cli_type_t *type, const char *text, void *out,
-                 size_t *count_out);
+/* Reads a value of this type. If the text is wrong, prints an error that names
+   `option`, and ends the process. */
+void cli_read(const cli_parser_t *parser, const char *option,
+              const cli_type_t *type, const char *text, void *out);
 
-/* Prints an error with the usage. Returns EINVAL. */
-error_t cli_refuse(const cli_parser_t *parser, const char *format, ...)
+/* Prints an error with the usage, and ends the process with the status 2. */
+_Noreturn void cli_refuse(const cli_parser_t *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* ---- values ------------------------------------------------------------- */

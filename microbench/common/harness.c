@@ -6,6 +6,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* ---- the job ------------------------------------------------------------ */
+
+/* While rank 0 reads the command line, the others wait for it. */
+static enum { READING, RUNNING, FAILED } stage;
+
+static void harness_end(void)
+{
+    if (stage == READING) {
+        (void)harness_agree(false);
+    }
+    if (stage != FAILED) {
+        MPI_Finalize();
+    }
+}
+
+void harness_begin(void)
+{
+    int level = 0, rank = 0;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)atexit(harness_end);
+    if (rank > 0) {
+        stage = RUNNING;
+        if (!harness_agree(false)) {
+            exit(EXIT_SUCCESS);
+        }
+    }
+}
+
+bool harness_go_on(void)
+{
+    bool root = stage == READING;
+    stage = RUNNING;
+    return root && harness_agree(true);
+}
+
 void harness_fail(const char *format, ...)
 {
     char text[1024];
@@ -18,6 +54,7 @@ void harness_fail(const char *format, ...)
     /* Writes the message in one call, because other ranks may print at the same
        time. */
     (void)fprintf(stderr, "rank %d: %s\n", rank, text);
+    stage = FAILED;
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     abort(); /* MPI_Abort is not declared noreturn */
 }
@@ -45,33 +82,28 @@ baton_schedule_t *harness_schedule(baton_group_t *group, const char *name)
     return schedule;
 }
 
-static void open_side(baton_progress_t progress, harness_attach_fn attach,
-                      harness_side_t *out)
+static baton_group_t *open_group(baton_progress_t progress,
+                                 harness_attach_fn attach,
+                                 baton_engine_t **engine_out)
 {
     baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    baton_group_t *group = NULL;
     options.progress = progress;
-    must(baton_engine_open(&options, &out->engine));
+    must(baton_engine_open(&options, engine_out));
     if (attach != NULL) {
-        must(attach(out->engine));
+        must(attach(*engine_out));
     }
-    must(baton_group_create_mpi(out->engine, MPI_COMM_WORLD, &out->group));
-}
-
-static void close_side(harness_side_t *side)
-{
-    must(baton_group_destroy(side->group));
-    must(baton_engine_close(side->engine));
+    must(baton_group_create_mpi(*engine_out, MPI_COMM_WORLD, &group));
+    return group;
 }
 
 void harness_open(harness_t *out, harness_attach_fn attach)
 {
-    *out = (harness_t){0};
     MPI_Comm_rank(MPI_COMM_WORLD, &out->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &out->size);
-    open_side(BATON_PROGRESS_DEFAULT, attach, &out->measured);
-    open_side(BATON_PROGRESS_MANUAL, NULL, &out->own);
-    out->group = out->measured.group;
-    out->barrier = harness_schedule(out->own.group, "harness/barrier");
+    out->group = open_group(BATON_PROGRESS_DEFAULT, attach, &out->engine);
+    out->own_group = open_group(BATON_PROGRESS_MANUAL, NULL, &out->own_engine);
+    out->barrier = harness_schedule(out->own_group, "harness/barrier");
     baton_add_barrier(out->barrier);
     must(baton_schedule_commit(out->barrier));
 }
@@ -79,8 +111,10 @@ void harness_open(harness_t *out, harness_attach_fn attach)
 void harness_close(harness_t *harness)
 {
     (void)!baton_schedule_destroy(harness->barrier);
-    close_side(&harness->own);
-    close_side(&harness->measured);
+    must(baton_group_destroy(harness->own_group));
+    must(baton_engine_close(harness->own_engine));
+    must(baton_group_destroy(harness->group));
+    must(baton_engine_close(harness->engine));
 }
 
 void harness_barrier(const harness_t *harness)

@@ -9,30 +9,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An engine, and a group of all ranks on it. */
-typedef struct harness_side {
-    baton_engine_t *engine;
-    baton_group_t *group;
-} harness_side_t;
-
 typedef struct harness {
     int rank;
     int size;
-    baton_group_t *group; /* the group that measured schedules use */
     /* The engine of the measured schedules, which makes progress in the default
-       way. */
-    harness_side_t measured;
-    /* The engine of the barrier, which makes progress only when this rank steps
-       it. */
-    harness_side_t own;
+       way, and the group that they use. */
+    baton_engine_t *engine;
+    baton_group_t *group;
+    /* The barrier has an engine of its own, which makes progress only when this
+       rank steps it. */
+    baton_engine_t *own_engine;
+    baton_group_t *own_group;
     baton_schedule_t *barrier;
 } harness_t;
+
+/* Starts MPI. Rank 0 then reads the command line alone, since argp ends the
+   process where it prints help or an error: on the other ranks this function
+   returns when rank 0 has called harness_go_on, and ends the process if rank 0
+   has ended. Where a process ends, MPI is finalized. */
+void harness_begin(void);
+
+/* Returns whether this is rank 0. */
+bool harness_go_on(void);
 
 /* Attaches a device to an engine before the engine's group is created. */
 typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
 
-/* Opens both engines. Collective, to be called after MPI_Init. A failure ends
-   the job. `attach` is called for the measured engine. It may be NULL. */
+/* Opens both engines. Collective. A failure ends the job. `attach` is called
+ * for the measured engine. It may be NULL. */
 void harness_open(harness_t *out, harness_attach_fn attach);
 
 void harness_close(harness_t *harness);

@@ -45,41 +45,27 @@ static int measure_compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-void stats_sort(double *values, size_t count)
+static double percentile(const double *sorted, size_t count, double fraction)
 {
-    qsort(values, count, sizeof(*values), measure_compare);
-}
-
-double stats_percentile(const double *sorted, size_t count, double fraction)
-{
-    if (count == 0) {
-        return 0;
-    }
     size_t rank = (size_t)ceil(fraction * (double)count);
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
-double stats_median(double *values, size_t count)
-{
-    stats_sort(values, count);
-    return stats_percentile(values, count, 0.5);
-}
-
 stats_t stats_of(double *values, size_t count)
 {
-    stats_sort(values, count);
-    return (stats_t){stats_percentile(values, count, 0.1),
-                     stats_percentile(values, count, 0.5),
-                     stats_percentile(values, count, 0.9)};
-}
-
-double stats_mean(const double *values, size_t count)
-{
     double sum = 0;
+    if (count == 0) {
+        return (stats_t){0};
+    }
+    qsort(values, count, sizeof(*values), measure_compare);
     for (size_t i = 0; i < count; i++) {
         sum += values[i];
     }
-    return count > 0 ? sum / (double)count : 0;
+    return (stats_t){.p10 = percentile(values, count, 0.1),
+                     .median = percentile(values, count, 0.5),
+                     .p90 = percentile(values, count, 0.9),
+                     .p99 = percentile(values, count, 0.99),
+                     .mean = sum / (double)count};
 }
 
 /* ---- stolen time ------------------------------------------------------ */

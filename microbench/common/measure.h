@@ -17,32 +17,14 @@ void clock_sleep_until(double deadline_us);
 
 /* ---- statistics ------------------------------------------------------- */
 
-/* Sorts `values` in place. */
-void stats_sort(double *values, size_t count);
-
-/* Returns the value at `fraction` of sorted values, by nearest rank: 0.5 gives
-   the median, 0.99 the 99th percentile. Returns 0 if there are no values. */
-double stats_percentile(const double *sorted, size_t count, double fraction);
-
-/* Sorts the values and returns their median. */
-double stats_median(double *values, size_t count);
-
-/* The summary of repeated measurements. */
+/* The summary of repeated measurements: their mean and some percentiles, by
+   nearest rank. */
 typedef struct stats {
-    double p10, median, p90;
+    double p10, median, p90, p99, mean;
 } stats_t;
 
-/* Sorts the values and summarizes them. */
+/* Sorts the values and summarizes them. Without values all is 0. */
 stats_t stats_of(double *values, size_t count);
-
-/* Summarizes a value that was counted, or was measured once. */
-static inline stats_t stats_single(double value)
-{
-    stats_t stats = {value, value, value};
-    return stats;
-}
-
-double stats_mean(const double *values, size_t count);
 
 /* ---- stolen time ------------------------------------------------------ */
 

@@ -1,11 +1,12 @@
 #include "common/progress.h"
 
+#include "common/cli.h"
 #include "common/measure.h"
-#include "common/output.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { FIRST_S = 1, NEXT_US = 500000 };
@@ -21,6 +22,21 @@ static void progress_interrupt(int signal)
 {
     (void)signal;
     interrupted = 1;
+}
+
+int terminal_columns(int descriptor)
+{
+    const char *text = getenv("COLUMNS");
+    struct winsize size = {0};
+    uint64_t given = 0;
+    if (isatty(descriptor) == 0) {
+        return 0;
+    }
+    if (text != NULL && cli_read_count(text, &given) && given > 0) {
+        return given < INT16_MAX ? (int)given : INT16_MAX;
+    }
+    (void)ioctl(descriptor, TIOCGWINSZ, &size);
+    return size.ws_col > 0 ? size.ws_col : 80;
 }
 
 void progress_begin(void)

@@ -22,4 +22,9 @@ double progress_end(void);
 
 bool progress_interrupted(void);
 
+/* Returns the number of columns of a terminal: the variable COLUMNS if it is
+   set, else the terminal's own number, else 80. Returns 0 if the descriptor is
+   no terminal. */
+int terminal_columns(int descriptor);
+
 #endif

@@ -1,19 +1,100 @@
 #include "common/table.h"
-#include "common/output.h"
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- files ------------------------------------------------------------ */
+
+bool output_fail(const char *doing, const char *name, int error)
+{
+    (void)fprintf(stderr, "%s: %s %s%s%s\n", program_invocation_short_name,
+                  doing, name, error != 0 ? ": " : "",
+                  error != 0 ? strerror(error) : "");
+    return false;
+}
+
+bool output_open(const char *name, FILE **out)
+{
+    *out = name == NULL ? NULL : fopen(name, "we");
+    return name == NULL || *out != NULL ||
+           output_fail("can't write", name, errno);
+}
+
+bool output_close(FILE *file, const char *name)
+{
+    if (file == NULL) {
+        return true;
+    }
+    bool failed = ferror(file) != 0;
+    failed |= fclose(file) != 0;
+    return !failed || output_fail("can't write all of", name, errno);
+}
+
+/* ---- the picture ------------------------------------------------------ */
+
+/* CMakeLists.txt defines the script's path, as seen from the command's
+   folder. */
+#ifndef PLOT_SCRIPT
+#define PLOT_SCRIPT "../share/baton/plot.gp"
+#endif
+
+/* Runs gnuplot with arguments that NULL ends. */
+static bool run_gnuplot(const char *picture, const char *const *arguments)
+{
+    pid_t process = 0;
+    int status = 0;
+    int error = posix_spawnp(&process, "gnuplot", NULL, NULL,
+                             (char *const *)arguments, environ);
+    if (error != 0) {
+        return output_fail("--plot needs gnuplot (Debian: apt-get install "
+                           "gnuplot-nox) for",
+                           picture, error == ENOENT ? 0 : error);
+    }
+    while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status == 0 || output_fail("gnuplot failed to draw", picture, 0);
+}
+
+static bool table_draw(const table_t *table)
+{
+    char self[PATH_MAX] = "", script[PATH_MAX + 64], data[64];
+    (void)!readlink("/proc/self/exe", self, sizeof self - 1);
+    (void)snprintf(script, sizeof script, "%s/" PLOT_SCRIPT, dirname(self));
+    (void)snprintf(data, sizeof data, "/proc/%ld/fd/%d", (long)getpid(),
+                   fileno(table->csv));
+    const char *const arguments[] = {
+        "gnuplot",         "-c",          script,   data,
+        table->files.plot, table->title,  table->x, table->y,
+        table->series,     table->active, NULL};
+    return fflush(table->csv) == 0 && run_gnuplot(table->files.plot, arguments);
+}
 
 bool table_open(table_t *table, const table_files_t *files)
 {
+    static const char *const nothing[] = {"gnuplot", "-e", "", NULL};
+    FILE *picture = NULL;
     table->files = *files;
-    table->plot.name = files->plot;
-    table->plotted = files->plot != NULL ? tmpfile() : NULL;
-    if (files->plot != NULL && table->plotted == NULL) {
-        return output_fail("no temporary file for", files->plot, errno);
+    if (files->plot != NULL && !(output_open(files->plot, &picture) &&
+                                 output_close(picture, files->plot) &&
+                                 run_gnuplot(files->plot, nothing))) {
+        return false;
     }
-    return plot_check(files->plot) && output_open(files->csv, &table->csv) &&
-           output_open(files->json, &table->json);
+    if (!output_open(files->csv, &table->csv) ||
+        !output_open(files->json, &table->json)) {
+        return false;
+    }
+    if (files->plot != NULL && files->csv == NULL) {
+        table->csv = tmpfile();
+        return table->csv != NULL ||
+               output_fail("no temporary file for", files->plot, errno);
+    }
+    return true;
 }
 
 /* ---- the screen ------------------------------------------------------- */
@@ -49,7 +130,7 @@ static void print_row(table_t *table, const table_cell_t *cells, size_t count,
     (void)putchar('\n');
 }
 
-/* ---- files ------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------- */
 
 /* Writes a row of CSV or JSON. If `keys`, writes the first line of a CSV file
    instead, which names the columns. Does nothing if the file is NULL. */
@@ -87,7 +168,6 @@ void table_row(table_t *table, const table_cell_t *cells, size_t count)
     (void)fflush(stdout);
     for (int keys = table->rows == 0; keys >= 0; keys--) {
         write_row(table->csv, cells, count, false, keys == 1);
-        write_row(table->plotted, cells, count, false, keys == 1);
     }
     if (table->json != NULL) {
         (void)fputs(table->rows == 0 ? "[\n  {" : ",\n  {", table->json);
@@ -107,9 +187,8 @@ bool table_close(table_t *table, bool passed)
     if (table->json != NULL) {
         (void)fputs(table->rows == 0 ? "[]\n" : "\n]\n", table->json);
     }
+    passed = passed && (table->files.plot == NULL || table->rows == 0 ||
+                        table_draw(table));
     bool written = output_close(table->csv, table->files.csv);
-    written &= output_close(table->json, table->files.json);
-    passed = passed && (table->plotted == NULL || table->rows == 0 ||
-                        plot_draw(&table->plot, table->plotted));
-    return output_close(table->plotted, table->files.plot) && passed && written;
+    return output_close(table->json, table->files.json) && written && passed;
 }

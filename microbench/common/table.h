@@ -1,11 +1,17 @@
 /* A table of results. Each row is printed and written to the CSV and JSON files
-   that are open; the table may have a plot. Failures are printed on standard
-   error. */
+   that are open. The table may have a picture: microseconds against sizes,
+   ranks or the like. gnuplot draws it from the table's CSV, by the script
+   microbench/plot.gp, which is installed with the commands.
+
+   Files are opened before anything is measured, so that a bad path or a missing
+   gnuplot is reported at once and not after minutes. Failures are printed on
+   standard error. */
 #ifndef MICROBENCH_TABLE_H
 #define MICROBENCH_TABLE_H
 
-#include "common/plot.h"
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* A cell of a row, with its column. All rows must have the same columns. A text
    must not need quoting in CSV or JSON. A number that is unknown is NAN. Files
@@ -32,20 +38,24 @@ enum { TABLE_TINY = -1 };
      .decimals = (decimals_), .number = (double)(number_)}
 /* clang-format on */
 
-/* The names of a table's files, each of which may be NULL. */
+/* The names of a table's files, each of which may be NULL. `plot` ends in .svg
+   or .png. */
 typedef struct table_files {
     const char *csv, *json, *plot;
 } table_files_t;
 
 typedef struct table {
-    size_t rows;
-    bool headed; /* the headings were already printed */
+    /* The picture, which the caller describes. */
+    char title[256];
+    const char *x, *y;  /* names of columns */
+    const char *series; /* the columns whose values distinguish the series */
+    const char *active; /* a column whose mean is shown in the key, or NULL */
     /* The screen's width. Cells that do not fit are left out. 0: no limit. */
     int columns;
-    size_t left_out;
+    bool headed; /* the headings were already printed */
+    size_t rows, left_out;
     table_files_t files;
-    FILE *csv, *json, *plotted; /* `plotted` is the CSV file of the plot */
-    plot_t plot;                /* the caller sets all fields but the name */
+    FILE *csv, *json;
 } table_t;
 
 bool table_open(table_t *table, const table_files_t *files);
@@ -54,7 +64,19 @@ bool table_open(table_t *table, const table_files_t *files);
 void table_row(table_t *table, const table_cell_t *cells, size_t count);
 
 /* Prints how many cells of a row were left out, closes the files, and draws the
-   plot if `passed`. Returns false if any of this failed. */
+   picture if `passed`. Returns false if any of this failed. */
 bool table_close(table_t *table, bool passed);
+
+/* ---- other files of results --------------------------------------------- */
+
+/* Opens a file for writing. Sets *out to NULL if `name` is NULL. */
+bool output_open(const char *name, FILE **out);
+
+/* Closes a file. Does nothing if `file` is NULL. */
+bool output_close(FILE *file, const char *name);
+
+/* Prints that `doing` failed for the file, with the error's text if `error` is
+   not 0. Returns false. */
+bool output_fail(const char *doing, const char *name, int error);
 
 #endif

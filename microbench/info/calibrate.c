@@ -1,8 +1,8 @@
 #include "info/calibrate.h"
 
 #include "common/harness.h"
-#include "common/output.h"
 #include "common/progress.h"
+#include "common/table.h"
 
 #include <baton/mpi.h>
 #include <baton/tuning.h>
@@ -32,7 +32,7 @@ static double run_and_destroy(const harness_t *harness,
     }
     harness_barrier(harness);
     must(baton_schedule_destroy(schedule));
-    return stats_median(times, REPEATS);
+    return stats_of(times, REPEATS).median;
 }
 
 /* Returns, on rank 0, the time of a message to `peer`: half of the time that a
@@ -202,8 +202,9 @@ static void show_progress(void *arg, double part)
 
 int info_calibrate(const char *path)
 {
-    int level, inside, between;
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    int inside, between;
+    harness_begin();
+    (void)harness_go_on();
     harness_t harness;
     harness_open(&harness, NULL);
     int status = EXIT_FAILURE;
@@ -239,6 +240,5 @@ int info_calibrate(const char *path)
         }
     }
     harness_close(&harness);
-    MPI_Finalize();
     return status;
 }

@@ -39,8 +39,8 @@ static const cli_option_t options[] = {
      CLI_COUNT(1, 1 << 24), NULL,
      "With --choices: processors shared by ranks on one host; by default "
      "this machine's"},
-    {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_FILE, NULL,
-     "Measure costs and write them to FILE, for BATON_CALIBRATION"},
+    {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_TEXT("FILE"),
+     NULL, "Measure costs and write them to FILE, for BATON_CALIBRATION"},
 };
 
 /* ---- system ----------------------------------------------------------- */
@@ -165,10 +165,7 @@ int main(int argc, char **argv)
         .command = CLI_ANY,
     };
     request_t request = {.hosts = 1};
-    cli_verdict_t verdict = cli_parse(&program, argc, argv, true, &request);
-    if (verdict != CLI_RUN) {
-        return verdict == CLI_DONE ? EXIT_SUCCESS : EXIT_FAILURE;
-    }
+    cli_parse(&program, argc, argv, &request);
     if (request.calibrate != NULL) {
         return info_calibrate(request.calibrate);
     }

@@ -117,12 +117,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < SIM_COMMAND_COUNT; i++) {
         names[i] = sim_commands[i].name;
     }
-    size_t index = 0;
     sim_options_init();
-    cli_verdict_t verdict =
-        cli_parse_command("baton-sim", doc, names, argc, argv, true, &index);
-    if (verdict != CLI_RUN) {
-        return verdict == CLI_DONE ? 0 : CLI_EXIT_USAGE;
-    }
+    size_t index = cli_parse_command("baton-sim", doc, names, argc, argv);
     return sim_sweep(&sim_commands[index], argc - 1, argv + 1);
 }

@@ -2,11 +2,10 @@
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
+const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 const char *const sim_broadcast_names[] = {"binomial", NULL};
 const char *const sim_barrier_names[] = {"dissemination", NULL};
 const char *const sim_partial_names[] = {"solo", "majority", "full", "quorum",
@@ -22,7 +21,7 @@ void sim_options_init(void)
     baton_algorithm_t algorithm;
     size_t count = 0;
     for (size_t i = 0;
-         count < SIM_MAX_VARIANTS && baton_algorithm_get(i, &algorithm); i++) {
+         count < CLI_MOST_ITEMS && baton_algorithm_get(i, &algorithm); i++) {
         if (algorithm.collective == BATON_COLLECTIVE_ALLREDUCE) {
             sim_allreduce_names[count++] = algorithm.name;
         }
@@ -35,49 +34,47 @@ enum {
     COLLECTIVES = SIM_ALLREDUCE | SIM_BROADCAST | SIM_BARRIER,
     DENSE = COLLECTIVES | SIM_PARTIAL,
     ALL = DENSE | SIM_SPARSE,
-    WITH_DATA = DENSE & ~SIM_BARRIER
+    WITH_DATA = DENSE & ~SIM_BARRIER,
+    AXIS = 1 << 8 /* no command: --sweep can vary the option */
 };
 
-#define AT(member)      offsetof(sim_options_t, member)
-#define MAX_RANKS       (UINT64_C(1) << 24)
-#define MAX_BYTES       (UINT64_C(1) << 40)
-#define MAX_COUNT       UINT32_MAX
-#define MAX_EPOCHS      UINT64_C(1000000)
-#define COST(unit)      CLI_REAL(unit, 0, 1e9)
-#define GBIT            CLI_REAL("GBIT/S", 1e-6, 1e6)
-#define VARIANTS(names) CLI_WORDS(names, SIM_MAX_VARIANTS, AT(variant_count))
+#define AT(member) offsetof(sim_options_t, member)
+#define MAX_RANKS  (1 << 24)
+#define MAX_BYTES  0x1p40
+#define EPOCHS     CLI_COUNT(1, 1000000)
+#define COST(unit) CLI_REAL(unit, 0, 1e9)
+#define GBIT       CLI_REAL("GBIT/S", 1e-6, 1e6)
 
 static const cli_option_t table[] = {
     {SIM_ALLREDUCE, "algorithm", 'a', AT(variants),
-     VARIANTS(sim_allreduce_names), "all", "Algorithms to compare"},
-    {SIM_SPARSE, "algorithm", 'a', AT(variants), VARIANTS(sim_sparse_names),
+     CLI_WORDS(sim_allreduce_names), "all", "Algorithms to compare"},
+    {SIM_SPARSE, "algorithm", 'a', AT(variants), CLI_WORDS(sim_sparse_names),
      "all", "Algorithms to compare, or all"},
-    {SIM_SPARSE, "count", 'n', AT(count), CLI_SIZE(1, 1, MAX_COUNT), "15M",
+    {SIM_SPARSE, "count", 'n', AT(count), CLI_SIZE(1, 1, UINT32_MAX), "15M",
      "Elements of the gradient, of 4 bytes"},
-    {SIM_SPARSE, "density", 'd', AT(density), CLI_REAL("RATIO", 1e-9, 1),
+    {SIM_SPARSE | AXIS, "density", 'd', AT(density), CLI_REAL("RATIO", 1e-9, 1),
      "0.01", "Selected entries as a fraction of all elements"},
-    {SIM_SPARSE, "teams", 0, AT(teams), CLI_COUNT(0, MAX_RANKS), "1",
+    {SIM_SPARSE | AXIS, "teams", 0, AT(teams), CLI_COUNT(0, MAX_RANKS), "1",
      "Teams of spardl, a divisor of the ranks; 0 chooses the cheapest"},
     {SIM_SPARSE, "exchange", 0, AT(exchange), CLI_WORD("NAME", exchange_names),
      "auto",
      "How teams exchange; auto is rsag for a power of two of teams, else "
      "bsag"},
-    {SIM_PARTIAL, "mode", 'm', AT(variants), VARIANTS(sim_partial_names),
+    {SIM_PARTIAL, "mode", 'm', AT(variants), CLI_WORDS(sim_partial_names),
      "full,solo,majority,quorum,any,all", "Modes to compare"},
     {SIM_PARTIAL, "mode-ranks", 0, AT(mode_ranks), CLI_COUNT(1, MAX_RANKS),
      NULL, "Ranks of a quorum, or candidates; by default half of the ranks"},
-    {ALL, "ranks", 'p', AT(ranks), CLI_COUNT(1, MAX_RANKS), "32",
+    {ALL | AXIS, "ranks", 'p', AT(ranks), CLI_COUNT(1, MAX_RANKS), "32",
      "Number of ranks"},
-    {WITH_DATA, "bytes", 'b', AT(bytes), CLI_SIZE(8, 0, MAX_BYTES), "64K",
-     "Bytes that each rank contributes"},
+    {WITH_DATA | AXIS, "bytes", 'b', AT(bytes), CLI_SIZE(8, 0, MAX_BYTES),
+     "64K", "Bytes that each rank contributes"},
     {SIM_ALLREDUCE, "chunk-bytes", 0, AT(chunk_bytes),
      CLI_SIZE(8, 8, MAX_BYTES), NULL,
      "Size of a pipelined chunk; by default the library chooses"},
     {SIM_BROADCAST, "root", 0, AT(root), CLI_COUNT(0, MAX_RANKS - 1), "0",
      "Rank that has the data to broadcast"},
-    {DENSE, "epochs", 'e', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
-     "Number of epochs"},
-    {SIM_SPARSE, "steps", 's', AT(epochs), CLI_COUNT(1, MAX_EPOCHS), "1",
+    {DENSE, "epochs", 'e', AT(epochs), EPOCHS, "1", "Number of epochs"},
+    {SIM_SPARSE, "steps", 's', AT(epochs), EPOCHS, "1",
      "Number of steps, after a first one that is not counted"},
     {SIM_PARTIAL, "skew-ms", 0, AT(spacing_ms), CLI_REAL("MS", 0.001, 10000),
      NULL,
@@ -113,8 +110,6 @@ static const cli_option_t table[] = {
      "Speed of a rank's processor, sampled once; 1 is normal"},
     {ALL, "multi-ported", 0, AT(model.multi_ported), CLI_FLAG, NULL,
      "Let a rank send and receive any number of messages at once"},
-    {ALL, "eager-bytes", 0, AT(eager_bytes), CLI_SIZE(1, 1, MAX_BYTES), NULL,
-     "Sends of fewer bytes complete when they are posted"},
     {ALL, "sync-bytes", 0, AT(sync_bytes), CLI_SIZE(1, 1, MAX_BYTES), NULL,
      "Sends of at least SIZE bytes complete when their receive is posted"},
 
@@ -123,157 +118,120 @@ static const cli_option_t table[] = {
      "Simulate each value of an axis: ranks=2..1024 (doubling) or "
      "bytes=64,4K,1M; for sparse all-reduces also density=0.001,0.01 or "
      "teams=1,2,7,14"},
-    {ALL, "csv", 0, AT(files.csv), CLI_FILE, NULL,
+    {ALL, "csv", 0, AT(files.csv), CLI_TEXT("FILE"), NULL,
      "Write a CSV file, with more columns"},
-    {ALL, "json", 0, AT(files.json), CLI_FILE, NULL,
+    {ALL, "json", 0, AT(files.json), CLI_TEXT("FILE"), NULL,
      "Write a JSON file, likewise"},
     {ALL, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot the sweep; needs gnuplot"},
-    {ALL, "trace", 0, AT(trace), CLI_FILE, NULL,
+    {ALL, "trace", 0, AT(trace), CLI_TEXT("FILE"), NULL,
      "Write the activity of ports and processors in Chrome's trace format "
      "(for ui.perfetto.dev)"},
 };
 
 /* ---- the sweep ---------------------------------------------------------- */
 
-typedef struct axis {
-    unsigned commands;
-    /* The axis's name, which is also the name of its option. */
-    const char *name;
-    cli_type_t type;
-} axis_t;
-
-static const axis_t axes[] = {
-    [SIM_AXIS_NONE] = {0, "", CLI_HEADING},
-    [SIM_AXIS_RANKS] = {ALL, "ranks",
-                        CLI_COUNTS(1, MAX_RANKS, SIM_MAX_VALUES, 0)},
-    [SIM_AXIS_BYTES] = {WITH_DATA, "bytes",
-                        CLI_SIZES(8, 8, MAX_BYTES, SIM_MAX_VALUES, 0)},
-    [SIM_AXIS_DENSITY] = {SIM_SPARSE, "density",
-                          CLI_REALS(1e-9, 1, SIM_MAX_VALUES, 0)},
-    [SIM_AXIS_TEAMS] = {SIM_SPARSE, "teams",
-                        CLI_COUNTS(0, MAX_RANKS, SIM_MAX_VALUES, 0)},
-};
-enum { AXES = sizeof(axes) / sizeof(axes[0]) };
-
-const char *sim_axis_name(sim_axis_t axis)
-{
-    return axes[axis].name;
-}
-
-/* Returns the axis of "AXIS=VALUES", or SIM_AXIS_NONE. */
-static sim_axis_t find_axis(const sim_options_t *opts, const char *text)
-{
-    size_t length = strcspn(text, "=");
-    for (size_t i = SIM_AXIS_RANKS; i < AXES && text[length] != '\0'; i++) {
-        if ((axes[i].commands & opts->command) != 0 &&
-            strlen(axes[i].name) == length &&
-            strncmp(axes[i].name, text, length) == 0) {
-            return (sim_axis_t)i;
-        }
-    }
-    return SIM_AXIS_NONE;
-}
-
-static error_t read_values(const cli_parser_t *parser, const char *text,
-                           sim_options_t *opts)
-{
-    const cli_type_t *type = &axes[opts->axis].type;
-    uint64_t numbers[SIM_MAX_VALUES];
-    bool real = type->kind == CLI_KIND_REAL;
-    void *out = real ? (void *)opts->values : numbers;
-    error_t error =
-        cli_read(parser, "--sweep", type, text, out, &opts->value_count);
-    for (size_t i = 0; error == 0 && !real && i < opts->value_count; i++) {
-        opts->values[i] = (double)numbers[i];
-    }
-    return error;
-}
-
-static error_t resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
+/* Sets the axis, the row of the table whose option --sweep varies, and its
+   values. */
+static void resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
 {
     if (opts->sweep == NULL) {
-        opts->values[0] = (double)opts->ranks;
-        opts->value_count = 1;
-        return 0;
+        return;
     }
-    opts->axis = find_axis(opts, opts->sweep);
-    if (opts->axis == SIM_AXIS_NONE) {
-        return cli_refuse(parser,
-                          "--sweep: '%s' is not ranks=VALUES or another axis "
-                          "of this command, see --help",
-                          opts->sweep);
+    size_t length = strcspn(opts->sweep, "=");
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+        if ((table[i].commands & AXIS) != 0 &&
+            (table[i].commands & opts->command) != 0 &&
+            strlen(table[i].name) == length &&
+            strncmp(table[i].name, opts->sweep, length) == 0) {
+            opts->axis = &table[i];
+        }
     }
-    const char *name = axes[opts->axis].name;
-    if (cli_is_given(parser, name)) {
-        return cli_refuse(parser, "--%s: --sweep=%s is given already", name,
-                          name);
+    if (opts->axis == NULL || opts->sweep[length] == '\0') {
+        cli_refuse(parser,
+                   "--sweep: '%s' is not ranks=VALUES or another axis of this "
+                   "command, see --help",
+                   opts->sweep);
     }
-    return read_values(parser, strchr(opts->sweep, '=') + 1, opts);
+    if (cli_is_given(parser, opts->axis->name)) {
+        cli_refuse(parser, "--%s: --sweep=%s is given already",
+                   opts->axis->name, opts->axis->name);
+    }
+    cli_type_t type = opts->axis->type;
+    type.list = true;
+    cli_read(parser, "--sweep", &type, opts->sweep + length + 1, &opts->values);
+}
+
+void sim_options_set(sim_options_t *options, size_t value)
+{
+    if (options->axis != NULL) {
+        memcpy((char *)options + options->axis->offset,
+               &options->values.numbers[value], sizeof(uint64_t));
+    }
+}
+
+bool sim_options_sweep(const sim_options_t *options, const char *name)
+{
+    return options->axis != NULL && strcmp(options->axis->name, name) == 0;
 }
 
 /* ---- the model ---------------------------------------------------------- */
 
-static error_t read_distribution(const cli_parser_t *parser, const char *option,
-                                 const char *text, baton_distribution_t *out)
-{
-    return text == NULL || baton_distribution_parse(text, out) == BATON_OK
-               ? 0
-               : cli_refuse(parser, "%s: %s", option, baton_error_message());
-}
-
-static error_t resolve_model(const cli_parser_t *parser, sim_options_t *opts)
+static void resolve_model(const cli_parser_t *parser, sim_options_t *opts)
 {
     baton_sim_options_t *model = &opts->model;
     static const char *const of_hosts[] = {"host-alpha-us", "host-gbit"};
     for (size_t i = 0; i < 2; i++) {
         if (opts->host_ranks == 1 && cli_is_given(parser, of_hosts[i])) {
-            return cli_refuse(parser, "--%s: needs --host-ranks", of_hosts[i]);
+            cli_refuse(parser, "--%s: needs --host-ranks", of_hosts[i]);
         }
     }
     model->cost_only = !opts->payload && !opts->prove;
     model->link.beta_ns = 8 / opts->gbit;
     model->host_link.beta_ns = 8 / opts->host_gbit;
     model->host_ranks = (int)opts->host_ranks;
-    model->eager_bytes = (size_t)opts->eager_bytes;
     model->sync_bytes = (size_t)opts->sync_bytes;
     if (opts->skew != NULL && opts->spacing_ms > 0) {
-        return cli_refuse(parser, "--skew-ms: --skew is given already");
+        cli_refuse(parser, "--skew-ms: --skew is given already");
     }
-    error_t error =
-        read_distribution(parser, "--skew", opts->skew, &model->skew);
-    error = error != 0
-                ? error
-                : read_distribution(parser, "--lag", opts->lag, &model->lag);
-    return error != 0 ? error
-                      : read_distribution(parser, "--speed", opts->speed,
-                                          &model->speed);
+    const struct {
+        const char *option, *text;
+        baton_distribution_t *out;
+    } samples[] = {{"--skew", opts->skew, &model->skew},
+                   {"--lag", opts->lag, &model->lag},
+                   {"--speed", opts->speed, &model->speed}};
+    for (size_t i = 0; i < 3; i++) {
+        if (samples[i].text != NULL &&
+            baton_distribution_parse(samples[i].text, samples[i].out) !=
+                BATON_OK) {
+            cli_refuse(parser, "%s: %s", samples[i].option,
+                       baton_error_message());
+        }
+    }
 }
 
 /* ---- options that depend on each other ---------------------------------- */
 
-static error_t resolve_files(const cli_parser_t *parser,
-                             const sim_options_t *opts)
+static void resolve_files(const cli_parser_t *parser, const sim_options_t *opts)
 {
     if (opts->trace != NULL &&
-        (opts->axis != SIM_AXIS_NONE || opts->variant_count != 1)) {
-        return cli_refuse(parser, "--trace: needs one simulation: no --sweep, "
-                                  "and one variant to compare");
+        (opts->axis != NULL || opts->variants.count != 1)) {
+        cli_refuse(parser, "--trace: needs one simulation: no --sweep, and one "
+                           "variant to compare");
     }
     if (opts->trace != NULL && opts->model.multi_ported) {
-        return cli_refuse(parser, "--trace: shows one message at a time in "
-                                  "each port, so not --multi-ported");
+        cli_refuse(parser, "--trace: shows one message at a time in each port, "
+                           "so not --multi-ported");
     }
-    if (opts->files.plot != NULL && opts->axis == SIM_AXIS_NONE) {
-        return cli_refuse(parser, "--plot: needs --sweep");
+    if (opts->files.plot != NULL && opts->axis == NULL) {
+        cli_refuse(parser, "--plot: needs --sweep");
     }
-    return 0;
 }
 
 static bool has_segments(const sim_options_t *opts)
 {
-    for (size_t i = 0; i < opts->variant_count; i++) {
-        const char *name = opts->variant_names[opts->variants[i]];
+    for (size_t i = 0; i < opts->variants.count; i++) {
+        const char *name = opts->variant_names[opts->variants.words[i]];
         if (strcmp(name, "ring") == 0 ||
             sim_algorithm(BATON_COLLECTIVE_ALLREDUCE, name).segmented) {
             return true;
@@ -282,39 +240,36 @@ static bool has_segments(const sim_options_t *opts)
     return false;
 }
 
-static error_t resolve_algorithm(const cli_parser_t *parser,
-                                 const sim_options_t *opts)
+static void resolve_algorithm(const cli_parser_t *parser,
+                              const sim_options_t *opts)
 {
     if (opts->chunk_bytes != 0 && !has_segments(opts)) {
-        return cli_refuse(parser,
-                          "--chunk-bytes: needs an --algorithm that has "
-                          "chunks, as ring");
+        cli_refuse(parser, "--chunk-bytes: needs an --algorithm that has "
+                           "chunks, as ring");
     }
-    bool sweeps = opts->axis == SIM_AXIS_RANKS;
-    double least = sweeps ? opts->values[0] : (double)opts->ranks;
-    for (size_t i = 1; sweeps && i < opts->value_count; i++) {
-        least = fmin(least, opts->values[i]);
+    uint64_t least = opts->ranks;
+    for (size_t i = 0;
+         sim_options_sweep(opts, "ranks") && i < opts->values.count; i++) {
+        uint64_t ranks = opts->values.numbers[i];
+        least = i == 0 || ranks < least ? ranks : least;
     }
-    return (double)opts->root < least
-               ? 0
-               : cli_refuse(parser, "--root: '%" PRIu64 "' is not from 0 to %g",
-                            opts->root, least - 1);
+    if (opts->root >= least) {
+        cli_refuse(parser, "--root: '%" PRIu64 "' is not from 0 to %" PRIu64,
+                   opts->root, least - 1);
+    }
 }
 
-static error_t sim_options_resolve(cli_parser_t *parser)
+static void sim_options_resolve(const cli_parser_t *parser)
 {
     sim_options_t *opts = parser->values;
-    if (opts->variant_count == 0) {
-        opts->variant_count = 1; /* the command has no variants to compare */
-    }
-    error_t error = resolve_model(parser, opts);
-    error = error != 0 ? error : resolve_sweep(parser, opts);
-    error = error != 0 ? error : resolve_files(parser, opts);
-    return error != 0 ? error : resolve_algorithm(parser, opts);
+    resolve_model(parser, opts);
+    resolve_sweep(parser, opts);
+    resolve_files(parser, opts);
+    resolve_algorithm(parser, opts);
 }
 
-cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
-                                char **argv, sim_options_t *out)
+void sim_options_parse(const sim_command_t *command, int argc, char **argv,
+                       sim_options_t *out)
 {
     const cli_program_t program = {
         .doc = command->doc,
@@ -323,12 +278,15 @@ cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
         .command = command->command,
         .resolve = sim_options_resolve,
     };
+    /* A command without variants to compare has the first one. */
     *out = (sim_options_t){
         .command = command->command,
         .variant_names = command->variant_names,
+        .variants = {.count = 1},
+        .values = {.count = 1},
         .model = {.size = sizeof(out->model), .seed = cli_default_seed()},
     };
-    return cli_parse(&program, argc, argv, true, out);
+    cli_parse(&program, argc, argv, out);
 }
 
 /* ---- printing --------------------------------------------------------- */

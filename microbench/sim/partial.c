@@ -279,10 +279,7 @@ static void summarize(run_t *run, sim_result_t *out)
 {
     double epochs = (double)run->of->options->epochs;
     size_t count = (size_t)run->of->ranks * (size_t)epochs;
-    stats_sort(run->latency_us, count);
-    out->latency_us = stats_mean(run->latency_us, count);
-    out->latency_median_us = stats_percentile(run->latency_us, count, 0.5);
-    out->latency_p99_us = stats_percentile(run->latency_us, count, 0.99);
+    out->latency = stats_of(run->latency_us, count);
     out->active = run->active_sum / epochs;
     double variance =
         fmax(run->active_squares / epochs - out->active * out->active, 0);

@@ -5,6 +5,7 @@
 #define MICROBENCH_SIM_SIM_H
 
 #include "common/cli.h"
+#include "common/measure.h"
 #include "common/table.h"
 #include <baton/proof.h>
 #include <baton/sim.h>
@@ -12,8 +13,6 @@
 #include <baton/tuning.h>
 
 /* ---- options (options.c) ------------------------------------------------ */
-
-enum { SIM_MAX_VALUES = 64, SIM_MAX_VARIANTS = 24 };
 
 /* Sets of commands. */
 enum {
@@ -28,17 +27,9 @@ enum {
    library's all-reduces, the modes of a partial all-reduce, or sparse
    all-reduces. The index of a mode is its baton_partial_mode_t, and that of a
    sparse all-reduce its baton_sparse_algorithm_t. */
-extern const char *sim_allreduce_names[SIM_MAX_VARIANTS + 1];
+extern const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
-
-typedef enum sim_axis {
-    SIM_AXIS_NONE,
-    SIM_AXIS_RANKS,
-    SIM_AXIS_BYTES,
-    SIM_AXIS_DENSITY,
-    SIM_AXIS_TEAMS
-} sim_axis_t;
 
 typedef struct sim_options {
     /* The command, and the names of the variants (algorithms or modes) that the
@@ -49,7 +40,7 @@ typedef struct sim_options {
     baton_sim_options_t model; /* the model; its field `ranks` is not set */
     double gbit, host_gbit;
     const char *speed, *lag, *skew; /* the texts of the options, or NULL */
-    uint64_t host_ranks, eager_bytes, sync_bytes;
+    uint64_t host_ranks, sync_bytes;
     bool payload; /* sparse all-reduces have real gradients */
     /* The collectives that are not sparse are checked by sets of contributors
        (baton/proof.h). */
@@ -71,12 +62,10 @@ typedef struct sim_options {
     uint64_t teams;  /* the number of teams; 0: the library chooses */
     size_t exchange; /* the exchange, as baton_exchange_t */
 
-    size_t variants[SIM_MAX_VARIANTS]; /* the indices of the variants' names */
-    size_t variant_count;
-    const char *sweep; /* the text of the option, or NULL */
-    sim_axis_t axis;
-    double values[SIM_MAX_VALUES]; /* the values along the sweep's axis */
-    size_t value_count;
+    cli_list_t variants;      /* words: the indices of the variants' names */
+    const char *sweep;        /* the text of the option, or NULL */
+    const cli_option_t *axis; /* the option that --sweep varies, or NULL */
+    cli_list_t values;        /* its values; without --sweep only the count */
 
     table_files_t files;
     const char *trace; /* name of the trace's file, or NULL */
@@ -87,17 +76,20 @@ void sim_options_init(void);
 
 /* Parses the command line of a command. */
 typedef struct sim_command sim_command_t;
-cli_verdict_t sim_options_parse(const sim_command_t *command, int argc,
-                                char **argv, sim_options_t *out);
+void sim_options_parse(const sim_command_t *command, int argc, char **argv,
+                       sim_options_t *out);
+
+/* Gives the option that is swept its value of this index. */
+void sim_options_set(sim_options_t *options, size_t value);
+
+/* Returns whether the option of this name is swept. */
+bool sim_options_sweep(const sim_options_t *options, const char *name);
 
 /* Returns whether the command has vectors, of a given number of bytes. */
 static inline bool sim_options_has_bytes(const sim_options_t *options)
 {
     return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
 }
-
-/* Returns the name of an axis in --sweep, or "" if there is none. */
-const char *sim_axis_name(sim_axis_t axis);
 
 /* Prints the command line and the model's default values. */
 void sim_options_print(const sim_options_t *options, int argc, char **argv);
@@ -110,8 +102,6 @@ typedef struct sim_case {
     const char *name; /* the variant's name */
     int ranks;
     uint64_t bytes;
-    double density; /* used by sparse all-reduces */
-    uint64_t teams; /* used by sparse all-reduces; 0: the library chooses */
     baton_sim_t *sim;
     FILE *trace; /* the file of the trace, or NULL */
 } sim_case_t;
@@ -127,7 +117,7 @@ typedef struct sim_result {
     double run_s;
 
     /* The time of a partial all-reduce from a rank's call to its completion. */
-    double latency_us, latency_median_us, latency_p99_us;
+    stats_t latency; /* in microseconds */
     /* The number of ranks whose contribution to an epoch is in that epoch's
        result: the mean over the epochs, its standard error, and the expected
        number, which is NAN if it is unknown. */

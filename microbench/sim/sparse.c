@@ -171,12 +171,12 @@ static baton_sparse_options_t sim_sparse_options_of(const sim_case_t *c)
     out.name = c->name;
     out.algorithm = (baton_sparse_algorithm_t)c->variant;
     out.count = (size_t)options->count;
-    out.density = c->density;
+    out.density = options->density;
     bool has_teams = out.algorithm == BATON_SPARSE_AUTO ||
                      out.algorithm == BATON_SPARSE_SPARDL;
-    out.teams = c->teams == 0 ? BATON_SPARSE_TEAMS_AUTO
-                : has_teams   ? (int)c->teams
-                              : 1;
+    out.teams = options->teams == 0 ? BATON_SPARSE_TEAMS_AUTO
+                : has_teams         ? (int)options->teams
+                                    : 1;
     if (has_teams) {
         out.exchange = (baton_exchange_t)options->exchange;
     }

@@ -1,6 +1,5 @@
 /* Simulates each value of the sweep with each variant, and makes the rows of
    the table and the plot. */
-#include "common/output.h"
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
@@ -35,7 +34,7 @@ static const sim_result_t *find_result(const sim_case_t *c,
                                        size_t place, size_t variant)
 {
     for (size_t i = 0; i <= place; i++) {
-        if (c->options->variants[i] == variant) {
+        if (c->options->variants.words[i] == variant) {
             return &results[i];
         }
     }
@@ -73,17 +72,17 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         ADD(WITH_BYTES, WITH_BYTES, "bytes", "bytes", 9, 0, c->bytes),
         ADD(0, ALL, "epochs", "", 0, 0, c->options->epochs),
         ADD(timed, ALL, "us", "time us", 12, 3, r->mean_us),
-        ADD(PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3, r->latency_us),
+        ADD(PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
+            r->latency.mean),
         ADD(PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
-            full == NULL ? NAN : full->latency_us / r->latency_us),
+            full == NULL ? NAN : full->latency.mean / r->latency.mean),
         ADD(PARTIALS, PARTIALS, "active", "active", 9, 2, r->active),
         ADD(PARTIALS, PARTIALS, "active_error", "+-", 6, 2, r->active_error),
         ADD(apart, PARTIALS, "active_expected", "expected", 9, 1,
             r->active_expected),
         ADD(apart, PARTIALS, "latency_median_us", "median us", 12, 3,
-            r->latency_median_us),
-        ADD(apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3,
-            r->latency_p99_us),
+            r->latency.median),
+        ADD(apart, PARTIALS, "latency_p99_us", "p99 us", 12, 3, r->latency.p99),
         ADD(several, ALL, "low_us", "least us", 12, 3, r->low_us),
         ADD(several, ALL, "high_us", "most us", 12, 3, r->high_us),
         ADD(timed, timed, "formula_us", "formula us", 12, 3, r->formula_us),
@@ -97,7 +96,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         ADD(WITH_RUN, ALL, "messages_per_s", "messages/s", 10, 0,
             (double)r->messages / r->run_s),
         ADD(0, SPARSE, "n", "", 0, 0, c->options->count),
-        ADD(SPARSE, SPARSE, "density", "density", 8, 5, c->density),
+        ADD(SPARSE, SPARSE, "density", "density", 8, 5, c->options->density),
         ADD(0, SPARSE, "k", "", 0, 0, r->k),
         ADD_TEXT(SPARSE, SPARSE, "chosen", "chosen", 7,
                  baton_sparse_algorithm_name(cost->algorithm)),
@@ -126,13 +125,12 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 
 /* Writes the title: all properties that the plot's simulations have in
    common. */
-static void set_plot(plot_t *plot, const sim_command_t *command,
+static void set_plot(table_t *plot, const sim_command_t *command,
                      const sim_options_t *options)
 {
     bool sparse = options->command == SIM_SPARSE;
     bool partial = command->run == sim_run_partial;
-    sim_axis_t axis = options->axis;
-    plot->x = sim_axis_name(axis);
+    plot->x = options->axis != NULL ? options->axis->name : NULL;
     plot->y = partial ? "latency_us" : "us";
     plot->series = partial ? "mode" : "algorithm";
     FILE *title = fmemopen(plot->title, sizeof(plot->title), "w");
@@ -143,13 +141,14 @@ static void set_plot(plot_t *plot, const sim_command_t *command,
     if (sparse) {
         (void)fprintf(title, ", %s elements", cli_format_bytes(options->count));
     }
-    if (sparse && axis != SIM_AXIS_DENSITY) {
+    if (sparse && !sim_options_sweep(options, "density")) {
         (void)fprintf(title, ", density %g", options->density);
     }
-    if (sim_options_has_bytes(options) && axis != SIM_AXIS_BYTES) {
+    if (sim_options_has_bytes(options) &&
+        !sim_options_sweep(options, "bytes")) {
         (void)fprintf(title, ", %s bytes", cli_format_bytes(options->bytes));
     }
-    if (axis != SIM_AXIS_RANKS) {
+    if (!sim_options_sweep(options, "ranks")) {
         (void)fprintf(title, ", %" PRIu64 " ranks", options->ranks);
     }
     (void)fprintf(title, ", %g us, %g Gbit/s: %s", options->model.link.alpha_us,
@@ -169,7 +168,7 @@ typedef struct sweep {
     table_t table;
     FILE *trace;
     /* Results of the variants, at the sweep's current value. */
-    sim_result_t results[SIM_MAX_VARIANTS];
+    sim_result_t results[CLI_MOST_ITEMS];
 } sweep_t;
 
 static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
@@ -192,28 +191,18 @@ static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
            passed;
 }
 
-static sim_case_t sim_sweep_case_of(const sim_options_t *options,
-                                    size_t variant, double value)
-{
-    sim_axis_t axis = options->axis;
-    return (sim_case_t){
-        .options = options,
-        .variant = variant,
-        .name = options->variant_names[variant],
-        .ranks = axis == SIM_AXIS_RANKS ? (int)value : (int)options->ranks,
-        .bytes = axis == SIM_AXIS_BYTES ? (uint64_t)value : options->bytes,
-        .density = axis == SIM_AXIS_DENSITY ? value : options->density,
-        .teams = axis == SIM_AXIS_TEAMS ? (uint64_t)value : options->teams,
-    };
-}
-
-static bool run_value(sweep_t *sweep, double value)
+static bool run_value(sweep_t *sweep)
 {
     const sim_options_t *options = sweep->options;
     bool passed = true;
-    for (size_t i = 0; passed && i < options->variant_count; i++) {
-        sim_case_t c = sim_sweep_case_of(options, options->variants[i], value);
-        c.trace = sweep->trace;
+    for (size_t i = 0; passed && i < options->variants.count; i++) {
+        size_t variant = options->variants.words[i];
+        sim_case_t c = {.options = options,
+                        .variant = variant,
+                        .name = options->variant_names[variant],
+                        .ranks = (int)options->ranks,
+                        .bytes = options->bytes,
+                        .trace = sweep->trace};
         passed = run_case(sweep, &c, i);
     }
     return passed;
@@ -223,13 +212,10 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
     static sweep_t sweep; /* too large for a stack */
     sim_options_t options;
-    cli_verdict_t verdict = sim_options_parse(command, argc, argv, &options);
-    if (verdict != CLI_RUN) {
-        return verdict == CLI_DONE ? EXIT_SUCCESS : CLI_EXIT_USAGE;
-    }
+    sim_options_parse(command, argc, argv, &options);
     sweep.command = command;
     sweep.options = &options;
-    set_plot(&sweep.table.plot, command, &options);
+    set_plot(&sweep.table, command, &options);
     sweep.table.columns = terminal_columns(STDOUT_FILENO);
     if (!table_open(&sweep.table, &options.files) ||
         !output_open(options.trace, &sweep.trace)) {
@@ -237,8 +223,9 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
     }
     sim_options_print(&options, argc, argv);
     bool passed = true;
-    for (size_t i = 0; passed && i < options.value_count; i++) {
-        passed = run_value(&sweep, options.values[i]);
+    for (size_t i = 0; passed && i < options.values.count; i++) {
+        sim_options_set(&options, i);
+        passed = run_value(&sweep);
     }
     passed = table_close(&sweep.table, passed);
     passed &= output_close(sweep.trace, options.trace);

@@ -14,7 +14,7 @@ static void print_heading(const skew_options_t *options)
 {
     (void)printf(
         "baton-skew: %d ranks, %g ms apart, %" PRIu64 " iterations after "
-        "%" PRIu64 " to warm up, seed %" PRIu64 ", every result checked\n"
+        "%d to warm up, seed %" PRIu64 ", every result checked\n"
         "  MPI/this  mean latency of MPI_Allreduce over this system's\n"
         "  robust us median over iterations of the mean over ranks\n"
         "  limit us  mean time that ranks wait for the arrival that begins an "
@@ -22,7 +22,7 @@ static void print_heading(const skew_options_t *options)
         "  /limit    robust us over the limit, where no rank is elected\n"
         "  active    ranks whose contribution to an iteration is in its "
         "result\n",
-        options->ranks, options->skew_ms, options->iterations, options->warmup,
+        options->ranks, options->skew_ms, options->iterations, SKEW_WARM_UP,
         options->seed);
     (void)fflush(stdout);
 }
@@ -54,13 +54,13 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
         NUMBER("bytes", NULL, 0, 0, result->bytes),
         NUMBER("skew_ms", NULL, 0, 0, options->skew_ms),
         NUMBER("iterations", NULL, 0, 0, options->iterations),
-        NUMBER("mean_us", "mean us", 10, 1, result->mean_us),
+        NUMBER("mean_us", "mean us", 10, 1, result->latency.mean),
         NUMBER("robust_us", "robust us", 10, 1, result->robust_us),
         NUMBER("limit_us", "limit us", 9, 1, result->limit_us),
         NUMBER("robust_over_limit", "/limit", 6, 2, over_limit(result)),
-        NUMBER("median_us", "median us", 10, 1, result->median_us),
-        NUMBER("p99_us", "p99 us", 10, 1, result->p99_us),
-        NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / result->mean_us),
+        NUMBER("median_us", "median us", 10, 1, result->latency.median),
+        NUMBER("p99_us", "p99 us", 10, 1, result->latency.p99),
+        NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / result->latency.mean),
         NUMBER("active_mean", "active", 6, 2, result->active_mean),
         TEXT(NULL, "min-max", 8, range),
         NUMBER("active_min", NULL, 0, 0, result->active_min),
@@ -78,11 +78,11 @@ static void print_table(const skew_options_t *options, table_t *table,
     (void)printf("\n%s bytes\n", cli_format_bytes(results->bytes));
     table->headed = false;
     double mpi_us = NAN;
-    for (size_t i = 0; i < options->system_count; i++) {
-        mpi_us =
-            results[i].choice.kind == SKEW_MPI ? results[i].mean_us : mpi_us;
+    for (size_t i = 0; i < options->systems.count; i++) {
+        mpi_us = results[i].choice.kind == SKEW_MPI ? results[i].latency.mean
+                                                    : mpi_us;
     }
-    for (size_t i = 0; i < options->system_count; i++) {
+    for (size_t i = 0; i < options->systems.count; i++) {
         skew_add_row(options, table, &results[i], mpi_us);
     }
     double percent = results->steal_share * 100;
@@ -97,11 +97,11 @@ static void print_table(const skew_options_t *options, table_t *table,
 
 static bool measure_and_report(const skew_options_t *options, bool speak)
 {
-    static table_t table = {.plot = {.x = "bytes",
-                                     .y = "mean_us",
-                                     .series = "system",
-                                     .active = "active_mean"}};
-    (void)snprintf(table.plot.title, sizeof(table.plot.title),
+    static table_t table = {.x = "bytes",
+                            .y = "mean_us",
+                            .series = "system",
+                            .active = "active_mean"};
+    (void)snprintf(table.title, sizeof(table.title),
                    "All-reduce of %d ranks that arrive %g ms apart: mean "
                    "latency of %" PRIu64 " iterations",
                    options->ranks, options->skew_ms, options->iterations);
@@ -113,9 +113,9 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
     if (speak) {
         print_heading(options);
     }
-    for (size_t i = 0; i < options->size_count; i++) {
-        skew_result_t results[SKEW_MAX_SYSTEMS];
-        skew_run(&harness, options, options->bytes[i], results);
+    for (size_t i = 0; i < options->bytes.count; i++) {
+        skew_result_t results[CLI_MOST_ITEMS];
+        skew_run(&harness, options, options->bytes.numbers[i], results);
         if (speak) {
             print_table(options, &table, results);
         }
@@ -126,18 +126,11 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
 
 int main(int argc, char **argv)
 {
-    int level = 0, rank = 0, ranks = 0;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-
     skew_options_t options;
-    cli_verdict_t verdict =
-        skew_options_parse(argc, argv, ranks, rank == 0, &options);
-    bool passed = verdict == CLI_DONE;
-    if (verdict == CLI_RUN) {
-        passed = measure_and_report(&options, rank == 0);
-    }
-    MPI_Finalize();
-    return passed ? EXIT_SUCCESS : EXIT_FAILURE;
+    int ranks = 0;
+    harness_begin();
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    skew_options_parse(argc, argv, ranks, &options);
+    return measure_and_report(&options, harness_go_on()) ? EXIT_SUCCESS
+                                                         : EXIT_FAILURE;
 }

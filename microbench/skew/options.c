@@ -3,9 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_BYTES      (UINT64_C(1) << 30)
-#define MAX_ITERATIONS UINT64_C(100000)
-
 static const char doc[] =
     "Measures the latency of all-reduce when ranks arrive one after another "
     "(Li et al. 2020, figures 8 and 9). Run it under mpirun."
@@ -88,71 +85,71 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 #define AT(member) offsetof(skew_options_t, member)
 
 /* Reads a system, such as "solo" or "quorum:16". */
-static error_t skew_options_read_system(const cli_parser_t *parser,
-                                        const char *text, size_t place)
+static skew_choice_t read_system(const cli_parser_t *parser, const char *text)
 {
-    skew_options_t *values = parser->values;
-    int ranks = values->ranks;
-    size_t length = strcspn(text, ":");
-    size_t kind = 0;
+    int ranks = ((const skew_options_t *)parser->values)->ranks;
+    size_t length = strcspn(text, ":"), kind = 0;
+    uint64_t number = 0;
     while (kind < SKEW_KIND_COUNT &&
            (strlen(kinds[kind]) != length ||
             strncmp(kinds[kind], text, length) != 0)) {
         kind++;
     }
     if (kind == SKEW_KIND_COUNT || (text[length] == ':' && !has_ranks(kind))) {
-        return cli_refuse(parser,
-                          "--systems: '%s' is not one of mpi, full, "
-                          "solo, majority, quorum:Q, any:M, all:M",
-                          text);
+        cli_refuse(parser,
+                   "--systems: '%s' is not one of mpi, full, solo, majority, "
+                   "quorum:Q, any:M, all:M",
+                   text);
     }
-    uint64_t number = 0;
     if (has_ranks(kind) &&
         (text[length] != ':' || !cli_read_count(text + length + 1, &number) ||
          number < 1 || number > (uint64_t)ranks)) {
-        return cli_refuse(parser,
-                          "--systems: '%s' is not %s with a number from 1 to "
-                          "%d, the ranks",
-                          text, kinds[kind], ranks);
+        cli_refuse(parser,
+                   "--systems: '%s' is not %s with a number from 1 to %d, the "
+                   "ranks",
+                   text, kinds[kind], ranks);
     }
-    values->choices[place] =
-        (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
-    return 0;
+    return (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
+}
+
+static void skew_options_resolve(const cli_parser_t *parser)
+{
+    skew_options_t *values = parser->values;
+    for (size_t i = 0; i < values->systems.count; i++) {
+        values->choices[i] = read_system(parser, values->systems.texts[i]);
+    }
 }
 
 static const cli_option_t options[] = {
-    {CLI_ANY, "systems", 's', AT(choices),
-     CLI_ITEMS(skew_options_read_system, SKEW_MAX_SYSTEMS, AT(system_count)),
-     "mpi,full,solo,majority",
+    {CLI_ANY, "systems", 's', AT(systems), CLI_TEXTS, "mpi,full,solo,majority",
      "Systems to compare: mpi, full, solo, majority, quorum:Q (an "
      "iteration begins at the Q-th arrival), any:M (at the first of M "
      "elected ranks), all:M (at the last of them)"},
-    {CLI_ANY, "bytes", 'b', AT(bytes),
-     CLI_SIZES(8, 8, MAX_BYTES, SKEW_MAX_SIZES, AT(size_count)),
+    {CLI_ANY, "bytes", 'b', AT(bytes), CLI_SIZES(8, 8, 1 << 30),
      "64,4096,65536", "Message sizes"},
     {CLI_ANY, "skew-ms", 'k', AT(skew_ms), CLI_REAL("MS", 0, 10000), "1",
      "Milliseconds between the arrivals of consecutive ranks"},
-    {CLI_ANY, "iterations", 'i', AT(iterations), CLI_COUNT(1, MAX_ITERATIONS),
-     "64", "Measured iterations of each system"},
-    {CLI_ANY, "warmup", 'w', AT(warmup), CLI_COUNT(0, MAX_ITERATIONS), "8",
-     "Warm-up iterations, not measured"},
+    {CLI_ANY, "iterations", 'i', AT(iterations), CLI_COUNT(1, 100000), "64",
+     "Measured iterations of each system"},
     {CLI_ANY, "seed", 0, AT(seed), CLI_COUNT(0, UINT64_MAX), NULL,
      "Seed of elections, contributions and turns; default BATON_SEED, else 1"},
-    {CLI_ANY, "csv", 0, AT(files.csv), CLI_FILE, NULL, "Write a CSV file"},
-    {CLI_ANY, "json", 0, AT(files.json), CLI_FILE, NULL, "Write a JSON file"},
+    {CLI_ANY, "csv", 0, AT(files.csv), CLI_TEXT("FILE"), NULL,
+     "Write a CSV file"},
+    {CLI_ANY, "json", 0, AT(files.json), CLI_TEXT("FILE"), NULL,
+     "Write a JSON file"},
     {CLI_ANY, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot the mean latencies; needs gnuplot"},
 };
 
-cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
-                                 skew_options_t *out)
+void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out)
 {
     static const cli_program_t program = {
         .doc = doc,
         .options = options,
         .option_count = sizeof(options) / sizeof(options[0]),
         .command = CLI_ANY,
+        .resolve = skew_options_resolve,
     };
     *out = (skew_options_t){.ranks = ranks, .seed = cli_default_seed()};
-    return cli_parse(&program, argc, argv, speak, out);
+    cli_parse(&program, argc, argv, out);
 }

@@ -34,14 +34,14 @@ typedef struct run {
     const skew_options_t *options;
     uint64_t bytes;
     uint64_t *source; /* this rank's next contribution */
-    measurement_t measurements[SKEW_MAX_SYSTEMS];
+    measurement_t measurements[CLI_MOST_ITEMS];
 } run_t;
 
 /* Returns the number of iterations. The last one only serves to check the one
    before it, and is not counted in results. */
 static uint32_t iterations_of(const skew_options_t *options)
 {
-    return (uint32_t)(options->warmup + options->iterations) + 1;
+    return (uint32_t)(SKEW_WARM_UP + options->iterations) + 1;
 }
 
 /* Returns the number of ranks that must have arrived before an iteration can
@@ -141,11 +141,11 @@ static void call_system(const measurement_t *measurement,
 static void shuffle(const skew_options_t *options, uint32_t iteration,
                     size_t *order)
 {
-    for (size_t i = 0; i < options->system_count; i++) {
+    for (size_t i = 0; i < options->systems.count; i++) {
         order[i] = i;
     }
     uint64_t random = linear_model_of(options->seed, 0, iteration).base;
-    for (size_t left = options->system_count; left > 1; left--) {
+    for (size_t left = options->systems.count; left > 1; left--) {
         size_t chosen = (size_t)(random % left);
         random /= left;
         size_t swap = order[left - 1];
@@ -175,8 +175,8 @@ static void measure_call(const run_t *run, measurement_t *measurement,
 
     clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
     harness_barrier(harness);
-    if (iteration > run->options->warmup) {
-        size_t index = (size_t)(iteration - run->options->warmup - 1);
+    if (iteration > SKEW_WARM_UP) {
+        size_t index = (size_t)(iteration - SKEW_WARM_UP - 1);
         measurement->latency_us[index] = done_us - call_us;
     }
 }
@@ -213,9 +213,9 @@ static void skew_run_take_turns(run_t *run)
     const skew_options_t *options = run->options;
     for (uint32_t iteration = 1; iteration <= iterations_of(options);
          iteration++) {
-        size_t order[SKEW_MAX_SYSTEMS];
+        size_t order[CLI_MOST_ITEMS];
         shuffle(options, iteration, order);
-        for (size_t i = 0; i < options->system_count; i++) {
+        for (size_t i = 0; i < options->systems.count; i++) {
             skew_run_take_turn(run, &run->measurements[order[i]], iteration);
         }
     }
@@ -260,7 +260,7 @@ static void check_active(measurement_t *measurement, const uint32_t *from)
 static void summarize_active(const run_t *run, const measurement_t *measurement,
                              const uint32_t *from, skew_result_t *out)
 {
-    uint32_t first = (uint32_t)run->options->warmup + 1;
+    uint32_t first = SKEW_WARM_UP + 1;
     double sum = 0;
     out->active_min = UINT32_MAX;
     for (uint32_t i = first; i < measurement->account.iterations; i++) {
@@ -282,7 +282,7 @@ static double robust_us(const double *all, size_t iterations, size_t ranks)
             means[i] += all[r * iterations + i] / (double)ranks;
         }
     }
-    double median_us = stats_median(means, iterations);
+    double median_us = stats_of(means, iterations).median;
     free(means);
     return median_us;
 }
@@ -299,10 +299,7 @@ static void summarize_latency(const run_t *run,
                MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (root) {
         out->robust_us = robust_us(all, own, (size_t)run->harness->size);
-        stats_sort(all, count);
-        out->mean_us = stats_mean(all, count);
-        out->median_us = stats_percentile(all, count, 0.5);
-        out->p99_us = stats_percentile(all, count, 0.99);
+        out->latency = stats_of(all, count);
         free(all);
     }
 }
@@ -344,7 +341,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
 {
     run_t run = {.harness = harness, .options = options, .bytes = bytes};
     run.source = harness_alloc((size_t)bytes, 1);
-    for (size_t i = 0; i < options->system_count; i++) {
+    for (size_t i = 0; i < options->systems.count; i++) {
         open_measurement(&run, options->choices[i], &run.measurements[i]);
     }
     steal_t before = steal_read();
@@ -352,7 +349,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
     double stolen = steal_share(before, steal_read());
     MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
-    for (size_t i = 0; i < options->system_count; i++) {
+    for (size_t i = 0; i < options->systems.count; i++) {
         skew_result_t result;
         finish_measurement(&run, &run.measurements[i], &result);
         result.steal_share = stolen;
@@ -363,7 +360,7 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
     /* No rank may destroy a partial all-reduce while another rank still starts
        it. */
     harness_barrier(harness);
-    for (size_t i = 0; i < options->system_count; i++) {
+    for (size_t i = 0; i < options->systems.count; i++) {
         close_measurement(&run.measurements[i]);
     }
     free(run.source);

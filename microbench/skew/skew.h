@@ -28,7 +28,10 @@ typedef struct skew_choice {
     uint32_t ranks;
 } skew_choice_t;
 
-enum { SKEW_MAX_SIZES = 16, SKEW_MAX_SYSTEMS = 16, SKEW_NAME_BYTES = 48 };
+/* Iterations before those that are measured. */
+enum { SKEW_WARM_UP = 8 };
+
+enum { SKEW_NAME_BYTES = 48 };
 
 /* Writes the system's name, such as "quorum:16", to `text`. Returns `text`. */
 const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
@@ -43,34 +46,27 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 typedef struct skew_options {
     /* P, the number of ranks of the job. */
     int ranks;
-    /* The systems, each at most once. */
-    skew_choice_t choices[SKEW_MAX_SYSTEMS];
-    size_t system_count;
-    uint64_t bytes[SKEW_MAX_SIZES]; /* the sizes, which are multiples of 8 */
-    size_t size_count;
+    cli_list_t systems;
+    skew_choice_t choices[CLI_MOST_ITEMS]; /* those that `systems` names */
+    cli_list_t bytes;                      /* the sizes, multiples of 8 */
     double skew_ms;
     uint64_t iterations;
-    uint64_t warmup;
     uint64_t seed;
     table_files_t files;
 } skew_options_t;
 
-/* Parses the command line for a job of `ranks` ranks. Prints help and errors
-   only if `speak`, which is true on rank 0 alone. */
-cli_verdict_t skew_options_parse(int argc, char **argv, int ranks, bool speak,
-                                 skew_options_t *out);
+/* Parses the command line for a job of `ranks` ranks. */
+void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out);
 
 /* The result of one system at one size. */
 typedef struct skew_result {
     skew_choice_t choice;
     int ranks;
     uint64_t bytes;
-    double mean_us; /* the mean latency over all ranks and counted iterations */
+    stats_t latency; /* over all ranks and counted iterations, in us */
     /* The median over the iterations of the mean over the ranks. A single stall
        of the machine hardly changes it. */
     double robust_us;
-    double median_us;
-    double p99_us;
     double limit_us; /* the value of skew_limit_us */
     /* The mean over counted iterations of the number of active ranks. */
     double active_mean;
@@ -82,7 +78,7 @@ typedef struct skew_result {
 } skew_result_t;
 
 /* Measures and checks all systems at one size. A wrong result ends the job.
-   Collective. Writes to `results`, an array of [system_count], on rank 0
+   Collective. Writes to `results`, an array of [systems], on rank 0
    only. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);

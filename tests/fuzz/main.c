@@ -142,14 +142,7 @@ int main(int argc, char **argv)
         .command = CLI_ANY,
     };
     arguments_t arguments = {.seconds = -1};
-    switch (cli_parse(&program, argc, argv, true, &arguments)) {
-    case CLI_DONE:
-        return EXIT_SUCCESS;
-    case CLI_BAD:
-        return EXIT_USAGE;
-    case CLI_RUN:
-        break;
-    }
+    cli_parse(&program, argc, argv, &arguments);
     const char *only = getenv("BATON_SEED");
     if (only != NULL && only[0] != '\0') {
         if (!cli_read_count(only, &arguments.seed)) {
