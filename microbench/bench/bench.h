@@ -197,7 +197,7 @@ typedef struct bench_operation {
     size_t count, block;
     size_t source_count, target_count;
     float *source, *target; /* both are the same memory if in place */
-    /* Copies of source and target on the device; NULL: the operation has
+    /* Copies of target and source on the device; NULL: the operation has
        none. */
     void *on_device[2];
     bool in_place;

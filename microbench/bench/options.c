@@ -34,12 +34,10 @@ static const char collective_doc[] =
     "libnbc_ring the same with Open MPI's ring (all-reduce only); baton is "
     "Baton's own choice; baton:ALGORITHM is that algorithm, as baton-info "
     "--choices names it.\n"
-    "Ways: with wait, which is always measured, the application waits at once. "
-    "With unwaited it does nothing until the end, and is compared with MPI's "
-    "wait, since MPI makes no progress then. With together it starts all "
-    "--layers, and waits for all. Sleep and processor do the same, and after "
-    "each start sleep or compute for as long as the fastest system takes "
-    "alone. scripts/matrix.sh measures all of this, and plots it.\n\n" END
+    "Ways: wait is always measured. With unwaited the application does nothing "
+    "until the end. With together it starts all --layers, and waits for all; "
+    "with sleep and processor it also sleeps or computes after each "
+    "start.\n\n" END
     "allreduce --bytes 64K..64M --systems mpi,impi,baton,baton:ring";
 
 static const char sparse_doc[] =
@@ -180,7 +178,7 @@ static const cli_option_t options[] = {
      "Write a JSON file"},
     {BENCH_COLLECTIVE, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot time against size; needs gnuplot"},
-};
+    {0}};
 
 /* ---- parsing ------------------------------------------------------------ */
 
@@ -268,13 +266,8 @@ void bench_options_parse(int argc, char **argv, bench_options_t *out)
     }
     const entry_t *entry =
         &entries[cli_parse_command("baton-bench", doc, names, argc, argv)];
-    const cli_program_t program = {
-        .doc = entry->doc,
-        .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
-        .command = entry->command,
-        .resolve = bench_options_resolve,
-    };
+    const cli_program_t program = {entry->doc, options, entry->command,
+                                   bench_options_resolve, NULL};
     *out = (bench_options_t){.name = entry->name,
                              .command = entry->command,
                              .collective = entry->collective};

@@ -23,73 +23,60 @@
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
 #define HAS_PERSISTENT        0
-/* Never called: see is_able(). */
+/* Never called: see bench_keep_able(). */
 #define PERSISTENT(name, ...) MPI_SUCCESS
 #endif
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Allocates a vector in the kind of memory that the options name. For a vector
-   on the device, also allocates one in main memory. Each vector has one element
-   more than needed, since not every kind of memory can be empty. */
-static float *bench_system_allocate(const bench_run_t *run, size_t count,
-                                    void **on_device_out)
-{
-    void *memory = NULL;
-    size_t bytes = (count + 1) * sizeof(float);
-    if (run->options.memory == BENCH_MEMORY_SHARED) {
-        must(baton_memory_alloc(run->harness.group, bytes, &memory));
-        return memory;
-    }
-    if (run->options.memory == BENCH_MEMORY_DEVICE) {
-        *on_device_out = bench_device.alloc(bytes);
-    }
-    return harness_alloc(bytes, 1);
-}
-
-static void bench_system_release(const bench_run_t *run, void *memory,
-                                 void *on_device)
-{
-    if (run->options.memory == BENCH_MEMORY_SHARED) {
-        must(baton_memory_free(run->harness.group, memory));
-        return;
-    }
-    if (on_device != NULL) {
-        bench_device.free(on_device);
-    }
-    free(memory);
-}
-
+/* Each vector has one element more than needed, since not every kind of memory
+   can be empty. For a vector on the device there is also one in main memory. */
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 {
-    void **on_device = operation->on_device;
+    float **const host[] = {&operation->target, &operation->source};
+    const size_t counts[] = {operation->target_count, operation->source_count};
     operation->in_place = run->options.in_place;
-    operation->target =
-        bench_system_allocate(run, operation->target_count, &on_device[1]);
-    operation->source = operation->target;
-    on_device[0] = on_device[1];
-    if (!operation->in_place) {
-        operation->source =
-            bench_system_allocate(run, operation->source_count, &on_device[0]);
+    for (int i = 0; i < (operation->in_place ? 1 : 2); i++) {
+        size_t bytes = (counts[i] + 1) * sizeof(float);
+        void *memory = NULL;
+        if (run->options.memory == BENCH_MEMORY_SHARED) {
+            must(baton_memory_alloc(run->harness.group, bytes, &memory));
+        } else {
+            memory = harness_alloc(bytes, 1);
+        }
+        *host[i] = memory;
+        if (run->options.memory == BENCH_MEMORY_DEVICE) {
+            operation->on_device[i] = bench_device.alloc(bytes);
+        }
+    }
+    if (operation->in_place) {
+        operation->source = operation->target;
+        operation->on_device[1] = operation->on_device[0];
     }
 }
 
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation)
 {
-    void **on_device = operation->on_device;
-    if (!operation->in_place) {
-        bench_system_release(run, operation->source, on_device[0]);
+    float *const host[] = {operation->target, operation->source};
+    for (int i = 0; i < (operation->in_place ? 1 : 2); i++) {
+        if (run->options.memory == BENCH_MEMORY_SHARED) {
+            must(baton_memory_free(run->harness.group, host[i]));
+        } else {
+            free(host[i]);
+        }
+        if (operation->on_device[i] != NULL) {
+            bench_device.free(operation->on_device[i]);
+        }
     }
-    bench_system_release(run, operation->target, on_device[1]);
 }
 
 /* Copies the vectors to the device, or back from it. Does nothing if the
    operation has no vectors on a device. */
 static void move(const bench_operation_t *operation, bool to_device)
 {
-    float *const host[2] = {operation->source, operation->target};
-    const size_t counts[2] = {operation->source_count, operation->target_count};
-    for (int i = 0; operation->on_device[1] != NULL && i < 2; i++) {
+    float *const host[] = {operation->target, operation->source};
+    const size_t counts[] = {operation->target_count, operation->source_count};
+    for (int i = 0; i < 2 && operation->on_device[i] != NULL; i++) {
         size_t bytes = counts[i] * sizeof(float);
         void *device = operation->on_device[i];
         bench_device.copy(to_device ? device : host[i],
@@ -143,28 +130,29 @@ static bool set_libnbc(int algorithm)
     return set;
 }
 
-static bool is_able(const bench_system_t *system)
+/* Returns whether the system uses persistent requests. */
+static bool is_persistent(const bench_system_t *system)
 {
-    return system->kind == BENCH_SYSTEM_PERSISTENT ? HAS_PERSISTENT
-           : system->kind == BENCH_SYSTEM_RING ? HAS_PERSISTENT && set_libnbc(0)
-                                               : true;
+    return system->kind == BENCH_SYSTEM_PERSISTENT ||
+           system->kind == BENCH_SYSTEM_RING;
 }
 
 size_t bench_keep_able(bench_run_t *run)
 {
     bench_options_t *options = &run->options;
-    size_t kept = 0;
-    for (size_t i = 0; i < options->system_count; i++) {
+    size_t all = options->system_count;
+    options->system_count = 0;
+    for (size_t i = 0; i < all; i++) {
         const bench_system_t *system = &options->systems[i];
-        if (is_able(system)) {
-            options->systems[kept++] = *system;
+        if ((!is_persistent(system) || HAS_PERSISTENT) &&
+            (system->kind != BENCH_SYSTEM_RING || set_libnbc(0))) {
+            options->systems[options->system_count++] = *system;
         } else if (run->speak) {
             (void)printf("# %s: skipped, this MPI has none that works\n",
                          system->name);
         }
     }
-    options->system_count = kept;
-    return kept;
+    return options->system_count;
 }
 
 /* ---- MPI ---------------------------------------------------------------- */
@@ -243,11 +231,11 @@ static void bench_system_build(const bench_operation_t *of,
                                const char *algorithm,
                                baton_schedule_t *schedule)
 {
-    baton_view_t to = bench_system_bind(schedule, of->target, of->on_device[1],
+    baton_view_t to = bench_system_bind(schedule, of->target, of->on_device[0],
                                         of->target_count, false);
     baton_view_t from =
         of->in_place ? to
-                     : bench_system_bind(schedule, of->source, of->on_device[0],
+                     : bench_system_bind(schedule, of->source, of->on_device[1],
                                          of->source_count, true);
     switch ((int)of->collective) {
 #define BUILD(id, name, type, ...)                                             \
@@ -311,22 +299,17 @@ static baton_schedule_t *bench_system_commit(const bench_run_t *run,
 
 /* ---- all systems -------------------------------------------------------- */
 
-static bool is_prepared(const bench_runner_t *runner)
-{
-    return runner->system.kind == BENCH_SYSTEM_PERSISTENT ||
-           runner->system.kind == BENCH_SYSTEM_RING;
-}
-
 static void open_root(const bench_run_t *run, bench_runner_t *runner)
 {
     int root = runner->operation->root;
+    bool ring = runner->system.kind == BENCH_SYSTEM_RING;
     runner->requests[root] = MPI_REQUEST_NULL;
     if (runner->system.kind == BENCH_SYSTEM_BATON) {
         runner->schedules[root] = bench_system_commit(run, runner);
-    } else if (is_prepared(runner)) {
-        (void)(runner->system.kind == BENCH_SYSTEM_RING && set_libnbc(RING));
+    } else if (is_persistent(&runner->system)) {
+        (void)(ring && set_libnbc(RING));
         call_mpi(runner, PREPARED);
-        (void)(runner->system.kind == BENCH_SYSTEM_RING && set_libnbc(0));
+        (void)(ring && set_libnbc(0));
     }
 }
 
@@ -359,7 +342,7 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
 void bench_runner_close(bench_runner_t *runner)
 {
     for (int root = 0; root < runner->operation->roots; root++) {
-        if (is_prepared(runner)) {
+        if (is_persistent(&runner->system)) {
             MPI_Request_free(&runner->requests[root]);
         }
         must(baton_schedule_destroy(runner->schedules[root]));
@@ -376,23 +359,16 @@ void bench_runner_close(bench_runner_t *runner)
 void bench_runner_start(bench_runner_t *runner)
 {
     int root = runner->operation->root;
-    if (runner->system.kind != BENCH_SYSTEM_BATON) {
-        move(runner->operation, false);
-    }
-    switch (runner->system.kind) {
-    case BENCH_SYSTEM_MPI:
-        call_mpi(runner, BLOCKING);
-        break;
-    case BENCH_SYSTEM_IMPI:
-        call_mpi(runner, NONBLOCKING);
-        break;
-    case BENCH_SYSTEM_PERSISTENT:
-    case BENCH_SYSTEM_RING:
-        MPI_Start(&runner->requests[root]);
-        break;
-    case BENCH_SYSTEM_BATON:
+    if (runner->system.kind == BENCH_SYSTEM_BATON) {
         must(baton_schedule_start(runner->schedules[root]));
-        break;
+        return;
+    }
+    move(runner->operation, false);
+    if (is_persistent(&runner->system)) {
+        MPI_Start(&runner->requests[root]);
+    } else {
+        call_mpi(runner, runner->system.kind == BENCH_SYSTEM_MPI ? BLOCKING
+                                                                 : NONBLOCKING);
     }
 }
 

@@ -61,30 +61,24 @@ const char *cli_format_bytes(uint64_t bytes)
    Writes nothing if any value is allowed. */
 static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
-    size_t end = 0;
     text[0] = '\0';
     if (type->kind == CLI_KIND_PLOT) {
-        (void)snprintf(text, COMPLAINT_BYTES,
-                       "a name that ends in .svg or .png");
+        (void)strcpy(text, "a name that ends in .svg or .png");
     } else if (type->kind == CLI_KIND_SIZE) {
-        end = (size_t)snprintf(text, COMPLAINT_BYTES,
-                               "%s to %s (K, M, G: powers of 1024)",
-                               cli_format_bytes((uint64_t)type->low),
-                               cli_format_bytes((uint64_t)type->high));
-        if (type->multiple > 1) {
-            (void)snprintf(text + end, COMPLAINT_BYTES - end,
-                           ", in elements of %" PRIu64 " bytes",
-                           type->multiple);
-        }
+        (void)snprintf(text, COMPLAINT_BYTES,
+                       "%s to %s, multiples of %" PRIu64
+                       "; K, M and G: powers of 1024",
+                       cli_format_bytes((uint64_t)type->low),
+                       cli_format_bytes((uint64_t)type->high), type->multiple);
     } else if (type->high > 0) {
         (void)snprintf(text, COMPLAINT_BYTES,
                        type->high < 0x1p64 ? "%.15g to %.15g" : "%.15g or more",
                        type->low, type->high);
     }
     for (size_t i = 0; type->words != NULL && type->words[i] != NULL; i++) {
+        size_t end = strlen(text);
         (void)snprintf(text + end, COMPLAINT_BYTES - end, "%s%s",
                        i > 0 ? ", " : "", type->words[i]);
-        end = strlen(text);
     }
 }
 
@@ -115,7 +109,7 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
         return cli_read_digits(text, type->kind == CLI_KIND_SIZE ? "KMG" : "",
                                number) &&
                (double)*number >= type->low && (double)*number <= type->high &&
-               (type->multiple <= 1 || *number % type->multiple == 0);
+               (type->multiple == 0 || *number % type->multiple == 0);
     case CLI_KIND_REAL:
         *real = strtod(text, &end);
         return end != text && *end == '\0' && *real >= type->low &&
@@ -256,27 +250,23 @@ static int key_of(const cli_program_t *program, size_t i)
 static void write_help(const cli_option_t *option, char help[HELP_BYTES])
 {
     char range[COMPLAINT_BYTES];
-    const char *initial = option->initial != NULL ? option->initial : "";
-    const char *names = *initial != '\0' ? "default " : "";
+    bool initial = option->initial != NULL;
     cli_describe(&option->type, range);
-    (void)snprintf(
-        help, HELP_BYTES,
-        range[0] == '\0' && *initial == '\0' ? "%s" : "%s [%s%s%s%s]",
-        option->help, range, range[0] != '\0' && *initial != '\0' ? "; " : "",
-        names, initial);
+    bool both = initial && range[0] != '\0';
+    (void)snprintf(help, HELP_BYTES,
+                   initial || range[0] != '\0' ? "%s [%s%s%s%s]" : "%s",
+                   option->help, range, both ? "; " : "",
+                   initial ? "default " : "", initial ? option->initial : "");
 }
 
 bool cli_is_given(const cli_parser_t *parser, const char *name)
 {
-    const cli_program_t *program = parser->program;
-    size_t i = 0;
-    while (key_of(program, i) == 0 ||
-           strcmp(program->options[i].name, name) != 0) {
-        if (++i == program->option_count) {
-            return false;
-        }
+    bool given = false;
+    for (size_t i = 0; parser->program->options[i].name != NULL; i++) {
+        given |= (parser->given >> i & 1) != 0 &&
+                 strcmp(parser->program->options[i].name, name) == 0;
     }
-    return (parser->given >> i & 1) != 0;
+    return given;
 }
 
 /* Reads a value into the program's struct. Messages call the option `name`. */
@@ -327,7 +317,7 @@ static error_t cli_parse_option(int key, char *text, struct argp_state *state)
         }
         return 0;
     }
-    for (size_t i = 0; key > 0 && i < program->option_count; i++) {
+    for (size_t i = 0; program->options[i].name != NULL; i++) {
         if (key_of(program, i) == key) {
             parser->given |= UINT64_C(1) << i;
             cli_read_option(parser, &program->options[i], text);
@@ -351,12 +341,12 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
     cli_parser_t parser = {.program = program, .values = values};
     struct argp_option *row = rows;
     int group = 0;
-    assert(program->option_count <= MAX_OPTIONS);
     /* The C locale makes numbers independent of the user's locale. */
     (void)uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
-    for (size_t i = 0; i < program->option_count; i++) {
+    for (size_t i = 0; program->options[i].name != NULL; i++) {
         const cli_option_t *option = &program->options[i];
         int key = key_of(program, i);
+        assert(i < MAX_OPTIONS);
         if (key == 0) {
             continue;
         }
@@ -390,7 +380,8 @@ size_t cli_parse_command(const char *program, const char *about,
 {
     static char name[ITEM_BYTES];
     size_t index = 0;
-    const cli_program_t first = {.doc = about, .commands = commands};
+    static const cli_option_t none = {.name = NULL};
+    const cli_program_t first = {about, &none, CLI_ANY, NULL, commands};
     cli_parse(&first, argc < 2 ? argc : 2, argv, &index);
     (void)snprintf(name, sizeof(name), "%s %s", program, commands[index]);
     argv[1] = name;

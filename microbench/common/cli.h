@@ -100,17 +100,17 @@ typedef struct cli_parser {
 
 /* A program or one of its commands. */
 typedef struct cli_program {
-    const char *doc;                  /* the text that argp calls `doc` */
-    const struct cli_option *options; /* the table of options, at most 64 */
-    size_t option_count;
+    const char *doc; /* the text that argp calls `doc` */
+    /* The table of options, at most 64 and a row of zeros. */
+    const struct cli_option *options;
     unsigned command; /* the command whose options are accepted */
+    /* Checks options that depend on each other. Called after all options were
+       read. May be NULL. */
+    void (*resolve)(const cli_parser_t *parser);
     /* The names of a program's commands, and NULL at the end; NULL if there are
        no commands. If there are, the program's struct is a single size_t, which
        gets the index of the given command. */
     const char *const *commands;
-    /* Checks options that depend on each other. Called after all options were
-       read. May be NULL. */
-    void (*resolve)(const cli_parser_t *parser);
 } cli_program_t;
 
 /* Stores the defaults in `values`, and then the values of the command line. */

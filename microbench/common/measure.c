@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,25 +74,22 @@ stats_t stats_of(double *values, size_t count)
 /* The fields of the first line of /proc/stat: user, nice, system, idle, iowait,
    irq, softirq and steal. Further fields have the time of guests, which is
    already in user and nice. */
-enum { FIELDS = 8, STEAL = 7 };
+enum { FIELDS = 8 };
 
 steal_t steal_parse(const char *line)
 {
-    double field[FIELDS];
     steal_t reading = {0, 0};
-    /* In scanf's format a blank also matches nothing. So without strncmp "cpu0"
-       would pass for "cpu". */
-    if (strncmp(line, "cpu ", 4) != 0 ||
-        sscanf(line, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &field[0],
-               &field[1], &field[2], &field[3], &field[4], &field[5], &field[6],
-               &field[7]) != FIELDS) {
-        return reading;
+    bool read = strncmp(line, "cpu ", 4) == 0;
+    line += read ? 4 : 0;
+    for (int i = 0; read && i < FIELDS; i++) {
+        double field = 0;
+        int used = 0;
+        read = sscanf(line, "%lf%n", &field, &used) == 1;
+        line += used;
+        reading.total += field;
+        reading.stolen = field; /* the last field is steal */
     }
-    for (int i = 0; i < FIELDS; i++) {
-        reading.total += field[i];
-    }
-    reading.stolen = field[STEAL];
-    return reading;
+    return read ? reading : (steal_t){0, 0};
 }
 
 steal_t steal_read(void)

@@ -46,7 +46,7 @@ typedef struct table_files {
 
 typedef struct table {
     /* The picture, which the caller describes. */
-    char title[256];
+    char title[1024];
     const char *x, *y;  /* names of columns */
     const char *series; /* the columns whose values distinguish the series */
     const char *active; /* a column whose mean is shown in the key, or NULL */

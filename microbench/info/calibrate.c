@@ -65,16 +65,13 @@ static double reduction_us(const harness_t *harness)
 {
     baton_schedule_t *schedule =
         harness_schedule(harness->group, "calibrate/reduce");
-    float *memory = harness_alloc(REDUCED_BYTES, 2);
     baton_buffer_t buffer =
-        baton_buffer_bind(schedule, memory, (size_t)2 * REDUCED_BYTES);
+        baton_buffer_scratch(schedule, (size_t)2 * REDUCED_BYTES);
     baton_view_t left = baton_view(buffer, 0, REDUCED_BYTES);
     baton_view_t right = baton_view(buffer, REDUCED_BYTES, REDUCED_BYTES);
     (void)baton_add_reduce_local(schedule, BATON_F32, BATON_SUM, left, left,
                                  right);
-    double us = run_and_destroy(harness, schedule);
-    free(memory);
-    return us;
+    return run_and_destroy(harness, schedule);
 }
 
 /* Returns the length of a processor's turn for which the model predicts the
@@ -174,9 +171,13 @@ static void print_link(const char *name, const baton_link_cost_t *link,
                  peer < 0 ? " (not measured: there are no such ranks)" : "");
 }
 
-static int write_costs(const char *path, const baton_costs_t *costs, int inside,
-                       int between)
+/* Prints and writes the costs on rank 0. */
+static bool write_costs(const harness_t *harness, const char *path,
+                        const baton_costs_t *costs, int inside, int between)
 {
+    if (harness->rank != 0) {
+        return true;
+    }
     (void)printf("machine  %s\n", baton_machine_name());
     print_link("inside", &costs->inside, inside);
     print_link("between", &costs->between, between);
@@ -187,11 +188,11 @@ static int write_costs(const char *path, const baton_costs_t *costs, int inside,
     (void)printf("turn     %.3f us\n", costs->turn_us);
     if (baton_costs_write(path, costs) != BATON_OK) {
         (void)fprintf(stderr, "baton-info: %s\n", baton_error_message());
-        return EXIT_FAILURE;
+        return false;
     }
     (void)printf("written to %s: set BATON_CALIBRATION=%s on all ranks\n", path,
                  path);
-    return EXIT_SUCCESS;
+    return true;
 }
 
 static void show_progress(void *arg, double part)
@@ -202,43 +203,39 @@ static void show_progress(void *arg, double part)
 
 int info_calibrate(const char *path)
 {
-    int inside, between;
-    harness_begin();
-    (void)harness_go_on();
+    int ranks, inside, between;
     harness_t harness;
-    harness_open(&harness, NULL);
-    int status = EXIT_FAILURE;
-    if (harness.size < 2) {
+    baton_costs_t costs = BATON_COSTS;
+    harness_begin();
+    bool root = harness_go_on();
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks < 2) {
         (void)fprintf(stderr, "baton-info: --calibrate: there is 1 rank, must "
                               "be 2 or more: run it under mpirun\n");
-    } else {
-        baton_costs_t costs = BATON_COSTS;
-        must(baton_costs_get(&costs));
-        info_calibrate_find_peers(&harness, &inside, &between);
-        if (inside >= 0) {
-            costs.inside = link_cost(&harness, inside, false);
-        }
-        if (between >= 0) {
-            costs.between = link_cost(&harness, between, true);
-        }
-        costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
-        costs.turn_us = turn_us(&harness, &costs);
-        status = harness.rank == 0 ? write_costs(path, &costs, inside, between)
-                                   : EXIT_SUCCESS;
-        if (!add_machines(&harness, path)) {
-            status = EXIT_FAILURE;
-        }
-        MPI_Bcast(&status, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        if (status == EXIT_SUCCESS) {
-            const baton_tune_options_t options = {
-                .size = sizeof(options),
-                .file = path,
-                .on_progress = harness.rank == 0 ? show_progress : NULL};
-            progress_begin();
-            must(baton_group_tune(harness.group, &options));
-            (void)progress_end();
-        }
+        return EXIT_FAILURE;
+    }
+    harness_open(&harness, NULL);
+    must(baton_costs_get(&costs));
+    info_calibrate_find_peers(&harness, &inside, &between);
+    if (inside >= 0) {
+        costs.inside = link_cost(&harness, inside, false);
+    }
+    if (between >= 0) {
+        costs.between = link_cost(&harness, between, true);
+    }
+    costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
+    costs.turn_us = turn_us(&harness, &costs);
+    bool written = write_costs(&harness, path, &costs, inside, between);
+    written = harness_agree(add_machines(&harness, path) && written);
+    if (written) {
+        const baton_tune_options_t options = {.size = sizeof(options),
+                                              .file = path,
+                                              .on_progress =
+                                                  root ? show_progress : NULL};
+        progress_begin();
+        must(baton_group_tune(harness.group, &options));
+        (void)progress_end();
     }
     harness_close(&harness);
-    return status;
+    return written ? EXIT_SUCCESS : EXIT_FAILURE;
 }

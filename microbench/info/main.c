@@ -1,7 +1,6 @@
 /* baton-info: prints the version of this Baton, the machine and the
    configuration. */
 #include "common/cli.h"
-#include "common/table.h"
 #include "info/calibrate.h"
 #include <baton/engine.h>
 #include <baton/tuning.h>
@@ -26,7 +25,7 @@ static const char doc[] =
 
 typedef struct request {
     uint64_t ranks; /* the value of --choices; 0: not given */
-    uint64_t hosts, processors;
+    uint64_t hosts;
     const char *calibrate;
 } request_t;
 
@@ -35,13 +34,9 @@ static const cli_option_t options[] = {
      NULL, "Print the algorithm chosen for each range of sizes on N ranks"},
     {CLI_ANY, "hosts", 0, offsetof(request_t, hosts), CLI_COUNT(1, 1 << 24),
      "1", "With --choices: number of hosts"},
-    {CLI_ANY, "processors", 0, offsetof(request_t, processors),
-     CLI_COUNT(1, 1 << 24), NULL,
-     "With --choices: processors shared by ranks on one host; by default "
-     "this machine's"},
     {CLI_ANY, "calibrate", 0, offsetof(request_t, calibrate), CLI_TEXT("FILE"),
      NULL, "Measure costs and write them to FILE, for BATON_CALIBRATION"},
-};
+    {0}};
 
 /* ---- system ----------------------------------------------------------- */
 
@@ -72,23 +67,17 @@ static void print_facts(void)
 
 static void print_variables(void)
 {
-    table_t table = {.rows = 0};
-    baton_variable_t variable;
+    static const char row[] = "  %-1s  %-21s  %-10s  %-10s  %s%s%s%s\n";
+    baton_variable_t of;
     (void)puts("\nVariables (* set in the environment)");
-    for (size_t i = 0; baton_variable_get(i, &variable); i++) {
-        char what[512];
-        bool has_unit = variable.unit[0] != '\0';
-        (void)snprintf(what, sizeof what, "%s%s%s%s", variable.summary,
-                       has_unit ? " [" : "", variable.unit,
-                       has_unit ? "]" : "");
-        const table_cell_t cells[] = {
-            TEXT(NULL, "", 1, getenv(variable.name) != NULL ? "*" : " "),
-            TEXT(NULL, "name", 21, variable.name),
-            TEXT(NULL, "value", 10, variable.value),
-            TEXT(NULL, "default", 10, variable.default_value),
-            TEXT(NULL, "meaning [unit or words]", 0, what),
-        };
-        table_row(&table, cells, sizeof cells / sizeof *cells);
+    (void)printf(row, "", "name", "value", "default", "meaning [unit or words]",
+                 "", "", "");
+    for (size_t i = 0; baton_variable_get(i, &of); i++) {
+        bool unit = of.unit[0] != '\0';
+        (void)printf(row, getenv(of.name) != NULL ? "*" : "", of.name,
+                     of.value[0] != '\0' ? of.value : "-",
+                     of.default_value[0] != '\0' ? of.default_value : "-",
+                     of.summary, unit ? " [" : "", of.unit, unit ? "]" : "");
     }
 }
 
@@ -146,9 +135,7 @@ static int print_choices(const request_t *request)
     baton_choice_case_t of = BATON_CHOICE_CASE;
     of.ranks = (int)request->ranks;
     of.hosts = (int)request->hosts;
-    of.processors = request->processors > 0
-                        ? (int)request->processors
-                        : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    of.processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
     for (int i = 0; i < (int)BATON_COLLECTIVE_COUNT; i++) {
         of.collective = (baton_collective_t)i;
         print_collective(of);
@@ -158,12 +145,7 @@ static int print_choices(const request_t *request)
 
 int main(int argc, char **argv)
 {
-    static const cli_program_t program = {
-        .doc = doc,
-        .options = options,
-        .option_count = sizeof options / sizeof options[0],
-        .command = CLI_ANY,
-    };
+    static const cli_program_t program = {doc, options, CLI_ANY, NULL, NULL};
     request_t request = {.hosts = 1};
     cli_parse(&program, argc, argv, &request);
     if (request.calibrate != NULL) {

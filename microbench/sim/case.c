@@ -32,7 +32,8 @@ bool sim_fail(const char *format, ...)
     va_start(args, format);
     (void)fprintf(stderr, "baton-sim: %s, %d rank%s", c->name, c->ranks,
                   c->ranks == 1 ? "" : "s");
-    if (sim_options_has_bytes(c->options)) {
+    if (c->options->command != SIM_BARRIER &&
+        c->options->command != SIM_SPARSE) {
         (void)fprintf(stderr, ", %s bytes", cli_format_bytes(c->bytes));
     }
     (void)fputs(": ", stderr);
@@ -50,22 +51,14 @@ bool sim_ok(baton_status_t status)
 
 void *sim_alloc(size_t count, size_t size)
 {
-    size_t available =
-        (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    if (size > 0 && count > available / size) {
-        (void)sim_fail("needs %.1f GiB, this machine has %.1f: lower "
-                       "--ranks%s",
-                       (double)count * (double)size / 0x1p30,
-                       (double)available / 0x1p30,
-                       now.of->options->model.cost_only
-                           ? ""
-                           : ", --bytes or --count, or simulate costs "
-                             "only");
-        return NULL;
-    }
-    void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
+    double bytes = (double)count * (double)size;
+    double most =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    void *memory = bytes <= most ? calloc(count + 1, size) : NULL;
     if (memory == NULL) {
-        (void)sim_fail("no memory for %zu bytes", count * size);
+        (void)sim_fail("needs %.1f GiB, this machine has %.1f: lower --ranks, "
+                       "or simulate costs only",
+                       bytes / 0x1p30, most / 0x1p30);
     }
     return memory;
 }
@@ -159,28 +152,26 @@ bool sim_case_epochs(const sim_case_t *c, sim_epoch_fn run, void *arg,
 
 bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out)
 {
+    size_t members = (size_t)c->ranks * (size_t)iterations;
     *out = (sim_data_t){
         .of = c,
-        .dtype = BATON_U64,
+        .dtype = c->options->prove ? BATON_U32 : BATON_U64,
         .op = BATON_SUM,
         .iterations = (uint32_t)iterations,
     };
-    if (c->options->prove) {
-        size_t members = (size_t)c->ranks * (size_t)iterations;
-        if (members > INT32_MAX) {
-            return sim_fail("--prove takes at most %d contributions",
-                            INT32_MAX);
-        }
-        out->contributors = sim_alloc(members, sizeof(bool));
-        if (out->contributors == NULL ||
-            !sim_ok(baton_proof_create((int)members, &out->proof))) {
-            sim_data_close(out);
-            return false;
-        }
-        out->dtype = BATON_U32;
-        out->op = baton_proof_op(out->proof);
-    }
     out->count = (size_t)(c->bytes / baton_dtype_size(out->dtype));
+    if (!c->options->prove) {
+        return true;
+    }
+    if (members > INT32_MAX) {
+        return sim_fail("--prove takes at most %d contributions", INT32_MAX);
+    }
+    out->contributors = sim_alloc(members, sizeof(bool));
+    if (out->contributors == NULL ||
+        !sim_ok(baton_proof_create((int)members, &out->proof))) {
+        return false;
+    }
+    out->op = baton_proof_op(out->proof);
     return true;
 }
 
@@ -188,7 +179,6 @@ void sim_data_close(sim_data_t *data)
 {
     (void)!baton_proof_destroy(data->proof);
     free(data->contributors);
-    *data = (sim_data_t){0};
 }
 
 static size_t member_of(const sim_data_t *data, int rank, uint64_t iteration)

@@ -97,14 +97,10 @@ static void sim_collective_build(void *arg, baton_schedule_t *schedule)
 static bool sim_collective_fill(run_t *run, uint64_t epoch)
 {
     sim_data_t *data = &run->data;
-    if (run->memory == NULL) {
-        return true;
-    }
-    sim_data_expect_none(data);
-    for (int rank = 0; rank < run->of->ranks; rank++) {
+    bool broadcast = run->algorithm.collective == BATON_COLLECTIVE_BROADCAST;
+    for (int rank = 0; run->memory != NULL && rank < run->of->ranks; rank++) {
         char *memory = sim_collective_memory_of(run, rank);
-        if (run->algorithm.collective == BATON_COLLECTIVE_BROADCAST &&
-            rank != (int)run->of->options->root) {
+        if (broadcast && rank != (int)run->of->options->root) {
             data->op->identity(data->op->arg, memory, data->count, data->dtype);
             continue;
         }

@@ -127,7 +127,7 @@ static const cli_option_t table[] = {
     {ALL, "trace", 0, AT(trace), CLI_TEXT("FILE"), NULL,
      "Write the activity of ports and processors in Chrome's trace format "
      "(for ui.perfetto.dev)"},
-};
+    {0}};
 
 /* ---- the sweep ---------------------------------------------------------- */
 
@@ -139,7 +139,7 @@ static void resolve_sweep(const cli_parser_t *parser, sim_options_t *opts)
         return;
     }
     size_t length = strcspn(opts->sweep, "=");
-    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+    for (size_t i = 0; table[i].name != NULL; i++) {
         if ((table[i].commands & AXIS) != 0 &&
             (table[i].commands & opts->command) != 0 &&
             strlen(table[i].name) == length &&
@@ -168,11 +168,6 @@ void sim_options_set(sim_options_t *options, size_t value)
         memcpy((char *)options + options->axis->offset,
                &options->values.numbers[value], sizeof(uint64_t));
     }
-}
-
-bool sim_options_sweep(const sim_options_t *options, const char *name)
-{
-    return options->axis != NULL && strcmp(options->axis->name, name) == 0;
 }
 
 /* ---- the model ---------------------------------------------------------- */
@@ -240,18 +235,16 @@ static bool has_segments(const sim_options_t *opts)
     return false;
 }
 
-static void resolve_algorithm(const cli_parser_t *parser,
-                              const sim_options_t *opts)
+static void resolve_algorithm(const cli_parser_t *parser, sim_options_t *opts)
 {
     if (opts->chunk_bytes != 0 && !has_segments(opts)) {
         cli_refuse(parser, "--chunk-bytes: needs an --algorithm that has "
                            "chunks, as ring");
     }
-    uint64_t least = opts->ranks;
-    for (size_t i = 0;
-         sim_options_sweep(opts, "ranks") && i < opts->values.count; i++) {
-        uint64_t ranks = opts->values.numbers[i];
-        least = i == 0 || ranks < least ? ranks : least;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < opts->values.count; i++) {
+        sim_options_set(opts, i);
+        least = opts->ranks < least ? opts->ranks : least;
     }
     if (opts->root >= least) {
         cli_refuse(parser, "--root: '%" PRIu64 "' is not from 0 to %" PRIu64,
@@ -271,13 +264,8 @@ static void sim_options_resolve(const cli_parser_t *parser)
 void sim_options_parse(const sim_command_t *command, int argc, char **argv,
                        sim_options_t *out)
 {
-    const cli_program_t program = {
-        .doc = command->doc,
-        .options = table,
-        .option_count = sizeof(table) / sizeof(table[0]),
-        .command = command->command,
-        .resolve = sim_options_resolve,
-    };
+    const cli_program_t program = {command->doc, table, command->command,
+                                   sim_options_resolve, NULL};
     /* A command without variants to compare has the first one. */
     *out = (sim_options_t){
         .command = command->command,
@@ -291,18 +279,25 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 
 /* ---- printing --------------------------------------------------------- */
 
-void sim_options_print(const sim_options_t *options, int argc, char **argv)
+void sim_options_title(int argc, char **argv, char *title, size_t size)
+{
+    size_t end = 0;
+    for (int i = 0; i < argc && end < size; i++) {
+        end += (size_t)snprintf(title + end, size - end, "%s%s",
+                                i > 0 ? " " : "", argv[i]);
+    }
+}
+
+void sim_options_print(const sim_options_t *options, const char *title)
 {
     const baton_sim_options_t *model = &options->model;
-    for (int i = 0; i < argc; i++) {
-        (void)printf("%s%s", i > 0 ? " " : "", argv[i]);
-    }
-    (void)printf(
-        ": alpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64 ", %s\n",
-        model->link.alpha_us, options->gbit, model->gamma_ns, model->seed,
-        options->prove      ? "every result proven"
-        : !model->cost_only ? "every result checked"
-        : options->command == SIM_SPARSE
-            ? "cost only: messages as long as full blocks make them"
-            : "cost only");
+    (void)printf("%s: alpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64
+                 ", %s\n",
+                 title, model->link.alpha_us, options->gbit, model->gamma_ns,
+                 model->seed,
+                 options->prove      ? "every result proven"
+                 : !model->cost_only ? "every result checked"
+                 : options->command == SIM_SPARSE
+                     ? "cost only: messages as long as full blocks make them"
+                     : "cost only");
 }

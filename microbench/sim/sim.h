@@ -82,17 +82,11 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 /* Gives the option that is swept its value of this index. */
 void sim_options_set(sim_options_t *options, size_t value);
 
-/* Returns whether the option of this name is swept. */
-bool sim_options_sweep(const sim_options_t *options, const char *name);
+/* Writes the command line, such as "baton-sim barrier --ranks 8". */
+void sim_options_title(int argc, char **argv, char *title, size_t size);
 
-/* Returns whether the command has vectors, of a given number of bytes. */
-static inline bool sim_options_has_bytes(const sim_options_t *options)
-{
-    return options->command != SIM_BARRIER && options->command != SIM_SPARSE;
-}
-
-/* Prints the command line and the model's default values. */
-void sim_options_print(const sim_options_t *options, int argc, char **argv);
+/* Prints the title and the model's default values. */
+void sim_options_print(const sim_options_t *options, const char *title);
 
 /* ---- one simulation (case.c) -------------------------------------------- */
 
@@ -162,7 +156,7 @@ typedef struct sim_data {
 
 /* Opens the data. If only costs are simulated, sets only the type, the
    reduction and the counts. This function and those below return false after
-   printing the reason of a failure. */
+   printing the reason of a failure. Data must be closed even if this failed. */
 bool sim_data_open(const sim_case_t *c, uint64_t iterations, sim_data_t *out);
 void sim_data_close(sim_data_t *data);
 

@@ -90,20 +90,19 @@ static bool sim_sparse_check_sums(run_t *run, uint64_t step,
 
 /* ---- steps ------------------------------------------------------------ */
 
+/* Starts the step on all ranks, each with its own gradient if the simulation
+   has a payload. */
 static bool sim_sparse_start_all(run_t *run, uint64_t step)
 {
-    if (run->gradients != NULL) {
-        sparse_slice_add_gradients(&run->slice, run->of->options->model.seed,
-                                   step, run->of->ranks);
+    uint64_t seed = run->of->options->model.seed;
+    float *gradient = run->gradients;
+    if (gradient != NULL) {
+        sparse_slice_add_gradients(&run->slice, seed, step, run->of->ranks);
     }
     for (int rank = 0; rank < run->of->ranks; rank++) {
-        const float *gradient = NULL;
-        if (run->gradients != NULL) {
-            float *mine = run->gradients + (size_t)rank * run->count;
-            gradient_fill(
-                gradient_key(run->of->options->model.seed, step, rank), mine,
-                run->count);
-            gradient = mine;
+        if (gradient != NULL) {
+            gradient = run->gradients + (size_t)rank * run->count;
+            gradient_fill(gradient_key(seed, step, rank), gradient, run->count);
         }
         if (!sim_ok(baton_sparse_start(run->ranks[rank], gradient))) {
             return false;
@@ -119,21 +118,25 @@ static bool take_stats(run_t *run, int rank)
     if (!sim_ok(baton_sparse_stats(run->ranks[rank], &stats))) {
         return false;
     }
-    bool counted = stats.algorithm != BATON_SPARSE_DENSE;
-    out->rounds = counted ? (double)stats.rounds : NAN;
-    out->sent = counted ? fmax(out->sent, (double)stats.messages_sent) : NAN;
-    out->sent_bytes =
-        counted ? fmax(out->sent_bytes, (double)stats.bytes_sent) : NAN;
-    out->nnz = run->gradients != NULL ? (double)stats.nnz : NAN;
+    out->rounds = out->nnz = NAN;
+    if (stats.algorithm == BATON_SPARSE_DENSE) {
+        out->sent = out->sent_bytes = NAN;
+    } else {
+        out->rounds = stats.rounds;
+        out->sent = fmax(out->sent, (double)stats.messages_sent);
+        out->sent_bytes = fmax(out->sent_bytes, (double)stats.bytes_sent);
+    }
+    if (run->gradients != NULL) {
+        out->nnz = (double)stats.nnz;
+    }
     out->k = (double)stats.k;
     return true;
 }
 
 static bool wait_all(run_t *run, uint64_t step)
 {
-    baton_sparse_result_t first = {0};
+    baton_sparse_result_t first = {0}, result;
     for (int rank = 0; rank < run->of->ranks; rank++) {
-        baton_sparse_result_t result;
         if (!sim_ok(baton_sparse_wait(run->ranks[rank], -1, &result)) ||
             !take_stats(run, rank)) {
             return false;
@@ -222,16 +225,7 @@ static bool sim_sparse_create_all(run_t *run)
     return passed && sim_ok(baton_sim_run(run->of->sim, -1));
 }
 
-static bool destroy_all(run_t *run)
-{
-    bool passed = true;
-    int ranks = progress_interrupted() ? 0 : run->of->ranks;
-    for (int rank = 0; rank < ranks; rank++) {
-        passed &= sim_ok(baton_sparse_destroy(run->ranks[rank]));
-    }
-    return passed;
-}
-
+/* Runs the first step, which is not counted, and then the others. */
 static bool run_all(run_t *run)
 {
     double us = 0;
@@ -240,7 +234,11 @@ static bool run_all(run_t *run)
     run->out->sent = run->out->sent_bytes = 0;
     passed =
         passed && sim_case_epochs(run->of, sim_sparse_run_step, run, run->out);
-    return destroy_all(run) && passed;
+    int ranks = progress_interrupted() ? 0 : run->of->ranks;
+    for (int rank = 0; rank < ranks; rank++) {
+        passed &= sim_ok(baton_sparse_destroy(run->ranks[rank]));
+    }
+    return passed;
 }
 
 bool sim_run_sparse(const sim_case_t *c, sim_result_t *out)

@@ -3,7 +3,6 @@
 #include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,44 +120,6 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
-/* ---- the plot ----------------------------------------------------------- */
-
-/* Writes the title: all properties that the plot's simulations have in
-   common. */
-static void set_plot(table_t *plot, const sim_command_t *command,
-                     const sim_options_t *options)
-{
-    bool sparse = options->command == SIM_SPARSE;
-    bool partial = command->run == sim_run_partial;
-    plot->x = options->axis != NULL ? options->axis->name : NULL;
-    plot->y = partial ? "latency_us" : "us";
-    plot->series = partial ? "mode" : "algorithm";
-    FILE *title = fmemopen(plot->title, sizeof(plot->title), "w");
-    if (title == NULL) {
-        return;
-    }
-    (void)fprintf(title, "Simulated %s", command->name);
-    if (sparse) {
-        (void)fprintf(title, ", %s elements", cli_format_bytes(options->count));
-    }
-    if (sparse && !sim_options_sweep(options, "density")) {
-        (void)fprintf(title, ", density %g", options->density);
-    }
-    if (sim_options_has_bytes(options) &&
-        !sim_options_sweep(options, "bytes")) {
-        (void)fprintf(title, ", %s bytes", cli_format_bytes(options->bytes));
-    }
-    if (!sim_options_sweep(options, "ranks")) {
-        (void)fprintf(title, ", %" PRIu64 " ranks", options->ranks);
-    }
-    (void)fprintf(title, ", %g us, %g Gbit/s: %s", options->model.link.alpha_us,
-                  options->gbit,
-                  partial  ? "mean latency"
-                  : sparse ? "time of a step"
-                           : "time of an epoch");
-    (void)fclose(title);
-}
-
 /* ---- the sweep ---------------------------------------------------------- */
 
 /* A running command with its open files. */
@@ -215,13 +176,17 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
     sim_options_parse(command, argc, argv, &options);
     sweep.command = command;
     sweep.options = &options;
-    set_plot(&sweep.table, command, &options);
+    bool partial = command->command == SIM_PARTIAL;
+    sim_options_title(argc, argv, sweep.table.title, sizeof(sweep.table.title));
+    sweep.table.x = options.axis != NULL ? options.axis->name : NULL;
+    sweep.table.y = partial ? "latency_us" : "us";
+    sweep.table.series = partial ? "mode" : "algorithm";
     sweep.table.columns = terminal_columns(STDOUT_FILENO);
     if (!table_open(&sweep.table, &options.files) ||
         !output_open(options.trace, &sweep.trace)) {
         return EXIT_FAILURE;
     }
-    sim_options_print(&options, argc, argv);
+    sim_options_print(&options, sweep.table.title);
     bool passed = true;
     for (size_t i = 0; passed && i < options.values.count; i++) {
         sim_options_set(&options, i);

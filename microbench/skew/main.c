@@ -27,37 +27,32 @@ static void print_heading(const skew_options_t *options)
     (void)fflush(stdout);
 }
 
-/* Returns the time relative to skew_limit_us, or NAN for modes that elect
-   ranks. The limit of these modes is a mean over elections, and the time a
-   median over iterations, so that the ratio would mean nothing. */
-static double over_limit(const skew_result_t *result)
-{
-    skew_kind_t kind = result->choice.kind;
-    bool elects = kind == SKEW_MAJORITY || kind == SKEW_ANY || kind == SKEW_ALL;
-    return elects || result->limit_us <= 0
-               ? NAN
-               : result->robust_us / result->limit_us;
-}
-
 /* Adds a system's row. `mpi_us` is the mean latency of MPI_Allreduce, or NAN if
    it was not measured. */
-static void skew_add_row(const skew_options_t *options, table_t *table,
+static void skew_add_row(const skew_options_t *options, skew_choice_t choice,
+                         uint64_t bytes, table_t *table,
                          const skew_result_t *result, double mpi_us)
 {
     char range[32];
     (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                    result->active_min, result->active_max);
-    char name[SKEW_NAME_BYTES];
+    /* The limit of modes that elect ranks is a mean over elections, and the
+       time a median over iterations, so that their ratio would mean nothing. */
+    bool elects = choice.kind == SKEW_MAJORITY || choice.kind == SKEW_ANY ||
+                  choice.kind == SKEW_ALL;
     const table_cell_t cells[] = {
-        TEXT("system", "system", 12, skew_name(result->choice, name)),
-        NUMBER("ranks", NULL, 0, 0, result->ranks),
-        NUMBER("bytes", NULL, 0, 0, result->bytes),
+        TEXT("system", "system", 12, choice.name),
+        NUMBER("ranks", NULL, 0, 0, options->ranks),
+        NUMBER("bytes", NULL, 0, 0, bytes),
         NUMBER("skew_ms", NULL, 0, 0, options->skew_ms),
         NUMBER("iterations", NULL, 0, 0, options->iterations),
         NUMBER("mean_us", "mean us", 10, 1, result->latency.mean),
         NUMBER("robust_us", "robust us", 10, 1, result->robust_us),
         NUMBER("limit_us", "limit us", 9, 1, result->limit_us),
-        NUMBER("robust_over_limit", "/limit", 6, 2, over_limit(result)),
+        NUMBER("robust_over_limit", "/limit", 6, 2,
+               elects || result->limit_us <= 0
+                   ? NAN
+                   : result->robust_us / result->limit_us),
         NUMBER("median_us", "median us", 10, 1, result->latency.median),
         NUMBER("p99_us", "p99 us", 10, 1, result->latency.p99),
         NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / result->latency.mean),
@@ -70,22 +65,23 @@ static void skew_add_row(const skew_options_t *options, table_t *table,
     table_row(table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Prints the results of one size, an array of [system_count], and writes them
-   to the files. */
-static void print_table(const skew_options_t *options, table_t *table,
-                        const skew_result_t *results)
+/* Prints the results of one size, an array of [systems], and writes them to the
+   files. */
+static void print_table(const skew_options_t *options, uint64_t bytes,
+                        table_t *table, const skew_result_t *results)
 {
-    (void)printf("\n%s bytes\n", cli_format_bytes(results->bytes));
+    double mpi_us = NAN, percent = results->steal_share * 100;
+    (void)printf("\n%s bytes\n", cli_format_bytes(bytes));
     table->headed = false;
-    double mpi_us = NAN;
     for (size_t i = 0; i < options->systems.count; i++) {
-        mpi_us = results[i].choice.kind == SKEW_MPI ? results[i].latency.mean
-                                                    : mpi_us;
+        if (options->choices[i].kind == SKEW_MPI) {
+            mpi_us = results[i].latency.mean;
+        }
     }
     for (size_t i = 0; i < options->systems.count; i++) {
-        skew_add_row(options, table, &results[i], mpi_us);
+        skew_add_row(options, options->choices[i], bytes, table, &results[i],
+                     mpi_us);
     }
-    double percent = results->steal_share * 100;
     (void)printf("CPU steal: %.1f %%%s\n", percent,
                  percent > MOST_STEAL_PERCENT
                      ? ": warning: such stalls dominate means under skew; "
@@ -117,7 +113,7 @@ static bool measure_and_report(const skew_options_t *options, bool speak)
         skew_result_t results[CLI_MOST_ITEMS];
         skew_run(&harness, options, options->bytes.numbers[i], results);
         if (speak) {
-            print_table(options, &table, results);
+            print_table(options, options->bytes.numbers[i], &table, results);
         }
     }
     harness_close(&harness);

@@ -22,17 +22,6 @@ static bool has_ranks(size_t kind)
     return kind >= SKEW_QUORUM && kind <= SKEW_ALL;
 }
 
-const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES])
-{
-    if (has_ranks(choice.kind)) {
-        (void)snprintf(text, SKEW_NAME_BYTES, "%s:%" PRIu32, kinds[choice.kind],
-                       choice.ranks);
-    } else {
-        (void)snprintf(text, SKEW_NAME_BYTES, "%s", kinds[choice.kind]);
-    }
-    return text;
-}
-
 /* ---- the limit -------------------------------------------------------- */
 
 /* Returns the time that `ranks` ranks wait for the k-th arrival: the mean over
@@ -109,7 +98,7 @@ static skew_choice_t read_system(const cli_parser_t *parser, const char *text)
                    "ranks",
                    text, kinds[kind], ranks);
     }
-    return (skew_choice_t){(skew_kind_t)kind, (uint32_t)number};
+    return (skew_choice_t){(skew_kind_t)kind, (uint32_t)number, text};
 }
 
 static void skew_options_resolve(const cli_parser_t *parser)
@@ -139,17 +128,12 @@ static const cli_option_t options[] = {
      "Write a JSON file"},
     {CLI_ANY, "plot", 0, AT(files.plot), CLI_PLOT, NULL,
      "Plot the mean latencies; needs gnuplot"},
-};
+    {0}};
 
 void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out)
 {
-    static const cli_program_t program = {
-        .doc = doc,
-        .options = options,
-        .option_count = sizeof(options) / sizeof(options[0]),
-        .command = CLI_ANY,
-        .resolve = skew_options_resolve,
-    };
+    static const cli_program_t program = {doc, options, CLI_ANY,
+                                          skew_options_resolve, NULL};
     *out = (skew_options_t){.ranks = ranks, .seed = cli_default_seed()};
     cli_parse(&program, argc, argv, out);
 }

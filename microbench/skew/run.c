@@ -37,13 +37,6 @@ typedef struct run {
     measurement_t measurements[CLI_MOST_ITEMS];
 } run_t;
 
-/* Returns the number of iterations. The last one only serves to check the one
-   before it, and is not counted in results. */
-static uint32_t iterations_of(const skew_options_t *options)
-{
-    return (uint32_t)(SKEW_WARM_UP + options->iterations) + 1;
-}
-
 /* Returns the number of ranks that must have arrived before an iteration can
    begin, also during the warm-up. */
 static uint32_t least_active(skew_choice_t choice, int ranks)
@@ -53,49 +46,46 @@ static uint32_t least_active(skew_choice_t choice, int ranks)
     return all ? (uint32_t)ranks : waits ? choice.ranks : 1;
 }
 
-static void skew_run_open_partial(const run_t *run, measurement_t *measurement)
+/* Opens a measurement. Collective, in the same order on all ranks. The last
+   iteration only serves to check the one before it, and is not counted in
+   results. */
+static void open_measurement(const run_t *run, skew_choice_t choice,
+                             measurement_t *out)
 {
-    skew_choice_t choice = measurement->choice;
-    char name[SKEW_NAME_BYTES];
-    baton_partial_options_t options = {
-        .size = sizeof(options),
-        .name = skew_name(choice, name),
+    const skew_options_t *options = run->options;
+    uint32_t ranks = (uint32_t)run->harness->size;
+    uint32_t iterations = SKEW_WARM_UP + (uint32_t)options->iterations + 1;
+    *out = (measurement_t){
+        .choice = choice,
+        .vector = harness_alloc((size_t)run->bytes, 1),
+        .account =
+            {
+                .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) +
+                        run->bytes + (uint64_t)choice.kind +
+                        ((uint64_t)choice.ranks << 32),
+                .rank = run->harness->rank,
+                .ranks = run->harness->size,
+                .count = (size_t)(run->bytes / sizeof(uint64_t)),
+                .iterations = iterations,
+                .synchronous = least_active(choice, (int)ranks) == ranks,
+                .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
+            },
+        .latency_us = harness_alloc(iterations, sizeof(double)),
+    };
+    const baton_partial_options_t partial = {
+        .size = sizeof(partial),
+        .name = choice.name,
         .mode = (baton_partial_mode_t)choice.kind,
         .mode_ranks = choice.ranks,
         .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
                                       latest epoch */
-        .seed = run->options->seed,
-        .count = measurement->account.count,
+        .seed = options->seed,
+        .count = out->account.count,
         .dtype = BATON_U64,
     };
-    must(baton_partial_create(run->harness->group, &options,
-                              &measurement->partial));
-}
-
-/* Opens a measurement. Collective, in the same order on all ranks. */
-static void open_measurement(const run_t *run, skew_choice_t choice,
-                             measurement_t *measurement)
-{
-    const skew_options_t *options = run->options;
-    uint32_t iterations = iterations_of(options);
-    *measurement = (measurement_t){
-        .choice = choice,
-        .vector = harness_alloc((size_t)run->bytes, 1),
-        .latency_us = harness_alloc(options->iterations + 1, sizeof(double)),
-    };
-    measurement->account = (skew_account_t){
-        .salt = options->seed * UINT64_C(0x9e3779b97f4a7c15) + run->bytes +
-                (uint64_t)choice.kind + ((uint64_t)choice.ranks << 32),
-        .rank = run->harness->rank,
-        .ranks = run->harness->size,
-        .count = (size_t)(run->bytes / sizeof(uint64_t)),
-        .iterations = iterations,
-        .synchronous = least_active(choice, run->harness->size) ==
-                       (uint32_t)run->harness->size,
-        .entries = harness_alloc(iterations, sizeof(skew_entry_t)),
-    };
     if (choice.kind != SKEW_MPI) {
-        skew_run_open_partial(run, measurement);
+        must(
+            baton_partial_create(run->harness->group, &partial, &out->partial));
     }
 }
 
@@ -141,16 +131,12 @@ static void call_system(const measurement_t *measurement,
 static void shuffle(const skew_options_t *options, uint32_t iteration,
                     size_t *order)
 {
-    for (size_t i = 0; i < options->systems.count; i++) {
-        order[i] = i;
-    }
     uint64_t random = linear_model_of(options->seed, 0, iteration).base;
-    for (size_t left = options->systems.count; left > 1; left--) {
-        size_t chosen = (size_t)(random % left);
-        random /= left;
-        size_t swap = order[left - 1];
-        order[left - 1] = order[chosen];
-        order[chosen] = swap;
+    for (size_t i = 0; i < options->systems.count; i++) {
+        size_t place = (size_t)(random % (i + 1));
+        random /= i + 1;
+        order[i] = order[place];
+        order[place] = i;
     }
 }
 
@@ -176,23 +162,8 @@ static void measure_call(const run_t *run, measurement_t *measurement,
     clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
     harness_barrier(harness);
     if (iteration > SKEW_WARM_UP) {
-        size_t index = (size_t)(iteration - SKEW_WARM_UP - 1);
-        measurement->latency_us[index] = done_us - call_us;
-    }
-}
-
-/* Checks that the rank elected by MAJORITY is included, since that rank begins
-   the epoch. */
-static void check_elected(const run_t *run, measurement_t *measurement,
-                          uint32_t iteration,
-                          const baton_partial_result_t *outcome)
-{
-    int elected =
-        baton_partial_elect(run->options->seed, iteration, run->harness->size);
-    if (measurement->choice.kind == SKEW_MAJORITY &&
-        elected == run->harness->rank && !outcome->included) {
-        skew_account_fail(&measurement->account, iteration,
-                          "the elected rank is not in its own epoch");
+        measurement->latency_us[iteration - SKEW_WARM_UP - 1] =
+            done_us - call_us;
     }
 }
 
@@ -204,18 +175,23 @@ static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
                       run->source, account->count);
     baton_partial_result_t outcome;
     measure_call(run, measurement, iteration, &outcome);
-    check_elected(run, measurement, iteration, &outcome);
+    /* The rank that MAJORITY elects begins the epoch. */
+    if (measurement->choice.kind == SKEW_MAJORITY && !outcome.included &&
+        baton_partial_elect(run->options->seed, iteration, account->ranks) ==
+            account->rank) {
+        skew_account_fail(account, iteration,
+                          "the elected rank is not in its own epoch");
+    }
     skew_account_record(account, iteration, &outcome);
 }
 
 static void skew_run_take_turns(run_t *run)
 {
-    const skew_options_t *options = run->options;
-    for (uint32_t iteration = 1; iteration <= iterations_of(options);
-         iteration++) {
-        size_t order[CLI_MOST_ITEMS];
-        shuffle(options, iteration, order);
-        for (size_t i = 0; i < options->systems.count; i++) {
+    size_t order[CLI_MOST_ITEMS] = {0};
+    uint32_t iterations = run->measurements->account.iterations;
+    for (uint32_t iteration = 1; iteration <= iterations; iteration++) {
+        shuffle(run->options, iteration, order);
+        for (size_t i = 0; i < run->options->systems.count; i++) {
             skew_run_take_turn(run, &run->measurements[order[i]], iteration);
         }
     }
@@ -240,10 +216,13 @@ static uint32_t *gather_from(const skew_account_t *account)
     return all;
 }
 
-static void check_active(measurement_t *measurement, const uint32_t *from)
+/* Checks the number of active ranks in each iteration, and summarizes it. */
+static void check_active(measurement_t *measurement, const uint32_t *from,
+                         skew_result_t *out)
 {
     skew_account_t *account = &measurement->account;
     uint32_t least = least_active(measurement->choice, account->ranks);
+    out->active_min = UINT32_MAX;
     for (uint32_t i = 1; i < account->iterations; i++) {
         uint32_t active = skew_account_active(account, from, i);
         if (active < least) {
@@ -252,25 +231,18 @@ static void check_active(measurement_t *measurement, const uint32_t *from)
                               "%" PRIu32,
                               active, least);
         }
+        if (i > SKEW_WARM_UP) {
+            out->active_mean +=
+                active / (double)(account->iterations - SKEW_WARM_UP - 1);
+            out->active_min =
+                active < out->active_min ? active : out->active_min;
+            out->active_max =
+                active > out->active_max ? active : out->active_max;
+        }
     }
 }
 
 /* ---- summary ---------------------------------------------------------- */
-
-static void summarize_active(const run_t *run, const measurement_t *measurement,
-                             const uint32_t *from, skew_result_t *out)
-{
-    uint32_t first = SKEW_WARM_UP + 1;
-    double sum = 0;
-    out->active_min = UINT32_MAX;
-    for (uint32_t i = first; i < measurement->account.iterations; i++) {
-        uint32_t active = skew_account_active(&measurement->account, from, i);
-        sum += active;
-        out->active_min = active < out->active_min ? active : out->active_min;
-        out->active_max = active > out->active_max ? active : out->active_max;
-    }
-    out->active_mean = sum / (double)run->options->iterations;
-}
 
 /* Returns the value for robust_us of a result. `all` has the latencies, as an
    array of [ranks][iterations]. */
@@ -304,35 +276,25 @@ static void summarize_latency(const run_t *run,
     }
 }
 
-/* Ends the job if a result was wrong. */
-static void require_right(const skew_account_t *account, skew_choice_t choice)
-{
-    char name[SKEW_NAME_BYTES];
-    if (account->failed_at != 0) {
-        harness_fail("wrong result of %s, %zu elements, in iteration %" PRIu32
-                     ": %s",
-                     skew_name(choice, name), account->count,
-                     account->failed_at, account->failure);
-    }
-}
-
-/* Checks and summarizes the results that all ranks have of one system. */
+/* Checks and summarizes the results that all ranks have of one system. Ends the
+   job if one was wrong. */
 static void finish_measurement(const run_t *run, measurement_t *measurement,
                                skew_result_t *out)
 {
+    skew_account_t *account = &measurement->account;
+    uint32_t *from = gather_from(account);
     *out = (skew_result_t){
-        .choice = measurement->choice,
-        .ranks = run->harness->size,
-        .bytes = run->bytes,
-        .limit_us = skew_limit_us(measurement->choice, run->harness->size,
-                                  run->options->skew_ms * 1e3),
-    };
-    uint32_t *from = gather_from(&measurement->account);
-    skew_account_audit(&measurement->account, from);
-    check_active(measurement, from);
-    summarize_active(run, measurement, from, out);
+        .limit_us = skew_limit_us(measurement->choice, account->ranks,
+                                  run->options->skew_ms * 1e3)};
+    skew_account_audit(account, from);
+    check_active(measurement, from, out);
     free(from);
-    require_right(&measurement->account, measurement->choice);
+    if (account->failed_at != 0) {
+        harness_fail("wrong result of %s, %zu elements, in iteration %" PRIu32
+                     ": %s",
+                     measurement->choice.name, account->count,
+                     account->failed_at, account->failure);
+    }
     summarize_latency(run, measurement, out);
 }
 
@@ -350,12 +312,8 @@ void skew_run(const harness_t *harness, const skew_options_t *options,
     MPI_Allreduce(MPI_IN_PLACE, &stolen, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
     for (size_t i = 0; i < options->systems.count; i++) {
-        skew_result_t result;
-        finish_measurement(&run, &run.measurements[i], &result);
-        result.steal_share = stolen;
-        if (harness->rank == 0) {
-            results[i] = result;
-        }
+        finish_measurement(&run, &run.measurements[i], &results[i]);
+        results[i].steal_share = stolen;
     }
     /* No rank may destroy a partial all-reduce while another rank still starts
        it. */

@@ -26,15 +26,11 @@ typedef struct skew_choice {
     /* The size of the quorum or the number of candidates, 1 to P; 0 for other
        systems. */
     uint32_t ranks;
+    const char *name; /* as the user has given it, such as "quorum:16" */
 } skew_choice_t;
 
 /* Iterations before those that are measured. */
 enum { SKEW_WARM_UP = 8 };
-
-enum { SKEW_NAME_BYTES = 48 };
-
-/* Writes the system's name, such as "quorum:16", to `text`. Returns `text`. */
-const char *skew_name(skew_choice_t choice, char text[SKEW_NAME_BYTES]);
 
 /* Returns the mean latency of a system that takes no time itself: how long
    ranks wait for the arrival that begins the epoch. If P ranks arrive skew_us
@@ -60,9 +56,6 @@ void skew_options_parse(int argc, char **argv, int ranks, skew_options_t *out);
 
 /* The result of one system at one size. */
 typedef struct skew_result {
-    skew_choice_t choice;
-    int ranks;
-    uint64_t bytes;
     stats_t latency; /* over all ranks and counted iterations, in us */
     /* The median over the iterations of the mean over the ranks. A single stall
        of the machine hardly changes it. */
@@ -78,8 +71,8 @@ typedef struct skew_result {
 } skew_result_t;
 
 /* Measures and checks all systems at one size. A wrong result ends the job.
-   Collective. Writes to `results`, an array of [systems], on rank 0
-   only. */
+   Collective. `results` is an array of [systems]; latencies are written on rank
+   0 only. */
 void skew_run(const harness_t *harness, const skew_options_t *options,
               uint64_t bytes, skew_result_t *results);
 

@@ -30,7 +30,7 @@ static const cli_option_t options[] = {
      CLI_COUNT(0, UINT64_MAX), "1", "The first seed"},
     {CLI_ANY, "twice", '2', offsetof(arguments_t, twice), CLI_FLAG, NULL,
      "Run each seed twice and compare the two runs"},
-};
+    {0}};
 
 static double now_s(void)
 {
@@ -135,12 +135,7 @@ static int run(const arguments_t *arguments)
 
 int main(int argc, char **argv)
 {
-    const cli_program_t program = {
-        .doc = fuzz_doc,
-        .options = options,
-        .option_count = sizeof options / sizeof options[0],
-        .command = CLI_ANY,
-    };
+    const cli_program_t program = {fuzz_doc, options, CLI_ANY, NULL, NULL};
     arguments_t arguments = {.seconds = -1};
     cli_parse(&program, argc, argv, &arguments);
     const char *only = getenv("BATON_SEED");

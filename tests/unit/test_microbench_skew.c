@@ -63,19 +63,17 @@ TEST(test_systems_have_numbers_of_ranks)
 {
     skew_options_t parsed;
     parse_systems("solo,quorum:1,quorum:8,any:3,all:8", &parsed);
-    static const skew_choice_t expected[] = {{SKEW_SOLO, 0},
-                                             {SKEW_QUORUM, 1},
-                                             {SKEW_QUORUM, 8},
-                                             {SKEW_ANY, 3},
-                                             {SKEW_ALL, 8}};
+    static const skew_choice_t expected[] = {{SKEW_SOLO, 0, ""},
+                                             {SKEW_QUORUM, 1, ""},
+                                             {SKEW_QUORUM, 8, ""},
+                                             {SKEW_ANY, 3, ""},
+                                             {SKEW_ALL, 8, ""}};
     assert_int_equal(parsed.systems.count, 5);
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(parsed.choices[i].kind, expected[i].kind);
         assert_int_equal(parsed.choices[i].ranks, expected[i].ranks);
     }
-    char text[SKEW_NAME_BYTES];
-    assert_string_equal(skew_name(parsed.choices[1], text), "quorum:1");
-    assert_string_equal(skew_name(parsed.choices[0], text), "solo");
+    assert_string_equal(parsed.choices[1].name, "quorum:1");
 }
 
 TEST(test_systems_that_are_refused)
@@ -130,7 +128,7 @@ static double mean_over_elections(uint32_t m, int ranks, bool last)
 static void expect_limit(skew_kind_t kind, uint32_t m, int ranks,
                          double expected)
 {
-    double limit_us = skew_limit_us((skew_choice_t){kind, m}, ranks, 1000);
+    double limit_us = skew_limit_us((skew_choice_t){kind, m, ""}, ranks, 1000);
     if (limit_us < 1000 * expected - 1e-6 ||
         limit_us > 1000 * expected + 1e-6) {
         fail_msg("kind %d of %u, %d ranks: %g us, expected %g", (int)kind, m,
