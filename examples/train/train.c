@@ -77,34 +77,32 @@ static void must(baton_status_t status)
 
 static const char *mode = "partial", *systems, *task, *late = "random",
                   *behind = "compute", *keep = "all";
-static double passes = 48, batch, width, rate = 0.05, seed = 1, scale = 0.02,
-              delay_ms = -1, device_ms, bucket_kib = 256, required;
+static double passes = 48, batch, width, seed = 1, scale = 0.02, delay_ms = -1,
+              device_ms, bucket_kib = 256, required;
 
-/* An option sets a word (text) or a number. `allowed` lists the words that are
-   valid, or has the range of the number. */
+/* An option sets a text or a number. The words that a text may be have blanks
+   around them. Numbers of 1 or more must be whole. */
 static const struct {
-    const char *name, *allowed, **text;
+    const char *name, **text, *words;
     double *number;
 } options[] = {
-    {"--mode", " full partial sparse ", .text = &mode},
-    {"--systems",
-     " of mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, all:M; "
-     "ALGORITHM:DENSITY",
-     .text = &systems},
-    {"--task", " hyperplane digits ", .text = &task},
-    {"--late", " random rotate last all ", .text = &late},
-    {"--behind", " compute skip ", .text = &behind},
-    {"--keep", " all latest ", .text = &keep},
-    {"--epochs", " 1 to 1000000", .number = &passes},
-    {"--batch", " 1 to 1000000", .number = &batch},
-    {"--width", " 1 to 8192", .number = &width},
-    {"--rate", " 0 to 100", .number = &rate},
-    {"--seed", " 0 to 1000000", .number = &seed},
-    {"--scale", " 0.002 to 1", .number = &scale},
-    {"--delay-ms", " 0 to 60000", .number = &delay_ms},
-    {"--device-ms", " 0 to 10000", .number = &device_ms},
-    {"--bucket-kib", " 0 to 65536", .number = &bucket_kib},
-    {"--require", " 0 to 100", .number = &required},
+    {"--mode", .text = &mode, .words = " full partial sparse "},
+    {"--systems", .text = &systems,
+     .words = "mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, "
+              "all:M; ALGORITHM:DENSITY"},
+    {"--task", .text = &task, .words = " hyperplane digits "},
+    {"--late", .text = &late, .words = " random rotate last all "},
+    {"--behind", .text = &behind, .words = " compute skip "},
+    {"--keep", .text = &keep, .words = " all latest "},
+    {"--epochs", .number = &passes},
+    {"--batch", .number = &batch},
+    {"--width", .number = &width},
+    {"--seed", .number = &seed},
+    {"--scale", .number = &scale},
+    {"--delay-ms", .number = &delay_ms},
+    {"--device-ms", .number = &device_ms},
+    {"--bucket-kib", .number = &bucket_kib},
+    {"--require", .number = &required},
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };
 
@@ -112,39 +110,41 @@ enum { OPTIONS = sizeof options / sizeof options[0] };
    Then the ranks end the program. */
 static void train_refuse(const char *name, const char *value)
 {
-    for (int i = 0; rank == 0 && i < OPTIONS; i++) {
-        if (i == 0) {
-            fprintf(stderr, "train: %s %s is not valid. The options are:\n",
-                    name, value != NULL ? value : "");
+    if (rank == 0) {
+        fprintf(stderr, "train: %s %s is not valid. The options are:\n", name,
+                value);
+        for (int i = 0; i < OPTIONS; i++) {
+            const char *words = options[i].words;
+            fprintf(stderr, "  %-13s %s\n", options[i].name,
+                    words != NULL ? words : "a number");
         }
-        fprintf(stderr, "  %-13s%s\n", options[i].name, options[i].allowed);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* Sets an option, and returns whether the option exists and the value is
-   allowed. A number whose range begins at 1 is a count, so it must be whole. */
-static bool train_read_option(const char *name, const char *value)
+/* Sets an option. */
+static void train_read_option(const char *name, const char *value)
 {
     char *end, word[32];
-    double least, most;
-    int i = 0;
-    while (i < OPTIONS && !is(name, options[i].name)) {
-        i++;
+    bool valid = false;
+    for (int i = 0; i < OPTIONS && value != NULL; i++) {
+        if (!is(name, options[i].name)) {
+            continue;
+        }
+        if (options[i].text != NULL) {
+            *options[i].text = value;
+            snprintf(word, sizeof word, " %s ", value);
+            valid = is(name, "--systems") || strstr(options[i].words, word);
+        } else {
+            double number = *options[i].number = strtod(value, &end);
+            valid = *end == '\0' && number >= 0 &&
+                    (number < 1 || number == floor(number));
+        }
     }
-    if (i == OPTIONS || value == NULL) {
-        return false;
+    if (!valid) {
+        train_refuse(name, value != NULL ? value : "");
     }
-    if (options[i].text != NULL) {
-        *options[i].text = value;
-        snprintf(word, sizeof word, " %s ", value);
-        return is(name, "--systems") || strstr(options[i].allowed, word);
-    }
-    double number = *options[i].number = strtod(value, &end);
-    return sscanf(options[i].allowed, "%lf to %lf", &least, &most) == 2 &&
-           *end == '\0' && number >= least && number <= most &&
-           (least != 1 || number == floor(number));
 }
 
 /* ---- data --------------------------------------------------------------- */
@@ -161,9 +161,10 @@ static int part, steps;
 /* There are `all` examples. The network trains with the first `trained` of them
    and is tested with the others. */
 static int trained, all;
+/* x[all][inputs + 1] has the inputs of the examples, each with a 1 at the end,
+   and y[all] the right answers: the value to predict (hyperplane), or the class
+   (digits). */
 static int inputs;
-/* x[all][inputs] has the inputs of the examples, and y[all] the right answers:
-   the value to predict (hyperplane), or the class (digits). */
 static float *x, *y;
 
 /* Numbers of the streams of random numbers that uniform() computes. Each point
@@ -188,9 +189,13 @@ static float centred(int stream, int64_t k)
     return (float)((uniform(stream, k) - 0.5) * sqrt(12.0));
 }
 
-static float *floats(int n)
+/* Returns a matrix whose last column is 1 and whose other elements are 0. */
+static float *matrix(int height, int wide)
 {
-    float *memory = calloc((size_t)n, sizeof(float));
+    float *memory = calloc((size_t)height * (size_t)wide, sizeof(float));
+    for (int i = 1; memory != NULL && i <= height; i++) {
+        memory[i * wide - 1] = 1;
+    }
     if (memory == NULL) {
         perror("train");
         exit(1);
@@ -200,64 +205,50 @@ static float *floats(int n)
 
 /* Makes points of the hyperplane. Each rank makes its own points to train with,
    and rank 0 also makes the points to test with. */
-static void make_points(void)
+static const char *make_points(void)
 {
     for (int p = 0; p < (rank == 0 ? all : trained); p++) {
         int stream = POINTS + (p < trained ? rank : ranks - 1) * trained + p;
+        float *point = &x[p * (inputs + 1)];
         y[p] = 0.1F * centred(stream, inputs);
         for (int i = 0; i < inputs; i++) {
-            x[p * inputs + i] = centred(stream, i);
-            y[p] += centred(PLANE, i) * x[p * inputs + i];
+            point[i] = centred(stream, i);
+            y[p] += centred(PLANE, i) * point[i];
         }
     }
+    return "made up";
 }
 
 /* Reads images of 8 x 8 pixels, each with the digit that it shows (Alpaydin,
-   Kaynak 1998), from the file that scripts/digits.sh makes. Returns false if
-   that cannot be read. */
-static bool read_digits(void)
+   Kaynak 1998), from the file that scripts/digits.sh makes. If that cannot be
+   read, makes up images: ten random prototypes with noise. The images are
+   shuffled (Fisher and Yates), since the file is ordered by writer. Returns the
+   source of the data. */
+static const char *open_digits(void)
 {
     FILE *file = popen("zcat " DIGITS_FILE " 2>/dev/null", "r");
-    int read = 0;
-    for (int i = 0; file != NULL && i < DIGITS * (PIXELS + 1); i++) {
+    bool read = file != NULL;
+    for (int i = 0; i < DIGITS * (PIXELS + 1); i++) {
         int row = i / (PIXELS + 1), p = i % (PIXELS + 1);
-        float *to = p < PIXELS ? &x[row * PIXELS + p] : &y[row];
+        float *to = p < PIXELS ? &x[i] : &y[row];
         float most = p < PIXELS ? 16 : CLASSES - 1;
-        read += fscanf(file, "%f%*[,\n]", to) == 1 && *to >= 0 && *to <= most;
-        *to /= p < PIXELS ? 16 : 1;
+        read = read && fscanf(file, "%f%*[,\n]", to) == 1 && *to >= 0 &&
+               *to <= most;
+        *to /= p < PIXELS ? most : 1;
     }
-    return file != NULL && pclose(file) == 0 && read == DIGITS * (PIXELS + 1);
-}
-
-/* Makes up images: ten random prototypes with noise. */
-static void make_digits(void)
-{
-    for (int i = 0; i < DIGITS * PIXELS; i++) {
-        int digit = (int)(uniform(LABELS, i / PIXELS) * CLASSES);
-        double pixel = uniform(PROTOTYPES, digit * PIXELS + i % PIXELS) +
+    (void)(file != NULL && pclose(file));
+    for (int i = 0; !read && i < DIGITS * PIXELS; i++) {
+        int row = i / PIXELS, p = i % PIXELS;
+        int digit = (int)(uniform(LABELS, row) * CLASSES);
+        double pixel = uniform(PROTOTYPES, digit * PIXELS + p) +
                        1.5 * (uniform(NOISE, i) - 0.5);
-        x[i] = (float)fmin(fmax(pixel, 0), 1);
-        y[i / PIXELS] = (float)digit;
-    }
-}
-
-/* Loads or makes the data, and returns their source. The images are shuffled
-   (Fisher and Yates), since the file is ordered by writer. */
-static const char *open_data(void)
-{
-    x = floats(all * inputs);
-    y = floats(all);
-    if (plane) {
-        make_points();
-        return "made up";
-    }
-    bool read = read_digits();
-    if (!read) {
-        make_digits();
+        x[row * (PIXELS + 1) + p] = (float)fmin(fmax(pixel, 0), 1);
+        y[row] = (float)digit;
     }
     for (int i = DIGITS - 1; i > 0; i--) {
         int other = (int)(uniform(ORDER, i) * (i + 1));
-        cblas_sswap(PIXELS, &x[i * PIXELS], 1, &x[other * PIXELS], 1);
+        cblas_sswap(PIXELS, &x[i * (PIXELS + 1)], 1, &x[other * (PIXELS + 1)],
+                    1);
         cblas_sswap(1, &y[i], 1, &y[other], 1);
     }
     return read ? DIGITS_FILE : "made up";
@@ -278,12 +269,14 @@ static int firsts[MOST_LAYERS]; /* index of a layer's first parameter */
    its weights are the layer's biases. */
 static int widths[MOST_LAYERS + 1];
 /* values[l][row * widths[l] + i] is input i of layer l for example `row`.
-   values[layers] has the outputs of the network. */
+   values[0] points into x, and values[layers] has the outputs of the network.
+ */
 static float *values[MOST_LAYERS + 1];
 /* The derivative of the loss by each of `values`. */
 static float *deltas[MOST_LAYERS + 1];
-static float *targets; /* the right answer for each row */
-static int rows;       /* examples that forward() has loaded */
+/* The examples that forward() has taken: their number and right answers. */
+static int rows;
+static const float *targets;
 
 /* Makes the network and opens the data. Returns the source of the data. */
 static const char *open_network(int hidden_layers)
@@ -295,24 +288,22 @@ static const char *open_network(int hidden_layers)
     all = plane ? trained + (int)(4096 * scale) + 64 : DIGITS;
     inputs = plane ? (int)(8192 * scale) : PIXELS;
     layers = plane ? 1 : hidden_layers + 1;
+    x = matrix(all, inputs + 1);
+    y = matrix(all, 1);
     for (int l = layers; l >= 0; l--) {
         int outputs = plane ? 1 : CLASSES;
         widths[l] = 1 + (l == layers ? outputs : l > 0 ? (int)width : inputs);
-        values[l] = floats(part * widths[l]);
-        deltas[l] = floats(part * widths[l]);
-        for (int row = 1; row <= part; row++) {
-            values[l][row * widths[l] - 1] = 1;
-        }
+        values[l] = l > 0 ? matrix(part, widths[l]) : NULL;
+        deltas[l] = matrix(part, widths[l]);
         if (l < layers) {
             firsts[l] = count;
             count += widths[l] * (widths[l + 1] - 1);
         }
     }
-    weights = floats(count);
-    gradient = floats(count);
-    velocity = floats(count);
-    targets = floats(part);
-    return open_data();
+    weights = matrix(1, count);
+    gradient = matrix(1, count);
+    velocity = matrix(1, count);
+    return plane ? make_points() : open_digits();
 }
 
 /* Sets the initial weights, the same on all ranks: uniform with variance 2 / in
@@ -330,18 +321,13 @@ static void reset_weights(void)
     }
 }
 
-/* Loads n examples, from `first` on; after example `end` - 1 come the first
-   examples again. Computes each layer's outputs = max(0, inputs * weights +
-   biases). The last layer has no max. */
-static void forward(int first, int n, int end, useconds_t layer_us)
+/* Takes n examples, from `first` on. Computes each layer's outputs = max(0,
+   inputs * weights + biases). The last layer has no max. */
+static void forward(int first, int n, useconds_t layer_us)
 {
     rows = n;
-    for (int row = 0; row < n; row++) {
-        int i = (first + row) % end;
-        memcpy(&values[0][row * widths[0]], &x[i * inputs],
-               (size_t)inputs * sizeof *x);
-        targets[row] = y[i];
-    }
+    values[0] = &x[first * widths[0]];
+    targets = &y[first];
     for (int l = 0; l < layers; l++) {
         int in = widths[l], out = widths[l + 1];
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, out - 1, in,
@@ -354,11 +340,10 @@ static void forward(int first, int n, int end, useconds_t layer_us)
     }
 }
 
-/* Returns the loss of a row: the squared error for hyperplane, and the cross
-   entropy of the softmax for digits. Sets the row's deltas to the loss's
-   derivatives times `share`, or, for the squared error, to half of that. For
-   digits, counts the row in *right if the right class has the largest output.
-   */
+/* Returns the loss of a row: the squared error for hyperplane, whose mean is
+   the loss of Li et al. 2020, and the cross entropy of the softmax for digits.
+   Sets the row's deltas to the loss's derivatives times `share`. For digits,
+   counts the row in *right if the right class has the largest output. */
 static double row_loss(int row, float share, int *right)
 {
     int width_1 = widths[layers], class = (int)targets[row];
@@ -366,7 +351,7 @@ static double row_loss(int row, float share, int *right)
     float *delta = &deltas[layers][row * width_1], most = outputs[0];
     double sum = 0;
     if (plane) {
-        delta[0] = share * (outputs[0] - targets[row]);
+        delta[0] = 2 * share * (outputs[0] - targets[row]);
         return pow((double)(outputs[0] - targets[row]), 2);
     }
     for (int c = 1; c < CLASSES; c++) {
@@ -377,7 +362,7 @@ static double row_loss(int row, float share, int *right)
     }
     for (int c = 0; c < CLASSES; c++) {
         double probability = exp((double)(outputs[c] - most)) / sum;
-        delta[c] = share * (float)(probability - (c == class ? 1 : 0));
+        delta[c] = share * (float)(probability - (c == class));
     }
     *right += outputs[class] == most;
     return log(sum) - (double)(outputs[class] - most);
@@ -409,7 +394,7 @@ static double check_network(double *loss_out)
     int right = 0, checks = all - trained;
     *loss_out = 0;
     for (int i = trained; i < all; i += rows) {
-        forward(i, all - i < part ? all - i : part, all, 0);
+        forward(i, all - i < part ? all - i : part, 0);
         for (int row = 0; row < rows; row++) {
             *loss_out += row_loss(row, 1, &right) / checks;
         }
@@ -446,8 +431,8 @@ static struct {
     double bytes, network_s;
 } run;
 
-/* The momentum of SGD for the task digits. For hyperplane it becomes 0. */
-static double momentum = 0.9;
+/* The rate and the momentum of SGD. */
+static double rate, momentum;
 
 /* Takes a step of SGD for the n parameters from `first` on, whose gradients are
    sum[0] to sum[n - 1]. Sparse sums contain the momentum already. The caller
@@ -491,11 +476,23 @@ static void open_sums(void)
     }
 }
 
+/* Starts the all-reduce of the step's next bucket, or contributes the bucket to
+   the partial all-reduce. The layers of the bucket must have gradients. */
+static void start_bucket(void)
+{
+    int b = run.started++;
+    double began_s = MPI_Wtime();
+    must(run.kind == PARTIAL ? baton_partial_contribute_tensor(
+                                   run.partial, (size_t)b, &gradient[begins[b]])
+                             : baton_schedule_start(run.sums[b]));
+    run.seconds += MPI_Wtime() - began_s;
+}
+
 /* Waits for each bucket and updates the layers of that bucket. */
 static void finish_sums(void)
 {
-    while (run.kind != MPI && run.started < buckets) {
-        must(baton_schedule_start(run.sums[run.started++]));
+    while (run.kind == FORK && run.started < buckets) {
+        start_bucket();
     }
     for (int b = 0; b < buckets; b++) {
         float *sum = &gradient[begins[b]];
@@ -575,6 +572,16 @@ static void finish_sparse(void)
     run.network_s += cost.us / 1e6;
 }
 
+/* What opens a system of each kind, and what waits for a step's sum and applies
+   it. */
+static const struct {
+    void (*open)(void), (*finish)(void);
+} kinds[] = {[MPI] = {open_sums, finish_sums},
+             [FORK] = {open_sums, finish_sums},
+             [OVERLAP] = {open_sums, finish_sums},
+             [PARTIAL] = {open_partial, finish_partial},
+             [SPARSE] = {open_sparse, finish_sparse}};
+
 /* ---- a step ------------------------------------------------------------- */
 
 static double delay_of(int step)
@@ -589,24 +596,6 @@ static double delay_of(int step)
     return rank == (is(late, "last") ? last : one) ? delay_ms : 0;
 }
 
-/* Called when the gradient of a layer is computed. If all layers of a bucket
-   now have gradients, starts the bucket's all-reduce (overlap) or contributes
-   the bucket to the partial all-reduce. */
-static void layer_is_ready(int layer)
-{
-    int b = run.started;
-    double began_s = MPI_Wtime();
-    if ((run.kind != OVERLAP && run.kind != PARTIAL) || until[b] != layer) {
-        return;
-    }
-    must(run.kind == OVERLAP
-             ? baton_schedule_start(run.sums[b])
-             : baton_partial_contribute_tensor(run.partial, (size_t)b,
-                                               &gradient[begins[b]]));
-    run.started++;
-    run.seconds += MPI_Wtime() - began_s;
-}
-
 /* Computes this rank's gradient. The rank also sleeps, to imitate an
    accelerator that needs device_ms for a step, two thirds of it in the backward
    pass. For hyperplane each rank has points of its own. For digits all ranks
@@ -615,15 +604,18 @@ static void train_compute(int step)
 {
     useconds_t third_us = (useconds_t)(1e3 * device_ms / layers / 3);
     usleep((useconds_t)(1e3 * delay_of(step) * scale));
-    int turn = plane ? step % steps : step * ranks + rank;
-    forward(turn * part, part, trained, third_us);
+    int turn = plane ? step % steps : step % steps * ranks + rank;
+    forward(turn * part, part, third_us);
     for (int row = 0; row < rows; row++) {
         (void)row_loss(row, 1 / (float)(part * ranks), &(int){0});
     }
     for (int l = layers - 1; l >= 0; l--) {
         backward(l);
         usleep(2 * third_us);
-        layer_is_ready(l);
+        if ((run.kind == OVERLAP || run.kind == PARTIAL) &&
+            until[run.started] == l) {
+            start_bucket();
+        }
     }
 }
 
@@ -640,13 +632,7 @@ static void take_step(int step)
         train_compute(step);
     }
     double began_s = MPI_Wtime();
-    if (run.kind == PARTIAL) {
-        finish_partial();
-    } else if (run.kind == SPARSE) {
-        finish_sparse();
-    } else {
-        finish_sums();
-    }
+    kinds[run.kind].finish();
     run.seconds += MPI_Wtime() - began_s;
 }
 
@@ -681,13 +667,7 @@ static bool run_system(void)
     static double fork_ms = NAN;
     double loss;
     reset_weights();
-    if (run.kind == PARTIAL) {
-        open_partial();
-    } else if (run.kind == SPARSE) {
-        open_sparse();
-    } else if (run.kind != MPI) {
-        open_sums();
-    }
+    kinds[run.kind].open();
     MPI_Barrier(MPI_COMM_WORLD);
     double began_s = MPI_Wtime(), ms = train_steps();
     double seconds = MPI_Wtime() - began_s;
@@ -717,41 +697,39 @@ static bool run_system(void)
 
 /* Sets `run` to the system "NAME" or "NAME:NUMBER", and returns whether there
    is such a system. Without NUMBER, a mode waits for half of the ranks, and a
-   sparse all-reduce has a density of 1 %. */
+   sparse all-reduce has a density of 1 %. The library checks the number. */
 static bool train_read_system(const char *text)
 {
-    static const char *const names[] = {"mpi",    "fork",     "overlap",
-                                        "solo",   "majority", "full",
-                                        "quorum", "any",      "all"};
-    enum { NAMES = sizeof names / sizeof names[0] };
+#define NAME(NUMBER, name) name,
+    /* The modes are in the order of baton_partial_mode_t, and then the sparse
+       all-reduces in that of baton_sparse_algorithm_t. */
+    static const char *const names[] = {"mpi",
+                                        "fork",
+                                        "overlap",
+                                        "solo",
+                                        "majority",
+                                        "full",
+                                        "quorum",
+                                        "any",
+                                        "all",
+                                        "auto",
+                                        BATON_SPARSE_ALGORITHM_LIST(NAME)};
+    enum { AUTO = 9, NAMES = sizeof names / sizeof names[0] };
     char name[16] = "", rest;
-    double number, least = 1, most = ranks;
+    double number;
     int i = 0, read = sscanf(text, "%15[^:]:%lf%c", name, &number, &rest);
     while (i < NAMES && !is(name, names[i])) {
         i++;
     }
     memset(&run, 0, sizeof run);
     run.name = text;
-    run.kind = i < PARTIAL ? i : i < NAMES ? PARTIAL : SPARSE;
-    run.mode = i - PARTIAL; /* in the order of baton_partial_mode_t */
-    if (run.kind == PARTIAL && run.mode >= BATON_QUORUM) {
-        run.number = ceil(most / 2);
-    } else if (run.kind == SPARSE) {
-        run.number = 0.01;
-        least = 1e-9;
-        most = 1;
-        run.mode = 0;
-        while (!is(name, baton_sparse_algorithm_name(run.mode))) {
-            if (++run.mode == BATON_SPARSE_COUNT) {
-                return false;
-            }
-        }
-    }
-    if (read != 2 || run.number == 0) {
-        return is(text, name);
-    }
-    run.number = number;
-    return number >= least && number <= most;
+    run.kind = i < PARTIAL ? i : i < AUTO ? PARTIAL : SPARSE;
+    run.mode = i - (i < AUTO ? PARTIAL : AUTO);
+    run.number = i >= AUTO                     ? 0.01
+                 : i >= PARTIAL + BATON_QUORUM ? (ranks + 1) / 2
+                                               : 0;
+    run.number = read == 2 ? number : run.number;
+    return i < NAMES && (read == 2 || is(text, name));
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -767,9 +745,7 @@ static int train_read_options(int argc, char **argv)
                  {"mpi,full,solo,majority,quorum", 1, 32},
                  {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", 2, 128}};
     for (int i = 1; i < argc; i += 2) {
-        if (!train_read_option(argv[i], argv[i + 1])) {
-            train_refuse(argv[i], argv[i + 1]);
-        }
+        train_read_option(argv[i], argv[i + 1]);
     }
     bool partial = is(mode, "partial");
     int i = partial ? 1 : is(mode, "full") ? 0 : 2;
@@ -778,7 +754,8 @@ static int train_read_options(int argc, char **argv)
     width = width > 0 ? width : modes[i].width;
     delay_ms = delay_ms >= 0 ? delay_ms : partial ? 300 : 0;
     plane = is(task, "hyperplane");
-    momentum = plane ? 0 : momentum;
+    rate = plane ? 0.025 : 0.05;
+    momentum = plane ? 0 : 0.9;
     return modes[i].layers;
 }
 
