@@ -69,6 +69,7 @@ def error(status, text=None):
     """The exception for a status; its text is that of this thread's last failed call."""
     if text is None:
         text = ffi.string(lib.baton_error_message()).decode(errors="replace")
+        text = text.split("\n    (wait gave up")[0]  # after its last slice, not the timeout
     made = _BY_STATUS.get(status, errors.Error)(
         text or ffi.string(lib.baton_status_text(status)).decode())
     made.status = status

@@ -227,7 +227,8 @@ class Group(_handles.Handle):
                                      f"are {size} ranks")
         if collective.endswith("v") and (counts is None or (
                 collective == "alltoallv" and target_counts is None)):
-            raise errors.Invalid(f"{collective}: counts are missing")
+            missing = "counts" if counts is None else "target_counts"
+            raise errors.Invalid(f"{collective}: {missing} are missing")
         if collective == "broadcast":
             a, out = None, a
         elif collective in _ROOTED and rank != root:
@@ -241,7 +242,7 @@ class Group(_handles.Handle):
         target = None if out is None else _arrays.operand(out)
         first, kind = (target, gets) if source is None else (source, gives)
         if first is None and gives + gets != "--":
-            raise errors.Invalid(f"{collective}: an array is missing on rank {rank}")
+            raise errors.Invalid(f"{collective}: rank {rank} gave no array, and no out=")
         total = None if counts is None else sum(counts)
         if first is None or collective == "alltoallv":
             count = 0
