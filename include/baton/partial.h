@@ -139,9 +139,9 @@ extern "C" {
    result.included is false if an epoch began between two contributions to one
    step: the two are in different results then. (Tensors are always in one
    result together.)
-   result.staleness is the age of the oldest contribution that the epoch took
-   from this rank: the number of the epoch minus that of the contribution's
-   step; 0 if it took none.
+   result.staleness is the age of this rank's oldest contribution that no
+   earlier epoch took: the number of the epoch minus that of the contribution's
+   step; 0 if there is none.
    result.data is unchanged until this rank's next wait. Work in streams that
    reads the data must have ended by then.
 
