@@ -130,4 +130,17 @@ TEST(test_schedule_builders_error_sticks)
     refused(s, BATON_ERR_LIMIT, "ring of 7");
 }
 
+TEST(test_schedule_tells_hosts_of_its_ranks_alone)
+{
+    baton_schedule_t *s = refusal_begin();
+    const int wrong[] = {INT_MIN, -1, 3, INT_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(baton_schedule_host_of(s, wrong[i]), -1);
+        support_says("rank is ");
+        support_says("; allowed: 0 to 2");
+    }
+    assert_int_equal(baton_schedule_host_of(s, 2), 0);
+    support_ok(baton_schedule_destroy(s));
+}
+
 RUN_TESTS_BETWEEN(refusal_open, refusal_close)

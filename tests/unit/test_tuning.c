@@ -414,6 +414,36 @@ TEST(test_the_variable_names_the_file_in_force)
     assert_true(costs.inside.alpha_us == estimates.inside.alpha_us);
 }
 
+/* A file that is wrong behind its first costs leaves nothing behind: the file
+   before it is read again. */
+TEST(test_the_variable_names_a_file_again)
+{
+    baton_costs_t costs = measured;
+    char file[80];
+    (void)snprintf(file, sizeof file, "%s_short", path);
+    costs.inside.alpha_us = 9;
+    support_ok(baton_costs_write(file, &costs));
+    FILE *shortened = fopen(file, "r+");
+    assert_non_null(shortened);
+    char text[400];
+    size_t bytes = fread(text, 1, sizeof text - 1, shortened);
+    text[bytes] = '\0';
+    const char *behind = strstr(text, "between");
+    assert_non_null(behind);
+    assert_int_equal(ftruncate(fileno(shortened), behind - text), 0);
+    assert_int_equal(fclose(shortened), 0);
+    support_ok(baton_costs_write(path, &measured));
+    for (int round = 0; round < 2; round++) {
+        support_set_variable("BATON_CALIBRATION", path);
+        support_ok(baton_costs_get(&costs));
+        assert_true(costs.inside.alpha_us == measured.inside.alpha_us);
+        support_set_variable("BATON_CALIBRATION", file);
+        support_expect(baton_costs_get(&costs), BATON_ERR_INVALID);
+    }
+    support_set_variable("BATON_CALIBRATION", NULL);
+    (void)remove(file);
+}
+
 /* Four ranks, one of which has a calibration of its own. */
 static void differ(const char *file, const char *algorithm, size_t chunk_bytes,
                    baton_status_t expected, const char *says)
