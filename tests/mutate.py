@@ -1,0 +1,550 @@
+#!/usr/bin/env python3
+"""Whether the tests would notice a random mistake.
+
+Each mutant has one random change in one statement of a file of the library: a
+comparison that is reversed, a boundary moved by one, another constant, a statement
+dropped, two stores swapped, a flag or a condition dropped, an error swallowed. The
+tests that run its line must notice: one must fail, crash or hang. The cheapest runs
+first, and the first that fails ends the trial. (Tables are left alone.)
+
+    tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--room R] [-j JOBS]
+                    [--minutes M] [--again] [--longest S] [--least PERCENT]
+
+The tests are those labelled unit and sim, and the MPI tests on 3 ranks. FOLDER may be
+that of mutants.sh, whose way to build this script shares: the library and the tests
+are built once, and a mutant is its one file, linked ahead of the library. gcov tells
+which lines each test runs; it is asked once, until the test is built anew.
+
+FOLDER keeps all results. A call that --minutes ends is continued by the next one, and
+a mutant that was found is not tried again. --again forgets the ones that survived,
+after tests were added. --longest leaves out tests that take longer than S seconds.
+
+A mutant doesn't count if it doesn't compile, or if its object code is that of the
+original. One that can't be noticed, because it computes the same, is described in
+equivalents.txt, beside this script. The table says for each room how many mutants were
+tried, found, equivalent, and survived. With --least the script fails if fewer than that
+share of those that aren't equivalent were found.
+"""
+import argparse
+import collections
+import concurrent.futures
+import functools
+import json
+import os
+import pathlib
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+ROOMS = ("lib/base lib/ops lib/sched lib/transport progress lib/sim lib/coll/kit "
+         "lib/coll/dense lib/coll/tune lib/coll/create lib/coll/partial "
+         "lib/coll/sparse mpi").split()
+
+# A process that ends by _exit would lose the counters of gcov.
+EXIT = """void __gcov_dump(void); long syscall(long number, ...);
+void _exit(int code) { __gcov_dump(); for (;;) syscall(231, code); }"""
+
+
+QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
+         "stderr": subprocess.DEVNULL}
+COVERAGE = ("--coverage", "-O0")  # optimised, lines have no counter
+
+
+def output_of(folder, *command):
+    """What a command prints."""
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, check=True,
+                          text=True).stdout
+
+
+def bytes_of(files):
+    """What they contain."""
+    return [pathlib.Path(file).read_bytes() for file in files]
+
+
+def fresh(folder):
+    """Makes the folder, or empties it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+
+# ---- the changes -------------------------------------------------------------
+
+# `first` and `last` are the lines of the statement; `new` replaces begin to end.
+Site = collections.namedtuple("Site", "path line first last kind begin end new")
+NEGATED = {"==": "!=", "!=": "==", "<": ">=", ">": "<=", "<=": ">", ">=": "<",
+           "&&": "||", "||": "&&"}
+MOVED = {"<": "<=", ">": ">=", "<=": "<", ">=": ">"}
+# What is replaced wherever it stands in a statement, by nothing.
+DELETED = (("comparison", r"(?<=[( ])!(?=[\w(])"), ("boundary", r" [-+] 1(?![\w.])"),
+           ("flag", r" \| [A-Z]\w+(\(\w+\))?"),
+           ("flag", r"(?<=[=(] )?\b[A-Z]\w+(\(\w+\))? \| "))
+SWALLOWED = r"return (baton__error|-1;|NULL;|false;|\w*status\w*;)|goto \w+;"
+
+
+def masked(text):
+    """The text with blanks for comments, strings, directives and assertions."""
+    pattern = (r"/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'"
+               r"|^#(?:\\\n|[^\n])*|\b(?:static_)?assert\([^;]*;")
+    return re.sub(pattern, lambda match: re.sub(r"[^\n]", " ", match[0]), text,
+                  flags=re.S | re.M)
+
+
+def closing(text, at):
+    """Where the parenthesis or brace that opens there is closed."""
+    depth = 0
+    for i in range(at, len(text)):
+        depth += (text[i] in "({[") - (text[i] in ")}]")
+        if depth == 0:
+            return i
+    return len(text) - 1
+
+
+def statements(text, begin, end):
+    """The parts of a function's body that end in a semicolon or a brace."""
+    depth = 0
+    for i in range(begin, end):
+        depth += (text[i] in "([") - (text[i] in ")]")
+        if depth == 0 and text[i] in ";{}":
+            label = re.match(r"\s*((case\s[^:?]*|default|\w+)\s*:(?!:))*\s*",
+                             text[begin:i + 1])
+            yield begin + label.end(), i + 1
+            begin = i + 1
+
+
+def droppable(statement):
+    """Whether it is a call or an assignment, and no declaration."""
+    name = r"(\(void\)!?)?[*(]*[A-Za-z_][\w.)\[\]]*(->[\w.\[\]]+)*"
+    if re.match(r"(return|goto|if|while|for|switch|do|else|typedef)\b", statement):
+        return False
+    if re.match(name + r"((\+\+|--);$|\()", statement):
+        return statement.endswith(";")
+    left = re.match(r"([^=;{}]*?)\s*(<<|>>|[-+*/|&^%])?=(?!=)", statement)
+    return left is not None and not re.search(r"\w[\s*]+\w", left[1])
+
+
+def sites_of_statement(text, begin, end, of_status):
+    """The changes of a statement: kind, begin, end, and what comes instead."""
+    statement = text[begin:end]
+    for match in re.finditer(r" (==|!=|<=|>=|<|>|&&|\|\|)(?=\s)", statement):
+        sign, at, stop = match[1], begin + match.start(1), begin + match.end()
+        yield "comparison", at, stop, NEGATED[sign]
+        if sign in MOVED:
+            yield "boundary", at, stop, MOVED[sign]
+            continue
+        while sign in "&&||" and not re.match(r"[);?,:]|&&|\|\|", text[stop:]):
+            stop = closing(text, stop) + 1 if text[stop] in "([{" else stop + 1
+        if sign in "&&||":
+            yield "flag", at, stop, " "
+    for kind, pattern in DELETED:
+        for match in re.finditer(pattern, statement):
+            yield kind, begin + match.start(), begin + match.end(), ""
+    for match in re.finditer(r"(?<![\w.])\d+(?=[uUlL]*(?![\w.]))|\b(true|false)\b",
+                             statement):
+        other = {"true": "false", "false": "true", "1": "0"}.get(match[0])
+        yield ("constant", begin + match.start(), begin + match.end(),
+               other or str(int(match[0]) + 1))
+    if droppable(statement) or re.match("(break|continue);", statement):
+        yield "dropped", begin, end - 1, ""
+    if of_status and re.match(r"return (?!BATON_OK)", statement):
+        yield "error", begin, end, "return BATON_OK;"
+    block = text[end - 1:closing(text, end - 1)]
+    if re.match(r"(else )?if \(", statement) and len(block) < 600 and \
+            re.search(SWALLOWED, block):
+        at = text.index("(", begin)
+        yield "error", at + 1, closing(text, at), "false"
+
+
+def sites_of_function(text, begin, end, of_status):
+    """The changes of a function, with the begin and the end of their statement."""
+    before = None
+    for first, last in statements(text, begin, end):
+        for each in sites_of_statement(text, first, last, of_status):
+            yield *each, first, last
+        one, two = text[slice(*before)] if before else "", text[first:last]
+        if before and droppable(one) and droppable(two):
+            names = [re.match(r"[*(]*(\w*)", each)[1] for each in (one, two)]
+            # Stores that have nothing to do with each other may be swapped.
+            if "atomic_" in one + two or names[0] in re.findall(r"\w+", two) or \
+                    names[1] in re.findall(r"\w+", one):
+                yield "swapped", before[0], last, None, before[0], last
+        before = (first, last) if text[last - 1] == ";" else None
+
+
+def sites_of_file(root, path):
+    """All changes of a file. None moves a line, as assertions print theirs."""
+    whole, found = (root / path).read_text(), []
+    text = masked(whole)
+    for body in re.finditer(r"^((?:[\w ][^\n]*\n)+)\{\n.*?^\}", text, re.S | re.M):
+        of_status = "baton_status_t" in body[1].split("(")[0]
+        for kind, at, to, new, first, last in sites_of_function(
+                text, body.end(1) + 1, body.end(), of_status):
+            if kind == "swapped":
+                middle = re.search(r";\s*", text[at:to]).end() + at
+                one = whole[at:middle].rstrip()
+                new = whole[middle:to] + whole[at + len(one):middle] + one
+            new += "\n" * (whole[at:to].count("\n") - new.count("\n"))
+            rows = [text.count("\n", 0, each) + 1 for each in (at, first, last)]
+            found.append(Site(path, *rows, kind, at, to, new))
+    return found
+
+
+def planted(root, site):
+    """The file with the change."""
+    whole = (root / site.path).read_text()
+    return whole[:site.begin] + site.new + whole[site.end:]
+
+
+def change_of(root, site):
+    """The lines that go, and those that come instead, without indentation."""
+    pair = (root / site.path).read_text().split("\n"), planted(root, site).split("\n")
+    differ = [i for i, (old, new) in enumerate(zip(*pair)) if old != new]
+    return tuple(tuple(line.strip() for line in lines[differ[0]:differ[-1] + 1]
+                       if line.strip()) for lines in pair)
+
+
+def equivalents(path):
+    """The changes of equivalents.txt, each with its file."""
+    for record in re.split(r"\n\s*\n", path.read_text()):
+        yield (re.sub("(?m)^#.*\n", "", record).split(": ")[0],
+               *(tuple(row[1:].strip() for row in record.split("\n")
+                       if row.startswith(sign)) for sign in "-+"))
+
+
+# ---- building ----------------------------------------------------------------
+
+def flat(path):
+    """The name of a file as that of one folder."""
+    return str(path).replace("/", "+")
+
+
+class Build:
+    """The library and the tests as they are, and how one file of them is replaced."""
+
+    def __init__(self, root, folder, jobs):
+        self.root, self.folder, self.build = root, folder, folder / "build"
+        options = ("-G Ninja -DCMAKE_BUILD_TYPE=Release -DBATON_BUILD_TESTS=ON "
+                   "-DBATON_BUILD_MICROBENCH=OFF -DBATON_CUDA=OFF -DBATON_LINKED=ON")
+        output_of(root, "cmake", "-S", root, "-B", self.build, *options.split(),
+                  "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG")
+        output_of(root, "cmake", "--build", self.build, "-j", str(jobs))
+        self.commands, self.includes = collections.defaultdict(list), {}
+        for entry in json.loads((self.build / "compile_commands.json").read_text()):
+            words = shlex.split(entry["command"])  # ends in -o OBJECT -c SOURCE
+            self.commands[os.path.relpath(words[-1], root)].append(
+                (words[:-4] + ["-fno-lto"], words[-3]))
+        # A test that includes files of the library is compiled in their place.
+        for path in list(self.commands):
+            names = re.findall(r'^#include "(.*\.c)"', (root / path).read_text(), re.M)
+            files = {flat(each) for name in names for each in (name, "lib/" + name)
+                     if each in self.commands}
+            if files:
+                self.includes[pathlib.Path(path).stem] = path, files
+        self.library = self.link_words("test_run")
+        self.library = self.library[self.library.index("libbaton.a"):]
+
+    def sources(self, room):
+        return sorted(path for path in self.commands if path.startswith(room + "/"))
+
+    def compile(self, source, folder, *flags, at=None):
+        """Compiles a file once for each of its objects (kernels have several). Returns
+        the objects, or nothing if it fails. Assertions count, as for sanitizers."""
+        objects = []
+        for i, (command, _) in enumerate(self.commands[source]):
+            objects.append(f"{folder / flat(source)}.{i}.o")
+            if subprocess.run([*command, "-w", "-UNDEBUG", *flags, "-iquote",
+                               (self.root / source).parent, "-o", objects[-1], "-c",
+                               at or self.root / source],
+                              cwd=self.build, check=False, **QUIET).returncode != 0:
+                return []
+        return objects
+
+    @functools.cache
+    def link_words(self, program):
+        """The command that links a program, for the build folder."""
+        lines = output_of(self.build, "ninja", "-t", "commands", "tests/" + program)
+        words = shlex.split(lines.strip().split("\n")[-1])
+        at = words.index("-o")  # between ": &&" and "&& :"
+        return words[2:at] + words[at + 2:-2]
+
+    def link(self, program, folder, objects, *flags):
+        """Links a program with objects of the library ahead of it. A program of dropin/
+        has all objects of libbaton_mpi, in front of MPI; others have none."""
+        source, files = self.includes.get(program, ("", ()))
+        given = {os.path.basename(path)[:-4]: path for path in objects}
+        if given.keys() & files:
+            objects = self.compile(source, folder, *flags) + [
+                path for name, path in given.items() if name not in files]
+        else:
+            source = ""
+        words, in_front = [], "libbaton_mpi.so" in self.link_words(program)
+        for word in self.link_words(program):
+            if word == "libbaton_mpi.so":
+                words += [made for path in self.sources("mpi") if flat(path) not in given
+                          for _, made in self.commands[path]] + ["libbaton.so"]
+            elif re.match(r"libbaton\.(so|a)", word):
+                words += self.library
+            elif not source or not word.endswith(os.path.basename(source) + ".o"):
+                words.append(word)
+        objects = [path for path in objects if in_front == (
+            os.path.basename(path)[:4] == "mpi+") or "+" not in os.path.basename(path)]
+        return subprocess.run(
+            [words[0], *objects, *words[1:], *set(flags).intersection(COVERAGE), "-o",
+             folder / program], check=False, cwd=self.build, **QUIET).returncode == 0
+
+
+# ---- tests -------------------------------------------------------------------
+
+class Test:
+    """An entry of ctest, whose program may be another one."""
+
+    def __init__(self, entry, build):
+        properties = {each["name"]: each["value"] for each in entry["properties"]}
+        self.name, self.command = entry["name"], entry.get("command", [])
+        self.environment = dict(each.split("=", 1) for each in properties["ENVIRONMENT"])
+        self.built = next((word for word in self.command
+                           if os.path.dirname(word) == str(build / "tests")), "")
+        self.program = os.path.basename(self.built)
+        kind = properties.get("LABELS", [""])[0] + self.name[-4:]
+        self.wanted = self.built and re.match("unit|sim|mpi[.]np3", kind)
+
+    def run(self, program, folder, patience, **environment):
+        """Whether it passes, without taking longer than the patience allows."""
+        fresh(folder / "tmp")
+        process = subprocess.Popen(
+            [program if word == self.built else word for word in self.command],
+            cwd=folder, start_new_session=True, **QUIET,
+            env={**os.environ, **self.environment, "TMPDIR": folder / "tmp",
+                 **environment})
+        passed = False
+        try:
+            passed = process.wait(patience) == 0
+        except subprocess.TimeoutExpired:
+            process.terminate()  # mpirun ends its ranks then
+            time.sleep(1)
+        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:  # to end what it has left behind
+                if int(stat.read_text().rsplit(")", 1)[1].split()[3]) == process.pid:
+                    os.kill(int(stat.parent.name), 9)
+            except OSError:
+                pass
+        process.wait()
+        return passed
+
+    def measure(self, build, objects, longest):
+        """Finds out how long it takes and which lines it runs; returns whether it
+        passes."""
+        kept = build.folder / "coverage" / (self.name + ".json")
+        if not kept.exists() or kept.stat().st_mtime < os.stat(self.built).st_mtime:
+            work = build.folder / "try" / self.name
+            fresh(work)
+            began = time.monotonic()
+            result = [self.run(self.built, work, longest), time.monotonic() - began, {}]
+            if result[0] and build.link(self.program, work, objects, *COVERAGE):
+                self.run(work / self.program, work, 10 * longest, GCOV_PREFIX=work,
+                         GCOV_PREFIX_STRIP="99")
+                result[2] = lines_run(build, work)
+            kept.with_suffix(".part").write_text(json.dumps(result))
+            kept.with_suffix(".part").rename(kept)
+            shutil.rmtree(work, ignore_errors=True)
+        passed, self.seconds, self.lines = json.loads(kept.read_text())
+        return passed
+
+
+def lines_run(build, work):
+    """What gcov says of the counters that a test has left in a folder."""
+    data = sorted(path.name for path in work.glob("*.gcda"))
+    for note in (build.folder / "coverage").glob("*.gcno"):
+        if not (work / note.name).exists():
+            (work / note.name).symlink_to(note)
+    lines = collections.defaultdict(set)
+    output = output_of(work, "gcov", "--json-format", "--stdout", *data)
+    for document in output.split("\n"):
+        for file in json.loads(document)["files"] if document else []:
+            path = os.path.relpath(os.path.join(build.build, file["file"]), build.root)
+            lines[path] |= {each["line_number"] for each in file["lines"] if each["count"]}
+    return {path: sorted(lines[path]) for path in lines if path.endswith(".c")}
+
+
+# ---- the campaign ------------------------------------------------------------
+
+class Campaign:
+    """The trials, and a journal of them that the next call reads."""
+
+    def __init__(self, options):
+        self.root, self.folder = (pathlib.Path(path).resolve()
+                                  for path in (options.root, options.folder))
+        (self.folder / "coverage").mkdir(parents=True, exist_ok=True)
+        self.deadline = time.monotonic() + 60 * options.minutes
+        self.jobs, self.longest = options.j, options.longest
+        self.build = Build(self.root, self.folder, self.jobs)
+        self.known = set(equivalents(self.root / "tests/equivalents.txt"))
+        self.lock, self.originals, self.tests = threading.Lock(), {}, []
+        self.journal, self.again = self.folder / "journal", options.again
+        self.outcomes, self.passed = {}, collections.defaultdict(set)
+        for row in self.journal.read_text().split("\n") if self.journal.exists() else []:
+            self.remember(**json.loads(row or "{}"))
+
+    def remember(self, mutant="", what="", test=""):
+        if what == "passed":
+            self.passed[mutant].add(test)
+        elif what == "survived" and self.again:
+            self.passed[mutant].clear()
+        else:
+            self.outcomes[mutant] = what
+
+    def note(self, mutant, what, test=""):
+        row = {"mutant": mutant, "what": what, "test": test}
+        with self.lock, open(self.journal, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            self.remember(**row)
+        return what
+
+    def in_time(self):
+        return time.monotonic() < self.deadline
+
+    def all_of(self, work, things):
+        """Calls a function for each thing, some side by side. The results, each None
+        that there was no time for."""
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(lambda it: work(it) if self.in_time() else None, things))
+
+    def cover(self):
+        """Learns of each test what it runs, from a library that counts lines."""
+        folder, build = self.folder / "coverage", self.build
+        sources, last = sum(map(build.sources, ROOMS), []), folder / "exit.o"
+        newest = max(path.stat().st_mtime for room in ROOMS
+                     for path in (self.root / room).rglob("*.[ch]"))
+        if not last.exists() or last.stat().st_mtime < newest:
+            self.all_of(lambda path: build.compile(path, folder, *COVERAGE), sources)
+            (folder / "exit.c").write_text(EXIT)
+            if self.in_time():
+                output_of(folder, "cc", "-c", "exit.c")
+        objects = [str(path) for path in sorted(folder.glob("*.o"))]
+        entries = json.loads(output_of(build.build, "ctest", "--show-only=json-v1"))
+        tests = [Test(entry, build.build) for entry in entries["tests"]]
+        tests = [test for test in tests if test.wanted]
+        passed = self.all_of(lambda test: test.measure(build, objects, self.longest), tests)
+        if None in passed:
+            print("not all tests are measured yet: call this again")
+            sys.exit()
+        self.tests = sorted((test for test, good in zip(tests, passed) if good),
+                            key=lambda test: test.seconds)
+        print("Left out, as they fail without a change, or take too long:",
+              *[test.name for test, good in zip(tests, passed) if not good])
+
+    def running(self, site):
+        """The tests that run a line of the statement."""
+        lines = range(site.first, site.last + 1)
+        return [test for test in self.tests
+                if not set(lines).isdisjoint(test.lines.get(site.path, ()))]
+
+    def attempt(self, site):
+        """Tries one mutant. Returns its outcome: found, survived, equivalent, same if it
+        doesn't count, or None if there was no time."""
+        change = change_of(self.root, site)
+        key = f"{site.path}:{site.line}: {site.kind}: {change}"
+        if (site.path, *change) in self.known:
+            return "equivalent"
+        if key in self.outcomes:
+            return self.outcomes[key]
+        own = self.folder / "try" / str(threading.get_ident())
+        fresh(own)
+        (own / site.path).parent.mkdir(parents=True)
+        (own / site.path).write_text(planted(self.root, site))
+        flags = ["-iquote", own, "-iquote", own / "lib", f"-ffile-prefix-map={own}=.",
+                 f"-ffile-prefix-map={self.root}=."]
+        objects = self.build.compile(site.path, own, *flags, at=own / site.path)
+        with self.lock:
+            if site.path not in self.originals:
+                self.originals[site.path] = bytes_of(
+                    self.build.compile(site.path, self.folder / "try", *flags))
+        if not objects or bytes_of(objects) == self.originals[site.path]:
+            return self.note(key, "same")
+        linked = {}
+        for test in self.running(site):
+            if test.name in self.passed[key]:
+                continue
+            if not self.in_time():
+                return None
+            if test.program not in linked:
+                linked[test.program] = self.build.link(test.program, own, objects, *flags)
+            if linked[test.program] and \
+                    not test.run(own / test.program, own, 10 + 4 * test.seconds):
+                return self.note(key, "found", test.name)
+            self.note(key, "passed", test.name)
+        return self.note(key, "survived")
+
+    def trials(self, room, seed, count):
+        """The first mutants of a seed that count, and their outcomes."""
+        order = random.Random(f"{seed} {room}")
+        places, picked, tried = collections.defaultdict(list), [], []
+        for path in self.build.sources(room):
+            for site in sites_of_file(self.root, path):
+                places[site.path, site.line].append(site)
+        for place in order.sample(sorted(places), len(places)):
+            kind = order.choice(sorted({site.kind for site in places[place]}))
+            picked.append(order.choice([site for site in places[place]
+                                        if site.kind == kind]))
+        while picked and len(tried) < count and self.in_time():
+            some, picked = picked[:count - len(tried)], picked[count - len(tried):]
+            tried += [pair for pair in zip(some, self.all_of(self.attempt, some))
+                      if pair[1] != "same"]
+        return [pair for pair in tried if pair[1]]
+
+
+def report(campaign, outcomes):
+    """Prints the survivors and the table; returns the share that was found."""
+    for site in [site for pairs in outcomes.values() for site, outcome in pairs
+                 if outcome == "survived"]:
+        tests = [test.name for test in campaign.running(site)]
+        print(f"\n{site.path}:{site.line}: {site.kind}; run by {len(tests)} tests:",
+              *tests[:8])
+        for sign, lines in zip("-+", change_of(campaign.root, site)):
+            print("".join(f"{sign} {line}\n" for line in lines), end="")
+    print(f"\n{'room':18}{'tried':>8}{'found':>8}{'equivalent':>12}{'survived':>10}")
+    total = collections.Counter()
+    for room in [*filter(outcomes.get, ROOMS), "all"]:
+        counts = collections.Counter(dict(outcomes.get(room, [])).values()) or total
+        total = total + counts if room != "all" else total
+        print(f"{room:18}{sum(counts.values()):8}{counts['found']:8}"
+              f"{counts['equivalent']:12}{counts['survived']:10}")
+    share = 100 * total["found"] / max(total["found"] + total["survived"], 1)
+    print(f"{share:.0f} % found")
+    return share, sum(total.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    number = {"type": float, "default": 0}
+    for name, settings in (
+            ("root", {}), ("folder", {}), ("--seed", {"default": "1"}),
+            ("--count", {"type": int, "default": 13}), ("--room", {"choices": ROOMS}),
+            ("-j", {"type": int, "default": 1}), ("--again", {"action": "store_true"}),
+            ("--minutes", {**number, "default": 1e6}), ("--least", number),
+            ("--longest", {**number, "default": 100})):
+        parser.add_argument(name, **settings)
+    options = parser.parse_args()
+    # A mutant may take all memory: the kernel shall end it before others.
+    pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
+    campaign = Campaign(options)
+    rooms = [options.room] if options.room else list(ROOMS)
+    random.Random(options.seed).shuffle(rooms)
+    campaign.cover()
+    outcomes = {room: campaign.trials(room, options.seed, options.count // len(rooms) +
+                                      (i < options.count % len(rooms)))
+                for i, room in enumerate(rooms)}
+    share, done = report(campaign, outcomes)
+    if done < options.count:
+        print(f"{options.count - done} mutants are not tried yet: call this again")
+    elif share < options.least:
+        sys.exit(f"fewer than {options.least:g} % were found")
+
+
+if __name__ == "__main__":
+    main()
