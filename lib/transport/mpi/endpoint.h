@@ -59,7 +59,9 @@
        receive.c    a message from a peer
        poll.c       polling and sleeping
        meeting.c    the exchanges between ranks while they open
-       open.c       opening and closing */
+       near.c       what the ranks of a host share
+       close.c      closing; MPI_Finalize
+       open.c       opening */
 #pragma once
 
 #include "base/list.h"
@@ -791,14 +793,61 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
    application's functions that copy its attributes. */
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
-/* ---- open.c: opening and closing --------------------------------------- */
+/* ---- near.c: what the ranks of a host share ------------------------------ */
+
+/* This host, while the endpoint is opened. */
+typedef struct baton__opening {
+    baton__meeting_t *meeting;
+    const int *of; /* by rank: the number of the rank's host */
+    /* size: number of ranks on this host. most: number of ranks on the largest
+       host. */
+    int size, most;
+    int index;          /* index of this rank on the host */
+    int first;          /* rank of the host's first rank in the communicator */
+    bool shares, reads; /* each is true if all ranks of the host enable it */
+    bool reaches;       /* this rank can wake all others of the host */
+    uint64_t secret, nonce;
+    /* The socket by which the host's first rank passes the descriptor of the
+       shared memory to the other ranks; or -1. */
+    int socket;
+    int error; /* the value of errno if there is no socket */
+} baton__opening_t;
+
+/* Opens the memory that the ranks of this host share. If they can share none,
+   this rank is alone on its host, and sends over MPI. */
+baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host);
+
+/* ---- close.c: closing, and MPI_Finalize ---------------------------------- */
+
+/* Frees an endpoint with everything that it has opened. Not collective. */
+void baton__mpi_free(baton__mpi_t *mpi);
+
+/* Takes the endpoint's attribute off MPI_COMM_SELF, and frees the endpoint.
+   NULL is allowed. If `in_use`, MPI may
+   still use the communicator, which is not freed then. */
+void baton__mpi_discard(baton__mpi_t *mpi, bool in_use);
+
+/* The transport's close. */
+void baton__mpi_close(void *endpoint);
+
+/* Polls once, and drops the messages that arrive. */
+void baton__mpi_drop_arrivals(baton__mpi_t *mpi);
+
+/* Has MPI_Finalize end the endpoint's calls of MPI, if the endpoint is not
+   closed by then. */
+baton_status_t baton__mpi_watch_finalize(baton__mpi_t *mpi);
+
+/* Takes the endpoint that this rank has kept, if any. Returns it if it is of a
+   group of the same ranks, and this rank may still run on the processors `own`;
+   otherwise frees it, and returns NULL. */
+baton__mpi_t *baton__mpi_take_kept(MPI_Comm comm, baton_status_t local,
+                                   const cpu_set_t *own);
+
+/* ---- open.c: opening ----------------------------------------------------- */
 
 /* Allocates an endpoint of `comm` that has not met its peers. Not
    collective. */
 baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
-
-/* Frees an endpoint with everything that it has opened. Not collective. */
-void baton__mpi_free(baton__mpi_t *mpi);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
    any rank fails, all do, and the others' message says so. On success closing

@@ -95,7 +95,7 @@ void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
 bool baton__far_enter(baton__mpi_t *mpi)
 {
     baton__far_t *far = &mpi->far;
-    /* Pairs with the store and the load in on_finalize(), open.c: at least one
+    /* Pairs with the store and the load in on_finalize(), close.c: at least one
        of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
     atomic_fetch_add_explicit(&far->inside, 1, memory_order_seq_cst);

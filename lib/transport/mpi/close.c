@@ -1,0 +1,216 @@
+/* How an MPI endpoint is closed, or kept for the next group of the same ranks,
+   and what happens in MPI_Finalize. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/log.h"
+
+#include <stdatomic.h>
+
+/* The interval between probes of a rank that delays close. */
+enum { ASK_NS = 250000000 };
+
+/* The endpoint that was closed last, if all its ranks are on this host and have
+   left it together. A later group of the same ranks takes it over
+   (baton__mpi_take_kept), because closing it and opening another takes far
+   longer. The pointer is atomic because threads may create and close groups of
+   different ranks at the same time. */
+static _Atomic(baton__mpi_t *) kept;
+
+/* Frees an endpoint, and its communicator unless `in_use`, which means that MPI
+   may still use the communicator. */
+static void close_release(baton__mpi_t *mpi, bool in_use)
+{
+    MPI_Comm comm = mpi->comm;
+    MPI_Group members = mpi->members;
+    baton__mpi_free(mpi);
+    if (comm != MPI_COMM_NULL && !in_use) {
+        (void)PMPI_Comm_free(&comm);
+    }
+    if (members != MPI_GROUP_NULL) {
+        (void)PMPI_Group_free(&members);
+    }
+}
+
+/* Called by MPI_Finalize, which first deletes the attributes of MPI_COMM_SELF.
+   Afterwards the endpoint no longer calls MPI; see baton__far_enter. */
+static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    baton__mpi_t *mpi = value;
+    baton__mpi_t *unused = mpi;
+    (void)comm;
+    (void)keyval;
+    (void)extra;
+    /* Either baton__mpi_discard has deleted the attribute, or the endpoint is
+       kept. */
+    if (mpi->far.closing) {
+        if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed)) {
+            close_release(mpi, false);
+        }
+        return MPI_SUCCESS;
+    }
+    baton__log(BATON_LOG_ERROR,
+               "mpi: rank %d of %d: MPI_Finalize was called before this group "
+               "was destroyed: destroy it first",
+               mpi->rank, mpi->size);
+    atomic_store_explicit(&mpi->far.finalized, true, memory_order_seq_cst);
+    while (atomic_load_explicit(&mpi->far.inside, memory_order_seq_cst) > 0) {
+        (void)sched_yield();
+    }
+    return MPI_SUCCESS;
+}
+
+baton_status_t baton__mpi_watch_finalize(baton__mpi_t *mpi)
+{
+    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize,
+                                       &mpi->far.keyval, NULL);
+    if (code == MPI_SUCCESS) {
+        code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->far.keyval, mpi);
+    }
+    return baton__mpi_error("MPI_Comm_set_attr", code);
+}
+
+/* ---- closing ----------------------------------------------------------- */
+
+void baton__mpi_free(baton__mpi_t *mpi)
+{
+    /* This also takes the links off the list of links that forked children
+       close. */
+    baton__far_close(mpi);
+    baton__answers_close(&mpi->answers);
+    baton__host_close(&mpi->host);
+    baton__mpi_free_pools(mpi);
+    baton__free(mpi->far.reached);
+    baton__free(mpi->host_of);
+    baton__free(mpi->processes);
+    baton__free(mpi->peers);
+    baton__free(mpi);
+}
+
+void baton__mpi_drop_arrivals(baton__mpi_t *mpi)
+{
+    baton_event_t events[16];
+    size_t count = baton__mpi_poll(mpi, events, 16);
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == BATON_EVENT_ARRIVED) {
+            baton__mpi_drop(mpi, events[i].message);
+        }
+    }
+}
+
+/* Sends LAST to the ranks on other hosts, as far as there is space. Returns a
+   rank that this rank still waits for: LAST was not sent to it, or not received
+   from it, or MPI has not completed a packet to it. Returns -1 if there is no
+   such rank. */
+static int tell_last(baton__mpi_t *mpi)
+{
+    const baton__packet_t last = {.kind = BATON__PACKET_LAST,
+                                  .source = (uint32_t)mpi->rank};
+    int awaited = -1;
+    for (int i = 0; i < mpi->size; i++) {
+        baton__peer_t *peer = &mpi->peers[i];
+        if (peer->near < 0 && !peer->told && peer->outbox.head == NULL) {
+            peer->told = baton__far_push(mpi, peer, &last, NULL, 0);
+        }
+        awaited = peer->near >= 0 || (peer->told && peer->has_told &&
+                                      baton__far_unsent(mpi, peer) == 0)
+                      ? awaited
+                      : i;
+    }
+    return awaited;
+}
+
+/* Drains the communicator before it is freed: takes the packets that the other
+   ranks have sent. Meanwhile it asks the rank that it waits for whether it
+   lives, because that rank may have ended without a link between the two.
+   Returns false if a rank may still send, or MPI still has packets or data in
+   motion: then the communicator must not be freed. */
+static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
+{
+    uint64_t now = baton__clock_ns();
+    uint64_t asked_ns = now;
+    int awaited = -1;
+    if (!baton__far_enter(mpi)) {
+        return true;
+    }
+    mpi->far.closing = true;
+    while (((awaited = tell_last(mpi)) >= 0 || mpi->far.count > 0) &&
+           mpi->first_lost == 0 && now < deadline_ns) {
+        baton__mpi_drop_arrivals(mpi);
+        now = baton__clock_ns();
+        if (awaited >= 0 && now - asked_ns >= ASK_NS) {
+            asked_ns = now;
+            baton__mpi_ask(mpi, awaited);
+        }
+        (void)sched_yield();
+    }
+    baton__far_leave(mpi);
+    return awaited < 0 && mpi->far.count == 0;
+}
+
+void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
+{
+    if (mpi == NULL) {
+        return;
+    }
+    mpi->far.closing = true;
+    if (mpi->far.keyval != MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
+        (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
+    }
+    close_release(mpi, in_use);
+}
+
+/* True if the endpoint can be kept for another group: all its ranks are on this
+   host, none was lost, and nothing of this rank is in motion. */
+static bool is_as_new(const baton__mpi_t *mpi)
+{
+    return mpi->far.peers == 0 && mpi->host.count > 1 && mpi->first_lost == 0 &&
+           !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
+           mpi->in_use == 0;
+}
+
+void baton__mpi_close(void *endpoint)
+{
+    baton__mpi_t *mpi = endpoint;
+    baton__mpi_flush_bells(mpi);
+    if (atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed)) {
+        baton__mpi_free(mpi);
+        return;
+    }
+    uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
+    bool in_use = mpi->far.peers > 0 && mpi->first_lost == 0 &&
+                  !close_drain(mpi, baton__clock_ns() + ms * 1000000);
+    mpi->far.closing = true;
+    if (is_as_new(mpi)) {
+        baton__doorbell_disarm(&mpi->host.doorbell);
+        baton__answers_hang_up(&mpi->answers);
+        baton__mappings_clear(&mpi->host.mappings);
+        baton__segments_clear(&mpi->host.segments);
+        mpi = atomic_exchange_explicit(&kept, mpi, memory_order_acq_rel);
+    }
+    baton__mpi_discard(mpi, in_use);
+}
+
+baton__mpi_t *baton__mpi_take_kept(MPI_Comm comm, baton_status_t local,
+                                   const cpu_set_t *own)
+{
+    baton__mpi_t *mpi =
+        atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
+    MPI_Group members;
+    int same = MPI_UNEQUAL;
+    if (mpi != NULL && local == BATON_OK && CPU_EQUAL(own, &mpi->processors) &&
+        PMPI_Comm_group(comm, &members) == MPI_SUCCESS) {
+        (void)PMPI_Group_compare(members, mpi->members, &same);
+        (void)PMPI_Group_free(&members);
+    }
+    if (same == MPI_IDENT) {
+        return mpi;
+    }
+    baton__mpi_discard(mpi, false);
+    return NULL;
+}

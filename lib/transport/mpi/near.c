@@ -1,0 +1,278 @@
+/* What the ranks of one host share, and how they find out whether they can.
+   Every rank goes through all steps, with the same outcome on all ranks of a
+   host. */
+#include "transport/mpi/endpoint.h"
+
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A rank's sentence about why it lacks a feature; "" if it has the feature, or
+   can't tell why it lacks it. */
+typedef char reason_t[200];
+
+static void near_say(const baton__opening_t *host, reason_t *why,
+                     const char *what)
+{
+    (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
+}
+
+/* Returns the flags that all ranks of this host have set. If ranks of this host
+   give a reason, sets `why` to that of the lowest of these ranks. */
+static unsigned all_of(const baton__opening_t *host, unsigned flags,
+                       reason_t *why)
+{
+    struct {
+        unsigned flags;
+        reason_t why;
+    } * all, own = {.flags = flags};
+    static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
+    memcpy(own.why, *why, sizeof *why);
+    all = baton__meeting_gather(host->meeting, &own, sizeof own);
+    for (int i = host->meeting->size; all != NULL && i-- > 0;) {
+        bool near = host->of[i] == host->of[host->first];
+        flags &= near ? all[i].flags : flags;
+        if (near && all[i].why[0] != '\0') {
+            memcpy(*why, all[i].why, sizeof *why);
+        }
+    }
+    return all != NULL ? flags : 0;
+}
+
+/* Features that a host may lack. log_lack says what is done instead. */
+typedef enum lack {
+    LACK_MEMORY,
+    LACK_BUFFERS,
+    LACK_SOCKETS,
+    LACK_LIVENESS,
+    LACK_CMA,
+    LACKS
+} lack_t;
+
+/* Logs that the host lacks a feature. Only one rank of the host does so, and
+   only once in its life, because later groups lack the same feature. */
+static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
+{
+    static _Atomic bool logged[LACKS];
+    static const char *const texts[][2] = {
+        [LACK_MEMORY] = {"ranks of one host can't share memory",
+                         "they send all messages over MPI"},
+        [LACK_BUFFERS] = {"/dev/shm has little room",
+                          "ranks have fewer than BATON_SHM_BUFFERS buffers, so "
+                          "more messages take longer"},
+        [LACK_SOCKETS] = {"ranks of one host are in different network "
+                          "namespaces",
+                          "they send all messages over MPI"},
+        [LACK_LIVENESS] = {"ranks of one host can't watch each other by "
+                           "pidfd_open",
+                           "a killed one is noticed by time-outs only"},
+        [LACK_CMA] = {"ranks of one host may not read each other's memory by "
+                      "process_vm_readv",
+                      "MPI copies messages above 68 KiB, unless their memory "
+                      "is of baton_memory_alloc"}};
+    if (host->index == 0 &&
+        !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
+        baton__log(BATON_LOG_WARN, "mpi: %s%s%s%s: %s", texts[lack][0],
+                   *why != '\0' ? " (" : "", why, *why != '\0' ? ")" : "",
+                   texts[lack][1]);
+    }
+}
+
+/* Creates the memory that the ranks of this host share, and passes it to them.
+   Called on the host's first rank. */
+static baton_status_t create_host(const baton__opening_t *host,
+                                  int *buffers_out, int *file_out)
+{
+    int wanted = (int)baton__config_number(BATON__CONFIG_SHM_BUFFERS);
+    *buffers_out = baton__host_afford(host->size, wanted);
+    if (*buffers_out < wanted) {
+        log_lack(host, LACK_BUFFERS, "");
+    }
+    baton_status_t status =
+        baton__host_create(host->size, *buffers_out, file_out);
+    for (int i = 1; status == BATON_OK && i < host->size; i++) {
+        /* If this fails, the receiver's baton__share_take reports that. */
+        (void)baton__share_pass(host->socket, host->secret, i, *file_out);
+    }
+    return status;
+}
+
+/* Opens the memory that the ranks of this host share. Either all of them open
+   it, or none does. */
+static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
+{
+    int buffers = 0;
+    int file = -1;
+    if (host->socket < 0) {
+        near_say(host, why, baton__errno_text(host->error));
+    } else if (host->index == 0 &&
+               create_host(host, &buffers, &file) != BATON_OK) {
+        near_say(host, why, baton_error_message());
+    }
+    /* This exchange ends after the first rank has passed the file. */
+    const int *told =
+        baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
+    if (host->index != 0 && host->socket >= 0) {
+        file = baton__share_take(host->socket, host->secret);
+        if (file < 0) {
+            near_say(host, why, baton__errno_text(errno));
+        }
+    }
+    bool open = told != NULL && file >= 0 &&
+                baton__host_open(&mpi->host, file, host->size, host->index,
+                                 told[host->first]) == BATON_OK;
+    if (file >= 0 && !open) {
+        near_say(host, why, baton_error_message());
+    }
+    baton__descriptor_close(&host->socket);
+    baton__descriptor_close(&file);
+    if (all_of(host, open, why)) {
+        return true;
+    }
+    if (open) {
+        baton__host_close(&mpi->host);
+    }
+    return false;
+}
+
+/* Makes the ranks of each host watch each other, in the rounds of liveness.h.
+   True if all ranks of this host are watched. */
+static bool watch_each_other(baton__mpi_t *mpi, const baton__opening_t *host,
+                             bool open, reason_t *why)
+{
+    baton__liveness_t *liveness = &mpi->host.liveness;
+    const baton__doorbell_t *doorbell = &mpi->host.doorbell;
+    for (int k = 1; k < host->most; k++) {
+        if (open && k < host->size) {
+            baton__liveness_send(liveness, doorbell,
+                                 (host->index + k) % host->size);
+        }
+        if (k % BATON__LIVENESS_ROUND == 0 || k == host->most - 1) {
+            (void)baton__meeting_agree(host->meeting, BATON_OK);
+            if (open) {
+                baton__liveness_take(liveness, doorbell);
+            }
+            (void)baton__meeting_agree(host->meeting, BATON_OK);
+        }
+    }
+    if (open && liveness->error != 0) {
+        near_say(host, why, baton__errno_text(liveness->error));
+    }
+    return all_of(
+        host, open && baton__liveness_is_complete(liveness, host->index), why);
+}
+
+static void set_near(baton__mpi_t *mpi, int rank, int near)
+{
+    mpi->peers[rank].near = near;
+    mpi->peers[rank].ring = baton__host_ring(&mpi->host, near);
+}
+
+/* Numbers the ranks of this host in the order of the communicator. */
+static void near_number(baton__mpi_t *mpi)
+{
+    int count = 0;
+    for (int i = 0; i < mpi->size; i++) {
+        if (mpi->host_of[i] == mpi->host_of[mpi->rank]) {
+            set_near(mpi, i, count++);
+        }
+    }
+}
+
+static bool has_processor_each(const baton__mpi_t *mpi)
+{
+    const baton_transport_t *transport = &mpi->transport;
+    return transport->host_processors > 0 &&
+           transport->host_ranks <= transport->host_processors;
+}
+
+/* The longest message that a sender writes into a posted receive. A sender
+   should write only data that is in its cache. It has just computed a sum, so
+   the sum and its two operands are there if they fit into the rank's share of a
+   processor's second-level cache. On 4 ranks of 2 processors with 2 MiB each,
+   writing did not make 1 MiB faster. */
+static size_t most_put(const baton__mpi_t *mpi)
+{
+    const baton_transport_t *transport = &mpi->transport;
+    long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    size_t bytes = known > 0 ? (size_t)known : (size_t)1 << 20;
+    if (!has_processor_each(mpi)) {
+        bytes = bytes * (size_t)transport->host_processors /
+                (size_t)transport->host_ranks;
+    }
+    return bytes / 3;
+}
+
+/* Opens the shared memory of this host's ranks. Returns false if they share
+   nothing and send over MPI. */
+static bool share(baton__mpi_t *mpi, baton__opening_t *host)
+{
+    /* Flags: how ranks can access each other's memory. */
+    enum { READS = 1, WRITES = 2 };
+    reason_t unshared = "";
+    reason_t unwatched = "";
+    reason_t unread = "";
+    bool open = open_host(mpi, host, &unshared);
+    bool watch = watch_each_other(mpi, host, open, &unwatched);
+    int error = open ? baton__host_probe(&mpi->host, false) : 0;
+    unsigned able = open && error == 0 ? READS : 0;
+    if (error != 0) {
+        near_say(host, &unread, baton__errno_text(error));
+    } else if (open && host->reads &&
+               baton__host_probe(&mpi->host, true) == 0) {
+        able |= WRITES;
+    }
+    able = all_of(host, able, &unread);
+    mpi->reads = able & READS && host->reads;
+    if (host->meeting->status != BATON_OK && open) {
+        baton__host_close(&mpi->host);
+    }
+    if (host->meeting->status != BATON_OK || host->size == 1 || !host->shares) {
+        return false;
+    }
+    if (!open) {
+        log_lack(host, host->reaches ? LACK_MEMORY : LACK_SOCKETS,
+                 host->reaches ? unshared : "");
+        return false;
+    }
+    if (!watch) {
+        log_lack(host, LACK_LIVENESS, unwatched);
+    }
+    if ((able & READS) == 0) {
+        log_lack(host, LACK_CMA, unread);
+    }
+    near_number(mpi);
+    mpi->put_bytes = able & WRITES ? most_put(mpi) : 0;
+    mpi->asks = able & WRITES && has_processor_each(mpi);
+    if (mpi->host.buffers > 0) {
+        mpi->buffered_bytes = mpi->reads && has_processor_each(mpi)
+                                  ? BATON__MPI_OWN_BYTES
+                                  : BATON__HOST_BUFFER_BYTES;
+        mpi->transport.copy_bytes = mpi->buffered_bytes;
+    }
+    mpi->put_above = mpi->buffered_bytes > BATON__MPI_OWN_BYTES
+                         ? mpi->buffered_bytes
+                         : BATON__MPI_OWN_BYTES;
+    return true;
+}
+
+baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host)
+{
+    if (share(mpi, host)) {
+        return BATON_OK;
+    }
+    mpi->reads = true;
+    mpi->transport.allocate = NULL;
+    mpi->transport.release = NULL;
+    baton_status_t status = baton__host_open(&mpi->host, -1, 1, 0, 0);
+    if (status == BATON_OK) {
+        set_near(mpi, mpi->rank, 0);
+    }
+    return status;
+}
