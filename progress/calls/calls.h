@@ -1,5 +1,6 @@
-/* What an application calls of groups and schedules: functions that these files
-   share, and the verifier uses (lib/sim/verify.c). */
+/* Functions that the files of this folder share. These files implement what an
+   application calls on groups and schedules. The verifier (lib/sim/verify.c)
+   uses the functions, too. */
 #pragma once
 
 #include "progress/state/task.h"

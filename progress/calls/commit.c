@@ -343,7 +343,7 @@ baton_status_t baton__commit_unverified(baton_schedule_t *schedule)
 
 /* ---- destroy ---------------------------------------------------------- */
 
-/* True if no epoch runs here, or is due. */
+/* True if no epoch runs on this rank, and none is due to begin. */
 static bool is_idle(const void *arg)
 {
     const baton__task_t *task = arg;

@@ -9,7 +9,8 @@
 #include <sched.h>
 
 enum {
-    /* A wait within these times of its start comes at once, or soon. */
+    /* A wait counts as immediate if it comes within AT_ONCE_NS of its start,
+       and as soon if it comes within SOON_NS. */
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
     DESCRIBE_NS =
@@ -148,8 +149,8 @@ static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
     if (retired >= epoch) {
         return BATON_OK; /* the epoch has run without this rank's start */
     }
-    /* An epoch that need not be recovered has failed a moment before it
-       retires. */
+    /* If a failed epoch need not be recovered, it retires: `failed` is
+       published a moment before `retired`, and does not forbid this start. */
     if (failed != 0 && retired < failed && baton__task_stays_failed(task)) {
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =
@@ -411,8 +412,8 @@ static bool epochs_has_ended(const void *arg)
            generation(awaited->task) != awaited->generation;
 }
 
-/* The generation is read last: a recovery increments it before it changes
-   anything else that the outcome depends on. */
+/* The generation is read last: a recovery increments it before it sets the
+   epochs' numbers back. */
 static baton_status_t epochs_outcome_of(const awaited_t *awaited)
 {
     baton__task_t *task = awaited->task;

@@ -1,5 +1,6 @@
-/* What an application calls after a failure, or says in case of one: how a
-   schedule failed, the recovery of a group, and the group of survivors. */
+/* Functions that an application calls after a failure, or in preparation for
+   one. They say how a schedule failed, recover a group, and make a group of
+   survivors. */
 #include "progress/calls/calls.h"
 
 #include "base/alloc.h"

@@ -14,8 +14,8 @@
 #include "transport/staged/staged.h"
 #include "transport/subset.h"
 
-/* How many answers, and hellos for schedules that are not committed here, a
-   group can keep without an allocation. */
+/* The number of records that a group allocates when it is created: for answers,
+   and for hellos for schedules that are not committed here. */
 enum { KEPT = 32 };
 
 /* A member with its watch and transports, which a simulator's members lack. */
@@ -108,9 +108,9 @@ static baton_status_t read_transport(const baton_transport_t *given,
     return BATON_OK;
 }
 
-/* enclose chooses the transport that is used: with a device, one around the
-   given one that stages messages of device memory. disclose undoes that, so
-   that the given endpoint is the caller's again. */
+/* enclose chooses the transport that the group uses. With a device, it puts a
+   transport that stages messages of device memory around the given one.
+   disclose undoes that, so that the given endpoint is the caller's again. */
 static baton_status_t enclose(const baton__device_t *device,
                               watched_group_t *watched, void **endpoint,
                               int rank, int size)
@@ -508,8 +508,9 @@ static void reap(baton_group_t *root)
     }
 }
 
-/* True if groups that share the root's endpoint have not been destroyed. The
-   root then goes on answering their peers. The caller has the driver lock. */
+/* True if a group that shares the root's endpoint has not been destroyed. The
+   root then goes on answering that group's peers. The caller has the driver
+   lock. */
 static bool groups_is_shared(const baton_group_t *root)
 {
     const baton_group_t *g = root->subsets;
@@ -580,9 +581,9 @@ static void close_root(baton_group_t *root)
     free_group(watched);
 }
 
-/* Closes a destroyed group. A group that shares its root's endpoint parts by
-   itself. If it was the last of these and its root was destroyed before, this
-   closes the root, too. */
+/* Closes a destroyed group. A group that shares its root's endpoint parts in
+   the background. If it was the last of these and its root was destroyed
+   before, this closes the root, too. */
 static void close_group(baton_group_t *group)
 {
     baton_engine_t *engine = group->engine;

@@ -121,7 +121,8 @@ static bool is_missing(const baton_schedule_t *schedule, uint32_t buffer,
            schedule->buffers[buffer].bytes > 0 && !schedule->group->cost_only;
 }
 
-/* Checks that source and target are given exactly if the schedule has them. */
+/* Checks that the source and the target are given if the schedule has them. If
+   the schedule has no source, checks that none is given. */
 static baton_status_t check_vectors(const baton_schedule_t *schedule,
                                     uint32_t from, const void *source,
                                     uint32_t to, const void *target)

@@ -27,8 +27,8 @@ enum {
        after LEAVE_NS it begins no other step. */
     LEAVE_STEPS = 64,
     LEAVE_NS = 10000,
-    /* From this many bytes of messages on an epoch counts as long: a wait for
-       it yields for longer before it sleeps. */
+    /* An epoch whose messages have at least this many bytes counts as long: a
+       wait for it yields for longer before it sleeps. */
     LONG_BYTES = 1 << 18,
     YIELD_BYTES = 1 << 15, /* the longest epoch for which a start yields */
     START_NODES = 64,      /* the most nodes that a start issues */
@@ -1046,11 +1046,11 @@ static bool yields_in(const baton_engine_t *engine,
 }
 
 /* Returns what to expect of a caller that will wait after a few microseconds of
-   work. If each rank has a processor of the same host, a short epoch ends in
-   the start, when polled for: the work does not delay it, and no rank sends a
-   wake-up, which takes longer than the epoch. With 4 us of work, 2 ranks and 16
-   KiB, the epoch then took 4 us instead of 11 to 27 us. Elsewhere the start
-   leaves the epoch to the wait. */
+   work. If all ranks are on one host, and each has a processor, the start polls
+   until a short epoch has ended. Then the work does not delay the epoch, and no
+   rank sends a wake-up, which takes longer than the epoch. With 4 us of work, 2
+   ranks and 16 KiB, the epoch then took 4 us instead of 11 to 27 us. Elsewhere
+   the start leaves the epoch to the wait. */
 static baton__next_t expect_soon_wait(const baton_engine_t *engine,
                                       const baton_schedule_t *schedule)
 {

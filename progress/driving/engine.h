@@ -19,7 +19,7 @@
 #include <baton/engine.h>
 #include <pthread.h>
 
-/* ---- who waits, who wakes --------------------------------------------------
+/* ---- waiting and waking ----------------------------------------------------
 
    1. A thread that holds the driver lock polls, so no peer needs to wake it.
    2. A driver that leaves arms all transports, if there is a thread that they
@@ -150,7 +150,7 @@ struct baton__driver {
     /* Called when the schedule's application has started an epoch, or when the
        schedule's state has changed otherwise. Steps the schedule if this thread
        can drive, else mails it to the thread that drives. Returns true if this
-       thread drove, and if a start of this schedule with NEXT_WORK yields the
+       thread drove, and starts of this schedule with NEXT_WORK yield the
        processor between polls, as a wait does. */
     bool (*start)(baton_schedule_t *schedule, baton__next_t next);
 

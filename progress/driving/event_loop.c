@@ -107,9 +107,9 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
 /* Makes libevent's loop. Only the progress thread uses it, so it gets no locks
    (by default a base has locks if the process has called evthread_use_pthreads,
    as Open MPI does). Nothing in it needs a cached time. The descriptors that
-   libevent opens can't be moved. So that they do not become 0, 1 or 2,
-   placeholders meanwhile take those of these numbers that the program has
-   closed. */
+   libevent opens can't be moved. If the program has closed descriptor 0, 1 or
+   2, a placeholder has this number meanwhile, so that libevent does not get
+   it. */
 static bool make_base(baton__event_loop_t *loop)
 {
     struct event_config *config = event_config_new();

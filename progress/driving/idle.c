@@ -11,18 +11,21 @@ enum {
        the patience with them. */
     SLOW_YIELD_NS = 2500000,
     ALONE_YIELD_NS = 1500, /* the longest yield in which no other thread ran */
-    SLOW_POLLS = 400,      /* the most polls that sleep after slow yields */
-    /* While bytes are awaited, a poll that sleeps after slow yields counts as 1
-       + bytes / SLOW_POLL_BYTES such polls. */
+    /* The most sleeps, one after each poll, that follow slow yields. */
+    SLOW_POLLS = 400,
+    /* While bytes are awaited, a poll that is followed by such a sleep counts
+       as 1 + bytes / SLOW_POLL_BYTES polls. */
     SLOW_POLL_BYTES = 8192,
     /* A thread that waits yields this many times as long as another driver. */
     WAIT_YIELDS = 5,
-    WAKES = 10, /* other threads may run for as long as this many wake-ups */
+    /* A wait lets other threads run for this many wake-ups before it sleeps. */
+    WAKES = 10,
     NOMINAL_WAKE_NS = 20000,
     LEAST_WAKE_NS = 10000,
     MOST_WAKE_NS = 40000,
-    BYTE_NS = 2, /* patience with each byte of long messages */
-    /* The longest patience: a peer that takes longer is late. */
+    /* A wait for long messages yields for at least this long for each byte. */
+    BYTE_NS = 2,
+    /* The longest such time: a peer that takes longer is late. */
     MOST_NS = 100000000,
     SHORTEST_SLEEP_US = 20,
     SLEEP_PARTS = 8 /* a sleep is the time waited, divided by this */
@@ -50,9 +53,9 @@ void baton__idle_share(baton__idle_t *idle)
     idle->crowded = true;
 }
 
-/* True if this poll does not yield because of an earlier slow yield. The more
-   data is awaited, the fewer polls are deterred: a time slice is a smaller part
-   of the time that the data takes. */
+/* True if the driver sleeps after this poll, instead of yielding, because an
+   earlier yield was slow. The more data is awaited, the fewer polls this
+   affects: a time slice is a smaller part of the time that the data takes. */
 static bool is_deterred(baton__idle_t *idle, uint64_t awaited_bytes)
 {
     if (idle->slow_left == 0) {

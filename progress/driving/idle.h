@@ -47,16 +47,19 @@
 #include <stdint.h>
 
 typedef struct baton__idle {
-    uint32_t spins;    /* most polls without a pause */
-    uint64_t yield_ns; /* the longest time that a wait yields */
-    uint64_t share_ns; /* a wait yields only while shared_ns is below this */
-    uint64_t wake_ns;  /* the time of a wake-up; 0: not measured */
-    uint32_t polls;    /* polls since something moved */
+    uint32_t spins; /* most polls without a pause */
+    /* The longest time that a wait yields, unless patience_ns is longer. */
+    uint64_t yield_ns;
+    /* A wait yields only while shared_ns is below this, or until patience_ns is
+       over. */
+    uint64_t share_ns;
+    uint64_t wake_ns; /* the time of a wake-up; 0: not measured */
+    uint32_t polls;   /* polls since something moved */
     /* The total time, since something moved, of the yields in which other
        threads may have run. */
     uint64_t shared_ns;
-    /* The number of polls that sleep instead of yielding, because the last
-       yield was slow. */
+    /* The number of polls that are followed by a sleep instead of a yield,
+       because the last yield was slow. */
     uint32_t slow_polls;
     uint32_t slow_left; /* how many of slow_polls are left */
     bool scarce;        /* there are more ranks than processors */

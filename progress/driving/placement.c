@@ -17,7 +17,8 @@ static baton_status_t bad_placement(const char *placement, const char *why)
                         placement, why);
 }
 
-/* Splits "core:3". */
+/* Splits a placement such as "core:3" into the type and the index. False if it
+   has another form. */
 static bool placement_parse(const char *placement, hwloc_obj_type_t *type,
                             unsigned *index)
 {

@@ -117,7 +117,8 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Takes a notice that has no content besides its header. */
+/* Takes a notice of which only the header is left, or that has nothing else. A
+   hello is such a notice if it came before its group was created. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
     switch ((int)header->kind) {
@@ -217,7 +218,8 @@ void baton__step_adopt(baton_group_t *group)
         *link = kept->next;
         kept->next = NULL;
         int peer = baton__subset_rank(group->endpoint, kept->peer);
-        if (peer >= 0) { /* a rank that was left out may not know yet */
+        /* A sender that is not in the group may not know that yet. */
+        if (peer >= 0) {
             heed(group, &kept->header, peer);
         }
         baton__group_drop_kept(&kept);
