@@ -258,7 +258,7 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule)
     }
 }
 
-/* ---- what other threads ask ---------------------------------------------- */
+/* ---- the failure, for other threads -------------------------------------- */
 
 baton__failure_t baton__epoch_failure(const baton__task_t *task,
                                       char *sentence_out, size_t bytes)

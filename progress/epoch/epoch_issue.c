@@ -96,10 +96,10 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
     return run->phase == BATON__RUN_RUNNING;
 }
 
-/* Returns the address to which a part of a lent operand is read that is not in
-   this process's memory. That is the target itself if the reduction does not
-   need the target's old content; otherwise it is the group's memory for
-   parts. */
+/* If a lent operand is not in this process's memory, a part of it is read to an
+   address of this process, which this function returns. That is the target
+   itself if the reduction does not need the target's old content; otherwise it
+   is the group's memory for parts. */
 static char *room_of(const baton_group_t *group, const baton__op_t *op,
                      const baton__context_t *borrowing, int operand,
                      size_t begin)

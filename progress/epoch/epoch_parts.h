@@ -90,8 +90,9 @@ void baton__epoch_fail_if_due(baton_schedule_t *schedule);
    caller's from then on. */
 void baton__epoch_end_if_drained(baton__task_t *task);
 
-/* Called when a node of a failed epoch is no longer in motion. Returns true if
-   that has freed the schedule, because it was abandoned. */
+/* Called when a node of a failed epoch is no longer in motion (sched/run.h). If
+   it was the last such node of an abandoned schedule, frees the schedule and
+   returns true. */
 bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node);
 
 /* Publishes the last epoch that has retired and the one that has failed (0:

@@ -1,5 +1,5 @@
 /* Basic operations on an epoch's state: messages that came early, messages that
-   are lent to a reduce, and async nodes. Nothing here fails. */
+   are lent to a reduce, and async nodes. None of them fails the epoch. */
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
 

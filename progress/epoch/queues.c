@@ -337,7 +337,8 @@ static uint32_t queues_find_cause(const baton__offload_t *offload,
 
 /* True if the device has done the work of the queue's oldest node. In an epoch
    that has failed, an error of the query counts as done, too: the device will
-   report nothing more of this node. In a running epoch it fails the epoch. */
+   report nothing more of this node. In a running epoch such an error fails the
+   epoch. */
 static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
 {
     const baton__offload_t *offload = schedule->offload;

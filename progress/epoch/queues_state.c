@@ -1,5 +1,5 @@
-/* Basic operations on the state of a schedule's queues. Nothing here fails an
-   epoch, so epoch_fail.c and epoch_end.c may call it; see queues.h. */
+/* Basic operations on the state of a schedule's queues. None of them fails an
+   epoch, so epoch_fail.c and epoch_end.c may call them; see queues.h. */
 #include "progress/epoch/queues.h"
 
 #include "transport/device.h"
@@ -71,8 +71,8 @@ void baton__queues_stop(baton_schedule_t *schedule)
     offload->sealed = false;
     for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
         if (offload->queues[i].last != BATON__NO_NODE) {
-            /* Records the event again, because the epoch may have failed when
-               it was recorded. */
+            /* Records the event again: the epoch may have failed because the
+               event could not be recorded. */
             (void)baton__queues_record(offload, &offload->queues[i]);
         }
     }

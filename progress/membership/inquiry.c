@@ -229,7 +229,7 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
     }
 }
 
-/* ---- what was found out ----------------------------------------------- */
+/* ---- the result of an inquiry ----------------------------------------- */
 
 static bool says_the_same(const asked_t *a, const asked_t *b)
 {

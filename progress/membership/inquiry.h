@@ -5,10 +5,10 @@
    await, and then asks those, too. Each rank answers for itself, at once; the
    rank that asks follows the chain. It asks each rank twice: if a rank has made
    progress between its two answers, nothing has stalled. So a stall costs a
-   rank at most twice as many small messages as there are ranks, or twice
-   BATON__ASKED_MOST. A rank answers in a step: with a progress thread also
-   while its application sleeps or computes, otherwise only in calls of the
-   library.
+   rank at most two inquiries for each rank of the group, and in a large group
+   about twice BATON__ASKED_MOST inquiries. A rank answers in a step: with a
+   progress thread also while its application sleeps or computes, otherwise only
+   in calls of the library.
 
    One rank reports: the first that has asked the lowest rank that answers.
    Therefore all ranks ask the two lowest ranks, too.
@@ -29,7 +29,7 @@ typedef struct baton__rank_state {
     uint64_t progress;
     uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
     uint64_t ordered_epoch;
-    /* 1: the rank that gets this answer was the first to ask, so it reports the
+    /* 1: the rank that gets this answer was the first to ask about the
        stall. */
     uint32_t first;
     /* Number of ranks in `awaits`, which has the first ranks that the answering

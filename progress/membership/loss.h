@@ -14,11 +14,11 @@ void baton__loss_take(baton_group_t *group, int peer, const char *detail);
    to all ranks. */
 void baton__loss_happen(baton_group_t *group, const baton_event_t *event);
 
-/* Takes a notice that its sender leaves the group, or only reports a loss. The
-   reported loss is handled first, so that errors name the lost rank; until the
-   transport has reported it, the notice of a sender that leaves is kept,
-   because the lost rank may have sent all that an epoch waits for. Reports from
-   a rank that is itself lost are ignored: that rank may have been stopped, and
-   be excluded by the others. */
+/* Takes a LEFT notice, whose sender leaves the group, or only reports a loss.
+   The reported loss is handled first, so that errors name the lost rank. The
+   notice of a sender that leaves is kept until the transport has reported the
+   loss, because the lost rank may have sent all that an epoch waits for.
+   Reports from a rank that is itself lost are ignored: that rank may have been
+   stopped, and be excluded by the others. */
 void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
                          int peer);

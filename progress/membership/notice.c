@@ -38,10 +38,11 @@ static baton_status_t send_answer(baton_group_t *group,
     return baton__destroyed_send(group, answer->peer, header);
 }
 
-/* Sends the notices about one schedule that are due to one peer; with recovery
-   failures, also those after it in the queue. Returns how many queue entries
-   are done; 0: no room. Another error of notify means that the peer is lost,
-   which the transport reports. */
+/* Sends the notices about one schedule that are due to one peer. If the notice
+   is a failure because of a recovery, also sends further such failures from the
+   queue. Returns the number of queue entries that are done; 0 if there is no
+   room. Another error of notify means that the peer is lost, which the
+   transport reports. */
 static uint32_t notice_tell(baton__peer_notice_t *due)
 {
     const baton__task_t *task = due->task;

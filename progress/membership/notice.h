@@ -11,12 +11,12 @@
      both ranks.
    - FAILURE reports a failed epoch, with the first cause and the rank where it
      occurred, to each peer to which this rank has sent HELLO or WELCOME. The
-     peer's epoch fails then, too, and the peer notifies its own peers. FAILURE
-     is also sent to peers that would go on when the schedule is destroyed, and
-     in reply to a later HELLO. A rank that has destroyed the schedule drops
-     messages of earlier epochs.
-   - FAILURES reports the failures of many schedules at once, because a rank
-     recovers the group.
+     peer's epoch fails then, too, and the peer notifies its own peers. When a
+     schedule is destroyed, FAILURE is also sent to the peers that would go on,
+     and from then on in reply to a HELLO. A rank that has destroyed the
+     schedule drops messages of earlier epochs.
+   - FAILURES reports the failures of many schedules at once. They have failed
+     because a rank recovers the group.
    - INQUIRY asks what a rank waits for in a schedule's epoch, and STATE is the
      answer; see inquiry.h. The two ranks need not be peers.
 
@@ -36,9 +36,10 @@
    all peers if the schedule has on_failure. */
 void baton__notice_hello(baton_schedule_t *schedule);
 
-/* Called before the schedule is destroyed. Fails the running epoch, or else the
-   next one, which notifies the peers. A schedule that has failed sends nothing,
-   as its peers have been notified. */
+/* Called before the schedule is destroyed. Fails the running epoch or, if no
+   epoch runs and the schedule has messages, the next one. This notifies the
+   peers. A schedule that has failed sends nothing, as its peers have been
+   notified. */
 void baton__notice_destroy(baton_schedule_t *schedule);
 
 /* Called when this rank begins to recover the group. Fails the running epoch,

@@ -65,8 +65,9 @@ static void add_loss(const baton_group_t *group, baton__text_t *text)
     }
 }
 
-/* Returns the status that reports a destroyed schedule: if there was a loss of
-   a rank, that is the cause. */
+/* Returns the status for a report that a schedule has ended on this rank:
+   BATON_ERR_TRANSPORT if a rank was lost, since the loss is the likely cause,
+   else `other`. */
 static baton_status_t destroyed_status(const baton_group_t *group,
                                        baton_status_t other)
 {

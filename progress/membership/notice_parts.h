@@ -35,8 +35,9 @@ baton_status_t baton__failure_send(const baton__task_t *task, int peer,
 baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
                                      baton_header_t header);
 
-/* Sends the failures at the front of a queue that one rank's recovery caused,
-   in one FAILURES notice. Returns their number; 0: no room. */
+/* Sends one FAILURES notice, with those failures at the front of a queue that
+   are due to the same rank's recovery. Returns their number; 0 if the transport
+   has no room. */
 uint32_t baton__failures_send(const baton__peer_notice_t *first);
 
 /* Forgets the remembered HELLOs of a schedule, from one peer or, with -1, from
@@ -47,8 +48,8 @@ void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
 
 /* Called when a peer's HELLO shows that the peer has joined a recovery that was
    not called on this rank yet. Fails the schedule, because the peer takes no
-   part in the present epochs any more. A peer that knew the schedule before has
-   also sent a FAILURE; of any other peer the HELLO is the only sign. */
+   part in the present epochs any more. If the peer knew the schedule before, it
+   has also sent a FAILURE; otherwise the HELLO is the only sign. */
 void baton__failure_behind(baton_schedule_t *schedule, int peer);
 
 /* Returns a header of this kind for a notice about the schedule. */

@@ -16,8 +16,9 @@
 
 #include "progress/state/stepper.h"
 
-/* Begins a recovery on this rank: fails each schedule's running epoch, or else
-   its next one. No other recovery of the group may be in progress. */
+/* Begins a recovery on this rank: fails the running epoch of each schedule, and
+   the next epoch of each schedule that has messages and runs no epoch. No other
+   recovery of the group may be in progress. */
 void baton__recovery_begin(baton_group_t *group);
 
 /* Ends recoveries, because a rank is lost and will not join, or because the
@@ -29,8 +30,7 @@ void baton__recovery_give_up(baton_group_t *group);
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
 /* True if a group recovers, shrinks or parts, and the driver must look again
-   although nothing wakes it: a peer had no room for a message, a
-   baton_recover_fn is to be called again, or transport.strangers is set. */
+   although nothing wakes it: stepper.untold or transport.strangers is set. */
 bool baton__recovery_asks(const baton__stepper_t *stepper);
 
 /* Begins to destroy the group, which has no schedules any more. The ranks say

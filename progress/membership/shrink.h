@@ -1,4 +1,4 @@
-/* How the living ranks of a group agree on who they are.
+/* How the living ranks of a group agree on which ranks live.
 
    Each rank sends all others its view: the ranks that it knows to be lost. It
    sends the view again whenever the view has grown, because of its transport or

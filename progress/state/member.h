@@ -34,8 +34,8 @@ typedef struct baton__loss {
 } baton__loss_t;
 
 /* The header of a notice. Either the notice has arrived and is kept for later,
-   or it is a reply or an inquiry that is queued for a rank, see
-   progress/membership/notice.h. */
+   or it is queued for a rank, as a reply, an inquiry or the report of a loss
+   (progress/membership/notice.h). */
 typedef struct baton__kept {
     struct baton__kept *next;
     uint64_t channel;
@@ -57,7 +57,8 @@ typedef struct baton__peer_notice {
 
 BATON__LIST(baton__due_list, baton__peer_notice_t)
 
-/* The notices that are due to one rank. Replies and inquiries go first. */
+/* The notices that are due to one rank. `answers` go first: replies, inquiries
+   and reports of losses. */
 typedef struct baton__peer_queue {
     /* The next queue in the stepper's list of non-empty queues. */
     struct baton__peer_queue *next;
@@ -140,8 +141,8 @@ typedef struct baton__member {
     baton__loss_t *lost;    /* lost peers */
     uint32_t lost_capacity; /* allocated entries in `lost` */
     /* The peer that was lost first, which errors name. As long as this rank
-       itself has lost no peer, it is a rank whose loss a peer has reported. If
-       its detail is NULL, there is no such peer. */
+       itself has lost no peer, this field names a rank whose loss a peer has
+       reported. `first.detail` is NULL if there is neither. */
     baton__loss_t first;
     /* Agreements of the recoveries, indexed by the lowest bit of the new
        incarnation, because peers may be one recovery ahead. */
@@ -167,8 +168,8 @@ typedef struct baton__member {
     /* In a root: headers of messages for subsets that are not created here
        yet. */
     baton__kept_t *strays;
-    /* The last inquiry about a schedule that is not here: its header names the
-       schedule and the epoch. */
+    /* The header of the last inquiry about a schedule that is not committed
+       here. It names the schedule and the epoch. */
     baton_header_t asked;
     int asked_by; /* the rank that first asked about the epoch of `asked` */
     /* 1 + the peer that the group waited for when the watchdog last looked. */

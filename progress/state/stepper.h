@@ -37,7 +37,8 @@ typedef struct baton__stepper {
     /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
     /* A recovery or shrink must be advanced again without any event: a peer had
-       no room for a notice, or a baton_recover_fn is to be called again. */
+       no room for a notice, a baton_recover_fn is to be called again, or a
+       shrink waits for proof that lost processes have ended. */
     bool untold;
     bool leaves_calls; /* this thread leaves long calls to another thread */
     bool left_calls;   /* this step has left a long call */
@@ -54,8 +55,8 @@ typedef struct baton__stepper {
     /* Optional: called when a recovery, a farewell or a shrink is over, to wake
        waiting threads. */
     void (*on_recovered)(baton_group_t *group);
-    /* Optional: returns the time, by which long calls are told from quick ones.
-       Without this function calls are not timed. */
+    /* Optional: returns the time, which serves to tell long calls from quick
+       ones. Without this function calls are not timed. */
     uint64_t (*clock_ns)(void);
 } baton__stepper_t;
 
@@ -143,8 +144,9 @@ static inline void baton__stepper_tell(baton__task_t *task, uint32_t peer,
     due->what |= what;
 }
 
-/* Queues a reply, an inquiry or the report of a loss for a rank. It consists of
-   the header, whose kind becomes `kind`. Without memory nothing is queued. */
+/* Queues a reply, an inquiry or the report of a loss for a rank. The notice
+   consists of `header`, with `kind` as its kind. If there is no memory, nothing
+   is queued. */
 static inline void baton__stepper_answer(baton_group_t *group,
                                          baton_header_t header,
                                          baton__message_kind_t kind, int peer)

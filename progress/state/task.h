@@ -40,11 +40,11 @@ typedef enum baton__acquaintance {
     BATON__MET      /* the peer has committed, or has left */
 } baton__acquaintance_t;
 
-/* Whether a schedule is an orphan: its destroy has returned BATON_ERR_TIMEOUT,
-   because nodes were still in motion (see baton__task_in_motion). MOVES: some
-   still are. ENDED: none is, and all memory but the task's struct is freed. The
-   struct stays for the application's handle until another destroy of the handle
-   has returned BATON_OK. */
+/* Tells whether a schedule is an orphan. An orphan is a schedule whose destroy
+   has returned BATON_ERR_TIMEOUT, because nodes were still in motion (see
+   baton__task_in_motion). MOVES: some still are. ENDED: none is, and all memory
+   but the task's struct is freed. The struct stays for the application's handle
+   until another destroy of the handle has returned BATON_OK. */
 typedef enum baton__orphan {
     BATON__NO_ORPHAN,
     BATON__ORPHAN_MOVES,
@@ -106,8 +106,8 @@ typedef struct baton__task {
        or a wait has followed the start. */
     _Atomic uint64_t started_ns;
     _Atomic bool mailed; /* the task is in the mailbox */
-    /* A baton__next_t: what followed the last start that a wait has followed.
-     */
+    /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
+       not soon. */
     _Atomic uint8_t expected;
     /* A buffer was rebound, and has not been checked since. The driver lock
        guards the buffers if there are no `bindings`. */
