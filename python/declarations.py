@@ -16,9 +16,6 @@ import subprocess
 import sys
 import tempfile
 
-import cffi
-from cffi import recompiler
-
 INCLUDE = pathlib.Path(__file__).resolve().parent.parent / "include"
 LEFT_OUT = {"mpi.h"}  # names MPI's own types; mpi_at.h has the same without them
 # MPI's functions, and what a capsule of DLPack has.
@@ -63,6 +60,8 @@ def text():
 
 def module():
     """The Python module that cffi makes of the text."""
+    import cffi  # here, because -h and --text do without it
+    from cffi import recompiler
     ffi = cffi.FFI()
     ffi.cdef(text())
     with tempfile.TemporaryDirectory() as folder:
@@ -72,4 +71,7 @@ def module():
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text() if sys.argv[1:] == ["--text"] else module())
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+    else:
+        sys.stdout.write(text() if sys.argv[1:] == ["--text"] else module())

@@ -16,6 +16,10 @@ import statistics
 import sys
 import time
 
+if {"-h", "--help"} & set(sys.argv):
+    print(__doc__)
+    sys.exit()
+
 import numpy
 
 import baton

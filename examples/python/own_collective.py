@@ -16,6 +16,12 @@ Partial sums go up the chain of ranks, and the total comes down again:
                        |
     recv <----------- send
 """
+import sys
+
+if {"-h", "--help"} & set(sys.argv):
+    print(__doc__)
+    sys.exit()
+
 import numpy
 
 import baton

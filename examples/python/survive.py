@@ -18,6 +18,10 @@ import os
 import signal
 import sys
 
+if {"-h", "--help"} & set(sys.argv):
+    print(__doc__)
+    sys.exit()
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

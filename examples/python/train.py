@@ -20,13 +20,6 @@ import gzip
 import pathlib
 import time
 
-import numpy
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-import baton.torch
-
 DIGITS = pathlib.Path(__file__).resolve().parents[2] / "build" / "digits.csv.gz"
 
 
@@ -42,6 +35,16 @@ def options():
     parser.add_argument("--digits", default=DIGITS, help="file made by scripts/digits.sh")
     parser.add_argument("--csv", help="file to which each epoch's accuracy and time are appended")
     return parser.parse_args()
+
+
+given = options()  # before the imports: -h needs none of these packages
+
+import numpy
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import baton.torch
 
 
 def load(path):
@@ -67,7 +70,6 @@ def accuracy(network, images, labels):
 
 
 def main():
-    given = options()
     torch.set_num_threads(1)
     baton.torch.init_process_group()
     rank, size = dist.get_rank(), dist.get_world_size()

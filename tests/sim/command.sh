@@ -158,6 +158,13 @@ for script in "$root"/scripts/*.sh "$root/tests/mutants.sh" "$root/.ci/run"; do
     "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
         complain "no help: $script -h"
 done
+# -IS hides the packages that the programs import. first_sum.py has no options.
+for script in "$root"/scripts/*.py "$root"/tests/*.py "$root/python/declarations.py" \
+    "$root"/examples/python/[!f]*.py; do
+    command -v python3 >/dev/null || continue
+    python3 -IS "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
+        complain "no help: $script -h"
+done
 for command in "" allreduce broadcast barrier partial sparse; do
     # shellcheck disable=SC2086
     prints '^Usage: baton-sim' $command -h
