@@ -9,8 +9,10 @@ namespace baton_cuda
 
 /* ---- scratch ----------------------------------------------------------- */
 
-/* Offsets in the scratch memory. The sums of `measure` use the memory of the
-   tallies, which are written later and are never fewer. */
+/* The layout of the scratch memory: the offset of each array, the size of the
+   whole in bytes, and the number of tiles and candidates. The kernel `measure`
+   stores its sums where the tallies are stored later; there are at least as
+   many tallies as sums. */
 typedef struct layout {
     size_t tally, groups, bases, counts, keys, indices, bytes;
     size_t tiles, capacity;
@@ -131,7 +133,7 @@ template <baton_dtype_t D> struct row {
     }
 };
 
-/* Selects k elements, or with RedSync's search up to 2k, also if values are
+/* Selects k elements or, with RedSync's search, up to 2k, even if values are
    tied. With REUSED an earlier threshold is tried first, and `judge` decides
    whether the later launches do anything. */
 template <baton_dtype_t D>

@@ -267,9 +267,9 @@ __device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
     __syncthreads();
 }
 
-/* Copies the histogram of all blocks to `block`, the last block's memory, and
-   clears the former. The additions were made in the second-level cache, and
-   volatile reads go there, too. */
+/* Copies the histogram of all blocks to `block`, which is in the last block's
+   shared memory, and clears the histogram of all blocks. The blocks have added
+   to it in the second-level cache, and volatile reads go there, too. */
 __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 {
     volatile uint32_t *all = ranked->histogram;
@@ -427,7 +427,8 @@ __global__ void begin(state_t *state, beginning_t with)
 
 /* ---- estimate ---------------------------------------------------------- */
 
-/* One block of WIDE threads finds the key of a rank in the sample. */
+/* One block of WIDE threads finds the key of the element with this rank,
+   counted from the largest, in the sample. */
 template <baton_dtype_t D>
 __global__ void __launch_bounds__(WIDE)
     estimate(vector<D> from, state_t *state, uint32_t size, uint32_t rank)
@@ -779,7 +780,7 @@ static __global__ void __launch_bounds__(TILE_LANES)
 }
 
 /* One thread checks whether an earlier threshold leaves at most `most`
-   elements. If the threshold does not, the thread begins a search. */
+   elements. If it leaves more, or there is none, the thread begins a search. */
 static __global__ void judge(state_t *state, const baton_magnitude_t *threshold,
                              uint64_t need)
 {

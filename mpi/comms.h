@@ -26,7 +26,8 @@ typedef enum baton__mpi_why {
     BATON__MPI_FOREIGN, /* some ranks are not in MPI_COMM_WORLD */
     /* The call moves fewer bytes than BATON_MPI_FROM, or none. */
     BATON__MPI_SHORT,
-    /* MPI needs only one round of messages, which needs no progress. */
+    /* MPI sends all messages of the call at once, so the call needs no progress
+       in the background. */
     BATON__MPI_ONE_ROUND,
     /* The call is one of the communicator's first calls. */
     BATON__MPI_NEW,

@@ -1,7 +1,7 @@
 /* The record of one node, and the table of node kinds.
 
    A record is one cache line. The function that adds the node fills the record
-   in. Commit adds tags, ordinals and the first successor. */
+   in. Commit adds tags, ordinals, the first successor and most flags. */
 #pragma once
 
 #include <assert.h>
@@ -48,10 +48,10 @@ enum {
     BATON__PATIENT = 512,
     /* A copy: peers read its target in place; see copy.h. */
     BATON__SHARES = 1024,
-    /* The flags that are set while the graph is built. Commit sets all other
-       flags, since they depend on the schedule's group, for example on its
-       transport. If the graph is used with another group, these other flags
-       must be set again. */
+    /* The flags that are set while the graph is built. All other flags are set
+       by commit, or while epochs run, since they depend on the schedule's
+       group, for example on its transport. If the graph is used with another
+       group, these other flags must be set again. */
     BATON__BUILT = BATON__OPTIONAL | BATON__NO_SCRATCH
 };
 
@@ -67,8 +67,8 @@ typedef struct baton__op {
        the first_successor of the next record. */
     uint32_t first_successor;
     size_t bytes; /* the bytes of each operand */
-    /* The buffers of the operands. A receive has TARGET; a send or copy reads
-       LEFT. */
+    /* For each operand, the index of its buffer. A receive has only the operand
+       TARGET, a send only LEFT, and a copy both. */
     uint32_t buffer[BATON__OPERANDS];
     /* Index of the length that limits the node in an epoch; BATON__NO_LENGTH:
        the node always has `bytes`. */

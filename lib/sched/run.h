@@ -100,7 +100,9 @@ typedef enum baton__run_state {
 
 /* The state of a node in the running epoch. */
 typedef enum baton__node_state {
-    BATON__NODE_IDLE, /* has not fired, or does not wait for its message */
+    /* The node was not issued yet; or it was withdrawn, or is an armed receive
+       without a message, or an optional send or receive whose peer is lost. */
+    BATON__NODE_IDLE,
     /* A send to a peer that has not committed yet; or a send or receive whose
        message has failed, while the peer may be lost. */
     BATON__NODE_HELD,

@@ -60,8 +60,9 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
     return status;
 }
 
-/* Brings a cost into the allowed range. An error could not be reported where
-   the cost is used. */
+/* Brings a cost of the user's topology function into the allowed range. The
+   function is called when a message is transferred, where no error can be
+   reported. */
 static double cost_in_range(double cost)
 {
     double least = cost > 0 ? cost : 0; /* a NaN becomes 0, too */

@@ -43,8 +43,8 @@ const baton_device_port_t *emulated_port(const emulated_t *device);
 
 /* Makes the k-th copy, reduction, selection or call fail when it is executed.
    Later work in the same stream is not executed, and queries about that work
-   fail. Work in other streams is treated alike from the place where it waits
-   for the failed work. */
+   fail. The same holds for work in another stream after the place where that
+   stream waits for the failed work. */
 void emulated_fail_work(emulated_t *device, int k);
 /* Makes the k-th call that puts something into a stream return an error. */
 void emulated_fail_submit(emulated_t *device, int k);
@@ -53,7 +53,7 @@ void emulated_fail_allocate(emulated_t *device, int k);
 /* Makes streams that have failed usable again. */
 void emulated_repair(emulated_t *device);
 
-/* ---- what was done ------------------------------------------------------ */
+/* ---- counters ----------------------------------------------------------- */
 
 typedef enum emulated_direction {
     EMULATED_HOST_TO_DEVICE,
@@ -65,7 +65,8 @@ typedef enum emulated_direction {
 
 typedef struct emulated_counters {
     uint64_t queries;
-    /* Number of pieces of work put into streams, without records. */
+    /* Number of pieces of work that were put into streams, except records of
+       events. */
     uint64_t submissions;
     uint64_t copies[EMULATED_DIRECTIONS];
     uint64_t copied_bytes[EMULATED_DIRECTIONS];

@@ -1,9 +1,10 @@
 #include "base/alloc.h"
 #include "coll/dense/begin.h"
 
-/* The block for rank + i goes there in the steps of the bits that are set in i:
-   in step k to rank + 2^k, with all other blocks that have bit k set. So there
-   are ceil(log2 P) messages of about half of all blocks:
+/* The block for the rank that is i ranks further moves there in the steps k for
+   which bit k of i is set. Each of these steps moves it 2^k ranks further, in
+   one message with all other blocks whose i has bit k set. So there are
+   ceil(log2 P) messages of about half of all blocks:
 
        pack blocks with bit 0 --> send to +1
                  recv from -1 --> pack those with bit 1 --> send to +2

@@ -141,9 +141,9 @@ void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* The part of an epoch that differs between kinds of partial. */
 typedef struct baton__epoch {
-    /* A call that runs after the node that takes. That node has set
-       partial->epoch and partial->active. If there is no such node, this call
-       takes the contribution. */
+    /* A call that runs after the node that takes the contribution, and that
+       sets partial->epoch and partial->active. If there is no such node, this
+       call takes the contribution. */
     baton_call_fn prepare;
     /* Adds the nodes that do the work of the epoch. They run after
        `prepare`. */
@@ -168,7 +168,7 @@ typedef struct baton__survivor {
        that partial->vector_bytes is set, to the same number each time. */
     baton_status_t (*commit)(baton_partial_t *partial);
     /* Adds to a schedule's terms the options that must be the same on all
-       ranks. NULL: the ranks have compared them before. */
+       ranks. NULL if the ranks have compared these options before. */
     void (*agree)(const baton_partial_t *partial, baton_schedule_t *schedule);
     /* Returns memory of vector_bytes bytes with the newest result; or with
        zeros, if `has` is false. */

@@ -136,8 +136,9 @@ static char *set_place_of(const baton_partial_t *partial, char *vector,
            partial->set.begins[tensor] * partial->contribution.element_bytes;
 }
 
-/* Adds `data` to a tensor of `staged`. The first contribution to a tensor is
-   only lent if `lent`. The caller holds the set's lock. */
+/* Adds `data` to a tensor of `staged`. If `lent`, the first contribution to the
+   tensor is not copied: `staged` refers to it. The caller holds the set's
+   lock. */
 static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {

@@ -388,7 +388,8 @@ typedef struct baton__mpi {
     uint32_t polls;
     uint32_t unreported; /* number of lost peers to tell the engine of */
     uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
-    /* Why peers are lost that left the group after first_lost was lost. */
+    /* The reason for the loss of peers that have closed the group because
+       first_lost was lost. */
     char closed[64];
     bool alone; /* this rank leaves while others may wait for it */
 
@@ -735,7 +736,7 @@ typedef struct baton__meeting {
     int rank, size;
     baton_status_t status;
     unsigned char *data; /* result of the last exchange */
-    /* By rank, once the first exchange has ended. */
+    /* By rank; valid once the first exchange has ended. */
     struct baton__member *members;
     uint64_t secret;
     int listener; /* a socket where peers report a rank that has ended; or -1 */

@@ -22,14 +22,15 @@
 
 enum {
     NS_PER_MS = 1000000,
-    YIELD_NS = 30 * NS_PER_MS,   /* a waiting rank only yields for this long */
+    /* A rank that waits yields for this long before it begins to sleep. */
+    YIELD_NS = 30 * NS_PER_MS,
     LONGEST_NS = 10 * NS_PER_MS, /* longest sleep, after YIELD_NS */
     /* A sleep lasts the time waited so far, divided by this number. */
     WAITED_FOR_A_SLEEP = 16,
     /* The most that one look at the clock adds to the time waited. */
     MOST_NS = 1000 * NS_PER_MS,
-    /* When a rank has ended, how long this rank waits for messages that the
-       other sent before, and how long it tries to tell other ranks. */
+    /* After a rank has ended, this rank waits this long for messages that the
+       other had sent, and tries this long to tell other ranks. */
     LAST_NS = 100 * NS_PER_MS,
     NEWS_MS = 100 /* wait for the message on a connection, in ms */
 };
