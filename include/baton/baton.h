@@ -123,18 +123,25 @@ typedef struct baton_schedule baton_schedule_t;
 typedef struct baton_operands {
     const void *source; /* NULL: in place, as in MPI: target has the data */
     void *target;       /* gets the result */
-    size_t count; /* elements of the vector; of one block, where each rank has
-                     a block of the vector, in rank order */
+    /* Number of elements of the vector; or, if the vector has a block for each
+       rank, in rank order, of one block. */
+    size_t count;
     baton_dtype_t dtype;  /* of the elements */
     const baton_op_t *op; /* the reduction, where there is one */
     int root;             /* of collectives with a root: a rank, 0 to P - 1 */
-    const size_t *counts; /* elements of each rank's block: for names with a v,
-                             and for reduce_scatter instead of `count` */
-    const size_t *target_counts; /* alltoallv: elements from each rank; `counts`
-                                    has the elements to each rank */
-    const char *algorithm; /* as `baton-info --choices P` lists; NULL: chosen */
-    const char *name; /* for messages, and to pair schedules: the k-th of a name
-                         on each rank belong together. NULL: "allreduce" ... */
+    /* Number of elements of each rank's block. For the collectives whose names
+       end in v, and for reduce_scatter instead of `count`. */
+    const size_t *counts;
+    /* For alltoallv: number of elements from each rank. `counts` has the number
+       of elements to each rank. */
+    const size_t *target_counts;
+    /* One of the names that `baton-info --choices P` lists; NULL: Baton
+       chooses. */
+    const char *algorithm;
+    /* Names the schedule in messages, and pairs schedules: the k-th schedule of
+       a name on one rank belongs with the k-th on the others. NULL: the name of
+       the collective, such as "allreduce". */
+    const char *name;
     baton_memory_t memory; /* of source and target; the same on all ranks */
     size_t depth; /* epochs that may be in flight, 1 to 1024 (build.h); 0: 1 */
     const void *reserved[2]; /* must be NULL */
@@ -277,8 +284,8 @@ BATON_CHECKED baton_status_t baton_schedule_test(baton_schedule_t *schedule,
    fails on every rank on which it has not ended, with all epochs after it.
    After a failure the vectors are the caller's again, and targets are
    undefined: keep a copy of vectors reduced in place. After BATON_ERR_TIMEOUT,
-   whose message names the awaited message and rank, and _INTERRUPTED
-   (engine.h): wait again. */
+   whose message names the awaited message and rank, or BATON_ERR_INTERRUPTED
+   (engine.h), wait again. */
 BATON_CHECKED baton_status_t baton_schedule_wait(baton_schedule_t *schedule,
                                                  int timeout_ms);
 
@@ -417,8 +424,9 @@ typedef struct baton_link_cost {
 
 /* Zero means the default. Set `count`, and either k or density. */
 typedef struct baton_sparse_options {
-    size_t size;      /* set by BATON_SPARSE_OPTIONS */
-    const char *name; /* for messages; pairs the ranks; NULL: "sparse" */
+    size_t size; /* set by BATON_SPARSE_OPTIONS */
+    /* Used in messages, and to pair the ranks. NULL: "sparse". */
+    const char *name;
     baton_sparse_algorithm_t algorithm; /* 0: AUTO */
     baton_dtype_t dtype;                /* f32, f64, f16, bf16; 0: f32 */
     size_t count;   /* n, elements of the gradient; below 2^32 */
@@ -436,17 +444,17 @@ typedef struct baton_sparse_options {
     bool quantise;             /* REDSYNC sends the mean, not each value */
     baton_link_cost_t link;    /* for AUTO; 0: this machine's (costs.h) */
     bool partial;              /* do not wait for late ranks */
-    /* The fields from here to `seed` are for `partial`. 0: SOLO. */
-    baton_partial_mode_t mode;
-    uint32_t mode_ranks;     /* for QUORUM and CANDIDATES, 1 to P; else 0 */
-    uint32_t history;        /* results kept, 1 to 2^20 epochs; 0: 4 */
-    uint32_t sync_every;     /* N: epochs N, 2 N ... are FULL; 0: none */
-    uint32_t max_staleness;  /* in epochs, 1 to history; 0: history */
-    uint64_t seed;           /* for elections, any number */
-    baton_memory_t memory;   /* where gradients are; 0: host */
-    bool in_place;           /* use baton_sparse_accumulator */
-    bool short_velocity;     /* keep the velocity of momentum as bf16 */
-    baton_on_loss_t on_loss; /* with partial; 0: steps fail */
+    /* The fields from here to `seed` are for `partial`. */
+    baton_partial_mode_t mode; /* 0: SOLO */
+    uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */
+    uint32_t history;          /* results kept, 1 to 2^20 epochs; 0: 4 */
+    uint32_t sync_every;       /* N: epochs N, 2 N ... are FULL; 0: none */
+    uint32_t max_staleness;    /* in epochs, 1 to history; 0: history */
+    uint64_t seed;             /* for elections, any number */
+    baton_memory_t memory;     /* where gradients are; 0: host */
+    bool in_place;             /* use baton_sparse_accumulator */
+    bool short_velocity;       /* keep the velocity of momentum as bf16 */
+    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

@@ -122,7 +122,7 @@ BATON_CHECKED baton_status_t baton_device_check(baton_engine_t *engine,
 /* The result of a selection, in device memory, aligned to 8 bytes. */
 typedef struct baton_device_selected {
     uint64_t count;
-    /* Smallest selected magnitude; 0: nothing selected. */
+    /* The smallest selected magnitude; 0 if nothing is selected. */
     baton_magnitude_t threshold;
 } baton_device_selected_t;
 
@@ -202,11 +202,14 @@ enum {
    - Errors are BATON_ERR_SYSTEM, or those that a function names. The message
      (baton_error_set) names the device and quotes its driver. */
 typedef struct baton_device_port {
-    size_t size;      /* of this struct; an engine keeps a copy of it */
-    const char *name; /* "cuda:0 NVIDIA H100"; outlives the engine */
+    size_t size; /* of this struct; an engine keeps a copy of it */
+    /* Names the device, for example "cuda:0 NVIDIA H100". The string must
+       outlive the engine. */
+    const char *name;
 
-    /* Device memory, or pinned host memory, which the device copies fastest,
-       aligned to 256 bytes. Any thread; may block. BATON_ERR_NO_MEMORY. */
+    /* allocate allocates device memory, or pinned host memory, which the device
+       copies fastest. The memory is aligned to 256 bytes. release frees it. Any
+       thread may call the two, and they may block. BATON_ERR_NO_MEMORY. */
     baton_status_t (*allocate)(void *device, baton_memory_t kind, size_t bytes,
                                void **out);
     void (*release)(void *device, baton_memory_t kind, void *memory);
@@ -228,48 +231,51 @@ typedef struct baton_device_port {
     baton_status_t (*copy)(void *device, baton_stream_t stream, void *target,
                            const void *source, size_t bytes);
 
-    /* reduces: true if the device supports a reduction; commit calls it. reduce
-       puts a reduction into the stream: target[i] = left[i] (op) right[i], for
-       `count` elements, with the same bits as on the host. */
+    /* reduces returns true if the device supports a reduction; commit calls it.
+       reduce puts a reduction into the stream: target[i] = left[i] (op)
+       right[i], for `count` elements, with the same bits as on the host. */
     bool (*reduces)(void *device, const baton_op_t *op, baton_dtype_t dtype);
     baton_status_t (*reduce)(void *device, baton_stream_t stream,
                              const baton_op_t *op, baton_dtype_t dtype,
                              void *target, const void *left, const void *right,
                              size_t count);
 
-    /* Events. create and destroy: any thread; may allocate. record: the event
-       now stands for all work in the stream so far, and for nothing recorded
-       earlier. follow: work put into the stream from now on runs after the
-       event. query: BATON_OK when the event's work is done (or none was
-       recorded), BATON_AGAIN, or an error. record and follow: any thread. */
+    /* Events. event_create and event_destroy may allocate. After record the
+       event stands for all work that is in the stream now, and for nothing
+       recorded earlier. After follow, work that is put into the stream runs
+       after the event's work. query returns BATON_OK if the event's work is
+       done, or if none was recorded; BATON_AGAIN if it is not done; or an
+       error. Any thread may call all but query. */
     baton_status_t (*event_create)(void *device, void **out);
     void (*event_destroy)(void *device, void *event);
     baton_status_t (*record)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*follow)(void *device, baton_stream_t stream, void *event);
     baton_status_t (*query)(void *device, void *event);
 
-    /* Words that only grow, in pinned memory from `allocate`; the engine also
-       writes and reads them, as atomics. await: work put into the stream from
-       now on runs when the word is at least `value`, by signed difference; any
-       thread. raise: the stream sets the word to `value` when it gets to this
-       point; a reader that sees `value` also sees all earlier work of the
-       stream. */
+    /* Words that only grow. They are in pinned memory from `allocate`, and the
+       engine also writes and reads them, as atomics. After await, work that is
+       put into the stream runs when the word is at least `value`, by signed
+       difference. Any thread may call await. After raise, the stream sets the
+       word to `value` when it gets to this point; a reader that sees `value`
+       also sees all earlier work of the stream. */
     baton_status_t (*await)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
     baton_status_t (*raise)(void *device, baton_stream_t stream, uint64_t *word,
                             uint64_t value);
 
-    /* For sleeping: a non-blocking eventfd. arm: for each of the device's
-       streams, the descriptor becomes readable when the work now in it is done;
-       spurious wake-ups are possible. Work already done may not be reported. */
+    /* For sleeping. `descriptor` is a non-blocking eventfd. After arm, it
+       becomes readable for each of the device's streams when the work that is
+       in the stream now is done. Spurious wake-ups are possible. Work that was
+       done before arm need not be reported. */
     int descriptor;
     baton_status_t (*arm)(void *device);
 
-    /* Optional, both or neither. get_handle writes a handle to memory of this
-       device, for devices of the same `kin` in other processes of the host or
-       other engines of this process. open_handle gives an address that copy
-       takes as a source, until the device is closed; opened handles are cached.
-       Both may block. BATON_ERR_UNSUPPORTED: this memory can have no handle. */
+    /* Optional: a port has both functions or neither. get_handle writes a
+       handle to memory of this device, for devices of the same `kin` in other
+       processes of the host or other engines of this process. open_handle
+       returns an address that copy takes as a source, until the device is
+       closed; opened handles are cached. Both may block. BATON_ERR_UNSUPPORTED:
+       this memory can have no handle. */
     baton_status_t (*get_handle)(
         void *device, const void *memory,
         unsigned char handle_out[BATON_DEVICE_HANDLE_BYTES]);
@@ -281,14 +287,14 @@ typedef struct baton_device_port {
     /* Frees the device, which is no longer in use. */
     void (*close)(void *device);
 
-    /* Optional, all or none: selection and lists of entries in device memory,
-       with the same bits as select.h's functions, for f32, f64, f16 and bf16.
-       All but select_bytes put work into the stream. They read the structs
-       before they return; the work reads the arrays when the stream executes
-       it.
+    /* Optional: a port has all of the following functions or none. They select,
+       and work on lists of entries, in device memory, with the same bits as
+       select.h's functions, for f32, f64, f16 and bf16. All but select_bytes
+       put work into the stream. They read the structs before they return; the
+       work reads the arrays when the stream executes it.
 
-       select_bytes: the size of `scratch` for selections of up to k of up to
-       `count` elements; it grows with both. */
+       select_bytes returns the size of `scratch` for selections of up to k of
+       up to `count` elements; it grows with both. */
     size_t (*select_bytes)(void *device, baton_dtype_t dtype, size_t count,
                            size_t k);
     baton_status_t (*select)(void *device, baton_stream_t stream,
@@ -296,10 +302,11 @@ typedef struct baton_device_port {
     baton_status_t (*entries)(void *device, baton_stream_t stream,
                               const baton_device_transfer_t *transfer);
 
-    /* scale: target[i] = factor * source[i], rounded as baton_elements_scale
-       does; target may be source; a NULL source gives zeros. square_sum: as in
-       baton_elements_measure, with the same bits unless it is a NaN; scratch as
-       for a selection with k = 1. */
+    /* scale computes target[i] = factor * source[i], and rounds as
+       baton_elements_scale does. `target` may be `source`; if `source` is NULL,
+       the result is zeros. square_sum computes the square_sum of
+       baton_elements_measure, with the same bits unless it is a NaN. Its
+       scratch memory has the size for a selection with k = 1. */
     baton_status_t (*scale)(void *device, baton_stream_t stream,
                             baton_dtype_t dtype, void *target,
                             const void *source, size_t count, double factor);

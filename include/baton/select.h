@@ -3,14 +3,16 @@
    calls.
 
    Elements are f32, f64, f16 or bf16. All selections are exact and have the
-   same result on every machine. They go by magnitude; ties go to the lower
-   index. Zeros are never selected; NaNs have the largest magnitude. Indices
-   have 32 bits and are returned in ascending order.
+   same result on every machine. They go by magnitude; of elements with equal
+   magnitudes, those with lower indices are selected first. Zeros are never
+   selected; NaNs have the largest magnitude. Indices have 32 bits and are
+   returned in ascending order.
 
-   Threads: any; the functions depend on their arguments alone. They allocate
-   nothing: callers provide scratch memory. No pointer may be NULL, except to
-   zero elements. With a NULL pointer or another element type, a function does
-   nothing and returns 0, and baton_error_message names the argument. */
+   Any thread may call these functions, which depend on their arguments alone.
+   They allocate nothing: callers provide scratch memory. No pointer may be
+   NULL, except to zero elements. With a NULL pointer or another element type, a
+   function does nothing and returns 0, and baton_error_message names the
+   argument. */
 #ifndef BATON_SELECT_H
 #define BATON_SELECT_H
 
@@ -46,22 +48,24 @@ typedef struct baton_selection {
    so comparing with them is exact. */
 typedef uint64_t baton_magnitude_t;
 
-/* baton_magnitude_of returns the key of |value|, which is rounded once, to
-   nearest even, to the type. baton_magnitude_value returns the magnitude of a
-   key. */
+/* baton_magnitude_of rounds |value| once, to nearest even, to the type, and
+   returns the key of the result. baton_magnitude_value returns the magnitude of
+   a key. */
 baton_magnitude_t baton_magnitude_of(baton_dtype_t dtype, double value);
 double baton_magnitude_value(baton_dtype_t dtype, baton_magnitude_t key);
 
-/* Bytes of scratch memory for a selection of up to k of up to `count` elements;
-   grows with both arguments: 12 bytes for each of k + O(sqrt(k count / s) +
-   count / s) candidates, where s, the size of a sample, is at most 16384. */
+/* Returns the bytes of scratch memory that a selection of up to k of up to
+   `count` elements needs. The number grows with both arguments: it is 12 bytes
+   for each of k + O(sqrt(k count / s) + count / s) candidates, where s, the
+   size of a sample, is at most 16384. */
 size_t baton_select_scratch_bytes(size_t count, size_t k);
 
 /* Writes the indices of the k largest elements, or of all that are not zero if
    these are fewer, and returns their number. `indices` has room for k.
-   `scratch` is aligned to 8 bytes. *threshold_out (if not NULL): the key of the
-   smallest selected element, 0 if there is none. Reads the elements once if the
-   threshold found in a sample fits, as it nearly always does. */
+   `scratch` is aligned to 8 bytes. Stores the key of the smallest selected
+   element in *threshold_out, or 0 if there is none; threshold_out may be NULL.
+   Reads the elements once if the threshold found in a sample fits, as it nearly
+   always does. */
 size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out);
@@ -143,15 +147,16 @@ size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold);
 
 /* RedSync's trimmed top-k: first drops elements below a threshold between mean
-   and maximum, which is lowered until at least k are left. Same result as
-   baton_select_topk. (Fang et al. 2019, "Accelerating Distributed Deep Learning
-   Training with Gradient Compression", algorithm 2.) */
+   and maximum, which is lowered until at least k are left. The result is the
+   same as that of baton_select_topk. (Fang et al. 2019, "Accelerating
+   Distributed Deep Learning Training with Gradient Compression", algorithm
+   2.) */
 size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
                             uint32_t *indices, void *scratch);
 
 /* RedSync's binary search for a threshold, for k of at least 1. Returns a
    threshold that selects k to 2k elements if the search finds one, else the key
-   of the k-th largest element; 0 if fewer than k elements are not zero. The
+   of the k-th largest element, or 0 if fewer than k elements are not zero. The
    threshold may be used again on later vectors (sampled threshold search).
    (Algorithm 3 of the same paper.) */
 baton_magnitude_t baton_select_search(const baton_selection_t *from, size_t k,
@@ -216,10 +221,10 @@ size_t baton_entries_common(baton_dtype_t dtype, const void *entries,
                             size_t index_count, bool clear, void *out);
 
 /* Copies the k largest entries of a list to `out`. The list has all elements
-   whose key is at least candidates->low. Returns the number of entries copied;
-   SIZE_MAX: fewer than k entries reach candidates->low, and elements below that
-   are unknown. `scratch` has baton_entries_largest_scratch_bytes(count, k)
-   bytes, aligned to 8. */
+   whose key is at least candidates->low. Returns the number of entries copied.
+   Returns SIZE_MAX if candidates->low is 0, or if fewer than k entries reach it
+   and the elements below it are unknown. `scratch` has
+   baton_entries_largest_scratch_bytes(count, k) bytes, aligned to 8. */
 size_t baton_entries_largest(baton_dtype_t dtype, const void *entries,
                              size_t count, size_t k,
                              const baton_candidates_t *candidates, void *out,
@@ -241,8 +246,8 @@ size_t baton_entries_scratch_bytes(size_t count, size_t k);
 void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
                           double factor);
 
-/* Statistics of a vector's magnitudes. Sums are of doubles, in an order that is
-   the same on all machines. */
+/* Statistics of a vector's magnitudes. Sums are computed in doubles, in an
+   order that is the same on all machines. */
 typedef struct baton_magnitudes {
     double sum;                /* the sum of all |x| */
     double square_sum;         /* the sum of all x^2 */
