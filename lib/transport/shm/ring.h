@@ -94,7 +94,8 @@ static inline bool baton__ring_is_empty(const baton__ring_t *ring)
            ring->claimed;
 }
 
-/* Returns the oldest record of a producer, or NULL if all rings are empty. */
+/* Returns the oldest record of the next producer that has one, or NULL if all
+   rings are empty. */
 void *baton__inbox_front(baton__inbox_t *inbox);
 
 /* Removes the record that baton__inbox_front has returned. The next call of
