@@ -110,7 +110,8 @@ extern "C" {
    BATON_ERR_STATE: MPI is not initialised, or finalised, or its thread level is
    too low; or the program uses Open MPI and Baton was built with another MPI,
    or the reverse. BATON_ERR_MISMATCH: the ranks run different versions of
-   Baton. BATON_ERR_INVALID, _NO_MEMORY, _SYSTEM, _TRANSPORT. */
+   Baton, or builds whose wire formats differ. BATON_ERR_INVALID, _NO_MEMORY,
+   _SYSTEM, _TRANSPORT. */
 BATON_CHECKED baton_status_t baton_group_create_mpi(baton_engine_t *engine,
                                                     MPI_Comm comm,
                                                     baton_group_t **out);

@@ -2,6 +2,7 @@
    and again, at once and started. The exit code is the result. */
 #include "support/cmocka.h"
 #include "support/mpi.h"
+#include "transport/mpi/packet.h"
 
 #include <baton/build.h>
 #include <baton/engine.h>
@@ -135,22 +136,26 @@ static void check_late(void)
                       "it is said once");
 }
 
-static bool is_newer; /* this rank's library, in its next exchange */
+/* Of this rank's library, what it tells in its next exchange. */
+static const char *version;
+static int format;
 
 /* This takes the place of MPI's, which has the other name, too. */
 int PMPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type,
                     MPI_Op op, MPI_Comm comm, MPI_Request *request)
 {
-    if (is_newer) {
-        char *version = (char *)to + count / world.size * world.rank;
-        memcpy(version, "9.8.7", 6);
+    char *own = (char *)to + count / world.size * world.rank;
+    if (version != NULL) {
+        memcpy(own, version, strlen(version) + 1);
+        memcpy(own + 12, &format, sizeof format);
     }
-    is_newer = false;
+    version = NULL;
     return MPI_Iallreduce(from, to, count, type, op, comm, request);
 }
 
-/* The last rank has loaded another version of the library. */
-static void check_versions(void)
+/* The last rank has loaded a library of another version, or of another wire
+   format. */
+static void check_versions(const char *last_version, int last_format)
 {
     if (world.size == 1) {
         return;
@@ -158,9 +163,12 @@ static void check_versions(void)
     bool last = world.rank == world.size - 1;
     char other[80];
     baton_group_t *none = NULL;
-    is_newer = last;
-    snprintf(other, sizeof other, "rank %d runs Baton %s, and this one, rank ",
-             last ? 0 : world.size - 1, last ? baton_version() : "9.8.7");
+    version = last ? last_version : NULL;
+    format = last_format;
+    snprintf(other, sizeof other,
+             "rank %d runs Baton %s, wire format %d, and this one, rank ",
+             last ? 0 : world.size - 1, last ? baton_version() : last_version,
+             last ? BATON__WIRE_FORMAT : last_format);
     support_mpi_expect(
         baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &none),
         BATON_ERR_MISMATCH);
@@ -172,7 +180,8 @@ int main(int argc, char **argv)
     support_mpi_begin(argc, argv);
     support_mpi_open();
     check_late();
-    check_versions();
+    check_versions("9.8.7", BATON__WIRE_FORMAT);
+    check_versions(baton_version(), 0); /* as builds that had no number */
     check_count(0);
     check_count(1);
     check_count(8192);

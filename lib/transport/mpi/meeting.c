@@ -35,11 +35,13 @@ enum {
     NEWS_MS = 100 /* wait for the message on a connection, in ms */
 };
 
-/* A rank's record in the first exchange. The version comes first, and the
-   record has the same size in all versions. The other fields are read only if
-   all ranks have the same version. */
+/* A rank's record in the first exchange. The version and the wire format come
+   first, and the record has the same size in all versions. The other fields are
+   read only if all ranks have the same version and wire format. */
 typedef struct baton__member {
-    char version[16];
+    char version[12];
+    uint32_t format; /* BATON__WIRE_FORMAT; 0 in builds that had no such number,
+                        which compare these bytes, too, as the version's end */
     uint64_t kept; /* identifies the endpoint that the rank has kept; 0: none */
     uint64_t host, pids;
     uint64_t secret; /* messages to `place` begin with this */
@@ -400,14 +402,15 @@ const baton__location_t *baton__meeting_location(void)
     return &here;
 }
 
-/* Returns true if all ranks have the same version of Baton; otherwise sets
-   self->status and ends the exchange. All ranks come to the same result. */
+/* Returns true if all ranks have the same version of Baton and the same wire
+   format; otherwise sets self->status and ends the exchange. All ranks come to
+   the same result. */
 static bool have_one_version(baton__meeting_t *self, const member_t *all)
 {
-    const char *own = all[self->rank].version;
+    const member_t *own = &all[self->rank];
     int other = 0;
     while (other < self->size &&
-           memcmp(all[other].version, own, sizeof all->version) == 0) {
+           memcmp(&all[other], own, offsetof(member_t, kept)) == 0) {
         other++;
     }
     if (other == self->size) {
@@ -415,9 +418,10 @@ static bool have_one_version(baton__meeting_t *self, const member_t *all)
     }
     self->status = baton__error(
         BATON_ERR_MISMATCH,
-        "mpi: rank %d runs Baton %.16s, and this one, rank %d, Baton %.16s: "
-        "have all ranks load one libbaton",
-        other, all[other].version, self->rank, own);
+        "mpi: rank %d runs Baton %.12s, wire format %u, and this one, rank %d, "
+        "Baton %.12s, wire format %u: have all ranks load one libbaton",
+        other, all[other].version, all[other].format, self->rank, own->version,
+        own->format);
     (void)PMPI_Free_mem(self->data);
     self->data = NULL;
     return false;
@@ -426,7 +430,8 @@ static bool have_one_version(baton__meeting_t *self, const member_t *all)
 bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
 {
     const baton__location_t *here_now = baton__meeting_location();
-    member_t own = {.kept =
+    member_t own = {.format = BATON__WIRE_FORMAT,
+                    .kept =
                         kept != NULL ? kept->host.doorbell.states[0].nonce : 0,
                     .host = here_now->host,
                     .pids = here_now->pids,
@@ -442,9 +447,7 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
     bool same = kept != NULL && all != NULL;
     for (int i = 0; all != NULL && i < self->size; i++) {
         same &= all[i].kept == own.kept;
-    }
-    if (all != NULL) {
-        memcpy(self->members, all, (size_t)self->size * sizeof *all);
+        self->members[i] = all[i];
     }
     self->kept = NULL;
     return same;

@@ -29,6 +29,12 @@
 #include <assert.h>
 #include <baton/transport.h>
 
+/* Identifies the layout and the meaning of all that ranks send each other:
+   packets, the records by which they make a group, notices, and packed graphs.
+   Whoever changes one of them raises this number. Ranks whose numbers differ
+   make no group. */
+enum { BATON__WIRE_FORMAT = 1 };
+
 typedef enum baton__packet_kind {
     BATON__PACKET_SHORT,
     BATON__PACKET_BUFFER,
