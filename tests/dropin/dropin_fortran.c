@@ -83,6 +83,16 @@ int main(void)
     }
     mpi_request_free_(&request[0], &error);
     EXPECT(MPI_Request_f2c(request[0]) == MPI_REQUEST_NULL, "request_free");
+    MPI_Request left; /* to MPI: it has a status */
+    MPI_Status ended;
+    f last = (rank + size - 1) % size, next = (rank + 1) % size;
+    MPI_Irecv(&two, 1, MPI_INT, last, 7, MPI_COMM_WORLD, &left);
+    MPI_Send(&rank, 1, MPI_INT, next, 7, MPI_COMM_WORLD);
+    request[0] = MPI_Request_c2f(left);
+    mpi_wait_(&request[0], status, &error);
+    MPI_Status_f2c(status, &ended);
+    EXPECT(two == last && ended.MPI_SOURCE == last && ended.MPI_TAG == 7,
+           "a receive: %d from %d", two, ended.MPI_SOURCE);
     mpi_finalize_(&error);
     return dropin_failures == 0 ? 0 : 1;
 }

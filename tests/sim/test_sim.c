@@ -38,6 +38,20 @@ TEST_WORDS(test_sim_run_stops_at_a_time_and_goes_on)
     assert_int_equal(baton_schedule_epoch(words->recv), 1);
 }
 
+TEST(test_sim_ranks_have_hosts)
+{
+    static const int all[][3] = {{4, 0, 4}, {4, 1, 4}, {4, 2, 2}, {5, 2, 3}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        baton_sim_options_t options = support_sim_options(all[i][0]);
+        options.host_ranks = all[i][1];
+        baton_sim_t *sim = support_sim_open(&options);
+        baton_schedule_t *s = support_sim_schedule(sim, 0, "hosts");
+        assert_int_equal(baton_schedule_hosts(s), all[i][2]);
+        support_ok(baton_schedule_destroy(s));
+        support_ok(baton_sim_destroy(sim));
+    }
+}
+
 TEST(test_sim_wait_goes_no_further_than_its_epoch)
 {
     support_words_t first, second;

@@ -181,10 +181,11 @@ TEST(test_options_in_range_are_taken)
 TEST(test_options_out_of_range_are_named)
 {
     baton_sim_options_t options;
+    baton_sim_t *sim;
 #define REFUSED(option, value, text)                                           \
     options = support_sim_options(4);                                          \
     options.option = value;                                                    \
-    support_expect(baton__sim_check_options(&options), BATON_ERR_INVALID);     \
+    support_expect(baton_sim_create(&options, &sim), BATON_ERR_INVALID);       \
     support_says("simulator options: " text)
 #define DISTRIBUTION(kind, a, b) ((baton_distribution_t){kind, a, b})
 

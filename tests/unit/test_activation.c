@@ -243,3 +243,50 @@ TEST_MANUALLY(test_activation_after_the_start_keeps_its_origin, 7)
     baton__run_set_phase(run, BATON__RUN_IDLE);
     support_ok(baton_schedule_destroy(s));
 }
+
+/* ---- words ------------------------------------------------------------- */
+
+typedef struct words {
+    baton_node_t sent, call, next;
+    uint64_t came;
+} words_t;
+
+static baton_status_t set_words(void *arg, baton_call_t *call)
+{
+    const words_t *words = arg;
+    support_fails(baton_call_set_word(call, (baton_node_t){99}, 1),
+                  BATON_ERR_INVALID, "node 99, of 3, is not an activate");
+    support_fails(baton_call_set_word(call, words->call, 1), BATON_ERR_INVALID,
+                  "node 1, of 3, is not an activate");
+    support_fails(baton_call_set_word(call, words->sent, 1), BATON_ERR_INVALID,
+                  "activate#0 has sent its word already");
+    return baton_call_set_word(call, words->next, 5);
+}
+
+static baton_status_t take_word(void *arg, baton_call_t *call)
+{
+    words_t *words = arg;
+    words->came = baton_call_word(call, words->next);
+    return BATON_OK;
+}
+
+TEST_MANUALLY(test_activation_has_a_word_before_it_is_sent, 2)
+{
+    words_t words[2] = {{.came = 0}};
+    baton_schedule_t **s = support_schedules_create(cluster, "words");
+    words[0].sent = baton_add_activate(s[0], 1);
+    words[0].call = baton_add_call(s[0], set_words, &words[0]);
+    words[0].next = baton_add_activate(s[0], 1);
+    baton_before(s[0], words[0].sent, words[0].call);
+    baton_before(s[0], words[0].call, words[0].next);
+    words[1].sent = baton_add_armed_recv(s[1], 0);
+    words[1].next = baton_add_armed_recv(s[1], 0);
+    words[1].call = baton_add_call(s[1], take_word, &words[1]);
+    baton_before(s[1], words[1].next, words[1].call);
+    support_schedules_commit(cluster, s);
+    support_ok(baton_schedule_start(s[0]));
+    support_ends(s[0], BATON_OK);
+    support_drain(cluster);
+    assert_int_equal(words[1].came, 5);
+    support_schedules_destroy(cluster, s);
+}

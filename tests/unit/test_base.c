@@ -155,6 +155,7 @@ TEST_BETWEEN(test_config_names_what_is_wrong, clean, NULL)
             assert_int_equal(baton__config_check(), BATON_ERR_INVALID);
             assert_contains(baton_error_message(), says);
             assert_contains(baton_error_message(), wrong[i].says);
+            assert_contains(baton_error_message(), "; unset it for \"");
         }
         assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 32);
         assert_string_equal(baton__config_text(BATON__CONFIG_ISA), "auto");

@@ -138,6 +138,20 @@ TEST_EACH(test_failure_is_told_to_who_commits_later, 2)
     support_pair_close(&beside);
 }
 
+TEST_EACH(test_receive_without_memory_fails, 2)
+{
+    uint64_t word = 7;
+    baton_schedule_t **s = support_schedules_create(cluster, "unbound");
+    support_message(s, 1, 0, &word, NULL, 8);
+    support_schedules_commit(cluster, s);
+    support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_start(s[1]));
+    support_ends(s[0], BATON_ERR_INVALID);
+    support_says("no memory is bound to buffer 0, and the node uses 8 bytes");
+    (void)!baton_schedule_wait(s[1], SUPPORT_WAIT_MS);
+    support_schedules_destroy(cluster, s);
+}
+
 static void note(void *arg, baton_status_t status)
 {
     *(baton_status_t *)arg = status;

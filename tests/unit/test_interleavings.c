@@ -1153,6 +1153,18 @@ TEST(test_interleavings)
     }
 }
 
+/* No scenario sends notices that find no room, which ring at once. */
+TEST(test_ring_at_once_has_a_fence)
+{
+    static const scenario_t nothing = {"", SETTLED, {""}, NULL, {"m"}, 0, 0};
+    scenario = &nothing;
+    set_up();
+    w.states[0].armed = BATON__BELL_OFF;
+    alone.unfenced = true;
+    baton__doorbell_ring_now(&w.peers_bell, 0);
+    assert_false(alone.unfenced);
+}
+
 /* Starts an epoch, and ends it. Returns how often the start has looked. */
 static int looks_of_start(int reply_at)
 {

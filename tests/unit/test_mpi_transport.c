@@ -936,6 +936,31 @@ TEST(test_mpi_far_credits_are_told_to_all)
     }
 }
 
+/* A peer to which no more packets go does not keep the credits of the others
+   back. */
+TEST(test_mpi_far_credits_overtake_who_takes_nothing)
+{
+    enum { WINDOW = BATON__MPI_PACKETS, HALF = WINDOW / 2 };
+    open_far(3, WINDOW);
+    for (int peer = 0; peer < 3; peer += 2) {
+        post_all(peer, 1, 0, HALF, 8, BATON_DONE);
+        settle(1);
+    }
+    fake_mpi_stop(true);
+    while (post(1, 0, 1, 8) == BATON_DONE) {
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        drop(1, i);
+    }
+    settle(1);
+    assert_true(rank_of(1)->far.credits_due);
+    assert_int_equal(peer_of(1, 0)->messages.reported, WINDOW);
+    assert_int_equal(peer_of(1, 2)->messages.reported, WINDOW + HALF);
+    fake_mpi_stop(false);
+    settle_all(3);
+    assert_int_equal(peer_of(0, 1)->messages.limit, WINDOW + HALF);
+}
+
 /* Four messages are pulled from a peer at a time. */
 TEST(test_mpi_far_pulls_are_bounded)
 {
