@@ -29,6 +29,7 @@ import argparse
 import collections
 import concurrent.futures
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -123,7 +124,7 @@ def droppable(statement):
         return False
     if re.match(name + r"((\+\+|--);$|\()", statement):
         return statement.endswith(";")
-    left = re.match(r"([^=;{}]*?)\s*(<<|>>|[-+*/|&^%])?=(?!=)", statement)
+    left = re.match(r"([*(]*\w[^=;{}]*?)\s*(<<|>>|[-+*/|&^%])?=(?!=)[^{}]*;$", statement)
     return left is not None and not re.search(r"\w[\s*]+\w", left[1])
 
 
@@ -479,22 +480,29 @@ class Campaign:
             self.note(key, "passed", test.name)
         return self.note(key, "survived")
 
-    def trials(self, room, seed, count):
-        """The first mutants of a seed that count, and their outcomes."""
-        order = random.Random(f"{seed} {room}")
-        places, picked, tried = collections.defaultdict(list), [], []
+    def order(self, room, seed):
+        """The changes of a room, one for each line, in the order of a seed."""
+        order, places = random.Random(f"{seed} {room}"), collections.defaultdict(list)
         for path in self.build.sources(room):
             for site in sites_of_file(self.root, path):
                 places[site.path, site.line].append(site)
         for place in order.sample(sorted(places), len(places)):
             kind = order.choice(sorted({site.kind for site in places[place]}))
-            picked.append(order.choice([site for site in places[place]
-                                        if site.kind == kind]))
-        while picked and len(tried) < count and self.in_time():
-            some, picked = picked[:count - len(tried)], picked[count - len(tried):]
-            tried += [pair for pair in zip(some, self.all_of(self.attempt, some))
-                      if pair[1] != "same"]
-        return [pair for pair in tried if pair[1]]
+            yield order.choice([site for site in places[place] if site.kind == kind])
+
+    def trials(self, seed, counts):
+        """The first mutants of each room that count, and their outcomes."""
+        orders = {room: self.order(room, seed) for room in counts}
+        tried = {room: [] for room in counts}
+        some = True
+        while some and self.in_time():
+            some = [(room, site) for room, count in counts.items()
+                    for site in itertools.islice(orders[room], count - len(tried[room]))]
+            outcomes = self.all_of(lambda pair: self.attempt(pair[1]), some)
+            for (room, site), outcome in zip(some, outcomes):
+                if outcome != "same":
+                    tried[room].append((site, outcome))
+        return {room: [pair for pair in tried[room] if pair[1]] for room in tried}
 
 
 def report(campaign, outcomes):
@@ -536,9 +544,9 @@ def main():
     rooms = [options.room] if options.room else list(ROOMS)
     random.Random(options.seed).shuffle(rooms)
     campaign.cover()
-    outcomes = {room: campaign.trials(room, options.seed, options.count // len(rooms) +
-                                      (i < options.count % len(rooms)))
-                for i, room in enumerate(rooms)}
+    outcomes = campaign.trials(options.seed, {
+        room: options.count // len(rooms) + (i < options.count % len(rooms))
+        for i, room in enumerate(rooms)})
     share, done = report(campaign, outcomes)
     if done < options.count:
         print(f"{options.count - done} mutants are not tried yet: call this again")
