@@ -288,12 +288,14 @@ void baton__epoch_forget_failure(baton__task_t *task)
         atomic_store_explicit(&task->unreported, task->last_status,
                               memory_order_relaxed);
     }
+    /* The generation changes before the failure is forgotten and the epochs'
+       numbers change: a thread that finds no failure any more, or another
+       number, also finds another generation; see epochs_outcome_of, epochs.c.
+     */
+    atomic_fetch_add_explicit(&task->generation, 1, memory_order_seq_cst);
     task->failure = (baton__failure_t){0};
     task->schedule.sentence[0] = '\0';
     (void)pthread_mutex_unlock(&failure_lock);
-    /* The generation changes before the epochs' numbers do; see
-       epochs_outcome_of, epochs.c. */
-    atomic_fetch_add_explicit(&task->generation, 1, memory_order_seq_cst);
 }
 
 static baton_status_t fail_recovered(const baton__task_t *task,
