@@ -508,7 +508,7 @@ static void note_wait(baton__task_t *task)
     uint64_t ns = baton__clock_ns() - started_ns;
     uint8_t next = ns < AT_ONCE_NS ? BATON__NEXT_WAIT
                    : ns < SOON_NS  ? BATON__NEXT_WAIT_SOON
-                                   : BATON__NEXT_WORK;
+                                   : BATON__NEXT_WAIT_LATE;
     if (next != atomic_load_explicit(&task->expected, memory_order_relaxed)) {
         atomic_store_explicit(&task->expected, next, memory_order_relaxed);
     }
