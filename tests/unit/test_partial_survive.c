@@ -49,6 +49,7 @@ typedef struct rank {
     bool has_gradient;
     double gradient[SPARSE], given_in_all[SPARSE], results[SPARSE];
     double residual[SPARSE]; /* after the last result */
+    double velocity[SPARSE]; /* as it should be */
     uint64_t result_count, hash;
 } rank_t;
 
@@ -785,7 +786,8 @@ TEST(test_partial_that_does_not_go_on_fails)
    there. So if that rank lives, its gradients are equal to the sum of results
    and residuals at that element. With algorithms that keep entries of other
    ranks they may be more, since entries may be lost with a dead rank's
-   residual. */
+   residual. With momentum all this holds for the velocities in place of the
+   gradients. */
 
 static baton_sparse_options_t sparse_options;
 static int generation; /* shrinks that any rank has begun */
@@ -831,6 +833,7 @@ static void choose_sparse_options(bool partial, baton_on_loss_t on_loss)
         o->sync_every = below(3) == 0 ? 5 : 0;
         o->on_loss = on_loss;
     }
+    o->momentum = !o->in_place && below(2) == 0 ? 0.5 : 0;
 }
 
 static void open_sparse(baton_progress_t progress)
@@ -872,9 +875,19 @@ static baton_status_t start_sparse(rank_t *rank)
         rank->has_gradient = false;
     }
     for (int i = 0; i < SPARSE && !drawn; i++) {
-        rank->given_in_all[i] += rank->gradient[i];
+        rank->velocity[i] *= sparse_options.momentum;
+        rank->velocity[i] += rank->gradient[i];
+        rank->given_in_all[i] += rank->velocity[i];
     }
     return status;
+}
+
+/* Whether an entry of the next result clears the rank's velocity there. */
+static bool clears(const rank_t *rank, double value)
+{
+    return sparse_options.partial
+               ? rank->result_count >= sparse_options.warmup
+               : keeps_entries_of_others() || value != 0; /* if it is sent */
 }
 
 /* Waits for the next result, or the next one that was missed. */
@@ -889,6 +902,9 @@ static baton_status_t wait_sparse(rank_t *rank)
         size_t at = result.indices != NULL ? result.indices[i] : i;
         double value = ((const double *)result.values)[i];
         rank->results[at] += value;
+        if (result.indices != NULL && clears(rank, value)) {
+            rank->velocity[at] = 0;
+        }
         rank->hash = rank->hash * 31 + at + (uint64_t)value * SPARSE;
     }
     rank->hash = rank->hash * 31 + ++rank->result_count;
@@ -1041,6 +1057,11 @@ static void check_sparse(int died)
         support_ok(status);
         for (int i = 0; i < SPARSE; i++) {
             left[i] += rank->residual[i];
+        }
+        if (sparse_options.momentum > 0) {
+            double velocity[SPARSE];
+            support_ok(baton_sparse_velocity(rank->sparse, velocity));
+            assert_memory_equal(velocity, rank->velocity, sizeof velocity);
         }
     }
     for (int i = 0; i < SPARSE && first != NULL; i++) {
