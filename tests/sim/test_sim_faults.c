@@ -128,6 +128,17 @@ TEST(test_sim_kill_while_a_message_moves)
     }
 }
 
+TEST(test_sim_epoch_of_the_dead_takes_no_time)
+{
+    const baton_sim_options_t options = support_sim_options(1);
+    baton_sim_t *sim = traffic(&options, NULL, 0);
+    double us = -1;
+    support_ok(baton_sim_kill(sim, 0));
+    support_ok(baton_sim_epoch(sim, &us));
+    support_us(us, 0);
+    support_ok(baton_sim_destroy(sim));
+}
+
 /* The second message has not left its sender when that dies. */
 TEST(test_sim_kill_keeps_what_is_queued)
 {

@@ -540,6 +540,26 @@ TEST(test_wrong_lines_are_refused)
     }
 }
 
+/* A measured algorithm that can't do a case leaves it to the model. */
+TEST(test_a_measured_algorithm_that_keeps_no_order)
+{
+    baton_costs_t costs = BATON_COSTS;
+    baton_choice_case_t of = case_of(BYTES);
+    of.ordered = true;
+    const char *model = model_of(of);
+    support_ok(baton_costs_get(&costs));
+    (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_ring",
+                   (long)getpid());
+    support_ok(baton_costs_write(path, &costs));
+    support_write_file(path, "a", "choice allreduce 1024 3 1 out ring 0\n");
+    support_set_variable("BATON_CALIBRATION", path);
+    assert_string_equal(model_of(of), model);
+    of.ordered = false;
+    assert_string_equal(model_of(of), "ring");
+    support_set_variable("BATON_CALIBRATION", NULL);
+    (void)remove(path);
+}
+
 /* ---- BATON_TUNE=measure */
 
 TEST_WITH(test_builders_measure, RANKS, SUPPORT_OWN_ENGINES)

@@ -520,6 +520,7 @@ TEST(test_selections_refuse_nothing)
     assert_true(sum[0] == 2 && sum[1] == 4);
     IGNORES("entries", baton_entries_put, BATON_F32, NULL, 1, sum);
     GIVES(0, "lists", baton_entries_sum, BATON_F32, NULL, 1, indices);
+    GIVES(0, "entries", baton_entry_index, BATON_F32, NULL, 0);
     assert_true(sum[0] == 2 && sum[1] == 4);
 }
 
