@@ -4,8 +4,8 @@
 Each mutant has one random change in one statement of a file of the library: a
 comparison that is reversed, a boundary moved by one, another constant, a statement
 dropped, two stores swapped, a flag or a condition dropped, an error swallowed. The
-tests that run its line must notice: one must fail, crash or hang. The cheapest runs
-first, and the first that fails ends the trial. (Tables are left alone.)
+tests that run its line must notice: one must fail, crash or hang. The cheapest and most
+specific runs first, and the first that fails ends the trial. (Tables are left alone.)
 
     tests/mutate.py ROOT FOLDER [--seed S] [--count N] [--room R] [-j JOBS]
                     [--minutes M] [--again] [--longest S] [--least PERCENT]
@@ -16,8 +16,8 @@ are built once, and a mutant is its one file, linked ahead of the library. gcov 
 which lines each test runs; it is asked once, until the test is built anew.
 
 FOLDER keeps all results. A call that --minutes ends is continued by the next one, and
-a mutant that was found is not tried again. --again forgets the ones that survived,
-after tests were added. --longest leaves out tests that take longer than S seconds.
+a mutant that was found is not tried again. --again tries those that survived with the
+tests that were built since. --longest leaves out tests that take longer than S seconds.
 
 A mutant doesn't count if it doesn't compile, or if its object code is that of the
 original. One that can't be noticed, because it computes the same, is described in
@@ -164,8 +164,10 @@ def sites_of_function(text, begin, end, of_status):
     """The changes of a function, with the begin and the end of their statement."""
     before = None
     for first, last in statements(text, begin, end):
+        jump = before and re.match("break|continue", text[first:last])
         for each in sites_of_statement(text, first, last, of_status):
-            yield *each, first, last
+            # (gcov counts no jump, but what is before it.)
+            yield *each, before[0] if jump else first, last
         one, two = text[slice(*before)] if before else "", text[first:last]
         if before and droppable(one) and droppable(two):
             names = [re.match(r"[*(]*(\w*)", each)[1] for each in (one, two)]
@@ -353,6 +355,8 @@ class Test:
             kept.with_suffix(".part").rename(kept)
             shutil.rmtree(work, ignore_errors=True)
         passed, self.seconds, self.lines = json.loads(kept.read_text())
+        self.total = sum(map(len, self.lines.values()))
+        self.mark = f"{self.name} {os.stat(self.built).st_mtime:.0f}"
         return passed
 
 
@@ -393,9 +397,7 @@ class Campaign:
     def remember(self, mutant="", what="", test=""):
         if what == "passed":
             self.passed[mutant].add(test)
-        elif what == "survived" and self.again:
-            self.passed[mutant].clear()
-        else:
+        elif what != "survived" or not self.again:
             self.outcomes[mutant] = what
 
     def note(self, mutant, what, test=""):
@@ -433,16 +435,18 @@ class Campaign:
         if None in passed:
             print("not all tests are measured yet: call this again")
             sys.exit()
-        self.tests = sorted((test for test, good in zip(tests, passed) if good),
-                            key=lambda test: test.seconds)
+        self.tests = [test for test, good in zip(tests, passed) if good]
         print("Left out, as they fail without a change, or take too long:",
               *[test.name for test, good in zip(tests, passed) if not good])
 
     def running(self, site):
-        """The tests that run a line of the statement."""
+        """The tests that run a line of the statement: first those that take little
+        time and run little but its file."""
         lines = range(site.first, site.last + 1)
-        return [test for test in self.tests
-                if not set(lines).isdisjoint(test.lines.get(site.path, ()))]
+        tests = [test for test in self.tests
+                 if not set(lines).isdisjoint(test.lines.get(site.path, ()))]
+        return sorted(tests, key=lambda test: (test.seconds + 0.3) * test.total /
+                      len(test.lines[site.path]))
 
     def attempt(self, site):
         """Tries one mutant. Returns its outcome: found, survived, equivalent, same if it
@@ -468,7 +472,7 @@ class Campaign:
             return self.note(key, "same")
         linked = {}
         for test in self.running(site):
-            if test.name in self.passed[key]:
+            if test.mark in self.passed[key]:
                 continue
             if not self.in_time():
                 return None
@@ -477,7 +481,7 @@ class Campaign:
             if linked[test.program] and \
                     not test.run(own / test.program, own, 10 + 4 * test.seconds):
                 return self.note(key, "found", test.name)
-            self.note(key, "passed", test.name)
+            self.note(key, "passed", test.mark)
         return self.note(key, "survived")
 
     def order(self, room, seed):
