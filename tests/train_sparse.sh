@@ -33,6 +33,6 @@ awk 'head { accuracy[$1] = $4; runs++ }
 for wrong in "--systems topka:2" "--systems spardel" "--systems quorum:9" \
     "--epochs 1.5" "--task hyper" "--digits all" "--seed"; do
     try 1 --epochs 1 $wrong && complain "takes $wrong"
-    grep -q '^train: ' err || complain "does not say what is wrong: $wrong"
+    grep -q 'train: ' err || complain "does not say what is wrong: $wrong"
 done
 exit $fail

@@ -44,6 +44,7 @@
 
    In this file the options and the network come first. The ways to sum the
    gradients begin below the heading "full". */
+#include <argp.h>
 #include <baton/mpi.h>
 #include <baton/partial.h>
 #include <baton/sparse.h>
@@ -80,71 +81,57 @@ static const char *mode = "partial", *systems, *task, *late = "random",
 static double passes = 48, batch, width, seed = 1, scale = 0.02, delay_ms = -1,
               device_ms, bucket_kib = 256, required;
 
-/* An option sets a text or a number. The words that a text may be have blanks
-   around them. Numbers of 1 or more must be whole. */
-static const struct {
-    const char *name, **text, *words;
-    double *number;
-} options[] = {
-    {"--mode", .text = &mode, .words = " full partial sparse "},
-    {"--systems", .text = &systems,
-     .words = "mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, "
-              "all:M; ALGORITHM:DENSITY"},
-    {"--task", .text = &task, .words = " hyperplane digits "},
-    {"--late", .text = &late, .words = " random rotate last all "},
-    {"--behind", .text = &behind, .words = " compute skip "},
-    {"--keep", .text = &keep, .words = " all latest "},
-    {"--epochs", .number = &passes},
-    {"--batch", .number = &batch},
-    {"--width", .number = &width},
-    {"--seed", .number = &seed},
-    {"--scale", .number = &scale},
-    {"--delay-ms", .number = &delay_ms},
-    {"--device-ms", .number = &device_ms},
-    {"--bucket-kib", .number = &bucket_kib},
-    {"--require", .number = &required},
-};
-enum { OPTIONS = sizeof options / sizeof options[0] };
+/* The keys are the places in `texts`, and then in `numbers`, below. */
+static const struct argp_option options[] = {
+    {"mode", 1, "full|partial|sparse", 0, "How gradients are summed", 0},
+    {"systems", 2, "LIST", 0,
+     "Of mpi, fork, overlap; full, solo, majority, quorum:Q, any:M, all:M; "
+     "ALGORITHM:DENSITY",
+     0},
+    {"task", 3, "hyperplane|digits", 0, "What is learned", 0},
+    {"late", 4, "random|rotate|last|all", 0, "Which ranks are delayed", 0},
+    {"behind", 5, "compute|skip", 0, "What a late rank does", 0},
+    {"keep", 6, "all|latest", 0, "Which sums a late rank applies", 0},
+    {"epochs", 7, "N", 0, "Passes over the data", 0},
+    {"batch", 8, "N", 0, "Examples of a batch", 0},
+    {"width", 9, "N", 0, "Outputs of a hidden layer", 0},
+    {"seed", 10, "N", 0, "Seed of the initial weights", 0},
+    {"scale", 11, "X", 0, "Part of the paper's sizes and delays", 0},
+    {"delay-ms", 12, "MS", 0, "Delay of a late rank, before scaling", 0},
+    {"device-ms", 13, "MS", 0, "Time of a step on an accelerator", 0},
+    {"bucket-kib", 14, "N", 0, "Least size of a bucket", 0},
+    {"require", 15, "PERCENT", 0, "Accuracy below which the program fails", 0},
+    {0}};
 
-/* Rank 0 prints that the option `name` is not valid, and lists all options.
-   Then the ranks end the program. */
-static void train_refuse(const char *name, const char *value)
+/* Sets an option, if the value is allowed: a word of those in the option's
+   name of its value, or a number. Numbers of 1 or more must be whole. */
+static error_t train_read_option(int key, char *value, struct argp_state *state)
 {
-    if (rank == 0) {
-        fprintf(stderr, "train: %s %s is not valid. The options are:\n", name,
-                value);
-        for (int i = 0; i < OPTIONS; i++) {
-            const char *words = options[i].words;
-            fprintf(stderr, "  %-13s %s\n", options[i].name,
-                    words != NULL ? words : "a number");
-        }
+    static const char **const texts[] = {&mode, &systems, &task,
+                                         &late, &behind,  &keep};
+    static double *const numbers[] = {&passes,    &batch,      &width,
+                                      &seed,      &scale,      &delay_ms,
+                                      &device_ms, &bucket_kib, &required};
+    char *end = value, word[32], words[64];
+    bool valid = key == 2;
+    if (key < 1 || key > 15) {
+        return ARGP_ERR_UNKNOWN;
     }
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Abort(MPI_COMM_WORLD, 2);
-}
-
-/* Sets an option. */
-static void train_read_option(const char *name, const char *value)
-{
-    char *end, word[32];
-    bool valid = false;
-    for (int i = 0; i < OPTIONS && value != NULL; i++) {
-        if (!is(name, options[i].name)) {
-            continue;
-        }
-        if (options[i].text != NULL) {
-            *options[i].text = value;
-            snprintf(word, sizeof word, " %s ", value);
-            valid = is(name, "--systems") || strstr(options[i].words, word);
-        } else {
-            double number = *options[i].number = strtod(value, &end);
-            valid = *end == '\0' && number >= 0 &&
-                    (number < 1 || number == floor(number));
-        }
+    const struct argp_option *option = &options[key - 1];
+    if (key <= 6) {
+        *texts[key - 1] = value;
+        snprintf(word, sizeof word, "|%s|", value);
+        snprintf(words, sizeof words, "|%s|", option->arg);
+        valid = valid || strstr(words, word) != NULL;
+    } else {
+        double number = *numbers[key - 7] = strtod(value, &end);
+        valid = *end == '\0' && number >= 0 &&
+                (number < 1 || number == floor(number));
     }
     if (!valid) {
-        train_refuse(name, value != NULL ? value : "");
+        argp_error(state, "--%s: %s is not valid", option->name, value);
     }
+    return 0;
 }
 
 /* ---- data --------------------------------------------------------------- */
@@ -228,23 +215,20 @@ static const char *open_digits(void)
 {
     FILE *file = popen("zcat " DIGITS_FILE " 2>/dev/null", "r");
     bool read = file != NULL;
-    for (int i = 0; i < DIGITS * (PIXELS + 1); i++) {
-        int row = i / (PIXELS + 1), p = i % (PIXELS + 1);
-        float *to = p < PIXELS ? &x[i] : &y[row];
-        float most = p < PIXELS ? 16 : CLASSES - 1;
-        read = read && fscanf(file, "%f%*[,\n]", to) == 1 && *to >= 0 &&
-               *to <= most;
-        *to /= p < PIXELS ? most : 1;
+    for (int i = 0; i < DIGITS; i++) {
+        float *image = &x[i * (PIXELS + 1)];
+        y[i] = (float)(int)(uniform(LABELS, i) * CLASSES);
+        for (int p = 0; p < PIXELS; p++) {
+            double pixel = uniform(PROTOTYPES, (int)y[i] * PIXELS + p) +
+                           1.5 * (uniform(NOISE, i * PIXELS + p) - 0.5);
+            image[p] = (float)fmin(fmax(pixel, 0), 1);
+            read = read && fscanf(file, "%f,", &image[p]) == 1;
+            image[p] /= read ? 16 : 1;
+        }
+        read = read && fscanf(file, "%f", &y[i]) == 1 && y[i] >= 0 &&
+               y[i] < CLASSES;
     }
     (void)(file != NULL && pclose(file));
-    for (int i = 0; !read && i < DIGITS * PIXELS; i++) {
-        int row = i / PIXELS, p = i % PIXELS;
-        int digit = (int)(uniform(LABELS, row) * CLASSES);
-        double pixel = uniform(PROTOTYPES, digit * PIXELS + p) +
-                       1.5 * (uniform(NOISE, i) - 0.5);
-        x[row * (PIXELS + 1) + p] = (float)fmin(fmax(pixel, 0), 1);
-        y[row] = (float)digit;
-    }
     for (int i = DIGITS - 1; i > 0; i--) {
         int other = (int)(uniform(ORDER, i) * (i + 1));
         cblas_sswap(PIXELS, &x[i * (PIXELS + 1)], 1, &x[other * (PIXELS + 1)],
@@ -279,7 +263,7 @@ static int rows;
 static const float *targets;
 
 /* Makes the network and opens the data. Returns the source of the data. */
-static const char *open_network(int hidden_layers)
+static const char *open_network(void)
 {
     double whole = batch > 0 ? batch : plane ? 2048 * scale : 88;
     part = (int)fmax(whole / ranks, 1);
@@ -287,7 +271,6 @@ static const char *open_network(int hidden_layers)
     trained = plane ? part * steps : TRAINED;
     all = plane ? trained + (int)(4096 * scale) + 64 : DIGITS;
     inputs = plane ? (int)(8192 * scale) : PIXELS;
-    layers = plane ? 1 : hidden_layers + 1;
     x = matrix(all, inputs + 1);
     y = matrix(all, 1);
     for (int l = layers; l >= 0; l--) {
@@ -431,8 +414,8 @@ static struct {
     double bytes, network_s;
 } run;
 
-/* The rate and the momentum of SGD. */
-static double rate, momentum;
+/* The momentum of SGD, for the task digits only. */
+#define MOMENTUM (plane ? 0 : 0.9)
 
 /* Takes a step of SGD for the n parameters from `first` on, whose gradients are
    sum[0] to sum[n - 1]. Sparse sums contain the momentum already. The caller
@@ -441,10 +424,11 @@ static double rate, momentum;
 static void update(const float *sum, int first, int n)
 {
     double began_s = MPI_Wtime();
-    float kept = run.kind == SPARSE ? 0 : (float)momentum;
+    float rate = plane ? 0.025F : 0.05F;
+    float kept = run.kind == SPARSE ? 0 : (float)MOMENTUM;
     for (int i = 0; i < n; i++) {
         float *speed = &velocity[first + i];
-        *speed = kept * *speed - (float)rate * sum[i];
+        *speed = kept * *speed - rate * sum[i];
         weights[first + i] += *speed;
     }
     run.seconds -= MPI_Wtime() - began_s;
@@ -546,7 +530,7 @@ static void open_sparse(void)
     of.algorithm = (baton_sparse_algorithm_t)run.mode;
     of.count = (size_t)count;
     of.density = run.number;
-    of.momentum = momentum;
+    of.momentum = MOMENTUM;
     of.link = (baton_link_cost_t){50, 8}; /* a link of 50 us and 1 Gbit/s */
     must(baton_sparse_create(group, &of, -1, &run.sparse));
     run.sparse_options = of;
@@ -638,30 +622,11 @@ static void take_step(int step)
 
 /* ---- a system ----------------------------------------------------------- */
 
-/* Trains, and returns the mean time of a step's communication in ms. The first
-   pass over the data is a warm-up and does not count, unless there is only one
-   pass. */
-static double train_steps(void)
-{
-    int end = (int)passes * steps, first = passes > 1 ? steps : 0;
-    double sum_s = 0;
-    for (int step = 0; step < end; step++) {
-        take_step(step);
-        sum_s += step >= first ? run.seconds : 0;
-        if (is(keep, "latest") && run.kind == PARTIAL &&
-            (step + 1) % steps == 0) {
-            must(baton_allreduce_now(group, NULL, weights, (size_t)count,
-                                     BATON_F32, BATON_AVG));
-        }
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    return 1e3 * sum_s / (end - first);
-}
-
 /* Trains one system and prints its row. Returns false if the weights differ
    between ranks, or the accuracy is too low. Baton's sums have the same bits on
    all ranks, so the weights have the same bits, too, except with --keep
-   latest. */
+   latest. comm_ms is the mean over all steps except those of the first pass
+   over the data, which is a warm-up, unless there is only one pass. */
 static bool run_system(void)
 {
     static double fork_ms = NAN;
@@ -669,7 +634,18 @@ static bool run_system(void)
     reset_weights();
     kinds[run.kind].open();
     MPI_Barrier(MPI_COMM_WORLD);
-    double began_s = MPI_Wtime(), ms = train_steps();
+    int end = (int)passes * steps, first = passes > 1 ? steps : 0;
+    double began_s = MPI_Wtime(), ms = 0;
+    for (int step = 0; step < end; step++) {
+        take_step(step);
+        ms += step >= first ? 1e3 * run.seconds / (end - first) : 0;
+        if (is(keep, "latest") && run.kind == PARTIAL &&
+            (step + 1) % steps == 0) {
+            must(baton_allreduce_now(group, NULL, weights, (size_t)count,
+                                     BATON_F32, BATON_AVG));
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
     double seconds = MPI_Wtime() - began_s;
     fork_ms = run.kind == FORK ? ms : fork_ms;
     uLong own = crc32(0, (const void *)weights, 4 * (uInt)count);
@@ -700,25 +676,19 @@ static bool run_system(void)
    sparse all-reduce has a density of 1 %. The library checks the number. */
 static bool train_read_system(const char *text)
 {
-#define NAME(NUMBER, name) name,
-    /* The modes are in the order of baton_partial_mode_t, and then the sparse
-       all-reduces in that of baton_sparse_algorithm_t. */
-    static const char *const names[] = {"mpi",
-                                        "fork",
-                                        "overlap",
-                                        "solo",
-                                        "majority",
-                                        "full",
-                                        "quorum",
-                                        "any",
-                                        "all",
-                                        "auto",
-                                        BATON_SPARSE_ALGORITHM_LIST(NAME)};
-    enum { AUTO = 9, NAMES = sizeof names / sizeof names[0] };
+    /* In the order of baton_partial_mode_t, from "solo" on. The sparse
+       all-reduces come after them. */
+    static const char *const names[] = {"mpi",    "fork",     "overlap",
+                                        "solo",   "majority", "full",
+                                        "quorum", "any",      "all"};
+    enum { AUTO = sizeof names / sizeof names[0] };
+    enum { NAMES = AUTO + BATON_SPARSE_COUNT };
     char name[16] = "", rest;
     double number;
     int i = 0, read = sscanf(text, "%15[^:]:%lf%c", name, &number, &rest);
-    while (i < NAMES && !is(name, names[i])) {
+    while (i < NAMES &&
+           !is(name,
+               i < AUTO ? names[i] : baton_sparse_algorithm_name(i - AUTO))) {
         i++;
     }
     memset(&run, 0, sizeof run);
@@ -734,29 +704,18 @@ static bool train_read_system(const char *text)
 
 /* ---- the command -------------------------------------------------------- */
 
-/* Reads the options, and returns the number of hidden layers. */
-static int train_read_options(int argc, char **argv)
+static void train_set_defaults(void)
 {
-    static const struct {
-        const char *systems;
-        int layers;
-        double width;
-    } modes[] = {{"mpi,fork,overlap", 4, 256},
-                 {"mpi,full,solo,majority,quorum", 1, 32},
-                 {"dense,spardl,topka,topkdsa,gtopk,oktopk,redsync", 2, 128}};
-    for (int i = 1; i < argc; i += 2) {
-        train_read_option(argv[i], argv[i + 1]);
-    }
-    bool partial = is(mode, "partial");
-    int i = partial ? 1 : is(mode, "full") ? 0 : 2;
-    systems = systems != NULL ? systems : modes[i].systems;
-    task = task != NULL ? task : partial ? "hyperplane" : "digits";
-    width = width > 0 ? width : modes[i].width;
+    bool partial = is(mode, "partial"), full = is(mode, "full");
+    const char *others =
+        partial ? "mpi,full,solo,majority,quorum"
+        : full  ? "mpi,fork,overlap"
+                : "dense,spardl,topka,topkdsa,gtopk,oktopk,redsync";
+    systems = systems != NULL ? systems : others;
+    plane = task != NULL ? is(task, "hyperplane") : partial;
+    layers = plane ? 1 : partial ? 2 : full ? 5 : 3;
+    width = width > 0 ? width : partial ? 32 : full ? 256 : 128;
     delay_ms = delay_ms >= 0 ? delay_ms : partial ? 300 : 0;
-    plane = is(task, "hyperplane");
-    rate = plane ? 0.025 : 0.05;
-    momentum = plane ? 0 : 0.9;
-    return modes[i].layers;
 }
 
 int main(int argc, char **argv)
@@ -764,26 +723,29 @@ int main(int argc, char **argv)
     int level;
     bool passed = true;
     baton_engine_t *engine;
+    const struct argp argp = {.options = options, .parser = train_read_option};
+    argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    train_set_defaults();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    int hidden_layers = train_read_options(argc, argv);
     openblas_set_num_threads(1); /* each rank computes with one thread */
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
-    const char *source = open_network(hidden_layers);
+    const char *source = open_network();
     cut_buckets();
     if (rank == 0) {
         printf("%s (%s): %d ranks, %d steps of %d examples an epoch, %g "
                "epochs, scale %g\n%-14s %9s %9s %9s %9s %9s %9s %9s  digest\n",
-               task, source, ranks, steps, part * ranks, passes, scale,
-               "system", "seconds", "loss", "accuracy", "comm_ms", "hidden_%",
-               "mb_sent", "network_s");
+               plane ? "hyperplane" : "digits", source, ranks, steps,
+               part * ranks, passes, scale, "system", "seconds", "loss",
+               "accuracy", "comm_ms", "hidden_%", "mb_sent", "network_s");
     }
     char *rest = strdup(systems), *list = rest;
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
         if (!train_read_system(name)) {
-            train_refuse("--systems", name);
+            fprintf(stderr, "train: --systems: there is no %s\n", name);
+            MPI_Abort(MPI_COMM_WORLD, 2);
         }
         passed &= run_system();
     }
