@@ -167,13 +167,12 @@ stats_t bench_slowest(double *mine, size_t count);
 void bench_report(bench_run_t *run, const char *name, stats_t value,
                   const char *unit);
 
-/* Adds a row of the command `kernels`. `words` are the operation, the type, the
-   form and the kernels. `bytes` is the size of a vector. k is the number of
-   selected entries, or 0. against_us is the time with which the time `us` is
-   compared. */
-void bench_kernel_row(bench_run_t *run, const char *const words[4],
-                      size_t bytes, size_t k, stats_t us, double against_us,
-                      double ratio);
+/* Adds a row of the command `kernels`. `bytes` is the size of a vector. k is
+   the number of selected entries, or 0. against_us is the time with which the
+   time `us` is compared. */
+void bench_kernel_row(bench_run_t *run, const char *op, const char *dtype,
+                      const char *form, size_t bytes, size_t k, stats_t us,
+                      double against_us, double ratio);
 
 /* ---- an operation (operation.c) ----------------------------------------- */
 
@@ -240,8 +239,8 @@ typedef struct bench_runner {
     MPI_Request *requests;
     int *counts;                  /* the counts for MPI_Reduce_scatter */
     baton_schedule_t **schedules; /* Baton's schedules, one for each root */
-    /* NULL: bench_runner_watch will not be used. */
-    bench_end_t *end;
+    bool watched;                 /* bench_runner_watch will be used */
+    bench_end_t end;
 } bench_runner_t;
 
 /* Removes the systems that cannot run the collective here, and prints the

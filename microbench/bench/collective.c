@@ -69,11 +69,6 @@ static void bench_collective_compute(const contest_t *contest, bench_way_t way)
     }
 }
 
-static bool bench_collective_computes(bench_way_t way)
-{
-    return way == BENCH_WAY_SLEEP || way == BENCH_WAY_PROCESSOR;
-}
-
 /* ---- turns -------------------------------------------------------------- */
 
 /* Runs the operation once on each layer. Returns the time at which the last
@@ -285,9 +280,9 @@ static void bench_collective_add_row(const contest_t *contest, size_t place,
                       options->memories.count * options->layers.count >
                   1;
     double alone_us = us[of->waits][CALL_US].median;
-    double computation_us = bench_collective_computes(of->way)
-                                ? us[place][COMPUTATION_US].median
-                                : NAN;
+    bool computes =
+        of->way == BENCH_WAY_SLEEP || of->way == BENCH_WAY_PROCESSOR;
+    double computation_us = computes ? us[place][COMPUTATION_US].median : NAN;
     double hidden = (alone_us + computation_us - call->median) /
                     fmin(alone_us, computation_us);
     const table_cell_t cells[] = {
@@ -310,7 +305,7 @@ static void bench_collective_add_row(const contest_t *contest, size_t place,
         NUMBER("computation_us", sweeps ? "compute us" : NULL, 10, 2,
                computation_us),
         NUMBER("hidden_percent", sweeps ? "hidden %" : NULL, 8, 1,
-               isnan(hidden) ? NAN : 100 * fmin(1, fmax(0, hidden))),
+               computes ? 100 * fmin(1, fmax(0, hidden)) : NAN),
     };
     table_row(&contest->run->table, cells, sizeof cells / sizeof *cells);
 }

@@ -20,32 +20,20 @@ static void bench_device_must(cudaError_t error, const char *doing)
     }
 }
 
+static const char *device_lacks(void)
+{
+    cudaError_t error = cudaGetDeviceCount(&(int){0});
+    return error == cudaSuccess ? NULL : cudaGetErrorString(error);
+}
+
 /* Attaches a GPU. The ranks of a host share its GPUs. */
 static baton_status_t device_attach(baton_engine_t *engine)
 {
     int rank = 0, count = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-        count = 1; /* so that baton_cuda_attach reports the error */
-    }
-    baton_status_t status = baton_cuda_attach(engine, rank % count);
-    if (status == BATON_OK) {
-        bench_device_must(cudaSetDevice(rank % count), "cudaSetDevice");
-    }
-    return status;
-}
-
-static const char *device_lacks(void)
-{
-    baton_engine_t *engine = NULL;
-    must(baton_engine_open(NULL, &engine));
-    static char text[256];
-    bool found = device_attach(engine) == BATON_OK;
-    if (!found) {
-        (void)snprintf(text, sizeof(text), "%s", baton_error_message());
-    }
-    must(baton_engine_close(engine));
-    return found ? NULL : text;
+    bench_device_must(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+    bench_device_must(cudaSetDevice(rank % count), "cudaSetDevice");
+    return baton_cuda_attach(engine, rank % count);
 }
 
 static void *device_alloc(size_t bytes)
@@ -165,9 +153,8 @@ static bool bench_device_run(bench_run_t *run)
             must(baton_schedule_wait(work.schedule, -1));
             must(baton_schedule_destroy(work.schedule));
             work.schedule = NULL;
-            const char *const words[] = {chains[c].what, chains[c].dtype_name,
-                                         "device", "device"};
-            bench_kernel_row(run, words, work.bytes, 0, us, copy_us,
+            bench_kernel_row(run, chains[c].what, chains[c].dtype_name,
+                             "device", work.bytes, 0, us, copy_us,
                              copy_us / 2 * chains[c].moved / us.median);
         }
         device_free(work.target);

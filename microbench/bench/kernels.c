@@ -4,7 +4,6 @@
    the same clock rate and load. */
 #include "bench/bench.h"
 #include "common/sparse_check.h"
-#include <baton/engine.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +73,10 @@ static void one_pass(trial_t *t)
             : baton_accumulate_at_least(&of, t->threshold, t->one, 2 * t->k);
 }
 
-/* Measures the time of two forms in turns. */
-static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
-                                  const form_fn forms[2], stats_t us[2])
+/* Measures two forms in turns, and reports the first one against the second. */
+static void measure_forms(bench_run_t *run, trial_t *trial,
+                          const form_fn forms[2], const char *op,
+                          const char *form_name)
 {
     size_t rounds = (size_t)run->options.repetitions;
     double times[2][BENCH_MAX_REPETITIONS];
@@ -91,17 +91,10 @@ static void bench_kernels_measure(const bench_run_t *run, trial_t *trial,
         times[form][turn / 2] =
             (clock_now_us() - begin_us) / (double)trial->repeats;
     }
-    us[0] = stats_of(times[0], rounds);
-    us[1] = stats_of(times[1], rounds);
-}
-
-static void bench_kernels_report(bench_run_t *run, const trial_t *trial,
-                                 const char *op, const char *form, stats_t us,
-                                 double against_us)
-{
-    const char *const words[] = {op, "f32", form, baton_kernels_name()};
-    bench_kernel_row(run, words, trial->count * sizeof(float), trial->k, us,
-                     against_us, against_us / us.median);
+    stats_t us = stats_of(times[0], rounds);
+    double against_us = stats_of(times[1], rounds).median;
+    bench_kernel_row(run, op, "f32", form_name, trial->count * sizeof(float),
+                     trial->k, us, against_us, against_us / us.median);
 }
 
 /* ---- sums --------------------------------------------------------------- */
@@ -113,18 +106,13 @@ static void measure_sums(bench_run_t *run, trial_t *trial)
                                    64 << 20};
     static const form_fn forms[] = {sum_baton, sum_native};
     float *left = trial->left;
-    stats_t us[2];
-    trial->k = 0;
     for (size_t i = 0; i < 2 * (sizeof sizes / sizeof *sizes); i++) {
         trial->left = i % 2 == 0 ? trial->target : left;
         trial->count = sizes[i / 2] / sizeof(float);
         trial->repeats = 1 + BYTES_A_MEASUREMENT / sizes[i / 2];
-        bench_kernels_measure(run, trial, forms, us);
-        bench_kernels_report(run, trial, "sum",
-                             i % 2 == 0 ? "in place" : "three buffers", us[0],
-                             us[1].median);
+        measure_forms(run, trial, forms, "sum",
+                      i % 2 == 0 ? "in place" : "three buffers");
     }
-    trial->left = left;
 }
 
 /* ---- selections --------------------------------------------------------- */
@@ -132,20 +120,17 @@ static void measure_sums(bench_run_t *run, trial_t *trial)
 static bool measure_selection(bench_run_t *run, trial_t *trial)
 {
     static const form_fn forms[] = {one_pass, two_steps};
-    stats_t us[2];
-    bench_kernels_measure(run, trial, forms, us);
-    if (trial->one_found != trial->two_found ||
-        memcmp(trial->one, trial->two, trial->two_found * sizeof *trial->two) !=
-            0) {
+    measure_forms(run, trial, forms, "accumulate",
+                  trial->threshold == 0 ? "top-k" : "threshold");
+    bool same = trial->one_found == trial->two_found &&
+                memcmp(trial->one, trial->two,
+                       trial->two_found * sizeof *trial->two) == 0;
+    if (!same) {
         (void)fprintf(stderr,
                       "baton-bench: selections from %zu elements differ\n",
                       trial->count);
-        return false;
     }
-    bench_kernels_report(run, trial, "accumulate",
-                         trial->threshold == 0 ? "top-k" : "threshold", us[0],
-                         us[1].median);
-    return true;
+    return same;
 }
 
 static bool measure_selections(bench_run_t *run, trial_t *trial)

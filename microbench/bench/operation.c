@@ -33,23 +33,6 @@ static const struct {
     [BATON_COLLECTIVE_BARRIER] = {false, false, NOTHING, NOTHING},
 };
 
-static size_t elements_of(const bench_operation_t *operation, part_t part)
-{
-    return part == NOTHING ? 0
-           : part == BLOCK ? operation->block
-                           : operation->count;
-}
-
-static void sum_ranks(bench_operation_t *operation)
-{
-    for (size_t i = 0; i < BENCH_PERIOD; i++) {
-        operation->sums[i] = 0;
-        for (int rank = 0; rank < operation->ranks; rank++) {
-            operation->sums[i] += element(rank, i);
-        }
-    }
-}
-
 void bench_operation_init(bench_operation_t *operation,
                           baton_collective_t collective, int rank, int ranks,
                           uint64_t bytes)
@@ -57,6 +40,8 @@ void bench_operation_init(bench_operation_t *operation,
     size_t parts = shapes[collective].blocks ? (size_t)ranks : 1;
     size_t part_bytes = parts * sizeof(float);
     size_t block = ((size_t)bytes + part_bytes - 1) / part_bytes;
+    const size_t counts[] = {
+        [NOTHING] = 0, [BLOCK] = block, [VECTOR] = block * parts};
     *operation = (bench_operation_t){
         .collective = collective,
         .rank = rank,
@@ -64,10 +49,13 @@ void bench_operation_init(bench_operation_t *operation,
         .roots = shapes[collective].rooted ? ranks : 1,
         .count = block * parts,
         .block = block,
+        .source_count = counts[shapes[collective].source],
+        .target_count = counts[shapes[collective].target],
     };
-    operation->source_count = elements_of(operation, shapes[collective].source);
-    operation->target_count = elements_of(operation, shapes[collective].target);
-    sum_ranks(operation);
+    for (size_t i = 0; i < BENCH_PERIOD * (size_t)ranks; i++) {
+        operation->sums[i % BENCH_PERIOD] +=
+            element((int)(i / BENCH_PERIOD), i % BENCH_PERIOD);
+    }
 }
 
 /* Fills a vector with the rank's elements. If `rank` is negative, fills it with
@@ -120,14 +108,6 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i)
     }
 }
 
-/* Returns whether the last call gave this rank a result. */
-static bool has_result(const bench_operation_t *operation)
-{
-    return operation->rank == operation->root ||
-           (operation->collective != BATON_COLLECTIVE_REDUCE &&
-            operation->collective != BATON_COLLECTIVE_GATHER);
-}
-
 /* Returns whether every later period of the target equals the first one. */
 static bool repeats(const bench_operation_t *operation)
 {
@@ -139,7 +119,12 @@ static bool repeats(const bench_operation_t *operation)
 
 size_t bench_operation_check(const bench_operation_t *operation)
 {
-    size_t count = has_result(operation) ? operation->target_count : 0;
+    size_t count = operation->target_count;
+    bool root_only = operation->collective == BATON_COLLECTIVE_REDUCE ||
+                     operation->collective == BATON_COLLECTIVE_GATHER;
+    if (root_only && operation->rank != operation->root) {
+        return count; /* the last call gave this rank no result */
+    }
     if (operation->collective == BATON_COLLECTIVE_ALLREDUCE &&
         repeats(operation)) {
         count = BENCH_PERIOD;

@@ -184,11 +184,10 @@ static const cli_option_t options[] = {
 
 static void resolve_sparse(const cli_parser_t *parser)
 {
-    const cli_list_t *algorithms =
-        &((const bench_options_t *)parser->values)->algorithms;
+    const bench_options_t *opts = parser->values;
     bool has_spardl = false;
-    for (size_t i = 0; i < algorithms->count; i++) {
-        has_spardl |= algorithms->words[i] == BENCH_SPARSE_SPARDL;
+    for (size_t i = 0; i < opts->algorithms.count; i++) {
+        has_spardl |= opts->algorithms.words[i] == BENCH_SPARSE_SPARDL;
     }
     if (!has_spardl && cli_is_given(parser, "teams")) {
         cli_refuse(parser, "--teams: only spardl has teams, and --algorithm "

@@ -42,6 +42,9 @@ typedef struct contest {
     float *gradient, *sum, *residual;
     /* The gradient's copy on the device; NULL: there is none. */
     void *on_device;
+    /* With what Baton's steps are started; NULL: the gradient is in the
+       residual already. */
+    const void *given;
     sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
     size_t contestant_count;
@@ -116,6 +119,9 @@ static void bench_sparse_open_contest(contest_t *contest)
         contest->on_device = bench_device.alloc(contest->count * sizeof(float));
     }
     contest->gradient = harness_alloc(contest->count, sizeof(float));
+    contest->given = contest->on_device != NULL ? contest->on_device
+                     : options->accumulated     ? NULL
+                                                : contest->gradient;
     contest->sum = harness_alloc(contest->count, sizeof(float));
     contest->residual = harness_alloc(contest->count, sizeof(float));
     contest->slice =
@@ -157,23 +163,8 @@ static void bench_sparse_close_contest(contest_t *contest)
     bench_sparse_names[system->system], contest->count, contest->k,            \
         system->teams
 
-/* Checks that the result is the same on all ranks, bit by bit. Collective. */
-static void check_alike(const contest_t *contest, const contestant_t *system,
-                        const baton_sparse_result_t *result)
-{
-    uint64_t hash = sparse_hash(result);
-    /* One call of MPI_MIN gives both the least and the largest hash, since the
-       largest hash is ~ of the least ~hash. */
-    uint64_t low_high[] = {hash, ~hash};
-    MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
-                  MPI_COMM_WORLD);
-    if (low_high[0] != ~low_high[1]) {
-        harness_fail(OF "results differ: here %zu entries, hash %" PRIx64,
-                     OF_ARGS, result->count, hash);
-    }
-}
-
-/* Checks one result. MPI's results may differ in some bits between ranks. */
+/* Checks one result. Baton's must be the same on all ranks, bit by bit. MPI's
+   may differ in some bits between ranks. Collective. */
 static void bench_sparse_check_result(const contest_t *contest,
                                       const contestant_t *system,
                                       const baton_sparse_result_t *result)
@@ -184,8 +175,14 @@ static void bench_sparse_check_result(const contest_t *contest,
         harness_fail(OF "entry %zu of %zu: %s", OF_ARGS, entry, result->count,
                      wrong);
     }
-    if (is_baton(system)) {
-        check_alike(contest, system, result);
+    /* One call of MPI_MIN gives both the least and the largest hash, since the
+       largest hash is ~ of the least ~hash. */
+    uint64_t hash = sparse_hash(result), low_high[] = {hash, ~hash};
+    MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
+                  MPI_COMM_WORLD);
+    if (is_baton(system) && low_high[0] != ~low_high[1]) {
+        harness_fail(OF "results differ: here %zu entries, hash %" PRIx64,
+                     OF_ARGS, result->count, hash);
     }
     sparse_slice_add_result(&contest->slice, result, system->sums);
 }
@@ -203,11 +200,9 @@ static void bench_sparse_check_sums(const contest_t *contest,
         must(baton_sparse_wait(system->sparse, -1, &rest));
         bench_sparse_check_result(contest, system, &rest);
     }
-    if (is_baton(system) && (asked->momentum > 0 || asked->clip > 0)) {
-        return;
-    }
+    bool changed = is_baton(system) && (asked->momentum > 0 || asked->clip > 0);
     size_t wrong = sparse_slice_find_loss(&contest->slice, system->sums);
-    if (wrong < contest->slice.count) {
+    if (!changed && wrong < contest->slice.count) {
         harness_fail(OF "results and residuals of element %zu add up to %.9g, "
                         "its gradients to %.9g",
                      OF_ARGS, contest->slice.first + wrong, system->sums[wrong],
@@ -231,44 +226,29 @@ static void fill_gradients(void *arg, size_t step)
                                harness->size);
 }
 
-static void run_mpi(contest_t *contest, bool residual,
-                    baton_sparse_result_t *out)
+/* Adds the gradient to a residual, as a backward pass would do. */
+static void bench_sparse_accumulate(const contest_t *contest, void *residual)
 {
-    if (residual) {
-        BATON_SUM->reduce(BATON_SUM->arg, contest->residual, contest->residual,
-                          contest->gradient, contest->count, BATON_F32);
-    }
-    MPI_Allreduce(contest->gradient, contest->sum, (int)contest->count,
-                  MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    *out = (baton_sparse_result_t){.count = contest->count,
-                                   .values = contest->sum};
-}
-
-/* Adds the gradient to the residual, as a backward pass would do. */
-static void bench_sparse_accumulate(const contest_t *contest,
-                                    const contestant_t *system)
-{
-    if (is_baton(system) && contest->run->options.accumulated) {
-        void *sum = baton_sparse_accumulator(system->sparse);
-        BATON_SUM->reduce(BATON_SUM->arg, sum, sum, contest->gradient,
-                          contest->count, BATON_F32);
-    }
+    BATON_SUM->reduce(BATON_SUM->arg, residual, residual, contest->gradient,
+                      contest->count, BATON_F32);
 }
 
 static void bench_sparse_run_step(contest_t *contest,
                                   const contestant_t *system,
                                   baton_sparse_result_t *out)
 {
-    if (!is_baton(system)) {
-        run_mpi(contest, system->system == BENCH_SPARSE_MPI_RESIDUAL, out);
+    if (is_baton(system)) {
+        must(baton_sparse_start(system->sparse, contest->given));
+        must(baton_sparse_wait(system->sparse, -1, out));
         return;
     }
-    const void *gradient = contest->on_device != NULL ? contest->on_device
-                           : contest->run->options.accumulated
-                               ? NULL
-                               : (const void *)contest->gradient;
-    must(baton_sparse_start(system->sparse, gradient));
-    must(baton_sparse_wait(system->sparse, -1, out));
+    if (system->system == BENCH_SPARSE_MPI_RESIDUAL) {
+        bench_sparse_accumulate(contest, contest->residual);
+    }
+    MPI_Allreduce(contest->gradient, contest->sum, (int)contest->count,
+                  MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    *out = (baton_sparse_result_t){.count = contest->count,
+                                   .values = contest->sum};
 }
 
 /* Takes one step and stores its values. A dense step has no selection and does
@@ -280,7 +260,10 @@ static void bench_sparse_take(void *arg, size_t place, size_t turn,
     const contestant_t *system = &contest->contestants[place];
     baton_sparse_result_t result = {0};
     (void)turn;
-    bench_sparse_accumulate(contest, system);
+    if (is_baton(system) && contest->given == NULL) {
+        bench_sparse_accumulate(contest,
+                                baton_sparse_accumulator(system->sparse));
+    }
     harness_barrier(&contest->run->harness);
     double begin_us = clock_now_us();
     bench_sparse_run_step(contest, system, &result);
@@ -301,40 +284,51 @@ static void bench_sparse_take(void *arg, size_t place, size_t turn,
 
 /* ---- report ------------------------------------------------------------- */
 
-static void bench_sparse_add_row(const contest_t *contest,
-                                 const contestant_t *system,
-                                 const stats_t stats[MEASURES],
-                                 double mpi_residual_us)
+/* Adds the rows of all systems. */
+static void bench_sparse_report(const contest_t *contest,
+                                stats_t (*all)[MEASURES])
 {
-    table_t *table = &contest->run->table;
-    baton_sparse_cost_t cost = {.bytes = NAN, .messages = NAN, .rounds = NAN};
-    if (is_baton(system)) {
-        baton_sparse_options_t options =
-            bench_sparse_options_of(contest, system);
-        must(baton_sparse_cost(&options, contest->run->harness.size, &cost));
+    double mpi_residual_us = NAN;
+    for (size_t i = 0; i < contest->contestant_count; i++) {
+        if (contest->contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
+            mpi_residual_us = all[i][TIME_US].median;
+        }
     }
-    const table_cell_t cells[] = {
-        TEXT("algorithm", "algorithm", 12, bench_sparse_names[system->system]),
-        NUMBER("ranks", NULL, 0, 0, contest->run->harness.size),
-        NUMBER("n", "n", 9, 0, contest->count),
-        NUMBER("k", "k", 7, 0, contest->k),
-        NUMBER("teams", "teams", 5, 0,
-               is_baton(system) ? (double)system->teams : NAN),
-        NUMBER("median_us", "time us", 10, 1, stats[TIME_US].median),
-        NUMBER("select_us", "select us", 10, 1, stats[SELECT_US].median),
-        NUMBER("bytes_sent", "bytes", 10, 0, stats[BYTES].median),
-        NUMBER("messages", "messages", 8, 0, stats[MESSAGES].median),
-        NUMBER("rounds", "rounds", 6, 0, stats[ROUNDS].median),
-        NUMBER("nnz", "nnz", 8, 0, stats[NNZ].median),
-        NUMBER("bytes_formula", "formula", 10, 0, cost.bytes),
-        NUMBER("messages_formula", "messages", 8, 0, cost.messages),
-        NUMBER("rounds_formula", "rounds", 6, 0, cost.rounds),
-        NUMBER("over_mpi_residual", "ratio", 6, 2,
-               stats[TIME_US].median / mpi_residual_us),
-        NUMBER("p10_us", "p10", 10, 1, stats[TIME_US].p10),
-        NUMBER("p90_us", "p90", 10, 1, stats[TIME_US].p90),
-    };
-    table_row(table, cells, sizeof cells / sizeof *cells);
+    for (size_t i = 0; i < contest->contestant_count; i++) {
+        const contestant_t *system = &contest->contestants[i];
+        const stats_t *stats = all[i];
+        baton_sparse_cost_t cost = {
+            .bytes = NAN, .messages = NAN, .rounds = NAN};
+        if (is_baton(system)) {
+            baton_sparse_options_t options =
+                bench_sparse_options_of(contest, system);
+            must(
+                baton_sparse_cost(&options, contest->run->harness.size, &cost));
+        }
+        const table_cell_t cells[] = {
+            TEXT("algorithm", "algorithm", 12,
+                 bench_sparse_names[system->system]),
+            NUMBER("ranks", NULL, 0, 0, contest->run->harness.size),
+            NUMBER("n", "n", 9, 0, contest->count),
+            NUMBER("k", "k", 7, 0, contest->k),
+            NUMBER("teams", "teams", 5, 0,
+                   is_baton(system) ? (double)system->teams : NAN),
+            NUMBER("median_us", "time us", 10, 1, stats[TIME_US].median),
+            NUMBER("select_us", "select us", 10, 1, stats[SELECT_US].median),
+            NUMBER("bytes_sent", "bytes", 10, 0, stats[BYTES].median),
+            NUMBER("messages", "messages", 8, 0, stats[MESSAGES].median),
+            NUMBER("rounds", "rounds", 6, 0, stats[ROUNDS].median),
+            NUMBER("nnz", "nnz", 8, 0, stats[NNZ].median),
+            NUMBER("bytes_formula", "formula", 10, 0, cost.bytes),
+            NUMBER("messages_formula", "messages", 8, 0, cost.messages),
+            NUMBER("rounds_formula", "rounds", 6, 0, cost.rounds),
+            NUMBER("over_mpi_residual", "ratio", 6, 2,
+                   stats[TIME_US].median / mpi_residual_us),
+            NUMBER("p10_us", "p10", 10, 1, stats[TIME_US].p10),
+            NUMBER("p90_us", "p90", 10, 1, stats[TIME_US].p90),
+        };
+        table_row(&contest->run->table, cells, sizeof cells / sizeof *cells);
+    }
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -343,7 +337,6 @@ static void measure_case(bench_run_t *run, size_t count, double density)
 {
     stats_t stats[MAX_CONTESTANTS][MEASURES];
     double k = (double)count * density;
-    double mpi_residual_us = NAN;
     contest_t contest = {
         .run = run,
         .seed = cli_default_seed(),
@@ -360,16 +353,12 @@ static void measure_case(bench_run_t *run, size_t count, double density)
                                  .begin = fill_gradients,
                                  .take = bench_sparse_take,
                                  .arg = &contest};
-    bench_turns(run, &turns, &stats[0][0]);
+    bench_turns(run, &turns, *stats);
     for (size_t i = 0; i < contest.contestant_count; i++) {
         bench_sparse_check_sums(&contest, &contest.contestants[i]);
-        if (contest.contestants[i].system == BENCH_SPARSE_MPI_RESIDUAL) {
-            mpi_residual_us = stats[i][TIME_US].median;
-        }
     }
-    for (size_t i = 0; run->speak && i < contest.contestant_count; i++) {
-        bench_sparse_add_row(&contest, &contest.contestants[i], stats[i],
-                             mpi_residual_us);
+    if (run->speak) {
+        bench_sparse_report(&contest, stats);
     }
     harness_barrier(&run->harness);
     bench_sparse_close_contest(&contest);

@@ -285,13 +285,13 @@ static void add_end(baton_schedule_t *schedule, bench_end_t *end)
 }
 
 static baton_schedule_t *bench_system_commit(const bench_run_t *run,
-                                             const bench_runner_t *runner)
+                                             bench_runner_t *runner)
 {
     baton_schedule_t *schedule =
         harness_schedule(run->harness.group, runner->system.name);
     bench_system_build(runner->operation, runner->system.algorithm, schedule);
-    if (runner->end != NULL) {
-        add_end(schedule, runner->end);
+    if (runner->watched) {
+        add_end(schedule, &runner->end);
     }
     must(baton_schedule_commit(schedule));
     return schedule;
@@ -321,14 +321,12 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
     *out = (bench_runner_t){
         .system = *system,
         .operation = operation,
+        .watched = unwaited,
         .counts = harness_alloc((size_t)operation->ranks, sizeof(int)),
         .requests = harness_alloc(roots, sizeof(MPI_Request)),
         .schedules = harness_alloc(roots, sizeof(baton_schedule_t *)),
     };
-    if (unwaited) {
-        out->end = harness_alloc(1, sizeof(*out->end));
-        (void)sem_init(&out->end->told, 0, 0);
-    }
+    (void)sem_init(&out->end.told, 0, 0);
     for (int rank = 0; rank < operation->ranks; rank++) {
         out->counts[rank] = (int)operation->block;
     }
@@ -347,7 +345,6 @@ void bench_runner_close(bench_runner_t *runner)
         }
         must(baton_schedule_destroy(runner->schedules[root]));
     }
-    free(runner->end);
     free(runner->requests);
     free(runner->schedules);
     free(runner->counts);
@@ -387,11 +384,11 @@ double bench_runner_watch(bench_runner_t *runner)
 {
     const baton_schedule_t *schedule =
         runner->schedules[runner->operation->root];
-    runner->end->epochs++;
-    while (sem_wait(&runner->end->told) != 0) {
+    runner->end.epochs++;
+    while (sem_wait(&runner->end.told) != 0) {
     }
-    while (baton_schedule_epoch(schedule) < runner->end->epochs) {
+    while (baton_schedule_epoch(schedule) < runner->end.epochs) {
         (void)sched_yield();
     }
-    return runner->end->us;
+    return runner->end.us;
 }

@@ -1,24 +1,22 @@
 /* Runs systems in turns, and reports rows that several benchmarks have. */
 #include "bench/bench.h"
+#include <baton/engine.h>
 #include <math.h>
 #include <stdlib.h>
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* Runs all turns, and stores the values of the counted ones in `mine`, an array
-   of [systems][measures][turns]. */
-static void bench_turns_take_all(const bench_run_t *run,
-                                 const bench_turns_t *turns, double *mine)
+void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
 {
-    double *values = harness_alloc(turns->measures, sizeof(double));
+    size_t rows = turns->systems * turns->measures;
     size_t all = turns->warm_up + turns->turns;
+    double *values = harness_alloc(turns->measures, sizeof(double));
+    /* An array of [systems][measures][turns]: the values of counted turns. */
+    double *mine = harness_alloc(rows * turns->turns, sizeof(double));
     for (size_t turn = 0; turn < all; turn++) {
-        if (run->speak) {
-            double part = (double)turn / (double)all;
-            (void)progress_show(((double)run->done + part) /
-                                    (double)run->points,
-                                "baton-bench");
-        }
+        double done = (double)run->done + (double)turn / (double)all;
+        (void)(run->speak &&
+               progress_show(done / (double)run->points, "baton-bench"));
         if (turns->begin != NULL) {
             turns->begin(turns->arg, turn);
         }
@@ -32,19 +30,12 @@ static void bench_turns_take_all(const bench_run_t *run,
             }
         }
     }
-    free(values);
-}
-
-void bench_turns(bench_run_t *run, const bench_turns_t *turns, stats_t *out)
-{
-    size_t rows = turns->systems * turns->measures;
-    double *mine = harness_alloc(rows * turns->turns, sizeof(double));
-    bench_turns_take_all(run, turns, mine);
     run->done++;
     (void)progress_end();
     for (size_t i = 0; i < rows; i++) {
         out[i] = bench_slowest(&mine[i * turns->turns], turns->turns);
     }
+    free(values);
     free(mine);
     harness_barrier(&run->harness);
 }
@@ -61,7 +52,6 @@ stats_t bench_slowest(double *mine, size_t count)
 void bench_report(bench_run_t *run, const char *name, stats_t value,
                   const char *unit)
 {
-    table_t *table = &run->table;
     if (!run->speak) {
         return;
     }
@@ -73,26 +63,26 @@ void bench_report(bench_run_t *run, const char *name, stats_t value,
         TEXT("unit", "unit", 6, unit),
         NUMBER("ranks", NULL, 0, 0, run->harness.size),
     };
-    table_row(table, cells, sizeof cells / sizeof *cells);
+    table_row(&run->table, cells, sizeof cells / sizeof *cells);
 }
 
-void bench_kernel_row(bench_run_t *run, const char *const words[4],
-                      size_t bytes, size_t k, stats_t us, double against_us,
-                      double ratio)
+void bench_kernel_row(bench_run_t *run, const char *op, const char *dtype,
+                      const char *form, size_t bytes, size_t k, stats_t us,
+                      double against_us, double ratio)
 {
-    table_t *table = &run->table;
+    bool device = run->options.memory == BENCH_MEMORY_DEVICE;
     const table_cell_t cells[] = {
-        TEXT("op", "op", 10, words[0]),
-        TEXT("dtype", "dtype", 5, words[1]),
+        TEXT("op", "op", 10, op),
+        TEXT("dtype", "dtype", 5, dtype),
         NUMBER("bytes", "bytes", 10, 0, bytes),
-        TEXT("form", "form", 13, words[2]),
+        TEXT("form", "form", 13, form),
         NUMBER("k", "k", 8, 0, k > 0 ? (double)k : NAN),
-        TEXT("kernels", NULL, 0, words[3]),
+        TEXT("kernels", NULL, 0, device ? "device" : baton_kernels_name()),
         NUMBER("us", "us", 12, 2, us.median),
         NUMBER("p10_us", "p10", 12, 2, us.p10),
         NUMBER("p90_us", "p90", 12, 2, us.p90),
         NUMBER("against_us", "against us", 12, 2, against_us),
         NUMBER("ratio", "ratio", 6, 3, ratio),
     };
-    table_row(table, cells, sizeof cells / sizeof *cells);
+    table_row(&run->table, cells, sizeof cells / sizeof *cells);
 }

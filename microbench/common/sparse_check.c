@@ -83,43 +83,28 @@ size_t sparse_element(const baton_sparse_result_t *result, size_t entry)
     return result->indices != NULL ? result->indices[entry] : entry;
 }
 
-static const char *check_entry(const baton_sparse_result_t *result, size_t n,
-                               size_t entry)
-{
-    size_t element = sparse_element(result, entry);
-    if (element >= n) {
-        return "the index is out of range";
-    }
-    if (entry > 0 && element <= sparse_element(result, entry - 1)) {
-        return "the index is not above that of the entry before";
-    }
-    return isfinite(((const float *)result->values)[entry])
-               ? NULL
-               : "the value is not finite";
-}
-
 const char *sparse_check(const baton_sparse_result_t *result, size_t n,
                          size_t *entry_out)
 {
+    const float *values = result->values;
     *entry_out = result->count;
     if (result->indices == NULL && result->count != n) {
         return "a dense result has an entry for each element";
     }
     for (size_t i = 0; i < result->count; i++) {
-        const char *wrong = check_entry(result, n, i);
-        if (wrong != NULL) {
-            *entry_out = i;
-            return wrong;
+        size_t element = sparse_element(result, i);
+        *entry_out = i;
+        if (element >= n) {
+            return "the index is out of range";
+        }
+        if (i > 0 && element <= sparse_element(result, i - 1)) {
+            return "the index is not above that of the entry before";
+        }
+        if (!isfinite(values[i])) {
+            return "the value is not finite";
         }
     }
     return NULL;
-}
-
-static uint32_t bits_of(const baton_sparse_result_t *result, size_t entry)
-{
-    uint32_t bits = 0;
-    memcpy(&bits, (const float *)result->values + entry, sizeof(bits));
-    return bits;
 }
 
 /* Adds a word to a hash by FNV-1a (Fowler, Noll, Vo), which takes words here
@@ -131,10 +116,12 @@ static uint64_t add_word(uint64_t hash, uint64_t word)
 
 uint64_t sparse_hash(const baton_sparse_result_t *result)
 {
+    const float *values = result->values;
     uint64_t hash = add_word(UINT64_C(0xcbf29ce484222325), result->count);
     for (size_t i = 0; i < result->count; i++) {
-        uint64_t element = sparse_element(result, i);
-        hash = add_word(hash, element << 32 | bits_of(result, i));
+        uint32_t bits = 0;
+        memcpy(&bits, &values[i], sizeof(bits));
+        hash = add_word(hash, (uint64_t)sparse_element(result, i) << 32 | bits);
     }
     return hash;
 }

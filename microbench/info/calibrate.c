@@ -89,9 +89,8 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
                             .processors = baton_schedule_processors(schedule)};
     bool shared = baton_schedule_hosts(schedule) == 1 && of.processors > 0 &&
                   of.processors < of.ranks;
-    char *memory = harness_alloc(SHORT_BYTES, 1);
-    baton_view_t data = baton_view(
-        baton_buffer_bind(schedule, memory, SHORT_BYTES), 0, SHORT_BYTES);
+    baton_view_t data =
+        baton_view(baton_buffer_scratch(schedule, SHORT_BYTES), 0, SHORT_BYTES);
     baton_allreduce_args_t args = {.size = sizeof(args),
                                    .source = data,
                                    .target = data,
@@ -100,7 +99,6 @@ static double turn_us(const harness_t *harness, const baton_costs_t *costs)
                                    .algorithm = "recursive_doubling"};
     baton_add_allreduce(schedule, &args);
     double us = run_and_destroy(harness, schedule);
-    free(memory);
     baton_algorithm_t algorithm;
     must(baton_algorithm_find(BATON_COLLECTIVE_ALLREDUCE, args.algorithm,
                               &algorithm));
@@ -150,37 +148,22 @@ static bool add_machines(const harness_t *harness, const char *path)
     return output_close(file, path) && opened;
 }
 
-/* Finds the first other rank on rank 0's host, and the first rank on another
-   host. The rank is -1 if there is none. */
-static void info_calibrate_find_peers(const harness_t *harness, int *inside_out,
-                                      int *between_out)
-{
-    *inside_out = *between_out = -1;
-    for (int other = harness->size - 1; other > 0; other--) {
-        bool inside = baton_schedule_host_of(harness->barrier, other) ==
-                      baton_schedule_host_of(harness->barrier, 0);
-        *(inside ? inside_out : between_out) = other;
-    }
-}
-
-static void print_link(const char *name, const baton_link_cost_t *link,
-                       int peer)
-{
-    (void)printf("%-8s alpha %9.3f us, beta %7.4f ns a byte%s\n", name,
-                 link->alpha_us, link->beta_ns,
-                 peer < 0 ? " (not measured: there are no such ranks)" : "");
-}
-
-/* Prints and writes the costs on rank 0. */
+/* Prints and writes the costs on rank 0. A peer is -1 if there is none. */
 static bool write_costs(const harness_t *harness, const char *path,
-                        const baton_costs_t *costs, int inside, int between)
+                        const baton_costs_t *costs, const int peers[2])
 {
     if (harness->rank != 0) {
         return true;
     }
     (void)printf("machine  %s\n", baton_machine_name());
-    print_link("inside", &costs->inside, inside);
-    print_link("between", &costs->between, between);
+    for (int i = 0; i < 2; i++) {
+        const baton_link_cost_t *link =
+            i == 0 ? &costs->inside : &costs->between;
+        (void)printf(
+            "%-8s alpha %9.3f us, beta %7.4f ns a byte%s\n",
+            i == 0 ? "inside" : "between", link->alpha_us, link->beta_ns,
+            peers[i] < 0 ? " (not measured: there are no such ranks)" : "");
+    }
     (void)printf("gamma    %.4f ns a byte\n", costs->gamma_ns);
     (void)printf("device   alpha %9.3f us, beta %7.4f ns a byte (not measured: "
                  "this command has no device)\n",
@@ -203,7 +186,8 @@ static void show_progress(void *arg, double part)
 
 int info_calibrate(const char *path)
 {
-    int ranks, inside, between;
+    /* The first other rank on rank 0's host, and the first one on another. */
+    int ranks, peers[2] = {-1, -1};
     harness_t harness;
     baton_costs_t costs = BATON_COSTS;
     harness_begin();
@@ -216,16 +200,20 @@ int info_calibrate(const char *path)
     }
     harness_open(&harness, NULL);
     must(baton_costs_get(&costs));
-    info_calibrate_find_peers(&harness, &inside, &between);
-    if (inside >= 0) {
-        costs.inside = link_cost(&harness, inside, false);
+    for (int other = ranks - 1; other > 0; other--) {
+        bool inside = baton_schedule_host_of(harness.barrier, other) ==
+                      baton_schedule_host_of(harness.barrier, 0);
+        peers[inside ? 0 : 1] = other;
     }
-    if (between >= 0) {
-        costs.between = link_cost(&harness, between, true);
+    if (peers[0] >= 0) {
+        costs.inside = link_cost(&harness, peers[0], false);
+    }
+    if (peers[1] >= 0) {
+        costs.between = link_cost(&harness, peers[1], true);
     }
     costs.gamma_ns = reduction_us(&harness) / REDUCED_BYTES * 1e3;
     costs.turn_us = turn_us(&harness, &costs);
-    bool written = write_costs(&harness, path, &costs, inside, between);
+    bool written = write_costs(&harness, path, &costs, peers);
     written = harness_agree(add_machines(&harness, path) && written);
     if (written) {
         const baton_tune_options_t options = {.size = sizeof(options),

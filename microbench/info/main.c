@@ -93,41 +93,32 @@ static baton_choice_t info_choose(const baton_choice_case_t *of)
     return choice;
 }
 
-/* Prints "  up to       65536 bytes  rabenseifner", or `last` in place of the
-   size. */
-static void print_choice(const baton_choice_t *choice, size_t up_to,
-                         const char *last)
-{
-    if (last != NULL) {
-        (void)printf("  %-23s  %s", last, choice->algorithm.name);
-    } else {
-        (void)printf("  up to %11zu bytes  %s", up_to, choice->algorithm.name);
-    }
-    if (choice->segment_bytes > 0) {
-        (void)printf(" in segments of %zu", choice->segment_bytes);
-    }
-    (void)putchar('\n');
-}
-
 /* Prints which algorithm is used up to which size. Sizes are powers of two from
    8 bytes to 1 GiB. */
 static void print_collective(baton_choice_case_t of)
 {
-    const char *last = "any size";
-    of.bytes = 8;
-    baton_choice_t current = info_choose(&of);
+    const char *rest = "any size";
+    char range[32];
     (void)printf("%s\n", baton_collective_name(of.collective));
-    while (of.bytes < (size_t)1 << 30) {
-        of.bytes *= 2;
-        baton_choice_t next = info_choose(&of);
-        if (next.algorithm.name != current.algorithm.name ||
-            next.segment_bytes != current.segment_bytes) {
-            print_choice(&current, of.bytes / 2, NULL);
-            current = next;
-            last = "beyond that";
+    for (of.bytes = 8; of.bytes <= (size_t)1 << 30; of.bytes *= 2) {
+        bool last = of.bytes == (size_t)1 << 30;
+        baton_choice_t choice = info_choose(&of), next = choice;
+        if (!last) {
+            baton_choice_case_t twice = of;
+            twice.bytes *= 2;
+            next = info_choose(&twice);
+        }
+        if (last || next.algorithm.name != choice.algorithm.name ||
+            next.segment_bytes != choice.segment_bytes) {
+            (void)snprintf(range, sizeof range, "up to %11zu bytes", of.bytes);
+            (void)printf("  %-23s  %s", last ? rest : range,
+                         choice.algorithm.name);
+            rest = "beyond that";
+            (void)printf(choice.segment_bytes > 0 ? " in segments of %zu\n"
+                                                  : "\n",
+                         choice.segment_bytes);
         }
     }
-    print_choice(&current, 0, last);
 }
 
 static int print_choices(const request_t *request)

@@ -30,13 +30,8 @@ bool sim_fail(const char *format, ...)
     const sim_case_t *c = now.of;
     va_list args;
     va_start(args, format);
-    (void)fprintf(stderr, "baton-sim: %s, %d rank%s", c->name, c->ranks,
-                  c->ranks == 1 ? "" : "s");
-    if (c->options->command != SIM_BARRIER &&
-        c->options->command != SIM_SPARSE) {
-        (void)fprintf(stderr, ", %s bytes", cli_format_bytes(c->bytes));
-    }
-    (void)fputs(": ", stderr);
+    (void)fprintf(stderr, "baton-sim: %s, %d ranks, %s bytes: ", c->name,
+                  c->ranks, cli_format_bytes(c->bytes));
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
     va_end(args);

@@ -133,31 +133,26 @@ static bool sim_collective_run_epoch(void *arg, uint64_t epoch, double *us_out)
            sim_collective_check(run, epoch);
 }
 
-static bool run_with_memory(run_t *run, sim_result_t *out)
-{
-    const sim_case_t *c = run->of;
-    double began_us = clock_now_us();
-    if (!sim_ok(baton_sim_build(c->sim, c->name, sim_collective_build, run))) {
-        return false;
-    }
-    out->build_s = (clock_now_us() - began_us) / 1e6;
-    out->formula_us =
-        sim_formula_us(c->options, &run->algorithm, c->ranks, (double)c->bytes);
-    return sim_case_epochs(c, sim_collective_run_epoch, run, out);
-}
-
 bool sim_run_collective(const sim_case_t *c, sim_result_t *out)
 {
+    const sim_options_t *options = c->options;
     baton_collective_t collective =
-        c->options->command == SIM_ALLREDUCE   ? BATON_COLLECTIVE_ALLREDUCE
-        : c->options->command == SIM_BROADCAST ? BATON_COLLECTIVE_BROADCAST
-                                               : BATON_COLLECTIVE_BARRIER;
+        options->command == SIM_ALLREDUCE   ? BATON_COLLECTIVE_ALLREDUCE
+        : options->command == SIM_BROADCAST ? BATON_COLLECTIVE_BROADCAST
+                                            : BATON_COLLECTIVE_BARRIER;
     run_t run = {.of = c, .algorithm = sim_algorithm(collective, c->name)};
-    bool cost_only = c->options->model.cost_only;
-    run.memory =
-        cost_only ? NULL : sim_alloc((size_t)c->ranks, (size_t)c->bytes);
-    bool passed = (cost_only || run.memory != NULL) &&
-                  sim_data_open(c, 1, &run.data) && run_with_memory(&run, out);
+    bool passed = sim_data_open(c, 1, &run.data);
+    if (passed && !options->model.cost_only) {
+        run.memory = sim_alloc((size_t)c->ranks, (size_t)c->bytes);
+        passed = run.memory != NULL;
+    }
+    double began_us = clock_now_us();
+    passed = passed && sim_ok(baton_sim_build(c->sim, c->name,
+                                              sim_collective_build, &run));
+    out->build_s = (clock_now_us() - began_us) / 1e6;
+    out->formula_us =
+        sim_formula_us(options, &run.algorithm, c->ranks, (double)c->bytes);
+    passed = passed && sim_case_epochs(c, sim_collective_run_epoch, &run, out);
     sim_data_close(&run.data);
     free(run.memory);
     return passed;

@@ -281,15 +281,6 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 
 /* ---- printing --------------------------------------------------------- */
 
-void sim_options_title(int argc, char **argv, char *title, size_t size)
-{
-    size_t end = 0;
-    for (int i = 0; i < argc && end < size; i++) {
-        end += (size_t)snprintf(title + end, size - end, "%s%s",
-                                i > 0 ? " " : "", argv[i]);
-    }
-}
-
 /* Prints text as a line, or as several where the screen is narrower. */
 static void print_wrapped(const char *text)
 {

@@ -219,30 +219,23 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 /* ---- summary ---------------------------------------------------------- */
 
 /* Returns the expected number of active ranks if ranks arrive one after
-   another. */
+   another. The place of the first of m elected ranks has the mean
+   (P + 1) / (m + 1), and that of the last m times as much. SOLO begins as if
+   all ranks were elected, and so does FULL, at the last of them. */
 static double sim_partial_expected_active(const sim_case_t *c)
 {
+    size_t mode = c->variant;
     double p = c->ranks;
-    double m = mode_ranks(c);
-    if (c->variant != BATON_FULL && c->options->spacing_ms == 0) {
+    double m = mode == BATON_MAJORITY                     ? 1
+               : mode == BATON_SOLO || mode == BATON_FULL ? p
+                                                          : mode_ranks(c);
+    double first = (p + 1) / (m + 1);
+    if (mode != BATON_FULL && c->options->spacing_ms == 0) {
         return NAN;
     }
-    switch (c->variant) {
-    case BATON_FULL:
-        return p;
-    case BATON_SOLO:
-        return 1;
-    case BATON_MAJORITY:
-        return (p + 1) / 2;
-    case BATON_QUORUM:
-        return m;
-    case BATON_CANDIDATES_ANY:
-        return (p + 1) / (m + 1);
-    case BATON_CANDIDATES_ALL:
-        return m * (p + 1) / (m + 1);
-    default:
-        return NAN;
-    }
+    return mode == BATON_QUORUM                                 ? m
+           : mode == BATON_FULL || mode == BATON_CANDIDATES_ALL ? m * first
+                                                                : first;
 }
 
 /* Returns the closed form. A full partial all-reduce costs as much as its inner

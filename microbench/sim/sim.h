@@ -82,10 +82,8 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 /* Gives the option that is swept its value of this index. */
 void sim_options_set(sim_options_t *options, size_t value);
 
-/* Writes the command line, such as "baton-sim barrier --ranks 8". */
-void sim_options_title(int argc, char **argv, char *title, size_t size);
-
-/* Prints the title and the model's default values. */
+/* Prints the title, which is the command line, and the model's default values.
+ */
 void sim_options_print(const sim_options_t *options, const char *title);
 
 /* ---- one simulation (case.c) -------------------------------------------- */

@@ -122,77 +122,61 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
 
 /* ---- the sweep ---------------------------------------------------------- */
 
-/* A running command with its open files. */
-typedef struct sweep {
-    const sim_command_t *command;
-    const sim_options_t *options;
-    table_t table;
-    FILE *trace;
-    /* Results of the variants, at the sweep's current value. */
-    sim_result_t results[CLI_MOST_ITEMS];
-} sweep_t;
-
-static bool run_case(sweep_t *sweep, sim_case_t *c, size_t place)
+static bool run_case(const sim_command_t *command, sim_case_t *c,
+                     sim_result_t *result)
 {
-    baton_sim_options_t model = sweep->options->model;
-    sim_result_t *result = &sweep->results[place];
+    baton_sim_options_t model = c->options->model;
     *result = (sim_result_t){.formula_us = NAN, .active_expected = NAN};
     model.ranks = c->ranks;
     model.on_progress = sim_case_progress;
     sim_case_begin(c);
-    bool passed = sim_ok(baton_sim_create(&model, &c->sim)) &&
-                  sweep->command->run(c, result);
+    bool passed =
+        sim_ok(baton_sim_create(&model, &c->sim)) && command->run(c, result);
     sim_case_end(passed);
-    if (passed) {
-        fill_row(c, sweep->results, place, &sweep->table);
-    }
     /* After Ctrl-C the process ends without destroying the simulation, since
        ending its epochs would take long. */
     return !progress_interrupted() && sim_ok(baton_sim_destroy(c->sim)) &&
            passed;
 }
 
-static bool run_value(sweep_t *sweep)
-{
-    const sim_options_t *options = sweep->options;
-    bool passed = true;
-    for (size_t i = 0; passed && i < options->variants.count; i++) {
-        size_t variant = options->variants.words[i];
-        sim_case_t c = {.options = options,
-                        .variant = variant,
-                        .name = options->variant_names[variant],
-                        .ranks = (int)options->ranks,
-                        .bytes = options->bytes,
-                        .trace = sweep->trace};
-        passed = run_case(sweep, &c, i);
-    }
-    return passed;
-}
-
 int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
-    static sweep_t sweep; /* too large for a stack */
-    sim_options_t options;
+    bool passed = true, partial = command->command == SIM_PARTIAL;
+    /* Results of the variants, at the sweep's current value. */
+    static sim_result_t results[CLI_MOST_ITEMS];
+    static table_t table;
+    static sim_options_t options;
+    FILE *trace = NULL;
     sim_options_parse(command, argc, argv, &options);
-    sweep.command = command;
-    sweep.options = &options;
-    bool partial = command->command == SIM_PARTIAL;
-    sim_options_title(argc, argv, sweep.table.title, sizeof(sweep.table.title));
-    sweep.table.x = options.axis != NULL ? options.axis->name : NULL;
-    sweep.table.y = partial ? "latency_us" : "us";
-    sweep.table.series = partial ? "mode" : "algorithm";
-    sweep.table.columns = terminal_columns(STDOUT_FILENO);
-    if (!table_open(&sweep.table, &options.files) ||
-        !output_open(options.trace, &sweep.trace)) {
+    for (int i = 0, end = 0; i < argc && end < (int)sizeof(table.title); i++) {
+        end += snprintf(table.title + end, sizeof(table.title) - (size_t)end,
+                        "%s%s", i > 0 ? " " : "", argv[i]);
+    }
+    table.x = options.axis != NULL ? options.axis->name : NULL;
+    table.y = partial ? "latency_us" : "us";
+    table.series = partial ? "mode" : "algorithm";
+    table.columns = terminal_columns(STDOUT_FILENO);
+    if (!table_open(&table, &options.files) ||
+        !output_open(options.trace, &trace)) {
         return EXIT_FAILURE;
     }
-    sim_options_print(&options, sweep.table.title);
-    bool passed = true;
-    for (size_t i = 0; passed && i < options.values.count; i++) {
-        sim_options_set(&options, i);
-        passed = run_value(&sweep);
+    sim_options_print(&options, table.title);
+    size_t count = options.variants.count;
+    for (size_t i = 0; passed && i < options.values.count * count; i++) {
+        size_t place = i % count, variant = options.variants.words[place];
+        sim_options_set(&options, i / count);
+        sim_case_t c = {.options = &options,
+                        .variant = variant,
+                        .name = options.variant_names[variant],
+                        .ranks = (int)options.ranks,
+                        .bytes = options.bytes,
+                        .trace = trace};
+        passed = run_case(command, &c, &results[place]);
+        if (passed) {
+            fill_row(&c, results, place, &table);
+        }
     }
-    passed = table_close(&sweep.table, passed);
-    passed &= output_close(sweep.trace, options.trace);
+    passed = table_close(&table, passed);
+    passed &= output_close(trace, options.trace);
     return passed ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -5,13 +5,6 @@
 
 /* ---- models ----------------------------------------------------------- */
 
-/* Returns the linear model of the first two elements. For a single element any
-   slope fits. */
-static linear_model_t read_model(const uint64_t *data, size_t count)
-{
-    return (linear_model_t){data[0], count > 1 ? data[1] - data[0] : 0};
-}
-
 static linear_model_t sum_range(const skew_account_t *account, int rank,
                                 uint32_t from, uint32_t to)
 {
@@ -69,7 +62,9 @@ void skew_account_record(skew_account_t *account, uint32_t iteration,
                          const baton_partial_result_t *outcome)
 {
     const uint64_t *data = outcome->data;
-    linear_model_t result = read_model(data, account->count);
+    /* The model of the first two elements. For a single one any slope fits. */
+    linear_model_t result = {data[0],
+                             account->count > 1 ? data[1] - data[0] : 0};
     size_t bad = linear_model_find_mismatch(result, data, account->count);
     if (bad < account->count) {
         skew_account_fail(account, iteration,

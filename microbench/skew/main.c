@@ -27,44 +27,6 @@ static void print_heading(const skew_options_t *options)
     (void)fflush(stdout);
 }
 
-/* Adds a system's row. `mpi_us` is the mean latency of MPI_Allreduce, or NAN if
-   it was not measured. */
-static void skew_add_row(const skew_options_t *options, skew_choice_t choice,
-                         uint64_t bytes, table_t *table,
-                         const skew_result_t *result, double mpi_us)
-{
-    char range[32];
-    (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
-                   result->active_min, result->active_max);
-    /* The limit of modes that elect ranks is a mean over elections, and the
-       time a median over iterations, so that their ratio would mean nothing. */
-    bool elects = choice.kind == SKEW_MAJORITY || choice.kind == SKEW_ANY ||
-                  choice.kind == SKEW_ALL;
-    const table_cell_t cells[] = {
-        TEXT("system", "system", 12, choice.name),
-        NUMBER("ranks", NULL, 0, 0, options->ranks),
-        NUMBER("bytes", NULL, 0, 0, bytes),
-        NUMBER("skew_ms", NULL, 0, 0, options->skew_ms),
-        NUMBER("iterations", NULL, 0, 0, options->iterations),
-        NUMBER("mean_us", "mean us", 10, 1, result->latency.mean),
-        NUMBER("robust_us", "robust us", 10, 1, result->robust_us),
-        NUMBER("limit_us", "limit us", 9, 1, result->limit_us),
-        NUMBER("robust_over_limit", "/limit", 6, 2,
-               elects || result->limit_us <= 0
-                   ? NAN
-                   : result->robust_us / result->limit_us),
-        NUMBER("median_us", "median us", 10, 1, result->latency.median),
-        NUMBER("p99_us", "p99 us", 10, 1, result->latency.p99),
-        NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / result->latency.mean),
-        NUMBER("active_mean", "active", 6, 2, result->active_mean),
-        TEXT(NULL, "min-max", 8, range),
-        NUMBER("active_min", NULL, 0, 0, result->active_min),
-        NUMBER("active_max", NULL, 0, 0, result->active_max),
-        NUMBER("steal_share", NULL, 0, 0, result->steal_share),
-    };
-    table_row(table, cells, sizeof cells / sizeof *cells);
-}
-
 /* Prints the results of one size, an array of [systems], and writes them to the
    files. */
 static void print_table(const skew_options_t *options, uint64_t bytes,
@@ -79,8 +41,38 @@ static void print_table(const skew_options_t *options, uint64_t bytes,
         }
     }
     for (size_t i = 0; i < options->systems.count; i++) {
-        skew_add_row(options, options->choices[i], bytes, table, &results[i],
-                     mpi_us);
+        const skew_result_t *r = &results[i];
+        skew_kind_t kind = options->choices[i].kind;
+        char range[32];
+        (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
+                       r->active_min, r->active_max);
+        /* The limit of modes that elect ranks is a mean over elections, and the
+           time a median over iterations, so that their ratio would mean
+           nothing. */
+        bool elects =
+            kind == SKEW_MAJORITY || kind == SKEW_ANY || kind == SKEW_ALL;
+        const table_cell_t cells[] = {
+            TEXT("system", "system", 12, options->choices[i].name),
+            NUMBER("ranks", NULL, 0, 0, options->ranks),
+            NUMBER("bytes", NULL, 0, 0, bytes),
+            NUMBER("skew_ms", NULL, 0, 0, options->skew_ms),
+            NUMBER("iterations", NULL, 0, 0, options->iterations),
+            NUMBER("mean_us", "mean us", 10, 1, r->latency.mean),
+            NUMBER("robust_us", "robust us", 10, 1, r->robust_us),
+            NUMBER("limit_us", "limit us", 9, 1, r->limit_us),
+            NUMBER("robust_over_limit", "/limit", 6, 2,
+                   elects || r->limit_us <= 0 ? NAN
+                                              : r->robust_us / r->limit_us),
+            NUMBER("median_us", "median us", 10, 1, r->latency.median),
+            NUMBER("p99_us", "p99 us", 10, 1, r->latency.p99),
+            NUMBER("ratio_to_mpi", "MPI/this", 8, 2, mpi_us / r->latency.mean),
+            NUMBER("active_mean", "active", 6, 2, r->active_mean),
+            TEXT(NULL, "min-max", 8, range),
+            NUMBER("active_min", NULL, 0, 0, r->active_min),
+            NUMBER("active_max", NULL, 0, 0, r->active_max),
+            NUMBER("steal_share", NULL, 0, 0, r->steal_share),
+        };
+        table_row(table, cells, sizeof cells / sizeof *cells);
     }
     (void)printf("CPU steal: %.1f %%%s\n", percent,
                  percent > MOST_STEAL_PERCENT
@@ -91,42 +83,38 @@ static void print_table(const skew_options_t *options, uint64_t bytes,
 
 /* ---- the command ------------------------------------------------------- */
 
-static bool measure_and_report(const skew_options_t *options, bool speak)
+int main(int argc, char **argv)
 {
     static table_t table = {.x = "bytes",
                             .y = "mean_us",
                             .series = "system",
                             .active = "active_mean"};
-    (void)snprintf(table.title, sizeof(table.title),
-                   "All-reduce of %d ranks that arrive %g ms apart: mean "
-                   "latency of %" PRIu64 " iterations",
-                   options->ranks, options->skew_ms, options->iterations);
-    if (!harness_agree(!speak || table_open(&table, &options->files))) {
-        return false;
-    }
+    static skew_options_t options;
     harness_t harness;
-    harness_open(&harness, NULL);
-    if (speak) {
-        print_heading(options);
-    }
-    for (size_t i = 0; i < options->bytes.count; i++) {
-        skew_result_t results[CLI_MOST_ITEMS];
-        skew_run(&harness, options, options->bytes.numbers[i], results);
-        if (speak) {
-            print_table(options, options->bytes.numbers[i], &table, results);
-        }
-    }
-    harness_close(&harness);
-    return harness_agree(!speak || table_close(&table, true));
-}
-
-int main(int argc, char **argv)
-{
-    skew_options_t options;
     int ranks = 0;
     harness_begin();
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     skew_options_parse(argc, argv, ranks, &options);
-    return measure_and_report(&options, harness_go_on()) ? EXIT_SUCCESS
-                                                         : EXIT_FAILURE;
+    bool speak = harness_go_on();
+    (void)snprintf(table.title, sizeof(table.title),
+                   "All-reduce of %d ranks that arrive %g ms apart: mean "
+                   "latency of %" PRIu64 " iterations",
+                   ranks, options.skew_ms, options.iterations);
+    if (!harness_agree(!speak || table_open(&table, &options.files))) {
+        return EXIT_FAILURE;
+    }
+    harness_open(&harness, NULL);
+    if (speak) {
+        print_heading(&options);
+    }
+    for (size_t i = 0; i < options.bytes.count; i++) {
+        skew_result_t results[CLI_MOST_ITEMS];
+        skew_run(&harness, &options, options.bytes.numbers[i], results);
+        if (speak) {
+            print_table(&options, options.bytes.numbers[i], &table, results);
+        }
+    }
+    harness_close(&harness);
+    return harness_agree(!speak || table_close(&table, true)) ? EXIT_SUCCESS
+                                                              : EXIT_FAILURE;
 }

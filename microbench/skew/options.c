@@ -17,56 +17,27 @@ static const char doc[] =
 static const char *const kinds[SKEW_KIND_COUNT] = {
     "solo", "majority", "full", "quorum", "any", "all", "mpi"};
 
-static bool has_ranks(size_t kind)
-{
-    return kind >= SKEW_QUORUM && kind <= SKEW_ALL;
-}
-
 /* ---- the limit -------------------------------------------------------- */
 
-/* Returns the time that `ranks` ranks wait for the k-th arrival: the mean over
-   the ranks, in units of the skew. */
-static double skew_options_wait_for(int k, int ranks)
-{
-    return (double)k * (k - 1) / 2 / ranks;
-}
-
-/* Returns the time that ranks wait for the first, or for the last, of m elected
-   ranks. The k-th of all ranks is the first elected one with probability
-   C(P - k, m - 1) / C(P, m). */
-static double wait_for_elected(uint32_t m, int ranks, bool last)
-{
-    double probability = (double)m / ranks;
-    double sum = 0;
-    for (int k = 1; k <= ranks - (int)m + 1; k++) {
-        sum += probability *
-               skew_options_wait_for(last ? ranks + 1 - k : k, ranks);
-        if (k < ranks) {
-            probability *= (double)(ranks - k - (int)m + 1) / (ranks - k);
-        }
-    }
-    return sum;
-}
-
+/* Ranks wait k (k - 1) / 2P times the skew for the k-th arrival, on average.
+   The place k of the first of m elected ranks has the mean (P + 1) / (m + 1),
+   and k (k + 1) has the mean 2 (P + 1) (P + 2) / ((m + 1) (m + 2)). For the
+   last of them these means are m (P + 1) / (m + 1) and m (P + 1) (P + 2) / (m +
+   2). SOLO begins as if all ranks were elected, and MPI as a quorum of all. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 {
-    switch (choice.kind) {
-    case SKEW_SOLO:
-        return 0;
-    case SKEW_MAJORITY:
-        return skew_us * wait_for_elected(1, ranks, false);
-    case SKEW_ANY:
-    case SKEW_ALL:
-        return skew_us *
-               wait_for_elected(choice.ranks, ranks, choice.kind == SKEW_ALL);
-    case SKEW_QUORUM:
-        return skew_us * skew_options_wait_for((int)choice.ranks, ranks);
-    case SKEW_MPI:
-    case SKEW_FULL:
-    case SKEW_KIND_COUNT:
-        break;
+    double p = ranks;
+    double m = choice.ranks > 0               ? choice.ranks
+               : choice.kind == SKEW_MAJORITY ? 1
+                                              : p;
+    double product = m * (m - 1); /* the mean of k (k - 1) */
+    if (choice.kind == SKEW_ALL) {
+        product = m * (p + 1) * ((p + 2) / (m + 2) - 2 / (m + 1));
+    } else if (choice.kind == SKEW_SOLO || choice.kind == SKEW_MAJORITY ||
+               choice.kind == SKEW_ANY) {
+        product = 2 * (p + 1) / (m + 1) * ((p + 2) / (m + 2) - 1);
     }
-    return skew_us * skew_options_wait_for(ranks, ranks);
+    return skew_us * product / (2 * p);
 }
 
 /* ---- the command line ------------------------------------------------- */
@@ -77,28 +48,23 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 static skew_choice_t read_system(const cli_parser_t *parser, const char *text)
 {
     int ranks = ((const skew_options_t *)parser->values)->ranks;
-    size_t length = strcspn(text, ":"), kind = 0;
-    uint64_t number = 0;
-    while (kind < SKEW_KIND_COUNT &&
-           (strlen(kinds[kind]) != length ||
-            strncmp(kinds[kind], text, length) != 0)) {
+    char name[16] = "", rest;
+    unsigned number = 0;
+    int read = sscanf(text, "%15[^:]:%u%c", name, &number, &rest);
+    size_t kind = 0;
+    while (kind < SKEW_KIND_COUNT && strcmp(name, kinds[kind]) != 0) {
         kind++;
     }
-    if (kind == SKEW_KIND_COUNT || (text[length] == ':' && !has_ranks(kind))) {
+    bool has_ranks = kind >= SKEW_QUORUM && kind <= SKEW_ALL;
+    if (kind == SKEW_KIND_COUNT ||
+        (has_ranks ? read != 2 || number < 1 || number > (unsigned)ranks
+                   : strcmp(text, name) != 0)) {
         cli_refuse(parser,
                    "--systems: '%s' is not one of mpi, full, solo, majority, "
-                   "quorum:Q, any:M, all:M",
-                   text);
+                   "quorum:Q, any:M, all:M; Q and M are 1 to %d, the ranks",
+                   text, ranks);
     }
-    if (has_ranks(kind) &&
-        (text[length] != ':' || !cli_read_count(text + length + 1, &number) ||
-         number < 1 || number > (uint64_t)ranks)) {
-        cli_refuse(parser,
-                   "--systems: '%s' is not %s with a number from 1 to %d, the "
-                   "ranks",
-                   text, kinds[kind], ranks);
-    }
-    return (skew_choice_t){(skew_kind_t)kind, (uint32_t)number, text};
+    return (skew_choice_t){(skew_kind_t)kind, number, text};
 }
 
 static void skew_options_resolve(const cli_parser_t *parser)

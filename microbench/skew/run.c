@@ -140,26 +140,20 @@ static void shuffle(const skew_options_t *options, uint32_t iteration,
     }
 }
 
-/* Returns the time of an arrival. Ranks arrive one after another, and `place`
-   is 1 for the first of them. */
-static double arrival_us(const run_t *run, double begin_us, int place)
-{
-    return begin_us + place * run->options->skew_ms * 1e3;
-}
-
+/* Ranks arrive one after another, the first one a skew after the barrier. */
 static void measure_call(const run_t *run, measurement_t *measurement,
                          uint32_t iteration, baton_partial_result_t *outcome)
 {
     const harness_t *harness = run->harness;
     harness_barrier(harness);
-    double begin_us = clock_now_us();
-    clock_sleep_until(arrival_us(run, begin_us, harness->rank + 1));
+    double begin_us = clock_now_us(), skew_us = run->options->skew_ms * 1e3;
+    clock_sleep_until(begin_us + (harness->rank + 1) * skew_us);
 
     double call_us = clock_now_us();
     call_system(measurement, run->source, iteration, harness->size, outcome);
     double done_us = clock_now_us();
 
-    clock_sleep_until(arrival_us(run, begin_us, harness->size + 1));
+    clock_sleep_until(begin_us + (harness->size + 1) * skew_us);
     harness_barrier(harness);
     if (iteration > SKEW_WARM_UP) {
         measurement->latency_us[iteration - SKEW_WARM_UP - 1] =
