@@ -26,10 +26,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 
-#define STEPS   30
-#define SLOW_MS 5
+enum { STEPS = 30, SLOW_MS = 5 };
 
 static void must(baton_status_t status)
 {
@@ -37,21 +36,6 @@ static void must(baton_status_t status)
         fprintf(stderr, "%s\n", baton_error_message());
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-}
-
-static void pause_ms(long ms)
-{
-    struct timespec time = {.tv_nsec = ms * 1000000};
-    nanosleep(&time, NULL);
-}
-
-/* Every rank pulls the weight towards its own number, so together the ranks
-   find the mean of the numbers. The second element counts contributions, to
-   check that no contribution is lost. */
-static void solo_gradient(double gradient[2], double weight, int rank)
-{
-    gradient[0] = weight - rank;
-    gradient[1] = 1.0;
 }
 
 int main(int argc, char **argv)
@@ -77,8 +61,12 @@ int main(int argc, char **argv)
 
     double weight = 10.0, counted = 0.0, gradient[2];
     for (int step = 1; step <= STEPS; step++) {
-        solo_gradient(gradient, weight, rank);
-        pause_ms(slow ? 1 + SLOW_MS : 1);
+        /* Every rank pulls the weight towards its own number, so together the
+           ranks find the mean of the numbers. The second element counts
+           contributions, to check that no contribution is lost. */
+        gradient[0] = weight - rank;
+        gradient[1] = 1.0;
+        usleep(slow ? 1000 * (1 + SLOW_MS) : 1000);
         must(baton_partial_contribute(partial, gradient));
         must(baton_partial_start(partial));
         baton_partial_result_t result;

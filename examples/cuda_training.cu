@@ -76,32 +76,31 @@ struct rank_t {
     float *weights, *gradient; /* on the GPU */
 };
 
-/* Creates the schedule gradient[layer] = its sum over all ranks. */
-static baton_schedule_t *create_sum(const rank_t &rank, int layer)
-{
-    baton_schedule_t *sum = nullptr;
-    baton_operands_t operands{};
-    operands.target = rank.gradient + layer;
-    operands.count = 1;
-    operands.dtype = BATON_F32;
-    operands.op = BATON_SUM;
-    operands.memory = BATON_MEMORY_DEVICE;
-    operands.name = layer == 0 ? "bias" : "slope";
-    must(baton_allreduce_create(rank.group, &operands, &sum));
-    return sum;
-}
-
+/* Opens a rank, and creates the schedules gradient[layer] = its sum over all
+   ranks. Ends the program if there is no GPU. */
 static void open_rank(rank_t &rank, baton_inproc_t *medium, int number)
 {
     must(baton_engine_open(nullptr, &rank.engine));
-    must(baton_cuda_attach(rank.engine, 0));
+    baton_status_t status = baton_cuda_attach(rank.engine, 0);
+    if (status == BATON_ERR_UNSUPPORTED) {
+        std::printf("skipped: %s\n", baton_error_message());
+        std::exit(77);
+    }
+    must(status);
     must(baton_group_create_inproc(rank.engine, medium, number, &rank.group));
     must(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
     must(cudaMalloc(&rank.weights, LAYERS * sizeof(float)));
     must(cudaMalloc(&rank.gradient, LAYERS * sizeof(float)));
     must(cudaMemsetAsync(rank.weights, 0, LAYERS * sizeof(float), rank.stream));
     for (int layer = 0; layer < LAYERS; layer++) {
-        rank.sums[layer] = create_sum(rank, layer);
+        baton_operands_t operands{};
+        operands.target = rank.gradient + layer;
+        operands.count = 1;
+        operands.dtype = BATON_F32;
+        operands.op = BATON_SUM;
+        operands.memory = BATON_MEMORY_DEVICE;
+        operands.name = layer == 0 ? "bias" : "slope";
+        must(baton_allreduce_create(rank.group, &operands, &rank.sums[layer]));
     }
 }
 
@@ -164,23 +163,15 @@ int main()
 {
     rank_t ranks[RANKS] = {};
     baton_inproc_t *medium = nullptr;
-    baton_engine_t *engine = nullptr;
-    must(baton_engine_open(nullptr, &engine));
-    if (baton_cuda_attach(engine, 0) == BATON_ERR_UNSUPPORTED) {
-        std::printf("skipped: %s\n", baton_error_message());
-        must(baton_engine_close(engine));
-        return 77;
+    must(baton_inproc_create(RANKS, &medium));
+    for (int r = 0; r < RANKS; r++) {
+        open_rank(ranks[r], medium, r);
     }
-    must(baton_engine_close(engine));
     /* Load the kernels before the first wait_on. Otherwise CUDA loads a kernel
        at its first launch, and may wait for all streams before that. */
     cudaFuncAttributes attributes;
     must(cudaFuncGetAttributes(&attributes, backward));
     must(cudaFuncGetAttributes(&attributes, update));
-    must(baton_inproc_create(RANKS, &medium));
-    for (int r = 0; r < RANKS; r++) {
-        open_rank(ranks[r], medium, r);
-    }
     for (int step = 0; step < STEPS; step++) {
         for (int r = 0; r < RANKS; r++) {
             train(ranks[r], r);

@@ -137,9 +137,8 @@ static error_t train_read_option(int key, char *value, struct argp_state *state)
 /* ---- data --------------------------------------------------------------- */
 
 enum { DIGITS = 1797, TRAINED = 1408, PIXELS = 64, CLASSES = 10 };
-enum { MOST_LAYERS = 8 };
-/* With --keep all, a rank may be at most this many epochs behind the others. */
-enum { HISTORY = 32 };
+/* With --keep all, a rank may be at most HISTORY epochs behind the others. */
+enum { MOST_LAYERS = 8, HISTORY = 32 };
 
 static bool plane; /* whether the task is hyperplane, not digits */
 /* `part` is the number of examples of each batch that this rank computes, and
@@ -570,14 +569,13 @@ static const struct {
 
 static double delay_of(int step)
 {
-    int last = ranks - 1, one = step % ranks; /* `one` is the late rank */
+    int one = is(late, "last")     ? ranks - 1
+              : is(late, "random") ? (int)(uniform(DELAYS, step) * ranks)
+                                   : step % ranks; /* the late rank */
     if (is(late, "all")) {
-        return 50 + 350.0 * ((step + rank) % ranks) / fmax(last, 1);
+        return 50 + 350.0 * ((step + rank) % ranks) / fmax(ranks - 1, 1);
     }
-    if (is(late, "random")) {
-        one = (int)(uniform(DELAYS, step) * ranks);
-    }
-    return rank == (is(late, "last") ? last : one) ? delay_ms : 0;
+    return rank == one ? delay_ms : 0;
 }
 
 /* Computes this rank's gradient. The rank also sleeps, to imitate an
@@ -736,10 +734,10 @@ int main(int argc, char **argv)
     cut_buckets();
     if (rank == 0) {
         printf("%s (%s): %d ranks, %d steps of %d examples an epoch, %g "
-               "epochs, scale %g\n%-14s %9s %9s %9s %9s %9s %9s %9s  digest\n",
+               "epochs, scale %g\nsystem           seconds      loss  accuracy"
+               "   comm_ms  hidden_%%   mb_sent network_s  digest\n",
                plane ? "hyperplane" : "digits", source, ranks, steps,
-               part * ranks, passes, scale, "system", "seconds", "loss",
-               "accuracy", "comm_ms", "hidden_%", "mb_sent", "network_s");
+               part * ranks, passes, scale);
     }
     char *rest = strdup(systems), *list = rest;
     for (char *name; (name = strsep(&rest, ",")) != NULL;) {
