@@ -1,11 +1,9 @@
-#include "common/progress.h"
 #include "sim/sim.h"
 #include <baton/sparse.h>
 #include <baton/tuning.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *sim_allreduce_names[CLI_MOST_ITEMS + 1];
 const char *const sim_broadcast_names[] = {"binomial", NULL};
@@ -281,32 +279,15 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 
 /* ---- printing --------------------------------------------------------- */
 
-/* Prints text as a line, or as several where the screen is narrower. */
-static void print_wrapped(const char *text)
-{
-    int columns = terminal_columns(STDOUT_FILENO), used = 0;
-    for (size_t word; *text != '\0'; text += word + (text[word] != '\0')) {
-        word = strcspn(text, " ");
-        if (columns > 0 && used > 0 && used + 1 + (int)word > columns) {
-            used = printf("\n   ") - 1;
-        }
-        used += printf("%s%.*s", used > 0 ? " " : "", (int)word, text);
-    }
-    (void)putchar('\n');
-}
-
 void sim_options_print(const sim_options_t *options, const char *title)
 {
     const baton_sim_options_t *model = &options->model;
-    char text[2048];
-    (void)snprintf(
-        text, sizeof(text),
-        "%s: alpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64 ", %s", title,
-        model->link.alpha_us, options->gbit, model->gamma_ns, model->seed,
-        options->prove      ? "every result proven"
-        : !model->cost_only ? "every result checked"
-        : options->command == SIM_SPARSE
-            ? "cost only: messages as long as full blocks make them"
-            : "cost only");
-    print_wrapped(text);
+    (void)printf("%s\nalpha %g us, %g Gbit/s, gamma %g ns; seed %" PRIu64
+                 ", %s\n",
+                 title, model->link.alpha_us, options->gbit, model->gamma_ns,
+                 model->seed,
+                 options->prove                   ? "every result proven"
+                 : !model->cost_only              ? "every result checked"
+                 : options->command == SIM_SPARSE ? "cost only, of full blocks"
+                                                  : "cost only");
 }

@@ -67,10 +67,18 @@ static void sim_partial_arrive(void *arg)
 
 /* ---- life ------------------------------------------------------------- */
 
-static bool sim_partial_create_all(run_t *run)
+static bool open_run(run_t *run)
 {
     const sim_case_t *c = run->of;
-    baton_partial_options_t options = {
+    size_t contribution = c->options->model.cost_only ? 0 : (size_t)c->bytes;
+    size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
+    run->latency_us = sim_alloc(calls, sizeof(double));
+    run->app = sim_alloc((size_t)c->ranks, sizeof(*run->app));
+    run->contribution = sim_alloc(contribution, 1);
+    bool passed = run->latency_us != NULL && run->app != NULL &&
+                  run->contribution != NULL &&
+                  sim_data_open(c, c->options->epochs, &run->data);
+    const baton_partial_options_t options = {
         .size = sizeof(options),
         .name = c->name,
         .mode = (baton_partial_mode_t)c->variant,
@@ -82,30 +90,14 @@ static bool sim_partial_create_all(run_t *run)
         .dtype = run->data.dtype,
         .op = run->data.op,
     };
-    for (int rank = 0; rank < c->ranks; rank++) {
-        app_t *app = &run->app[rank];
-        app->run = run;
-        if (!sim_case_build() ||
-            !sim_ok(baton_partial_create(baton_sim_group(run->of->sim, rank),
-                                         &options, &app->partial))) {
-            return false;
-        }
+    for (int rank = 0; passed && rank < c->ranks; rank++) {
+        run->app[rank].run = run;
+        passed =
+            sim_case_build() &&
+            sim_ok(baton_partial_create(baton_sim_group(c->sim, rank), &options,
+                                        &run->app[rank].partial));
     }
-    return true;
-}
-
-static bool open_run(run_t *run)
-{
-    const sim_case_t *c = run->of;
-    size_t contribution = c->options->model.cost_only ? 0 : (size_t)c->bytes;
-    size_t calls = (size_t)c->ranks * (size_t)c->options->epochs;
-    run->latency_us = sim_alloc(calls, sizeof(double));
-    run->app = sim_alloc((size_t)c->ranks, sizeof(*run->app));
-    run->contribution = sim_alloc(contribution, 1);
-    return run->latency_us != NULL && run->app != NULL &&
-           run->contribution != NULL &&
-           sim_data_open(c, c->options->epochs, &run->data) &&
-           sim_partial_create_all(run);
+    return passed;
 }
 
 static void close_run(run_t *run)

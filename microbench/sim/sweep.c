@@ -26,20 +26,6 @@ static double difference(const sim_result_t *result)
     return difference == 0 ? 0 : difference / result->formula_us;
 }
 
-/* Returns the result of `variant`. Returns NULL if it has not run. The variants
-   up to `place` have run. */
-static const sim_result_t *find_result(const sim_case_t *c,
-                                       const sim_result_t *results,
-                                       size_t place, size_t variant)
-{
-    for (size_t i = 0; i <= place; i++) {
-        if (c->options->variants.words[i] == variant) {
-            return &results[i];
-        }
-    }
-    return NULL;
-}
-
 /* A cell that the commands in `shown` print on the screen, and the commands in
    `written` write to files. */
 #define KEY(written, key)       (command & (written) ? (key) : NULL)
@@ -49,16 +35,15 @@ static const sim_result_t *find_result(const sim_case_t *c,
 #define ADD_TEXT(shown, written, key, heading, width, text)                    \
     TEXT(KEY(written, key), HEADING(shown, heading), width, text)
 
+/* Adds the row of a case. `results` are those of the variants at the sweep's
+   current value. */
 static void fill_row(const sim_case_t *c, const sim_result_t *results,
-                     size_t place, table_t *table)
+                     table_t *table)
 {
     const unsigned command = c->options->command;
-    const sim_result_t *r = &results[place];
+    const sim_result_t *r = &results[c->variant];
     const baton_sparse_cost_t *cost = &r->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
-    const sim_result_t *full = find_result(c, results, place, BATON_FULL);
-    const sim_result_t *spardl =
-        find_result(c, results, place, BATON_SPARSE_SPARDL);
     const char *variant = (command & PARTIALS) != 0 ? "mode" : "algorithm";
     /* If ranks arrive one after another, latencies say more than times. */
     unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
@@ -74,7 +59,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         ADD(PARTIALS, PARTIALS, "latency_us", "mean us", 12, 3,
             r->latency.mean),
         ADD(PARTIALS, PARTIALS, "full_over_this", "full/this", 9, 2,
-            full == NULL ? NAN : full->latency.mean / r->latency.mean),
+            results[BATON_FULL].latency.mean / r->latency.mean),
         ADD(PARTIALS, PARTIALS, "active", "active", 9, 2, r->active),
         ADD(PARTIALS, PARTIALS, "active_error", "+-", 6, 2, r->active_error),
         ADD(apart, PARTIALS, "active_expected", "expected", 9, 1,
@@ -88,7 +73,7 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
         ADD(timed, timed, "difference", "relative", 8, TABLE_TINY,
             difference(r)),
         ADD(SPARSE, SPARSE, "this_over_spardl", "/spardl", 7, 2,
-            spardl == NULL ? NAN : r->mean_us / spardl->mean_us),
+            r->mean_us / results[BATON_SPARSE_SPARDL].mean_us),
         ADD(COLLECTIVES, ALL, "messages", "messages", 10, 0, r->messages),
         ADD(timed & WITH_RUN, ALL, "build_s", "build s", 7, 2, r->build_s),
         ADD(WITH_RUN, ALL, "run_s", "run s", 7, 2, r->run_s),
@@ -142,7 +127,8 @@ static bool run_case(const sim_command_t *command, sim_case_t *c,
 int sim_sweep(const sim_command_t *command, int argc, char **argv)
 {
     bool passed = true, partial = command->command == SIM_PARTIAL;
-    /* Results of the variants, at the sweep's current value. */
+    /* Results of the variants at the sweep's current value, by the index of the
+       variant's name. A variant that has not run yet has none. */
     static sim_result_t results[CLI_MOST_ITEMS];
     static table_t table;
     static sim_options_t options;
@@ -165,15 +151,18 @@ int sim_sweep(const sim_command_t *command, int argc, char **argv)
     for (size_t i = 0; passed && i < options.values.count * count; i++) {
         size_t place = i % count, variant = options.variants.words[place];
         sim_options_set(&options, i / count);
+        for (size_t v = 0; place == 0 && v < CLI_MOST_ITEMS; v++) {
+            results[v] = (sim_result_t){.mean_us = NAN, .latency.mean = NAN};
+        }
         sim_case_t c = {.options = &options,
                         .variant = variant,
                         .name = options.variant_names[variant],
                         .ranks = (int)options.ranks,
                         .bytes = options.bytes,
                         .trace = trace};
-        passed = run_case(command, &c, &results[place]);
+        passed = run_case(command, &c, &results[variant]);
         if (passed) {
-            fill_row(&c, results, place, &table);
+            fill_row(&c, results, &table);
         }
     }
     passed = table_close(&table, passed);
