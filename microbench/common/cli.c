@@ -66,11 +66,13 @@ static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
         (void)strcpy(text, "a name that ends in .svg or .png");
     } else if (type->kind == CLI_KIND_SIZE) {
         (void)snprintf(text, COMPLAINT_BYTES,
-                       "%s to %s, multiples of %" PRIu64
-                       "; K, M and G: powers of 1024",
+                       type->multiple > 1
+                           ? "%s to %s (K, M, G: powers of 1024), multiples of "
+                             "%" PRIu64
+                           : "%s to %s (K, M, G: powers of 1024)",
                        cli_format_bytes((uint64_t)type->low),
                        cli_format_bytes((uint64_t)type->high), type->multiple);
-    } else if (type->high > 0) {
+    } else if (type->high > 0 && (type->high < 0x1p64 || type->low > 0)) {
         (void)snprintf(text, COMPLAINT_BYTES,
                        type->high < 0x1p64 ? "%.15g to %.15g" : "%.15g or more",
                        type->low, type->high);
