@@ -195,7 +195,8 @@ check() {
                 # A rank that is told of a recovery first is told why by its own;
                 # who is in the first exchange of a creation knows no more.
                 if ($0 !~ "BATON_ERR_(TRANSPORT|FAILED): .*rank (" victim \
-                          ")( \\([^)]*\\))?( is gone|, tag [0-9]+, [0-9]+ bytes: )" &&
+                          ")( \\([^)]*\\))?( is gone|, tag [0-9]+, [0-9]+ bytes: |" \
+                          ", and closed its group)" &&
                     $0 !~ /recovers their group after a failure/ &&
                     $0 !~ /create: .* could not be made on another rank/ &&
                     !(late && /has called baton_group_create_mpi/)) {
