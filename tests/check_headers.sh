@@ -71,8 +71,8 @@ fi
 
 # A newcomer reads baton.h from top to bottom.
 lines=$(cat "$root"/include/baton/baton.h "$root"/include/baton/types.h | wc -l)
-if [ "$lines" -gt 610 ]; then
-    echo "baton.h and types.h have $lines lines together; at most 610 are allowed"
+if [ "$lines" -gt 620 ]; then
+    echo "baton.h and types.h have $lines lines together; at most 620 are allowed"
     fail=1
 fi
 exit $fail
