@@ -234,7 +234,7 @@ TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
 /* ---- what has ended already -------------------------------------------- */
 
 static baton_token_t posted;
-static bool fills;
+static bool fills, withdraws;
 
 static bool post_receive(void *endpoint, baton_token_t token, int peer,
                          const baton_header_t *header, void *target,
@@ -246,7 +246,7 @@ static bool post_receive(void *endpoint, baton_token_t token, int peer,
 
 static bool withdraw_receive(void *endpoint, baton_token_t token, int peer)
 {
-    return true; /* a poll has told its end */
+    return withdraws; /* a poll has told its end, or will */
 }
 
 /* A sender has filled the receive, and a failure is told first. */
@@ -263,7 +263,7 @@ static size_t poll_filled(void *endpoint, baton_event_t *out, size_t max)
 }
 
 /* Rank 1: recv --> call, send. */
-TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
+static void end_behind_failure(void)
 {
     baton_transport_t filling = baton__inproc_transport;
     filling.post_receive = post_receive;
@@ -288,6 +288,14 @@ TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
     assert_int_equal(received, 2);
     support_schedules_destroy(cluster, s);
     support_cluster_close(cluster);
+}
+
+TEST(test_recovery_of_a_receive_that_ends_behind_its_failure)
+{
+    withdraws = true;
+    end_behind_failure();
+    withdraws = false; /* the receive moves until the poll tells its end */
+    end_behind_failure();
 }
 
 /* ---- who waits meanwhile ---------------------------------------------- */
