@@ -345,12 +345,12 @@ class Test:
         if not kept.exists() or kept.stat().st_mtime < os.stat(self.built).st_mtime:
             work = build.folder / "try" / self.name
             fresh(work)
-            began = time.monotonic()
-            result = [self.run(self.built, work, longest), time.monotonic() - began, {}]
-            if result[0] and build.link(self.program, work, objects, *COVERAGE):
-                self.run(work / self.program, work, 10 * longest, GCOV_PREFIX=work,
-                         GCOV_PREFIX_STRIP="99")
-                result[2] = lines_run(build, work)
+            passed, began = False, time.monotonic()
+            if build.link(self.program, work, objects, *COVERAGE):
+                passed = self.run(work / self.program, work, longest, GCOV_PREFIX=work,
+                                  GCOV_PREFIX_STRIP="99")
+            result = [passed, time.monotonic() - began,
+                      lines_run(build, work) if passed else {}]
             kept.with_suffix(".part").write_text(json.dumps(result))
             kept.with_suffix(".part").rename(kept)
             shutil.rmtree(work, ignore_errors=True)
