@@ -155,7 +155,7 @@ BATON_CHECKED baton_status_t
 baton_allreduce_create(baton_group_t *group, const baton_operands_t *operands,
                        baton_schedule_t **out);
 
-/* As allreduce; only the root's target is written. Other ranks need none. */
+/* As allreduce, but writes only the root's target. Others need no target. */
 BATON_CHECKED baton_status_t
 baton_reduce_create(baton_group_t *group, const baton_operands_t *operands,
                     baton_schedule_t **out);
@@ -187,7 +187,7 @@ BATON_CHECKED baton_status_t
 baton_allgatherv_create(baton_group_t *group, const baton_operands_t *operands,
                         baton_schedule_t **out);
 
-/* As allgather; only the root's target is written. Other ranks need none. */
+/* As allgather, but writes only the root's target. Others need no target. */
 BATON_CHECKED baton_status_t
 baton_gather_create(baton_group_t *group, const baton_operands_t *operands,
                     baton_schedule_t **out);
@@ -210,7 +210,7 @@ BATON_CHECKED baton_status_t
 baton_scatterv_create(baton_group_t *group, const baton_operands_t *operands,
                       baton_schedule_t **out);
 
-/* Block r of the source goes to rank r; a target has one of each rank. */
+/* The target of rank r gets block r of each rank's source, in rank order. */
 BATON_CHECKED baton_status_t
 baton_alltoall_create(baton_group_t *group, const baton_operands_t *operands,
                       baton_schedule_t **out);

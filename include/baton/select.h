@@ -64,8 +64,9 @@ size_t baton_select_scratch_bytes(size_t count, size_t k);
    these are fewer, and returns their number. `indices` has room for k.
    `scratch` is aligned to 8 bytes. Stores the key of the smallest selected
    element in *threshold_out, or 0 if there is none; threshold_out may be NULL.
-   Reads the elements once if the threshold found in a sample fits, as it nearly
-   always does. */
+   First estimates a threshold from a sample. If at least k elements reach it,
+   and not too many to be kept as candidates, reads the elements only once. This
+   is nearly always so. */
 size_t baton_select_topk(const baton_selection_t *from, size_t k,
                          uint32_t *indices, void *scratch,
                          baton_magnitude_t *threshold_out);

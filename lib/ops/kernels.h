@@ -4,8 +4,8 @@
 
 #include <baton/build.h>
 
-/* The instruction sets, each preferred to those before it, in the order of the
-   words of BATON_ISA. */
+/* The instruction sets. They are in the order in which BATON_ISA lists them
+   after "auto", and each is preferred to those before it. */
 #define BATON__ISA_LIST(X)                                                     \
     X(BASELINE, baseline)                                                      \
     X(AVX2, avx2)                                                              \

@@ -211,9 +211,11 @@ static bool sim_partial_run_epoch(void *arg, uint64_t epoch, double *us_out)
 /* ---- summary ---------------------------------------------------------- */
 
 /* Returns the expected number of active ranks if ranks arrive one after
-   another. The place of the first of m elected ranks has the mean
-   (P + 1) / (m + 1), and that of the last m times as much. SOLO begins as if
-   all ranks were elected, and so does FULL, at the last of them. */
+   another. An epoch that begins with the n-th arrival has n active ranks. Of m
+   elected ranks, the first one to arrive is, on average, arrival number (P + 1)
+   / (m + 1), and the last one is arrival number m (P + 1) / (m + 1). SOLO and
+   FULL are computed with all ranks elected: SOLO begins when the first of them
+   arrives, FULL when the last one does. */
 static double sim_partial_expected_active(const sim_case_t *c)
 {
     size_t mode = c->variant;

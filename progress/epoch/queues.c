@@ -315,9 +315,10 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
     return false;
 }
 
-/* Returns the node that is the cause of a failure in the queue. The queue's
-   stream follows the streams before it, in which a node may have failed since
-   they were queried. */
+/* Returns the node that caused a failure that was found in the queue
+   `failed`. The queue's stream may follow the streams of earlier queues. So
+   the cause may be a node of an earlier queue that has failed since that
+   queue was queried. */
 static uint32_t queues_find_cause(const baton__offload_t *offload,
                                   const baton__queue_t *failed,
                                   baton_status_t *status)

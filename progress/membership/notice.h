@@ -42,8 +42,8 @@ void baton__notice_hello(baton_schedule_t *schedule);
    notified. */
 void baton__notice_destroy(baton_schedule_t *schedule);
 
-/* Called when this rank begins to recover the group. Fails the running epoch,
-   or else the next one, which notifies the peers. */
+/* Called when this rank begins to recover the group. Fails the running epoch
+   or, if no epoch runs, the next one. This notifies the peers. */
 void baton__notice_recover(baton_schedule_t *schedule);
 
 /* Called when this rank shrinks the group after a loss. Fails all epochs that

@@ -37,8 +37,8 @@ typedef struct support_cluster {
 } support_cluster_t;
 
 /* The variants: ways in which a cluster makes progress. Most tests run with
-   each of the first three. In the last three variants each rank has its own
-   engine. */
+   each of the first three. Each rank has its own engine in all variants but the
+   first two. */
 enum {
     SUPPORT_MANUAL,      /* one manual engine for all ranks */
     SUPPORT_ONE_THREAD,  /* one engine for all ranks, with a progress thread */

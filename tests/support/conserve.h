@@ -64,8 +64,8 @@ typedef struct conserve_options {
     /* The longest sleep. A rank sleeps before a quarter of its steps, and after
        the start of a quarter. */
     uint64_t sleep_us;
-    /* Number of failures of a sparse all-reduce before the steps; after each,
-       the group recovers. */
+    /* The number of times that the collective is made to fail before the first
+       step. The group recovers after each of these failures. */
     uint64_t failures;
 } conserve_options_t;
 

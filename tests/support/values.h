@@ -1,4 +1,5 @@
-/* Vectors of any element type, and their reduction by the reference. */
+/* Vectors of any element type for tests, and reductions of them by reference.h,
+   with which tests compare the results of the library. */
 #pragma once
 
 #include "support/random.h"

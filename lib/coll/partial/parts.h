@@ -49,7 +49,9 @@ struct baton_partial {
     _Atomic uint64_t generation; /* recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
-    bool is_limited; /* the schedule exists, and gets limits */
+    /* False before the schedule is built, and once it is about to be destroyed:
+       then baton__partial_limit passes no limits to it. */
+    bool is_limited;
     /* The last step that this rank has started or, on a stream, that the stream
        has reached. */
     uint64_t arrived;

@@ -80,9 +80,11 @@ void baton__rule_format(baton__choice_t mode, char text[BATON__RULE_TEXT])
 
 /* ---- elections --------------------------------------------------------- */
 
-/* Ranks are elected without replacement, by a random permutation for each block
-   of P epochs. The mean is the same as with independent elections. But the
-   variance is smaller, and no contribution waits for 2 P epochs. */
+/* Ranks are elected without replacement: in each block of P epochs every rank
+   is elected once, in the order of a random permutation. As with independent
+   elections, a rank is elected every P epochs on average. But the intervals
+   vary less, and none is as long as 2 P epochs. ELECTION_ROUNDS is the number
+   of rounds of swap_or_not that make a permutation. */
 enum { ELECTION_ROUNDS = 32 };
 
 /* Adds a constant before it mixes, so that 0 does not stay 0. */

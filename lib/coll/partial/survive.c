@@ -941,7 +941,8 @@ baton_status_t baton__survival_destroy(baton_partial_t *partial)
         (void)pthread_join(self->thread, NULL);
         self->threaded = false;
     }
-    /* If the ranks' options differ, a step may still be running. */
+    /* If the ranks' options differ, survive_meet has not ended the steps'
+       schedule, and a step of it may still be running. */
     (void)!baton_schedule_cancel(self->partial->schedule);
     forget_terms(self);
     baton_status_t status = leave_all(self);

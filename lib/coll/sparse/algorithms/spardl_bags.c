@@ -160,7 +160,9 @@ static size_t spardl_bags_nominal(void *arg, int member)
            spardl->sparse->entry_bytes;
 }
 
-/* The part of a member ends where the indices of another block begin. */
+/* Returns the bytes of a member's part, which begins at `data`. The part has
+   the entries of the member's own block, so it ends where the first index of
+   another block comes. */
 static size_t extent(void *arg, int member, const char *data, size_t left)
 {
     const spardl_t *spardl = arg;

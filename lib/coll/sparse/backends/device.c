@@ -74,21 +74,23 @@ typedef struct backend {
 
     pthread_mutex_t lock;
     /* The side of the last step that has begun. NULL: that step is completed.
-       The lock guards this field. */
+       `lock` guards this field. */
     const side_t *begun;
     uint64_t begun_epoch;
     /* The number of copies of results for which `ready` waits. */
     uint64_t awaited_results;
 
     baton_group_t *self; /* a group of this rank alone */
-    /* Requests to copy results. The lock guards results.schedule. */
+    /* Requests to copy results. `lock` guards results.schedule. */
     baton__requests_t results;
     bool closing;       /* `results` is being destroyed */
     result_form_t form; /* the form of the result that is being copied */
     /* The entries of the result, from which the device writes the target. */
     baton__mirror_t entries;
     size_t entry_count;
-    /* The last copy of a result whose failure was reported. */
+    /* The last epoch of `results` whose failure is not to be reported again:
+       check_result has returned the failure, or the caller has got the error of
+       the step itself. */
     uint64_t reported;
 
     baton__requests_t vectors;
