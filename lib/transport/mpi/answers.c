@@ -219,8 +219,9 @@ static baton__reply_t look(baton__answers_t *self, int peer)
 static baton__reply_t answers_ask(baton__asked_t *asked,
                                   const struct sockaddr *to, socklen_t bytes)
 {
-    /* If the connection fails at once, baton__answers_ask tries again, but only
-       if silent_ns is not 0. */
+    /* From now on the peer counts as asked, which silent_ns says by not being
+       0. So if this connection fails at once, the next call of
+       baton__answers_ask makes another. */
     asked->silent_ns += 1;
     asked->fd = baton__links_begin(to, bytes);
     return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED

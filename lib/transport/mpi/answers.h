@@ -60,7 +60,8 @@ typedef struct baton__answers {
        in progress. */
     uint32_t seen;
     uint64_t seen_ns, inside_ns;
-    /* By rank, once the places were exchanged. */
+    /* The places of all ranks, by rank. They are set once ranks have exchanged
+       them. */
     baton__answers_place_t *places;
     baton__asked_t *asked; /* by rank */
     pthread_t thread;
@@ -83,8 +84,8 @@ typedef enum baton__reply {
     BATON__REPLY_LATE,
     /* The peer's driver has been in one call of MPI for too long. */
     BATON__REPLY_INSIDE,
-    /* Nobody listens at the peer's address any more; or the peer has lost this
-       rank, but may itself be cut off. */
+    /* No process listens at the peer's address any more; or the peer has lost
+       this rank, but the peer may itself be the one that is cut off. */
     BATON__REPLY_REFUSED,
     BATON__REPLY_DISOWNED /* the peer has lost this rank */
 } baton__reply_t;

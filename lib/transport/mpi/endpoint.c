@@ -96,9 +96,10 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
 {
     uint32_t rank = (uint32_t)(peer - mpi->peers);
     bool left_out = mpi->far.cut || detail == baton__disowned;
-    /* A loss is reported again only if more is known now. MPI may have noticed
-       it first, and can't tell whether the process has ended. After a time-out,
-       the process may have gone on with other ranks before it ended. */
+    /* A loss is reported again only if more is known now, which is so if MPI
+       noticed the loss first: MPI can't tell whether the peer's process has
+       ended. A loss after a time-out is not reported again, since the process
+       may have gone on with other ranks before it ended. */
     bool same = peer->status == status || peer->detail != mpi->far.detail;
     if (peer->lost && same) {
         return;

@@ -13,9 +13,11 @@
        more           read by the receiver (CMA)      pulled: MPI messages of
                                                       60 KiB (BATON_FAR_PART)
 
-   From 16 KiB on, data that lies in a segment (shm/segments.h) is not copied
-   into a buffer: a near receiver reads the data in place, and can lend it to
-   the engine. A freshly computed sum that is too long for a buffer, and longer
+   A patient sender does not mind if its send ends late (token.patient in
+   baton/transport.h), so copying its data would gain nothing. From 16 KiB on,
+   data that lies in a segment (shm/segments.h) is not copied into a buffer
+   either: a near receiver reads the data in place, and can lend it to the
+   engine. A freshly computed sum that is too long for a buffer, and longer
    than 12 KiB, is written by the sender if a near receiver has posted its
    receive (put.c).
 
@@ -300,9 +302,9 @@ typedef struct baton__far {
     int count;
     int capacity;
     /* Sends whose data peers have asked for. MPI gets this data in a poll that
-       has found nothing else, so that answers and announcements go first. If
-       these were queued after the data, they would wait until the data was
-       received, and so would the data in the other direction. */
+       has found nothing else, so that answers and announcements go first.
+       Answers and announcements queued after the data would arrive only after
+       it, and the data in the other direction would wait for them. */
     baton__sends_t pulled;
     /* The receives that are posted for packets, in the order in which they were
        posted; and the sends of packets. */
@@ -358,7 +360,8 @@ typedef struct baton__mpi {
     MPI_Group members;
     int rank;
     int size;
-    uint32_t window; /* credits for messages that each peer gets */
+    /* number of credits for messages that this rank grants to each peer */
+    uint32_t window;
     baton__peer_t *peers;
     int *host_of;                /* by rank: the number of the rank's host */
     baton__process_t *processes; /* by rank */
@@ -497,7 +500,8 @@ const char *baton__far_text(baton__mpi_t *mpi, int code);
 void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
 
 /* Sends a packet with `count` bytes of data. Returns false if there is no free
-   slot, or if the peer's packets occupy so many that the rest is for others. */
+   slot, or if the peer's packets occupy so many slots that the others are
+   reserved for other peers. */
 bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
@@ -510,8 +514,8 @@ size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 bool baton__far_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
-/* Tells all peers of their credits for which baton__far_owes_credits is
-   true. */
+/* Calls baton__far_owes_credits for each peer. Tells the peers for which it is
+   true of their credits. */
 void baton__far_report_credits(baton__mpi_t *mpi);
 
 /* Asks a far peer over MPI whether it lives, unless MPI has not completed an
@@ -803,10 +807,12 @@ typedef struct baton__opening {
     /* size: number of ranks on this host. most: number of ranks on the largest
        host. */
     int size, most;
-    int index;          /* index of this rank on the host */
-    int first;          /* rank of the host's first rank in the communicator */
-    bool shares, reads; /* each is true if all ranks of the host enable it */
-    bool reaches;       /* this rank can wake all others of the host */
+    int index; /* index of this rank on the host */
+    int first; /* rank of the host's first rank in the communicator */
+    /* shares: no rank of the host has set BATON_SHM to 0. reads: none has set
+       BATON_CMA to 0. */
+    bool shares, reads;
+    bool reaches; /* this rank can wake all others of the host */
     uint64_t secret, nonce;
     /* The socket by which the host's first rank passes the descriptor of the
        shared memory to the other ranks; or -1. */
@@ -815,7 +821,8 @@ typedef struct baton__opening {
 } baton__opening_t;
 
 /* Opens the memory that the ranks of this host share. If they can share none,
-   this rank is alone on its host, and sends over MPI. */
+   this rank counts as the only one on its host, and sends to all others over
+   MPI. */
 baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host);
 
 /* ---- close.c: closing, and MPI_Finalize ---------------------------------- */

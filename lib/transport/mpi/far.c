@@ -568,8 +568,9 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
         code =
             PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
                        send->peer, (int)send->tag, mpi->comm, &request);
-        /* The last send of a call is not tested. It counts as in motion, so
-           that the next poll goes on. */
+        /* After BATON__MPI_PARTS sends that were complete at once, one more is
+           made and not tested. It counts as in motion, so the next poll tests
+           it and continues with the data. */
         if (code == MPI_SUCCESS && i < BATON__MPI_PARTS) {
             code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
         }

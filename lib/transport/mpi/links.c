@@ -238,7 +238,7 @@ int baton__links_listen(const baton__link_place_t *place, int backlog,
     if (listener < 0) {
         return -1;
     }
-    if (any.family == AF_INET6) { /* accept IPv4, too */
+    if (any.family == AF_INET6) { /* The listener accepts IPv4, too. */
         (void)setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     if (bind(listener, (struct sockaddr *)&at, bytes) != 0 ||

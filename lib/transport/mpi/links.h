@@ -89,8 +89,10 @@ typedef struct baton__links {
     /* The listener of answers.h, which is here because forked children close
        it; -1: none. */
     int answers;
-    baton__link_t *at;           /* by rank */
-    baton__link_place_t *places; /* by rank, once the places were exchanged */
+    baton__link_t *at; /* by rank */
+    /* The places of all ranks, by rank. They are set once ranks have exchanged
+       them. */
+    baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
     _Atomic bool rang;         /* some link was touched; stored with release */
     struct baton__links *next; /* in the list of all open links */

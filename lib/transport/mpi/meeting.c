@@ -30,9 +30,11 @@ enum {
     /* The most that one look at the clock adds to the time waited. */
     MOST_NS = 1000 * NS_PER_MS,
     /* After a rank has ended, this rank waits this long for messages that the
-       other had sent, and tries this long to tell other ranks. */
+       ended rank had sent, and tries this long to tell other ranks. */
     LAST_NS = 100 * NS_PER_MS,
-    NEWS_MS = 100 /* wait for the message on a connection, in ms */
+    /* How long a rank waits for the news_t on a connection that it has
+       accepted. */
+    NEWS_MS = 100
 };
 
 /* A rank's record in the first exchange. The version and the wire format come
@@ -40,8 +42,10 @@ enum {
    read only if all ranks have the same version and wire format. */
 typedef struct baton__member {
     char version[12];
-    uint32_t format; /* BATON__WIRE_FORMAT; 0 in builds that had no such number,
-                        which compare these bytes, too, as the version's end */
+    /* BATON__WIRE_FORMAT. Earlier builds have no such number: for them these
+       bytes are the end of `version`, which is 0, and which they compare,
+       too. */
+    uint32_t format;
     uint64_t kept; /* identifies the endpoint that the rank has kept; 0: none */
     uint64_t host, pids;
     uint64_t secret; /* messages to `place` begin with this */
@@ -123,8 +127,9 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
     PMPI_Comm_size(comm, &self->size);
     PMPI_Comm_rank(comm, &self->rank);
     size_t size = (size_t)self->size;
+    /* `row` is rounded up so that `members` is aligned. */
     size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
-                 BATON__MEETING_BYTES; /* so that `members` is aligned */
+                 BATON__MEETING_BYTES;
     const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->members));
     int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
     if (code != MPI_SUCCESS) {

@@ -42,7 +42,7 @@ static int open_quota(void)
     char text[64];
     char *end = text;
     (void)baton__descriptor_read("/sys/fs/cgroup/cpu.max", text, sizeof text);
-    double limit = strtod(text, &end); /* "max" becomes 0 */
+    double limit = strtod(text, &end); /* no limit ("max") becomes 0 */
     double period = strtod(end, NULL);
     double share = period > 0 ? limit / period : 0;
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
@@ -158,7 +158,8 @@ static baton_status_t open_places(baton__mpi_t *mpi,
         }
         place = &links->places[mpi->rank];
     } else {
-        baton__links_list(links); /* for links->answers */
+        /* Forked children close links->answers, too. */
+        baton__links_list(links);
     }
     int listener = baton__links_listen(place, mpi->size, &port);
     baton_status_t status =

@@ -67,9 +67,10 @@ static void test_arrivals(baton__mpi_t *mpi)
                    : PMPI_Test(&far->arrivals[at], &come, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS && come &&
             far->arrivals[at] != MPI_REQUEST_NULL) {
-            /* The receive went on after an error, and was complete before it
-               was tested again: Open MPI 5.0.7 would report that error for
-               good. */
+            /* The receive had stayed posted after an error (see
+               baton__far_goes_on), and was complete before this test. Open MPI
+               5.0.7 would report the old error at each further test, so the
+               request is freed. */
             code = PMPI_Request_free(&far->arrivals[at]);
         }
     } while (mpi->first_lost > 0 && at != MPI_UNDEFINED && code == MPI_SUCCESS);
@@ -674,8 +675,9 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
         return false;
     }
     uint32_t us = far_sleep_us(mpi, how, recent);
+    /* No wake-up reports that a ring or MPI has space again. */
     if (mpi->listed != NULL || mpi->putting.head != NULL ||
-        mpi->far.credits_due) { /* no wake-up reports free space */
+        mpi->far.credits_due) {
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }

@@ -378,7 +378,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         baton__mpi_give_record(mpi, record);
         return baton__mpi_fail_peer(mpi, message->peer, NULL);
     }
-    /* The message was lent, and could not be read. */
+    /* The message was lent to the engine, but baton__mpi_read could not read
+       it, because the system has refused the copy. */
     if (record->kind == BATON__PACKET_COPY) {
         ask_parts(mpi, record);
         return BATON_OK;

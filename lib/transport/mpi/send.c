@@ -486,7 +486,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     bool may = !has_queued(other) && has_credit(other, true);
     if (!may || !mpi_send_push(mpi, other, &packet, data, bytes)) {
         other->notice_due |= may;
-        if (other->near >= 0) { /* the peer may have to make space */
+        /* The ring may be full until the peer wakes and reads it. */
+        if (other->near >= 0) {
             baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
         }
         return BATON_AGAIN;
@@ -594,7 +595,8 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi)
 
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    peer->last_reply = NULL; /* the reply may be one of these sends */
+    /* last_reply may be one of the sends that end here */
+    peer->last_reply = NULL;
     for (uint32_t i = 0; i < mpi->send_count; i++) {
         baton__send_t *send = mpi->sends[i];
         if (send->state == BATON__SEND_FREE ||
