@@ -27,21 +27,23 @@
                           all-gather in the team --> finish
 
    A block is not summed as a vector. The pass that accumulates it also lists
-   its candidates: all elements from a magnitude up that more than a quota of
-   elements reach. Its sums are then those of a few lists: the candidates and
-   the received ones. A received entry that is no candidate is added to its
-   element of `work`. All elements from that magnitude up are among the sums. So
-   the largest sums are the block's largest elements, as long as a quota of sums
-   still reaches the magnitude. If there are too many candidates (ties), or the
-   sums are too small (they cancel), the lists are added to `work` for the
-   selection.
+   its candidates: all elements that reach a certain magnitude, which is chosen
+   so that probably more than L elements of the block (its quota) reach it. The
+   sums of the block are then made from a few lists: its candidates and the
+   received entries. If a received entry is no candidate, its sum is made with
+   its element of `work`. So every element of the summed block that reaches the
+   magnitude is among the sums. Therefore the L largest sums are the block's L
+   largest elements, as long as L sums reach the magnitude. If there are too
+   many candidates (ties), or the sums are too small (they cancel), the received
+   entries are added to `work` for the selection.
 
    Global residual collection. `work` stays gradient plus residual (G in the
    paper). xi, the values that this rank holds and has not passed on, differs
-   from G where entries were received or sent. At the indices of the result the
-   new residual is xi. Elsewhere nothing that ranks passed on is in the result,
-   and the new residual is G. So keep_xi writes xi at the indices that the
-   result shares with those lists, and nothing else.
+   from G only at the indices of entries that were received or sent. At the
+   indices of the result the new residual is xi. At all other indices it is G,
+   since the result has nothing that ranks passed on there. So keep_xi writes xi
+   at those indices of the result at which entries were received or sent, and
+   changes nothing else.
 
    With the residual on a device, spardl_device.c does all this. */
 #include "coll/sparse/algorithms/spardl.h"

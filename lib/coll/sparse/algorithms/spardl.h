@@ -81,8 +81,8 @@ struct spardl {
     spardl_block_t *blocks; /* the blocks, by number */
     uint32_t *indices;      /* the indices of the selection from one block */
     void *scratch;          /* memory for selections */
-    baton_candidates_t
-        candidates;         /* candidates of a block that no step precedes */
+    /* The candidates of the block whose selection no step precedes. */
+    baton_candidates_t candidates;
     baton_entries_t *terms; /* the lists that are summed for a block */
     spardl_list_t own;      /* this rank's selection from its own block */
     /* The sum of the teams' `own`; unused if there is one team. */

@@ -27,8 +27,8 @@ typedef struct topka {
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* With RedSync: this rank's selection, and later the parts of all ranks, as
-       entries. */
+    /* With RedSync: the entries of this rank's selection, and later those of
+       the parts of all ranks. */
     char *entries;
     char *sum;
     baton_entries_t *lists;
@@ -155,8 +155,8 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     baton_dtype_t dtype = sparse->options.dtype;
     uint32_t count = (uint32_t)topka->count;
     char *behind = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
-    char *values = sparse->options.quantise ? topka->sum /* not in use yet */
-                                            : behind;
+    /* `sum` is free until the parts of all ranks are summed. */
+    char *values = sparse->options.quantise ? topka->sum : behind;
     memcpy(to, &count, sizeof count);
     memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
     baton_entries_split(dtype, taken, topka->count, NULL, values);
@@ -191,7 +191,8 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = topka->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
     char *to = baton__gather_begin(topka->gather, call);
-    char *taken = redsync(sparse) ? topka->entries /* not in use yet */ : to;
+    /* `entries` is free until the parts of all ranks have come. */
+    char *taken = redsync(sparse) ? topka->entries : to;
     baton__sparse_begin(sparse);
     if (sparse->payload || !redsync(sparse)) {
         sparse->counting.block_selections++;

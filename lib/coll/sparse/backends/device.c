@@ -593,7 +593,8 @@ static baton_status_t check_result(baton_sparse_t *sparse)
     baton_schedule_t *schedule = self->results.schedule;
     baton_failure_t failure;
     bool done;
-    (void)!baton_schedule_test(schedule, &done); /* may let a copy end */
+    /* The test makes progress, so a copy may end. */
+    (void)!baton_schedule_test(schedule, &done);
     if (baton_schedule_failure(schedule, &failure) != BATON_OK ||
         failure.epoch <= self->reported) {
         return BATON_OK;

@@ -43,8 +43,8 @@ static bool make_spare(baton_sparse_t *sparse)
     return sparse->spare != NULL || !sparse->payload;
 }
 
-/* Returns the vector of `spare` that does not have the last result, since peers
-   that fail may still need that. */
+/* Returns the vector of `spare` that does not have the last result. The other
+   vector is kept, since peers that fail may still need that result. */
 static char *other_than_last(const baton_sparse_t *sparse)
 {
     return sparse->last.values != sparse->spare
@@ -142,7 +142,9 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
         status = baton_schedule_start(dense ? sparse->dense : sparse->schedule);
     }
     if (status != BATON_OK) {
-        sparse->phase = BATON__SPARSE_NO_RESULT; /* also after a recovery */
+        /* The last result can no longer be read, even if a recovery has handed
+           it over. */
+        sparse->phase = BATON__SPARSE_NO_RESULT;
         return status;
     }
     sparse->recovered = false;
@@ -166,9 +168,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
     }
 }
 
-/* Completes a step. A dense step leaves no residual, so its result stays in the
-   memory of the residual, with which `work` is swapped. Peers that fail in the
-   next step may still need the result. */
+/* Completes a step. Without in_place, swaps `work` and `residual`. A dense step
+   leaves no residual, so after such a step `residual` has the step's result,
+   which peers that fail in the next step may still need. */
 static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
                                  baton_status_t status)
 {
@@ -322,7 +324,8 @@ static baton_status_t sparse_host_build(baton_sparse_t *sparse)
         baton__sparse_add_call(sparse, sparse->dense, sparse_host_begin_dense,
                                sparse));
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
-    if (sparse->algorithm != NULL) { /* if NULL, all steps are dense */
+    /* Without an algorithm all steps are dense. */
+    if (sparse->algorithm != NULL) {
         baton_schedule_on_recover(sparse->schedule, recover_sparse, sparse);
         sparse->algorithm->build(sparse);
     }

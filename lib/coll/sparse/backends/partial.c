@@ -103,7 +103,8 @@ static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Makes the result of a step `last`, and pins it until the next call. */
+/* Stores the result of a step in sparse->last. Pins the result until the next
+   call of this function. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -154,7 +155,8 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     baton_sparse_t *sparse = self->sparse;
     baton_partial_t *epochs = &self->epochs;
     baton__contribution_recover(&epochs->contribution, last, last + 1);
-    sparse->phase = BATON__SPARSE_NO_RESULT; /* waits return missed results */
+    /* From now on waits return the results that were missed. */
+    sparse->phase = BATON__SPARSE_NO_RESULT;
     sparse->missed = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
@@ -349,14 +351,19 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     sparse_partial_t *self = of_epochs(epochs);
     baton_sparse_t *sparse = self->sparse;
     baton__contribution_t *c = &epochs->contribution;
-    bool begun = c->taken_for == epoch; /* and no state imported since */
-    const uint32_t slot = c->result;    /* the slot that give has begun */
+    /* True if this rank has begun the epoch, and has imported no state
+       since. */
+    bool begun = c->taken_for == epoch;
+    /* The slot that sparse_partial_give has begun. */
+    const uint32_t slot = c->result;
     baton__sparse_room_t *to = &sparse->rooms[slot];
     uint64_t count;
     (void)active;
     memcpy(&count, to->packed, sizeof count);
     to->count = count;
-    if (!begun) { /* the residual is the imported state's */
+    /* If a state was imported, the residual is that of the state, and stays as
+       it is. */
+    if (!begun) {
         sparse->shown = slot;
         baton__contribution_publish(c, epoch, 0);
         return;
@@ -384,7 +391,8 @@ static baton_status_t close_epochs(baton_sparse_t *sparse)
         return BATON_OK;
     }
     baton_status_t status = baton__survival_destroy(&self->epochs);
-    sparse->schedule = NULL; /* was destroyed, or will be */
+    /* This call has destroyed the schedule, or a later call will. */
+    sparse->schedule = NULL;
     return status;
 }
 
@@ -459,7 +467,7 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
     (void)flush;  /* baton_sparse_flush refuses flushes */
-    (void)factor; /* 1, also for sets of tensors */
+    (void)factor; /* The factor is 1, also for sets of tensors. */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {

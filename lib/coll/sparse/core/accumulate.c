@@ -51,8 +51,8 @@ void baton__sparse_begin(baton_sparse_t *sparse)
 }
 
 /* Returns a description of how the elements [first, first + count) of `work`
-   are computed. A selection computes them in its pass. If `right` of the
-   description is NULL, they are computed already. */
+   are computed, for a selection that computes them in the same pass. If `right`
+   of the description is NULL, the elements have been computed already. */
 static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
                                          size_t count, baton_side_t side)
 {

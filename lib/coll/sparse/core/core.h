@@ -56,7 +56,8 @@ typedef struct baton__range {
    imported. local_threshold is this rank's own. h is equal on the ranks of one
    position in their teams, the other fields on all ranks. */
 typedef struct baton__learned {
-    int64_t h, h_step, h_flag; /* SPARDL with B-SAG */
+    /* Used by SPARDL with B-SAG; see spardl_teams.c. */
+    int64_t h, h_step, h_flag;
     /* The k for which h was initialised; 0: h is not set. */
     uint64_t k;
     uint64_t steps;           /* sparse steps since this state was reset */
@@ -195,8 +196,9 @@ struct baton_sparse {
     size_t room, shown;
     /* Functions of the algorithm. settle turns `work`, as this rank's
        selections have left it, into the new residual, for a result of `count`
-       entries. The result may have been handed over, since no rank has a result
-       before all ranks have selected. */
+       entries. It is also called for a result that another rank has handed
+       over: by then this rank, too, has made its selections, since no rank has
+       a result before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
     /* Called in a recovery or a shrink, after steps failed on some ranks. Each
        rank should have kept a share of the entries that a sum of teams dropped.

@@ -194,7 +194,10 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 
    From FLAGS on there is a byte for each rank of sparse->group: the step that
    the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
-   the rank has made in that step (made_all: all). The byte of a lost rank is 0.
+   the rank has made in that step. made_all in place of that number means that
+   the rank has made all of them, or that the step is dense. The byte of a lost
+   rank is 0.
+
    If a shrink was interrupted, some ranks may have rebuilt their schedules in
    the new group, and their bytes are in the order of that group. This does no
    harm: no rank rebuilds before all survivors have all results, and the bytes
@@ -297,7 +300,9 @@ static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
     if (sparse->handed > begin) {
         piece_t to = piece_at(sparse, parts, count, sparse->handed - 1 - begin);
         if (to.data == NULL) {
-            return true; /* pieces of later parts are being handed over */
+            /* All pieces of these parts have arrived. The pieces that are
+               handed over now belong to later parts. */
+            return true;
         }
         if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
             return false;

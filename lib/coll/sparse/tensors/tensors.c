@@ -8,8 +8,9 @@
 
    With options.partial there is one unit, a partial sparse all-reduce of all
    tensors: it has one activation, and clips by the norm of all gradients. Each
-   wait returns the tensor's entries of one result. The next result is taken
-   when a tensor is waited for whose entries of this one were returned. */
+   wait for a tensor returns the tensor's entries of the unit's present result.
+   If an earlier wait has returned them already, the wait first takes the unit's
+   next result. */
 #include "coll/sparse/tensors/tensors.h"
 
 #include "base/alloc.h"
@@ -551,7 +552,8 @@ static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
                           : ", which is packed with it,");
 }
 
-/* Returns the entries that belong to a tensor, of its unit's result. */
+/* Returns those entries of a result of the unit that belong to one tensor of
+   the unit. */
 static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
                                              const baton__unit_t *unit,
                                              const baton__member_t *member,
@@ -574,8 +576,8 @@ static baton_sparse_result_t tensors_part_of(const baton_tensors_t *set,
     return result;
 }
 
-/* With options.partial: makes unit->result the next result. Keeps the present
-   one if this tensor's part of it was not returned yet. */
+/* Used with options.partial. Takes the next result into unit->result if there
+   is none, or if a wait has returned this tensor's part of it already. */
 static baton_status_t next_result(baton_tensors_t *set, baton__unit_t *unit,
                                   baton__member_t *member, int timeout_ms)
 {

@@ -13,20 +13,24 @@ typedef struct baton__member {
     baton_tensor_t tensor; /* tensor.name is a copy */
     baton_tensor_plan_t plan;
     size_t unit;
-    size_t offset; /* in the unit, in elements */
-    /* The gradient of the tensor is here, and no wait has returned since. */
+    /* The index of the tensor's first element in the vector of the unit. */
+    size_t offset;
+    /* The tensor's gradient was passed to the set, and no wait has returned
+       since. */
     bool ready;
-    /* With options.partial: its part of the unit's result was returned. */
+    /* With options.partial: a wait has returned the tensor's part of the unit's
+       result. */
     bool shown;
 } baton__member_t;
 
-/* A sparse all-reduce of one tensor, or of all that are packed; with
-   options.partial of all tensors. */
+/* A sparse all-reduce of one tensor, or of all packed tensors. With
+   options.partial, it is of all tensors of the set. */
 typedef struct baton__unit {
     baton_sparse_t *sparse;
     size_t count;   /* elements */
     size_t members; /* tensors */
-    size_t ready;   /* tensors whose gradients are here for this step */
+    /* Number of tensors whose gradients were passed for this step. */
+    size_t ready;
     const char *gradient;
     char *pack;     /* memory of a gradient that is a copy; or NULL */
     bool started;   /* the step of the last gradients was started */
@@ -52,7 +56,8 @@ struct baton_tensors {
     size_t count;
     baton__unit_t *units;
     size_t unit_count;
-    size_t ready_units; /* with clipping: units whose gradients are all here */
+    /* With clipping: number of units that have all their gradients. */
+    size_t ready_units;
 
     baton_schedule_t *comparison;
     baton__wrong_t wrong; /* error of this rank's options */
