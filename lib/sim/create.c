@@ -156,7 +156,8 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
         baton__sim_port_t *port = baton__sim_port(sim, rank);
-        /* k = 0: no effect, as that send is past. */
+        /* With k = 0 this is the number of a send that is past, so no send
+           fails. */
         port->fail_at = port->sends + k;
     }
     return status;

@@ -1,10 +1,11 @@
 /* Samples have the same bits on every machine.
 
    The results of the C library's log, exp and pow do not: glibc has one version
-   for processors with a fused multiply-add and one for those without. Their
-   last bits differ, and so would two runs. The functions here use only
-   operations that IEEE 754 rounds in one way (sqrt is one of them) or that are
-   exact (frexp, ldexp, floor). Their relative errors stay below 1e-15. */
+   of these functions for processors with a fused multiply-add and one for those
+   without. The last bits of their results differ, so the same simulation would
+   run differently on two machines. The functions here use only operations that
+   IEEE 754 rounds in one way (sqrt is one of them) or that are exact (frexp,
+   ldexp, floor). Their relative errors stay below 1e-15. */
 #include "base/error.h"
 #include "base/random.h"
 #include "sim/model.h"
@@ -77,8 +78,8 @@ static double normal(uint64_t random)
         double y = 2 * unit(baton__mix(random += step)) - 1;
         square = x * x + y * y;
     }
-    return radius *
-           (x / sqrt(square)); /* the root is above 0: no unit is 1/2 */
+    /* unit() never returns 1/2, so x is not 0, and neither is the root. */
+    return radius * (x / sqrt(square));
 }
 
 static double distribution_sample(const baton_distribution_t *distribution,

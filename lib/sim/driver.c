@@ -83,7 +83,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
 /* The node that a completion is about. */
 typedef struct subject {
     const baton_schedule_t *schedule; /* NULL when there is nothing to fetch */
-    const baton_message_t *message;   /* of an arrival, which leads to `node` */
+    /* For an arrival: its message, by which `node` is found. Otherwise NULL. */
+    const baton_message_t *message;
     uint32_t node;
 } subject_t;
 
@@ -262,7 +263,8 @@ static progress_t sim_driver_advance(baton_sim_t *sim, double until_us)
 {
     baton__sim_net_t *net = &sim->net;
     if (net->failed) {
-        return FAILED; /* going on would be a different run */
+        /* A lost event would have changed what happens from now on. */
+        return FAILED;
     }
     if (net->due_count == 0) {
         double at_us;
@@ -330,7 +332,7 @@ static bool driver_try_enter(baton_engine_t *engine)
     return true;
 }
 
-/* Makes the rank of a group step. */
+/* Makes the group's rank step at the present time. */
 static void wake(baton_group_t *group)
 {
     baton__sim_port_t *port = group->endpoint;
@@ -369,14 +371,16 @@ static baton_status_t driver_wait(baton_engine_t *engine,
         return BATON_OK;
     }
     if (schedule == NULL && sim_driver_is_inside(sim)) {
-        return BATON_ERR_TIMEOUT; /* the recovery continues later */
+        /* In a callback time can't advance. The recovery continues later. */
+        return BATON_ERR_TIMEOUT;
     }
     double until_us = wait->timeout_ms < 0
                           ? INFINITY
                           : baton_sim_now_us(sim) + 1000.0 * wait->timeout_ms;
     baton_status_t status = check_may_advance(sim, "wait");
     if (status == BATON_OK && wait->turn != NULL) {
-        status = wait->turn(wait->turn_arg); /* once: no real time passes */
+        /* The wait calls `turn` only once, since no real time passes in it. */
+        status = wait->turn(wait->turn_arg);
     }
     const uint64_t heeded = baton__engine_heeded(wait);
     while (status == BATON_OK && !wait->condition(wait->arg)) {
@@ -404,9 +408,12 @@ static void driver_forget(baton_schedule_t *schedule)
     baton_group_t *group = schedule->group;
     const baton_sim_t *sim = baton__sim_of(group->engine);
     if (sim->ending) {
-        return; /* the network is destroyed too, or nothing was sent */
+        /* The simulator is being destroyed, and its network with it; or a build
+           that failed is being undone, and no rank was told of the schedule. */
+        return;
     }
-    (void)baton__notice_send(group->stepper, true); /* there is always room */
+    /* The simulated network always has space for a notice. */
+    (void)baton__notice_send(group->stepper, true);
     wake(group);
     baton__sim_net_forget(group->endpoint, schedule);
     baton__task_of(schedule)->moving = 0;

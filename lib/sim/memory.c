@@ -44,12 +44,12 @@ static double footprint(const baton_schedule_t *schedule)
     return bytes;
 }
 
-/* Called before each commit. Estimates the memory for the schedules that are
-   still to be committed on all ranks, from those so far. Looks at the machine's
-   memory only if the estimate is at least 1 GiB, and only at commits whose
-   number is a power of two or a multiple of 1024. The first few ranks often
-   have the most to do, so an estimate from fewer than FEW schedules is divided
-   by FEW_FACTOR. */
+/* Called before each commit. Estimates the memory for the schedules that ranks
+   have still to commit from the memory of those that were committed so far.
+   Looks at the machine's memory only if the estimate is at least 1 GiB, and
+   only at commits whose number is a power of two or a multiple of 1024. The
+   first few ranks often have the largest schedules, so an estimate from fewer
+   than FEW schedules is divided by FEW_FACTOR. */
 baton_status_t baton__sim_check_schedule(const baton_schedule_t *schedule)
 {
     enum { FEW = 16, FEW_FACTOR = 8 };

@@ -10,7 +10,8 @@ typedef struct head {
     uint32_t nodes;
     uint32_t edges;
     uint32_t lengths;
-    /* How many schedules of this name were created, with this one. */
+    /* The number of schedules of this name that were created, including this
+       one. */
     uint32_t attempt;
     uint64_t terms_hash;
     /* Bytes of the terms, with their final zero, at the end of the packed

@@ -26,7 +26,8 @@ enum {
 /* An item has two cache lines. The second has the fields that the payload
    needs. */
 typedef struct baton__sim_item {
-    /* First, since the address of a message is cast to that of its item. */
+    /* This field is first, so that the address of a message can be cast to that
+       of its item. */
     baton_message_t message;
     unsigned rank : 24; /* the receiver */
     unsigned state : 3;

@@ -21,7 +21,8 @@ typedef struct baton__sim_call {
 } baton__sim_call_t;
 
 struct baton_sim {
-    baton_engine_t engine; /* first, since baton__sim_of casts its address */
+    /* This field is first, since baton__sim_of casts its address. */
+    baton_engine_t engine;
     baton_sim_options_t options;
     baton__kind_info_t kinds[BATON__KIND_COUNT];
     baton__sim_net_t net;
@@ -52,7 +53,8 @@ static inline baton_sim_t *baton__sim_of(const baton_engine_t *engine)
 
 /* The task of a simulated schedule, and the simulator's data about it. */
 typedef struct baton__sim_task {
-    /* The first field. The engine allocates all of the struct (task_bytes). */
+    /* This field is first, so that a task can be cast to its baton__sim_task_t.
+       The engine allocates the whole struct (task_bytes). */
     baton__task_t task;
     /* The schedule was compared with those of the other ranks. */
     bool matched;

@@ -179,8 +179,9 @@ static bool wait_graph_follow(const baton_sim_t *sim,
 }
 
 /* Floyd's algorithm: two walkers start together, and one takes two edges at a
-   time. They meet on the cycle. From there to the cycle's beginning it is as
-   far as from the path's first node (but for whole rounds of the cycle). */
+   time. They meet on the cycle. From the node where they meet, the cycle's
+   beginning is as many edges away as from the path's first node, apart from
+   whole rounds of the cycle. */
 bool baton__sim_wait_find_cycle(const baton_sim_t *sim,
                                 baton__sim_wait_node_t *first, size_t *count)
 {

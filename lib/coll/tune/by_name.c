@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Returns true if a reduction must keep the order of ranks. NULL is refused
-   later, by the chosen builder. */
+/* Returns true if a reduction must keep the order of ranks. Returns false for
+   NULL, which the chosen builder refuses later. */
 static bool is_ordered(const baton_op_t *op)
 {
     return op != NULL && !op->commutative;
@@ -36,8 +36,9 @@ static void state_choice(baton_schedule_t *schedule, const char *title,
                          baton__choice_variable(of->collective));
 }
 
-/* Chooses, and states the choice, which then gets the caller's segment size, if
-   any. Returns false if there is no choice; the schedule's error says why. */
+/* Chooses an algorithm and a segment size, and states the choice. If the caller
+   has given a segment size, that replaces the chosen one afterwards. Returns
+   false if there is no choice; the schedule's error says why. */
 static bool by_name_choose(baton_schedule_t *schedule, const char *title,
                            baton_choice_case_t of, baton_choice_t *out)
 {

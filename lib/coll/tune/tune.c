@@ -30,15 +30,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of each candidate (at most CANDIDATES algorithms) TURNS samples are taken,
-   after one that does not count. BUDGET_MS is the default budget of a tuning,
-   and MEASURE_MS the budget for a case with BATON_TUNE=measure. */
+/* At most CANDIDATES algorithms are measured for a size. TURNS samples are
+   taken of each, after one that does not count. BUDGET_MS is the default budget
+   of a tuning, and MEASURE_MS the budget for a case with BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
-/* A sample has several epochs, since in a single one the result would suffer
-   from the clock's resolution, and from ranks that begin at different times.
-   One epoch before them is not measured: after a vote and other candidates, the
-   vectors and scratch are not in caches, where they are in a loop of epochs. */
+/* A sample has several epochs, since the time of a single one would suffer from
+   the clock's resolution, and from ranks that begin at different times. One
+   epoch before them is not measured: after a vote and other candidates the
+   vectors and scratch are not in caches, but in an application's loop of epochs
+   they are. */
 enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 
 #define CLEARLY     0.9
@@ -58,8 +59,8 @@ typedef struct tuned {
     /* Number of tunings so far, which is part of the names of their
        schedules. */
     uint32_t calls;
-    /* With BATON_TUNE=measure a tuning has failed. Accesses are relaxed, since
-       this only saves time. */
+    /* A measurement for BATON_TUNE=measure has failed, so the group makes no
+       other. Accesses are relaxed, since the flag only saves time. */
     atomic_bool refused;
 } tuned_t;
 
@@ -360,7 +361,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        /* Without this all pages would be the same page of zeros. */
+        /* Until they are written, all pages of the vector are one page of
+           zeros. */
         memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL
@@ -464,7 +466,7 @@ static baton_status_t tune_save(const char *path,
 }
 
 /* Waits until all ranks have all results, and puts the results into force. Rank
-   0 also saves them. If that fails, they are in force nevertheless. */
+   0 also saves the results. If saving fails, they are in force nevertheless. */
 static baton_status_t tune_end(tuning_t *tuning, tuned_t *tuned)
 {
     const char *file = tuning->options.file;
