@@ -450,7 +450,8 @@ static const baton_schedule_t *find_waiting(const baton_sim_t *sim)
     return NULL;
 }
 
-enum { PROGRESS_EVENTS = 16384 }; /* between two calls of on_progress */
+/* number of events between two calls of on_progress */
+enum { PROGRESS_EVENTS = 16384 };
 
 baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
 {

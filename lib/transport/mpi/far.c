@@ -361,7 +361,7 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     /* As many slots as the peer's packets occupy stay free for other peers. */
     size_t others = mpi->far.peers > 1 ? baton__far_unsent(mpi, peer) : 0;
     if (!baton__far_enter(mpi)) {
-        return true; /* the packet counts as sent: the peer is lost */
+        return true; /* All far peers are lost, so the packet counts as sent. */
     }
     bool room =
         find_room(mpi, packets + others, &slot) && far_may_send(mpi, peer);

@@ -45,7 +45,8 @@ static unsigned all_of(const baton__opening_t *host, unsigned flags,
     return all != NULL ? flags : 0;
 }
 
-/* Features that a host may lack. log_lack says what is done instead. */
+/* Features that a host may lack. The messages of log_lack say what Baton does
+   instead. */
 typedef enum lack {
     LACK_MEMORY,
     LACK_BUFFERS,

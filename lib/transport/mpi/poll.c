@@ -26,8 +26,9 @@ enum {
        waits on them. */
     QUIET_POLLS = 64,
     LINK_POLLS = 1024,
-    /* Polls that found nothing before credits are reported in a packet of their
-       own: in an exchange this rank's next message soon carries them anyway. */
+    /* Credits are reported in a packet of their own only after this many polls
+       that found nothing: in an exchange of messages this rank's next message
+       soon carries them anyway. */
     CREDIT_POLLS = 8,
     /* How long this rank looks again after a wake-up. */
     AFTER_RING_NS = 1000000,

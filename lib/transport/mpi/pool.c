@@ -1,12 +1,13 @@
 /* The MPI transport's pools: records of sends, and of messages that have
    arrived.
 
-   There is one record for each reserved send. Of messages there is one record
-   for each reserved receive, because a peer may send as many messages without a
-   credit; one for each credit granted to a peer; and one for each notice that a
-   peer may send. So a record is always free for a message that arrives, with
-   one exception: a peer may still send to a schedule that was destroyed here.
-   Such a message may have to wait until the engine has dropped another one. */
+   There is one record for each reserved send. For messages that arrive there is
+   one record for each reserved receive, because a peer may send that many
+   messages without a credit; one for each credit granted to a peer; and one for
+   each notice that a peer may send. So a record is always free for a message
+   that arrives, with one exception: a peer may still send to a schedule that
+   was destroyed here. Such a message may have to wait until the engine has
+   dropped another one. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"

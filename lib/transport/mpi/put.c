@@ -158,9 +158,9 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
-/* Returns false if the sender would need a time slice of a shared processor, or
-   would have to be woken: then this rank is sooner done if it reads the data
-   itself. */
+/* Returns false if the sender has not just reduced the data, if it would need a
+   time slice of a shared processor to write, or if it would have to be woken.
+   In these cases this rank is done sooner if it reads the data itself. */
 bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
 {
     const baton__peer_t *peer = &mpi->peers[record->message.peer];

@@ -72,8 +72,9 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
    blocks in each block. */
 
 /* Returns the additional entries for a Bruck all-gather, or for a
-   reduce-scatter by bags. There a message of several blocks includes all of the
-   longer blocks, or consists of longer blocks only. */
+   reduce-scatter by bags. On the longest path of these two, a message of
+   several blocks includes all of the longer blocks, or consists of longer
+   blocks only. */
 static double gather_longer(double blocks, double k)
 {
     double longer = fmod(k, blocks), sum = 0;
@@ -85,9 +86,10 @@ static double gather_longer(double blocks, double k)
 }
 
 /* Returns the additional entries for direct sends to the owners of blocks, if
-   all ranks are in step. In truth the sends do not wait for each other's
-   rounds: a rank that is ahead may occupy a port before its turn, and messages
-   after that take longer. There is no closed form of this. */
+   all ranks send at the same times. In truth no rank waits for the others
+   between its sends: a rank that is ahead may occupy a port before its turn,
+   and later messages to that port have to wait. There is no closed form of
+   this. */
 static double direct_longest(double blocks, double k)
 {
     double block = k / blocks;

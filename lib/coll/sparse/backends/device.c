@@ -172,10 +172,10 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
 
 static const baton_async_ops_t ready_ops = {.start = ready, .poll = poll_ready};
 
-/* Makes this step fail if the step before it, which was one of the other
-   schedule, has failed. The stream has waited until that step ended, so if the
-   step has not completed, it has failed. The application may not know of the
-   failure yet. */
+/* Makes this step fail if the step before it, which was a step of the other
+   schedule, has failed. The stream has waited until the earlier step ended. So
+   if the earlier step is not complete, it has failed. The application may not
+   know of that failure yet. */
 static baton_status_t check_before(const side_t *side, baton_call_t *call,
                                    const feed_t *feed)
 {

@@ -84,9 +84,10 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all)
     }
 }
 
-/* The number of teams becomes that at creation, or 1 if that does not divide
-   the number of ranks. So it depends on this group alone, and not on the groups
-   that the sparse all-reduce has had in between. */
+/* The number of teams becomes that at creation, or 1 if the number at creation
+   does not divide the number of ranks. So the number of teams depends on this
+   group alone, and not on the groups that the sparse all-reduce has had since
+   its creation. */
 void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
 {
     baton__sparse_free_memory(sparse, false);

@@ -420,9 +420,9 @@ void baton__sparse_agree(baton_schedule_t *schedule,
     }
 }
 
-/* Fails the comparison if something is wrong on this rank. After a mismatch it
-   need not be failed: all ranks have found the mismatch, and the terms name
-   it. */
+/* Fails the comparison if something is wrong on this rank. A mismatch between
+   ranks is no reason to fail it here: all ranks have found the mismatch, and
+   their terms name it. */
 static baton_status_t fail_if_wrong(void *arg, baton_call_t *call)
 {
     const baton__wrong_t *wrong = arg;
