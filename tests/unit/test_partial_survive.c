@@ -33,6 +33,7 @@ typedef struct rank {
     baton_partial_t *partial;
     _Atomic bool dead;
     bool idle;            /* makes no calls but engine steps */
+    _Atomic bool left;    /* has destroyed its partial */
     _Atomic int messages; /* messages until it dies; -1: it lives */
     uint64_t step;
     bool started;
@@ -148,13 +149,30 @@ static void die(rank_t *rank)
     leave(rank);
 }
 
-/* The last rank dies, and the others learn of it. */
+/* A rank dies, and the others learn of it. */
+static void lose(rank_t *victim)
+{
+    die(victim);
+    for (int r = 0; r < size; r++) {
+        if (&ranks[r] != victim) {
+            learn_outside(&ranks[r], (int)(victim - ranks));
+        }
+    }
+}
+
 static void lose_last(void)
 {
-    die(&ranks[size - 1]);
-    for (int r = 0; r < size - 1; r++) {
-        learn_outside(&ranks[r], size - 1);
-    }
+    lose(&ranks[size - 1]);
+}
+
+/* A dead rank can end: it has learned that all others are dead. */
+static void wake(rank_t *rank)
+{
+    enter(rank);
+    learn_all(rank, false);
+    rank->dead = false;
+    rank->messages = -1;
+    leave(rank);
 }
 
 static void open_groups(int count, baton_progress_t progress)
@@ -207,6 +225,7 @@ static void close_groups(void)
     for (int r = 0; r < size; r++) {
         enter(&ranks[r]);
         ranks[r].group->transport = ranks[r].given;
+        ranks[r].group->collective = false;
         leave(&ranks[r]);
     }
     for (int r = 0; r < size; r++) {
@@ -236,11 +255,7 @@ static void close_ranks(void)
     for (int r = 0; r < size; r++) {
         rank_t *rank = &ranks[r];
         if (rank->dead) {
-            enter(rank);
-            learn_all(rank, false);
-            rank->dead = false;
-            rank->messages = -1;
-            leave(rank);
+            wake(rank);
             (void)baton_engine_step(rank->engine);
             destroy_one(rank);
         }
@@ -612,6 +627,66 @@ TEST(test_partial_says_that_peers_do_no_more_steps)
     close_groups();
     support_set_variable("BATON_DESTROY_MS", NULL);
     options.mode = BATON_SOLO;
+}
+
+static void leave_partial(void *arg)
+{
+    rank_t *rank = arg;
+    destroy_one(rank);
+    rank->left = true;
+}
+
+/* All destroy their partials. The victim dies behind so many messages and one,
+   before all with -1, or after its destroy, which returns false. */
+static bool die_in_destroy(rank_t *victim, int messages)
+{
+    support_thread_t *threads[3];
+    open_groups(3, BATON_PROGRESS_THREAD);
+    for (int r = 0; r < 3; r++) {
+        ranks[r].group->collective = true; /* as groups over MPI are */
+        support_ok(
+            baton_partial_create(ranks[r].group, &options, &ranks[r].partial));
+    }
+    for (int r = 0; r < 3; r++) {
+        do_steps(&ranks[r], 2, 3);
+    }
+    enter(victim);
+    victim->messages = messages;
+    victim->dead = messages < 0;
+    leave(victim);
+    for (int r = 0; r < 3; r++) {
+        threads[r] = support_thread_start(leave_partial, &ranks[r]);
+    }
+    while (!victim->dead && !victim->left) {
+        (void)sched_yield();
+    }
+    bool died = victim->dead;
+    lose(victim);
+    for (int r = 0; r < 3; r++) {
+        if (&ranks[r] != victim) {
+            support_thread_join(threads[r]);
+        }
+    }
+    wake(victim);
+    support_thread_join(threads[victim - ranks]);
+    close_groups();
+    return died;
+}
+
+/* The others don't wait for BATON_DESTROY_MS. */
+TEST(test_partial_is_destroyed_whoever_dies_when)
+{
+    support_set_variable("BATON_DESTROY_MS", "600000");
+    set_options(BATON_SOLO, 4, BATON_ON_LOSS_CONTINUE);
+    options.history = 8;
+    for (int victim = 0; victim < 3; victim++) {
+        int messages = -1;
+        while (die_in_destroy(&ranks[victim], messages)) {
+            messages++;
+        }
+        assert_true(messages > 3);
+    }
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 /* Rank 0 destroys its partial in a step whose long messages rank 1 takes part
