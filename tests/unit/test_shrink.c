@@ -1,17 +1,21 @@
 /* baton_group_shrink with ranks that die at any moment, also in the middle of
-   telling the others, and of whose deaths not every rank learns by itself. All
-   ranks take turns in one thread. Over MPI: mpi/mpi_survivors.c. */
+   telling the others, and of whose deaths not every rank learns by itself; and
+   partitions, also of partials that go on by themselves. All ranks take turns
+   in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "ops/op.h"
 #include "progress/state/member.h"
 #include "support/cluster.h"
 #include "transport/subset.h"
 #include <baton/coll.h>
+#include <baton/partial.h>
 
 enum { MOST = 8, TRIALS = 400, TURNS = 100000 };
 
 typedef struct rank {
     baton_engine_t *engine;
     baton_group_t *group, *survivors;
+    baton_partial_t *partial; /* NULL: it shrinks its group */
+    baton_partial_result_t result;
     baton_transport_t port; /* the group's, which sends nothing once it died */
     const baton_transport_t *given;
     bool dead;
@@ -81,6 +85,8 @@ static int close_ranks(void **state)
 {
     for (int r = 0; r < size; r++) {
         rank_t *rank = &ranks[r];
+        rank->dead = false;
+        support_ok(baton_partial_destroy(rank->partial));
         bool old_first = below(2) == 0;
         baton_group_t *both[] = {old_first ? rank->group : rank->survivors,
                                  old_first ? rank->survivors : rank->group};
@@ -223,20 +229,35 @@ static int host_of(const void *endpoint, int rank)
     return rank;
 }
 
+static baton_status_t go_on(rank_t *rank)
+{
+    return rank->partial != NULL
+               ? baton_partial_wait(rank->partial, 0, &rank->result)
+               : baton_group_shrink(rank->group, 0, &rank->survivors);
+}
+
 /* Each rank notices by itself that those on the other side don't answer, in
    any order, and those on its side that they have ended which are in `ended`.
-   Returns the ranks that go on; all others must be told of the partition. */
-static unsigned part(int count, unsigned cut, unsigned ended)
+   Returns the ranks that go on; all others must be told of the partition. They
+   shrink their groups or, with options, wait for a step of a partial. */
+static unsigned part(int count, unsigned cut, unsigned ended,
+                     const baton_partial_options_t *options)
 {
     const unsigned all = (1U << count) - 1;
     unsigned on = 0, over = ended;
     open_ranks(count);
+    for (int r = 0; r < count; r++) {
+        ranks[r].port.host_of = host_of;
+        support_ok(options != NULL
+                       ? baton_partial_create(ranks[r].group, options,
+                                              &ranks[r].partial)
+                       : BATON_OK);
+    }
     side = cut;
     for (int i = 0; i < count; i++) {
         for (int r = 0; r < count; r++) {
             int other = (r + i) % count;
             ranks[r].dead = (ended >> r & 1) != 0;
-            ranks[r].port.host_of = host_of;
             if ((ended >> other & 1) != 0) {
                 learn(r, other);
             } else if (((cut >> other ^ cut >> r) & 1) != 0) {
@@ -244,12 +265,14 @@ static unsigned part(int count, unsigned cut, unsigned ended)
             }
         }
     }
+    step(count, options != NULL ? count : 0); /* all notice the cut */
+    for (int r = 0; r < count && options != NULL; r++) {
+        support_ok(baton_partial_start(ranks[r].partial));
+    }
     for (int turn = 0; turn < TURNS && over != all; turn++) {
         int r = below(count);
         baton_status_t status =
-            (over >> r & 1) != 0
-                ? BATON_ERR_TIMEOUT
-                : baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors);
+            (over >> r & 1) != 0 ? BATON_ERR_TIMEOUT : go_on(&ranks[r]);
         (void)baton_engine_step(ranks[r].engine);
         over |= status != BATON_ERR_TIMEOUT ? 1U << r : 0;
         on |= status == BATON_OK ? 1U << r : 0;
@@ -260,12 +283,12 @@ static unsigned part(int count, unsigned cut, unsigned ended)
         int r = turn % count;
         (void)baton_engine_step(ranks[r].engine);
         if (((on | ended) >> r & 1) == 0) {
-            support_fails(
-                baton_group_shrink(ranks[r].group, 0, &ranks[r].survivors),
-                BATON_ERR_TRANSPORT, "partition");
+            support_fails(go_on(&ranks[r]), BATON_ERR_TRANSPORT, "partition");
         } else if ((on >> r & 1) != 0) {
             unsigned own = (cut >> r & 1) != 0 ? cut : ~cut;
-            assert_int_equal(baton_group_size(ranks[r].survivors),
+            assert_int_equal(options != NULL
+                                 ? (int)ranks[r].result.living
+                                 : baton_group_size(ranks[r].survivors),
                              __builtin_popcount(on & own));
         }
     }
@@ -275,11 +298,11 @@ static unsigned part(int count, unsigned cut, unsigned ended)
 
 /* Of two sides the larger one goes on, and of two halves the one with the
    lowest rank. Ranks that have ended count for neither. */
-TEST(test_shrink_of_every_cut_leaves_one_side)
+static void cut_all(int most, const baton_partial_options_t *options)
 {
     dice = support_random(support_seed(), 23);
     support_set_variable("BATON_PEER_TIMEOUT_MS", "1"); /* parts after 250 us */
-    for (int count = 2; count <= 7; count++) {
+    for (int count = 2; count <= most; count++) {
         for (unsigned cut = 1; cut < 1U << (count - 1); cut++) {
             for (int i = 0; i < 2; i++) {
                 unsigned all = (1U << count) - 1;
@@ -288,11 +311,25 @@ TEST(test_shrink_of_every_cut_leaves_one_side)
                 int lead = __builtin_popcount(one) - __builtin_popcount(two);
                 bool first =
                     lead > 0 || (lead == 0 && (one & -one) < (two & -two));
-                assert_int_equal(part(count, cut, ended), first ? one : two);
+                assert_int_equal(part(count, cut, ended, options),
+                                 first ? one : two);
             }
         }
     }
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
+TEST(test_every_cut_leaves_one_side)
+{
+    const baton_partial_options_t full = {.size = sizeof full,
+                                          .mode = BATON_FULL,
+                                          .count = 1,
+                                          .dtype = BATON_U64,
+                                          .on_loss = BATON_ON_LOSS_CONTINUE};
+    cut_all(7, NULL);
+    support_set_variable("BATON_DESTROY_MS", "1"); /* they end one by one */
+    cut_all(5, &full);
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 /* MPI tells that rank 0 can't be reached, and its link then that it has ended.
@@ -313,7 +350,7 @@ SHRINK_TEST(test_shrink_parts_not_before_an_end_is_told)
 TEST(test_shrink_of_a_minority_can_be_asked_for)
 {
     support_set_variable("BATON_MINORITY", "1");
-    assert_int_equal(part(5, 3, 0), 31);
+    assert_int_equal(part(5, 3, 0, NULL), 31);
     support_set_variable("BATON_MINORITY", NULL);
 }
 
