@@ -35,4 +35,12 @@ for wrong in "--systems topka:2" "--systems spardel" "--systems quorum:9" \
     try 1 --epochs 1 $wrong && complain "takes $wrong"
     grep -q 'train: ' err || complain "does not say what is wrong: $wrong"
 done
+
+# Alone, and under mpirun.
+for alone in "" "$mpirun -np 2"; do
+    for help in -h --help; do
+        $alone "$train" $help >out 2>err && grep -q -- '--bucket-kib=N' out && [ ! -s err ] ||
+            complain "no help: $alone train $help"
+    done
+done
 exit $fail

@@ -101,6 +101,7 @@ static const struct argp_option options[] = {
     {"device-ms", 13, "MS", 0, "Time of a step on an accelerator", 0},
     {"bucket-kib", 14, "N", 0, "Least size of a bucket", 0},
     {"require", 15, "PERCENT", 0, "Accuracy below which the program fails", 0},
+    {.key = 'h', .flags = OPTION_HIDDEN},
     {0}};
 
 /* Sets an option, if the value is allowed: a word of those in the option's
@@ -114,6 +115,9 @@ static error_t train_read_option(int key, char *value, struct argp_state *state)
                                       &device_ms, &bucket_kib, &required};
     char *end = value, word[32], words[64];
     bool valid = key == 2;
+    if (key == 'h') {
+        argp_state_help(state, stdout, ARGP_HELP_STD_HELP); /* exits */
+    }
     if (key < 1 || key > 15) {
         return ARGP_ERR_UNKNOWN;
     }
