@@ -109,21 +109,28 @@ static bool put_in(int epoll, int fd, baton__watch_t *watch)
    as Open MPI does). Nothing in it needs a cached time. The descriptors that
    libevent opens can't be moved. If the program has closed descriptor 0, 1 or
    2, a placeholder has this number meanwhile, so that libevent does not get
-   it. */
+   it. If libevent could not open its descriptors it would call exit(), so this
+   opens as many and closes them first. */
 static bool make_base(baton__event_loop_t *loop)
 {
-    struct event_config *config = event_config_new();
-    int taken[STDERR_FILENO + 1];
-    for (int i = 0; i <= STDERR_FILENO; i++) {
+    enum { PLACES = STDERR_FILENO + 1, OF_LIBEVENT = 5 };
+    int taken[PLACES + OF_LIBEVENT];
+    bool enough = true;
+    for (int i = 0; i < PLACES + OF_LIBEVENT; i++) {
         taken[i] = fcntl(loop->kick_fd, F_DUPFD_CLOEXEC, 0);
+        enough = enough && taken[i] >= 0;
     }
+    for (int i = PLACES; i < PLACES + OF_LIBEVENT; i++) {
+        baton__descriptor_close(&taken[i]);
+    }
+    struct event_config *config = enough ? event_config_new() : NULL;
     if (config != NULL) {
         (void)event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK |
                                                 EVENT_BASE_FLAG_NO_CACHE_TIME);
         loop->base = event_base_new_with_config(config);
         event_config_free(config);
     }
-    for (int i = 0; i <= STDERR_FILENO; i++) {
+    for (int i = 0; i < PLACES; i++) {
         baton__descriptor_close(&taken[i]);
     }
     if (loop->base == NULL) {
@@ -163,7 +170,8 @@ baton_status_t baton__event_loop_open(baton__event_loop_t **out)
                               baton__errno_text(errno));
     } else if (!make_base(loop)) {
         status = baton__error(BATON_ERR_SYSTEM,
-                              "libevent could not make an event loop");
+                              "libevent could not make an event loop: %s",
+                              baton__errno_text(errno));
     }
     if (status != BATON_OK) {
         baton__event_loop_close(loop);
