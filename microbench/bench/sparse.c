@@ -87,7 +87,8 @@ static baton_sparse_stats_t sparse_stats(const contestant_t *system)
 
 /* Adds a system to the contest. Does nothing if the gradients are on a device
    and the system's algorithm does not support that. */
-static void add_contestant(contest_t *contest, size_t system, uint64_t teams)
+static void bench_sparse_add_contestant(contest_t *contest, size_t system,
+                                        uint64_t teams)
 {
     contestant_t *added = &contest->contestants[contest->contestant_count];
     *added = (contestant_t){.system = (bench_sparse_system_t)system,
@@ -133,8 +134,8 @@ static void bench_sparse_open_contest(contest_t *contest)
         size_t system = options->algorithms.words[i];
         bool has_teams = system == BENCH_SPARSE_SPARDL;
         for (size_t j = 0; j < (has_teams ? options->teams.count : 1); j++) {
-            add_contestant(contest, system,
-                           has_teams ? options->teams.numbers[j] : 1);
+            bench_sparse_add_contestant(
+                contest, system, has_teams ? options->teams.numbers[j] : 1);
         }
     }
 }

@@ -240,7 +240,7 @@ void cli_read(const cli_parser_t *parser, const char *option,
 
 /* Returns the key by which argp names an option of the command: its letter, or
    256 plus the row's index. Returns 0 if the command has no such option. */
-static int key_of(const cli_program_t *program, size_t i)
+static int cli_key_of(const cli_program_t *program, size_t i)
 {
     const cli_option_t *option = &program->options[i];
     return (option->commands & program->command) == 0 ? 0
@@ -320,7 +320,7 @@ static error_t cli_parse_option(int key, char *text, struct argp_state *state)
         return 0;
     }
     for (size_t i = 0; program->options[i].name != NULL; i++) {
-        if (key_of(program, i) == key) {
+        if (cli_key_of(program, i) == key) {
             parser->given |= UINT64_C(1) << i;
             cli_read_option(parser, &program->options[i], text);
             return 0;
@@ -347,7 +347,7 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
     (void)uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
     for (size_t i = 0; program->options[i].name != NULL; i++) {
         const cli_option_t *option = &program->options[i];
-        int key = key_of(program, i);
+        int key = cli_key_of(program, i);
         assert(i < MAX_OPTIONS);
         if (key == 0) {
             continue;

@@ -45,7 +45,8 @@ double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 #define AT(member) offsetof(skew_options_t, member)
 
 /* Reads a system, such as "solo" or "quorum:16". */
-static skew_choice_t read_system(const cli_parser_t *parser, const char *text)
+static skew_choice_t skew_read_system(const cli_parser_t *parser,
+                                      const char *text)
 {
     int ranks = ((const skew_options_t *)parser->values)->ranks;
     char name[16] = "", rest;
@@ -71,7 +72,7 @@ static void skew_options_resolve(const cli_parser_t *parser)
 {
     skew_options_t *values = parser->values;
     for (size_t i = 0; i < values->systems.count; i++) {
-        values->choices[i] = read_system(parser, values->systems.texts[i]);
+        values->choices[i] = skew_read_system(parser, values->systems.texts[i]);
     }
 }
 
