@@ -63,7 +63,8 @@ static void cli_describe(const cli_type_t *type, char text[COMPLAINT_BYTES])
 {
     text[0] = '\0';
     if (type->kind == CLI_KIND_PLOT) {
-        (void)strcpy(text, "a name that ends in .svg or .png");
+        (void)snprintf(text, COMPLAINT_BYTES, "%s",
+                       "a name that ends in .svg or .png");
     } else if (type->kind == CLI_KIND_SIZE) {
         (void)snprintf(text, COMPLAINT_BYTES,
                        type->multiple > 1
@@ -210,8 +211,8 @@ static void read_list(const reading_t *reading, const char *text)
         }
         return;
     }
-    /* The copy is never freed, since texts point into it. */
-    char *rest = strdup(text);
+    reading->list->copy = strdup(text);
+    char *rest = reading->list->copy;
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
         char *dots = type->multiple > 0 || type->kind == CLI_KIND_COUNT
                          ? strstr(item, "..")

@@ -25,7 +25,7 @@ TEST(test_event_loop_needs_descriptors)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &given), 0);
     const int lowest = dup(STDERR_FILENO);
     assert_int_equal(close(lowest), 0);
-    baton__event_loop_t *loop;
+    baton__event_loop_t *loop = NULL;
     int last = 0;
     for (int more = 0;; more++) {
         struct rlimit few = {(rlim_t)(lowest + more), given.rlim_max};
@@ -36,7 +36,9 @@ TEST(test_event_loop_needs_descriptors)
             break;
         }
         support_expect(status, BATON_ERR_SYSTEM);
-        last += strstr(baton_error_message(), what[last]) == NULL;
+        if (last < 3 && strstr(baton_error_message(), what[last]) == NULL) {
+            last++;
+        }
         support_says(what[last]);
         assert_int_equal(dup(STDERR_FILENO), lowest);
         assert_int_equal(close(lowest), 0);
