@@ -211,8 +211,11 @@ static void read_list(const reading_t *reading, const char *text)
         }
         return;
     }
-    reading->list->copy = strdup(text);
-    char *rest = reading->list->copy;
+    /* The copies are never freed, since texts point into them. */
+    static char **copies;
+    static size_t copy_count;
+    copies = realloc(copies, (copy_count + 1) * sizeof *copies);
+    char *rest = copies[copy_count++] = strdup(text);
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
         char *dots = type->multiple > 0 || type->kind == CLI_KIND_COUNT
                          ? strstr(item, "..")

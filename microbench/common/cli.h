@@ -32,7 +32,6 @@ enum { CLI_MOST_ITEMS = 64 };
    appear once. "all" stands for all words, unless it is a word itself. */
 typedef struct cli_list {
     size_t count;
-    char *copy; /* the texts point into it; never freed */
     union {
         uint64_t numbers[CLI_MOST_ITEMS];
         double reals[CLI_MOST_ITEMS];
