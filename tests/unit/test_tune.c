@@ -203,7 +203,7 @@ static void run_allreduce(support_worker_t *worker)
 }
 
 static const baton_transport_t *given;
-static int long_sends;
+static _Atomic int long_sends; /* all ranks count */
 
 static baton_status_t count_send(void *endpoint, baton_token_t token, int peer,
                                  const baton_header_t *header, const void *data,
