@@ -5,7 +5,8 @@
 
 typedef struct entry {
     const char *name;
-    unsigned version; /* CUDA version of the function's signature in gpu.h */
+    /* The CUDA version whose signature of the function gpu.h declares. */
+    unsigned version;
     void **slot;
 } entry_t;
 

@@ -17,7 +17,7 @@
 namespace baton_element
 {
 
-/* 16-bit floats, of which only the bits are stored. */
+/* 16-bit floats. They are only stored; arithmetic converts them to f32. */
 struct f16 {
     uint16_t bits;
 };
@@ -59,7 +59,8 @@ static __device__ __forceinline__ void store_words(void *at, T value)
 
 /* ---- NaNs -------------------------------------------------------------- */
 
-/* Masks of a float or double. `nan` is the NaN without sign and payload. */
+/* For float and double: an integer type of the same size, and masks of its
+   bits. `nan` is the NaN without sign and payload. */
 template <typename Float> struct float_traits;
 template <> struct float_traits<float> {
     typedef uint32_t bits;
@@ -155,8 +156,8 @@ template <bool LEAST, typename T> BATON_ELEMENT T extreme(T a, T b)
 
 /* ---- all -------------------------------------------------------------- */
 
-/* Combines two elements. Integers are summed and multiplied as unsigned ones,
-   which wrap. */
+/* Combines two elements. Signed integers are summed and multiplied as unsigned
+   ones, so that overflow wraps around. */
 template <baton__cuda_op OP, typename T>
 BATON_ELEMENT T combine(T a, T b, double ranks = 1)
 {
@@ -230,7 +231,8 @@ template <typename T> BATON_ELEMENT T scaled(T value, double factor)
     }
 }
 
-/* The type of the elements of a dtype that can be selected from. */
+/* The C++ type of the elements of a dtype. It has only the dtypes whose
+   elements can be selected. */
 template <baton_dtype_t D>
 using value = std::conditional_t<
     D == BATON_F16, f16,

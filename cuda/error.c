@@ -18,7 +18,8 @@ static const cudaError_t sticky[] = {
     cudaErrorNvlinkUncorrectable,
 };
 
-/* Returns advice for the user, where CUDA's own text says too little. */
+/* Returns advice for the user if CUDA's own text does not suffice, else an
+   empty text. */
 static const char *advice(cudaError_t error)
 {
     for (size_t i = 0; i < sizeof sticky / sizeof sticky[0]; i++) {
@@ -47,7 +48,8 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
     if (error == cudaSuccess) {
         return BATON_OK;
     }
-    /* The runtime keeps the last error until it is read. */
+    /* CUDA's runtime keeps the last error until it is read, so this clears
+       it. */
     (void)cudaGetLastError();
     return baton_error_set(
         error == cudaErrorMemoryAllocation ? BATON_ERR_NO_MEMORY
@@ -56,10 +58,11 @@ baton_status_t baton__gpu_report(const baton__gpu_t *gpu, cudaError_t error,
         cudaGetErrorString(error), cudaGetErrorName(error), advice(error));
 }
 
-/* How often this thread has entered GPUs without leaving them. */
+/* The number of this thread's calls of baton__gpu_enter that baton__gpu_leave
+   has not undone yet. */
 static _Thread_local int depth;
-/* The thread's capture mode before it entered the first of the GPUs that it has
-   not left. */
+/* The thread's capture mode before the outermost of these calls of
+   baton__gpu_enter. */
 static _Thread_local CUstreamCaptureMode outside;
 
 baton_status_t baton__gpu_enter(const baton__gpu_t *gpu)

@@ -54,9 +54,9 @@ typedef struct baton__driver {
     PFN_cuStreamWriteValue64_v11070 stream_write_value;
 } baton__driver_t;
 
-/* The state of one stream's wake-up of the engine; see wake.c. */
+/* The state by which one stream wakes the engine; see wake.c. */
 typedef struct baton__wake {
-    atomic_bool busy;        /* the stream got work since the last arm */
+    atomic_bool busy; /* the stream got work since the engine was last armed */
     atomic_bool outstanding; /* a callback has been queued and has not run */
     int descriptor;          /* the GPU's eventfd, to which callbacks write */
 } baton__wake_t;
@@ -69,8 +69,8 @@ typedef struct baton__gpu {
     CUcontext context; /* the primary context; NULL: not retained */
     char name[300];    /* "cuda:0 NVIDIA H100" */
     baton__driver_t driver;
-    /* How many blocks of a reduction kernel run on the GPU at a time: the least
-       number over all of these kernels. */
+    /* The number of blocks of a reduction kernel that can run on the GPU at a
+       time: the least number over all reduction kernels. */
     unsigned blocks;
 
     cudaStream_t streams[BATON_DEVICE_STREAMS];

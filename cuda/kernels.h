@@ -47,13 +47,14 @@ cudaError_t baton__cuda_reduce(cudaStream_t stream, baton__cuda_op_t op,
                                const void *left, const void *right,
                                size_t count, double ranks, unsigned blocks);
 
-/* The port's functions of these names. A selection reads the vector once if the
-   sampled threshold holds (SAMPLED: two or three times). If the threshold does
-   not hold, or more elements are tied than the scratch memory has capacity for,
-   the selection reads the vector four (f16, bf16), five (f32) or eight (f64)
-   times more. `scratch` has about 16 bytes for each 4 KiB of the vector, and 8
-   bytes (f64: 12) for each candidate. The number of candidates is 2k plus the
-   margin of error of the sample. */
+/* These three functions are those of the same names in the device port
+   (baton/device.h). A selection reads the vector once if the sampled threshold
+   holds (method SAMPLED: two or three times). If the threshold does not hold,
+   or more elements are tied than the scratch memory has capacity for, the
+   selection reads the vector four (f16, bf16), five (f32) or eight (f64) times
+   more. `scratch` has about 16 bytes for each 4 KiB of the vector, and 8 bytes
+   (f64: 12) for each candidate. The number of candidates is 2k plus the margin
+   of error of the sample. */
 size_t baton__cuda_select_bytes(baton_dtype_t dtype, size_t count, size_t k);
 cudaError_t baton__cuda_select(cudaStream_t stream,
                                const baton_device_selection_t *selection);

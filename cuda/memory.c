@@ -9,8 +9,8 @@ baton_status_t baton__gpu_allocate(void *device, baton_memory_t kind,
     if (status != BATON_OK) {
         return status;
     }
-    /* For zero bytes CUDA returns NULL. cudaMalloc and cudaHostAlloc align to
-       at least 256 bytes. */
+    /* CUDA returns NULL for zero bytes, so at least one byte is allocated.
+       cudaMalloc and cudaHostAlloc align to at least 256 bytes. */
     size_t size = bytes == 0 ? 1 : bytes;
     void *memory = NULL;
     cudaError_t error =

@@ -16,8 +16,10 @@
 typedef struct handle {
     int64_t process;
     uint64_t address; /* the memory's address in `process` */
-    uint64_t base;    /* the address at which the allocation begins */
-    /* The allocation's number, since an address may be used again. */
+    /* The address at which the allocation that contains the memory begins. */
+    uint64_t base;
+    /* The number that CUDA gave the allocation. It tells apart two allocations
+       that had the same address one after another. */
     uint64_t allocation;
     int32_t ordinal; /* the GPU's number in `process` */
     int32_t shared;  /* 1 if `ipc` is valid */

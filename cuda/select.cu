@@ -24,8 +24,8 @@ static size_t aligned(size_t bytes)
 }
 
 /* Lays out the scratch memory. `count` is at least 1. There is one more tile
-   than `count` fills, for vectors that do not begin at a multiple of 16 bytes.
-   A search needs more than 2k candidates. */
+   than `count` elements fill, for vectors that do not begin at a multiple of 16
+   bytes. RedSync's search needs more than 2k candidates. */
 static layout_t select_layout_of(baton_dtype_t dtype, size_t count, size_t k)
 {
     layout_t at;
@@ -144,7 +144,8 @@ static cudaError_t select(cudaStream_t stream,
     const bool searches = reuses || s->method == BATON_DEVICE_SAMPLED;
     const size_t count = s->from.count;
     baton_magnitude_t *threshold = &s->selected->threshold;
-    /* Every k above the number of elements is equivalent to count + 1. */
+    /* A k above the number of elements means the same as count + 1 in a search,
+       and the same as count otherwise. */
     const size_t k = s->k <= count ? s->k : searches ? count + 1 : count;
     const size_t need = searches ? 2 * k + 1 : k;
     const size_t most = searches ? 2 * k : 0, room = searches ? most : k;

@@ -70,8 +70,9 @@ template <baton_dtype_t D> BATON__BOTH unsigned key_bits()
 
 /* ---- keys -------------------------------------------------------------- */
 
-/* Converts elements of a side to keys: (bits ^ flip) & mask, or 0 if that has a
-   sign (lib/ops/select.h). */
+/* Converts elements to keys. An element whose value is not on the selected side
+   (BATON_SIDE) gets the key 0: the key is (bits ^ flip) & mask, or 0 if that
+   has the sign bit set (lib/ops/select.h). */
 template <baton_dtype_t D> struct filter {
     typename element<D>::key_t flip, mask;
 };
@@ -158,11 +159,14 @@ BATON__BOTH double magnitude_value(typename element<D>::key_t key)
 /* ---- samples ----------------------------------------------------------- */
 
 enum {
-    SMALL_COUNT = 4096, /* in vectors up to this long, all are candidates */
+    /* In vectors up to this length all elements are candidates. */
+    SMALL_COUNT = 4096,
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     SAMPLE_SHARE = 256, /* of larger vectors one element in 256 is sampled */
-    DEVIATIONS = 4      /* the estimate's margin in standard deviations */
+    /* Standard deviations by which the estimate is below the expected
+       threshold */
+    DEVIATIONS = 4
 };
 
 BATON__BOTH size_t sample_of(size_t count)
@@ -172,8 +176,9 @@ BATON__BOTH size_t sample_of(size_t count)
     return size > SAMPLE_MOST ? (size_t)SAMPLE_MOST : size;
 }
 
-/* Returns the rank in the sample of a magnitude which, very probably, at least
-   `need` elements reach. Returns 0 if any element may be one of these. */
+/* Returns the rank, within the sample, of an element that estimates the
+   threshold: very probably at least `need` elements of the vector are as large
+   as it. Returns 0 if all elements should be candidates. */
 BATON__BOTH uint32_t sample_rank(size_t count, size_t need)
 {
     size_t size = sample_of(count);
@@ -235,8 +240,8 @@ BATON__BOTH typename element<D>::key_t search(double mean, double largest,
         high = key > kth ? middle : high;
         low = key > kth ? low : middle;
     }
-    /* `low` leaves at least k elements, and too many only if values are
-       tied. */
+    /* `low` leaves at least k elements. It leaves more than 2k only if many
+       values are tied. */
     const key_t key = between<D>(mean, largest, low);
     return key > beyond ? key : 0;
 }

@@ -35,7 +35,8 @@ enum {
     WARP = 32,
     THREADS = 256, /* threads of a block, unless a kernel says otherwise */
     WARPS = THREADS / WARP,
-    ROUNDS = 8, /* 16-byte loads by which a thread reads its part of a tile */
+    /* 16-byte loads by which each thread reads its part of a tile. */
+    ROUNDS = 8,
     TILE_BYTES = WARP * ROUNDS * 16,
     DIGIT_BITS = 11,
     DIGITS = 1 << DIGIT_BITS,
@@ -53,12 +54,13 @@ enum {
 
 /* An element that radix searches by its rank, counted from the largest. */
 typedef struct ranked {
-    /* The upper digits of the element's key that were found so far. After the
-       last digit this is the whole key, or 0 if all elements are zeros. */
+    /* The upper digits of the element's key, as far as they were found. After
+       the last digit this is the whole key, or 0 if all elements are zeros. */
     uint64_t prefix;
-    uint64_t rank;  /* the rank among the elements with these digits */
+    /* The element's rank among the elements with the same upper digits. */
+    uint64_t rank;
     uint64_t above; /* number of elements with larger upper digits */
-    uint32_t equal; /* number of elements with this key */
+    uint32_t equal; /* number of elements with the same whole key */
     uint32_t histogram[DIGITS];
 } ranked_t;
 
@@ -66,24 +68,28 @@ typedef struct ranked {
    it atomically; later launches read it. */
 typedef struct state {
     uint64_t k;
-    /* The largest number of elements that a search may leave; 0 if the exact
-       k-th is wanted. */
+    /* The largest number of elements that RedSync's search may select; 0 if
+       exactly the k largest are wanted. */
     uint64_t most;
-    /* The number of candidates that suffice; 0 if a given threshold decides. */
+    /* The number of candidates that the result needs; 0 if a given threshold
+       decides. */
     uint64_t need;
-    uint64_t least;   /* elements from this key on are candidates */
-    uint32_t found;   /* candidates, including those beyond the capacity */
-    uint32_t tickets; /* blocks of the running launch that have ended */
+    uint64_t least; /* the smallest key of a candidate */
+    /* Number of candidates, including those beyond the capacity. */
+    uint32_t found;
+    /* Number of blocks of the running launch that have finished. */
+    uint32_t tickets;
     /* The result. Elements above the threshold are selected, and of elements
        that equal it the first `ties`. */
     uint64_t threshold;
     uint32_t ties;
-    uint32_t done; /* the result is known */
+    uint32_t done; /* 1 once the result is known */
     /* The number of elements or candidates whose key is not 0. */
     uint32_t total;
     uint64_t largest; /* largest key, over both signs */
     double mean;      /* mean magnitude, over both signs */
-    /* The k-th element, and the first element after `most` other elements. */
+    /* The k-th largest element and, in a search, the next one after the `most`
+       largest elements. */
     ranked_t ranked[2];
 } state_t;
 
@@ -102,11 +108,13 @@ template <baton_dtype_t D> struct workspace {
     /* For each block of tally: the sum of the block's tiles. scan replaces the
        sum by that of all earlier blocks. */
     uint64_t *groups;
-    uint32_t *bases;  /* for each tile: the first candidate's index */
+    /* For each tile: the place of its first candidate in `keys`. */
+    uint32_t *bases;
     uint32_t *counts; /* for each tile: the number of candidates */
     typename element<D>::key_t *keys;
     uint32_t *indices;
-    uint64_t capacity; /* the most candidates in `keys` and `indices` */
+    /* The number of candidates for which `keys` and `indices` have space. */
+    uint64_t capacity;
     uint32_t tiles;
 };
 
@@ -132,7 +140,8 @@ template <class type> __device__ type warp_sum(type value)
     return value;
 }
 
-/* Returns the sum of the values of the lanes with lower numbers. */
+/* Returns the sum of the values of the warp's lanes with lower numbers than
+   this one. */
 template <class type> __device__ type warp_sum_below(type value)
 {
     const unsigned lane = lane_of_thread();
@@ -144,7 +153,8 @@ template <class type> __device__ type warp_sum_below(type value)
     return sum - value;
 }
 
-/* Returns the sum of the values of the block's threads with higher numbers. */
+/* Returns the sum of the values of the block's threads with higher numbers than
+   this one. */
 template <int threads> __device__ uint32_t block_sum_above(uint32_t value)
 {
     __shared__ uint32_t warps[threads / WARP];
@@ -268,8 +278,9 @@ __device__ inline void histogram_join(ranked_t *ranked, const uint32_t *block)
 }
 
 /* Copies the histogram of all blocks to `block`, which is in the last block's
-   shared memory, and clears the histogram of all blocks. The blocks have added
-   to it in the second-level cache, and volatile reads go there, too. */
+   shared memory, and clears the original. Other blocks have added to the
+   original in the second-level cache, so the reads are volatile in order to go
+   there, too. */
 __device__ inline void histogram_take(ranked_t *ranked, uint32_t *block)
 {
     volatile uint32_t *all = ranked->histogram;
@@ -324,8 +335,9 @@ template <baton_dtype_t D> struct tile {
     }
 };
 
-/* Returns how many elements lie between the previous multiple of 16 bytes and
-   the vector's first element. The first load includes them. */
+/* Returns how many elements lie between the last multiple of 16 bytes at or
+   before the vector's beginning, and that beginning. The first load includes
+   them. */
 template <baton_dtype_t D>
 BATON__BOTH unsigned head_of(const typename element<D>::bits_t *values)
 {
@@ -390,7 +402,7 @@ __device__ tile<D> load_tile(const vector<D> &from, uint32_t number)
 
 typedef struct beginning {
     uint64_t k, most, need;
-    const baton_magnitude_t *threshold; /* on the device, or NULL */
+    const baton_magnitude_t *threshold; /* in device memory, or NULL */
 } beginning_t;
 
 template <baton_dtype_t D>
@@ -418,7 +430,8 @@ __global__ void begin(state_t *state, beginning_t with)
     state->least = least;
     state->found = 0;
     state->tickets = 0;
-    /* This result is right unless a later launch finds another threshold. */
+    /* This result is right if a given threshold decides. Otherwise a later
+       launch replaces it. */
     state->threshold = least;
     state->ties = ALL_TIES;
     state->done = 0;
@@ -703,8 +716,8 @@ __device__ double square_of(typename element<D>::key_t key)
     return magnitude * magnitude;
 }
 
-/* Sums magnitudes or their squares, with 16 lanes for each tile of 4096
-   elements, in the order in which the CPU adds. For a selection it also finds
+/* Sums magnitudes or their squares in the order in which the CPU adds them,
+   with 16 lanes for each tile of 4096 elements. For a selection it also finds
    the largest magnitude. Does nothing if the selection is done. */
 template <baton_dtype_t D, bool SQUARED>
 __global__ void __launch_bounds__(THREADS)
@@ -750,9 +763,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* One block sums the tiles' sums of `count` elements, in an order that depends
-   on `count` alone, and divides by `divisor`. Does nothing if the selection is
-   done. */
+/* One block sums the sums of all tiles of `count` elements, in an order that
+   depends on `count` alone, and divides the total by `divisor`. Does nothing if
+   the selection is done. */
 static __global__ void __launch_bounds__(TILE_LANES)
     join(const double *sums, uint64_t count, const state_t *state,
          uint64_t divisor, double *out)
@@ -876,7 +889,8 @@ static __global__ void __launch_bounds__(WIDE)
         warps[warp] = sum;
     }
     __syncthreads();
-    const uint64_t each = warps[lane]; /* a block has as many warps as lanes */
+    /* A block has as many warps as a warp has lanes. */
+    const uint64_t each = warps[lane];
     const uint64_t total = warp_sum(each);
     uint64_t before = __shfl_sync(EVERY_LANE, warp_sum_below(each), warp);
     for (uint64_t row = begin; row < end; row += WARP) {
@@ -900,9 +914,9 @@ static __global__ void __launch_bounds__(WIDE)
 static_assert(WIDE / WARP == WARP, "a lane for each warp of scan");
 
 /* The destination of selected elements. Of the elements that equal the
-   threshold the first `ties` are selected. The argument `before` of emit_one
-   has the numbers of earlier elements above the threshold (upper half) and
-   equal to it (lower half). */
+   threshold the first `ties` are selected. emit_one gets the number of earlier
+   elements as `before`: those above the threshold in the upper half, and those
+   equal to it in the lower half. */
 typedef struct emission {
     uint64_t threshold;
     uint32_t ties;

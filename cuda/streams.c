@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* The streams of each GPU. All engines of the process share them, since the
-   driver has few hardware queues. Work in them ends by itself, so no engine can
-   block another for good. */
+   driver has few hardware queues. Work that Baton puts into them never waits
+   for another engine, so no engine can block another for good. */
 enum { GPUS = 128 }; /* more GPUs than a driver supports */
 static struct {
     int users;
@@ -28,11 +28,11 @@ static void destroy_streams(const baton__gpu_t *gpu)
     }
 }
 
-/* Creates the streams. They and the default stream do not wait for each other.
-   They have the highest priority, since their work is short and other work
-   waits for it. The driver's queues are shared by all priorities, though: many
-   streams of the application that wait for a flag can hold up the stream that
-   has to raise it. */
+/* Creates the streams. They do not wait for the default stream, nor for each
+   other. They have the highest priority, since their work is short and other
+   work waits for it. But streams of all priorities share the driver's hardware
+   queues: if many streams of the application wait for a flag, they can hold up
+   the stream whose work raises it. */
 static cudaError_t create_streams(const baton__gpu_t *gpu)
 {
     cudaError_t error = cudaSuccess;

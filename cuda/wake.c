@@ -23,8 +23,9 @@ baton_status_t baton__gpu_wakes_open(baton__gpu_t *gpu)
 {
     gpu->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (gpu->descriptor >= 0 && gpu->descriptor <= STDERR_FILENO) {
-        /* The process has closed a standard stream, and the eventfd has got its
-           number. The eventfd would then get data meant for the stream. */
+        /* If the process has closed a standard stream (such as standard
+           output), the eventfd may get its number, and then text that was meant
+           for the stream. So the eventfd is moved to a higher number. */
         int standard = gpu->descriptor;
         gpu->descriptor = fcntl(standard, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         (void)close(standard);

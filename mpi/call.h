@@ -15,9 +15,10 @@
 #define BATON__MPI_INIT(P, Name) P##MPIX_##Name##_init
 #endif
 
-/* The kinds of collectives: enumerator, name in MPI, name in Baton, the extent
-   of source and of target on a rank (NONE; PART: one part; BLOCKS: a block for
-   each rank), and traits:
+/* The kinds of collectives: enumerator, name in MPI, name in Baton, the extents
+   of the source and of the target on a rank, and traits. The extents are NONE:
+   the collective has no such side; PART: one part; BLOCKS: one block for each
+   rank. The traits are:
 
      REDUCES    the collective combines elements by an operation
      ROOTED     the collective has a root
@@ -80,10 +81,11 @@ extern const baton__mpi_traits_t baton__mpi_traits[BATON__MPI_KINDS];
 /* The arguments of a call that describe its source, or its target. Arguments
    that this kind of collective does not have are 0. */
 typedef struct baton__mpi_side {
-    void *memory; /* may be MPI_IN_PLACE, MPI_BOTTOM */
+    void *memory; /* the buffer; may be MPI_IN_PLACE or MPI_BOTTOM */
     int count;
-    /* By block, in kinds whose names end with v, such as Alltoallv. The target
-       of Reduce_scatter has `counts`, too. */
+    /* A count and a displacement for each block, in collectives whose names end
+       with v, such as Alltoallv. The target of Reduce_scatter has `counts`
+       alone. */
     const int *counts, *displs;
     MPI_Datatype type;
 } baton__mpi_side_t;

@@ -16,11 +16,12 @@ static baton__mpi_comm_t *comms;
 static pthread_mutex_t comms_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int dead_comms;
 static int key;
-static _Atomic unsigned freed; /* communicators freed so far */
+static _Atomic unsigned freed; /* number of communicators freed so far */
 
 /* ---- the context id ------------------------------------------------------ */
 
-enum { LOOKED_AT = 384 }; /* bytes of a communicator searched, of 512 */
+/* Number of bytes of a communicator that are searched; it has 512. */
+enum { LOOKED_AT = 384 };
 
 /* Consecutive fields of a communicator: its name, the context id, and this
    process's rank. Open MPI 4 calls the id `index`. Open MPI 5 stores the id
@@ -185,9 +186,10 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
         left == BATON__MPI_FIRST ? baton__mpi_comm_of(handle) : NULL;
     if (comm != NULL && code != MPI_SUCCESS) {
         /* A failed call does not count as one of the communicator's first
-           calls. If the program repeats it, the repetition matches a call that
-           may have succeeded, and count, on the other ranks. So here only the
-           repetition may count. */
+           calls. If the program repeats the call on this rank, the repetition
+           matches the original call of other ranks, where that may have
+           succeeded and counted. So only the repetition may count here;
+           otherwise ranks would disagree on which calls are the first ones. */
         comm->worth -= comm->counted;
     } else if (comm != NULL && request != NULL &&
                comms_owner_of(*request) == handle) {
@@ -199,9 +201,9 @@ int baton__mpi_note(int left, int code, MPI_Comm handle,
 }
 
 /* MPI calls this function when the application frees a communicator. The
-   library's own operations on the communicator go on. Operations that MPI runs
-   would make Open MPI 4.1.4 crash if they went on, so this function waits for
-   them. */
+   library's own operations on the communicator go on afterwards. The requests
+   of first calls, which MPI runs, would make Open MPI 4.1.4 crash if they went
+   on, so this function waits for them. */
 static int on_delete(MPI_Comm handle, int keyval, void *value, void *extra)
 {
     baton__mpi_comm_t *comm = value;
@@ -319,9 +321,9 @@ static baton__mpi_comm_t *make_record(MPI_Comm handle)
     return comm;
 }
 
-/* The cache holds the record that this thread has asked for last. It becomes
-   invalid when any communicator is freed, since MPI may then give the freed
-   handle to a new communicator. */
+/* A cache holds the record that this thread has asked for last. The cached
+   record is not used once any communicator was freed since, because MPI may
+   then have given the freed handle to a new communicator. */
 baton__mpi_comm_t *baton__mpi_comm_of(MPI_Comm handle)
 {
     static _Thread_local struct {

@@ -24,15 +24,15 @@ typedef enum baton__mpi_why {
     BATON__MPI_SINGLE,  /* the communicator has one rank */
     BATON__MPI_INTER,   /* the communicator is an intercommunicator */
     BATON__MPI_FOREIGN, /* some ranks are not in MPI_COMM_WORLD */
-    /* The call moves fewer bytes than BATON_MPI_FROM, or none. */
+    /* The call moves fewer bytes than BATON_MPI_FROM, or no bytes. */
     BATON__MPI_SHORT,
-    /* MPI sends all messages of the call at once, so the call needs no progress
-       in the background. */
+    /* Open MPI runs the call as one round of messages, all sent at once, so the
+       call needs no progress in the background. */
     BATON__MPI_ONE_ROUND,
     /* The call is one of the communicator's first calls. */
     BATON__MPI_NEW,
     BATON__MPI_TYPE,  /* Baton does not support the type or the operation */
-    BATON__MPI_WRONG, /* the call has an error, which MPI reports */
+    BATON__MPI_WRONG, /* the call has an error, and MPI reports it */
     BATON__MPI_WHYS
 } baton__mpi_why_t;
 
@@ -42,13 +42,15 @@ enum { BATON__MPI_WORTH = 1 << 16, BATON__MPI_FIRST_CALLS = 8 };
 
 typedef struct baton__mpi_comm {
     MPI_Comm handle;
-    /* Why all calls are left to MPI; TAKEN: some of them are taken. */
+    /* The reason why all calls are left to MPI. TAKEN: some calls may be
+       taken. */
     baton__mpi_why_t why;
     int rank, size;
-    /* The bytes that the calls have counted as so far; see BATON__MPI_WORTH. */
+    /* The sum of the bytes as which the calls so far have counted; see
+       BATON__MPI_WORTH. */
     uint64_t worth;
     uint64_t counted;     /* how much the last call has added to `worth` */
-    baton_group_t *group; /* NULL while no call is taken */
+    baton_group_t *group; /* NULL until a call is taken */
     /* The communicator of persistent requests (requests.h), which has the error
        handler of `handle`; or MPI_COMM_NULL. */
     MPI_Comm self;
@@ -57,30 +59,31 @@ typedef struct baton__mpi_comm {
        may have been completed and freed. */
     MPI_Request firsts[BATON__MPI_FIRST_CALLS];
     _Atomic int first_count;
-    /* A bit for each of `firsts`: the program has freed this request, but MPI
-       has not. */
+    /* One bit for each of `firsts`: the program has freed this request, but MPI
+       has not freed it yet. */
     unsigned orphans;
-    /* Counts operations that have not ended or whose requests were not freed,
-       and persistent requests. */
+    /* The number of users of this record: operations that have not ended or
+       whose requests were not freed, and persistent requests. */
     _Atomic int users;
     _Atomic bool dead; /* the application has freed the communicator */
-    /* For the log, about operations that end in MPI_Wait or MPI_Waitall.
-       `bytes` is the sum of their bytes, flight_ns the time with any of them in
-       flight, counted_to_ns the end of the time that flight_ns contains, and
-       waited_ns the time that the program has waited for them. */
+    /* For the log, about operations that end in MPI_Wait or MPI_Waitall. bytes:
+       the sum of their bytes. flight_ns: the total time in which at least one
+       of them was in flight. counted_to_ns: the time up to which flight_ns is
+       counted. waited_ns: the time that the program has waited for them. */
     _Atomic int64_t bytes, flight_ns, counted_to_ns, waited_ns;
     uint32_t counts[BATON__MPI_WHYS][BATON__MPI_KINDS * BATON__MPI_WAYS];
     struct baton__mpi_comm *next;
 } baton__mpi_comm_t;
 
-/* Finds the offset of the context id in a communicator, and creates the key of
-   the records. Returns NULL, or the reason of a failure. */
+/* Finds out at which offset Open MPI stores the context id in a communicator,
+   and creates the attribute key of the records. Returns NULL, or a text that
+   says why this failed. */
 const char *baton__mpi_comms_open(void);
 
-/* Returns true if the request belongs to one of the first calls. The program
-   frees such a request if `frees` is true. MPI does not free active requests,
-   so this function only notes it, and the request is freed together with the
-   communicator. */
+/* Returns true if the request belongs to one of the first calls. `frees`: the
+   program calls MPI_Request_free for the request. MPI does not free active
+   requests of collectives, so this function only notes it, and the request is
+   freed together with the communicator. */
 bool baton__mpi_is_first(MPI_Request request, bool frees);
 
 /* baton__mpi_comm_of returns the communicator's record, or NULL if there is no
@@ -101,5 +104,5 @@ int baton__mpi_note(int left, int code, MPI_Comm comm,
    operations have all ended. */
 void baton__mpi_comms_reap(void);
 
-/* Frees all records. Operations that have not ended are given up. */
+/* Frees all records, even if operations have not ended. */
 void baton__mpi_comms_close(void);

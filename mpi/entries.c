@@ -246,8 +246,9 @@ void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all)
 }
 
 /* Finds the shape's entry and moves it to the front of the list. If there is
-   none, ends the keeping of those least recently used entries that exceed the
-   limits. These are the same on all ranks, as all ranks make the same calls. */
+   none, marks the least recently used entries that exceed the limits as not
+   kept. These entries are the same on all ranks, as all ranks make the same
+   calls. */
 static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
                                         const baton__mpi_shape_t *shape)
 {
@@ -271,8 +272,9 @@ static baton__mpi_entry_t *entries_find(baton__mpi_comm_t *comm,
     return NULL;
 }
 
-/* An entry is not kept if its shape has a function of the program, since the
-   same handle may later stand for another function or type. */
+/* An entry is not kept for further calls if its shape has a reduction function
+   of the program: the same MPI_Op may later stand for another function, and the
+   same MPI_Datatype for another type. */
 baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape)
 {

@@ -1,11 +1,12 @@
 /* Entries: schedules for shapes of calls, and the operations that use them.
-   Each taken call has an operation.
+   Each call that is taken has an operation.
 
    Operations of one shape use one schedule, one after another: further
    operations queue in the schedule's entry, and the end of each starts the
-   next. Starts ahead would do this without a queue, but the schedule's depth
-   limits their number, and MPI sets no limit. The depth is 2, so that buffers
-   are rebound without the driver. */
+   next. Baton itself can queue epochs of a schedule that is running, but no
+   more than the schedule's depth, and MPI sets no limit. The depth of these
+   schedules is 2, because at depth 1 the buffers could only be rebound between
+   epochs. */
 #pragma once
 
 #include "mpi/comms.h"
@@ -18,7 +19,8 @@
 typedef struct baton__mpi_op {
     /* Finds the operation by its persistent request. */
     baton__mpi_known_t known;
-    /* The next in the entry's queue, or in the list baton__mpi_ended. */
+    /* The next operation in the entry's queue, or in the list
+       baton__mpi_ended. */
     struct baton__mpi_op *next;
     struct baton__mpi_entry *entry;
     baton__mpi_comm_t *comm;
@@ -27,8 +29,8 @@ typedef struct baton__mpi_op {
     int tag; /* the tag of a persistent request's message */
     baton__mpi_vectors_t vectors;
     int code; /* the outcome of the operation, as an error code of MPI */
-    /* Times for the log: of the operation's start and of its end, and the time
-       at which the program began to wait for the operation; 0: not yet. */
+    /* Times for the log, 0 before they come: when the operation started, when
+       it ended, and when the program began to wait for it. */
     int64_t started_ns, ended_ns, awaited_ns;
     _Atomic bool ended;
 } baton__mpi_op_t;
@@ -40,13 +42,13 @@ typedef struct baton__mpi_entry {
     struct baton__mpi_entry *next; /* the next entry of the same communicator */
     baton__mpi_shape_t shape;
     baton_schedule_t *schedule;
-    /* The memory to which the schedule is bound now. */
+    /* The buffers to which the schedule is bound now. */
     const void *source;
     void *target;
     /* True: the entry is kept for further calls of its shape. False: it may be
        freed once no request uses it. */
     _Atomic bool kept;
-    /* Number of operations whose requests are not freed. */
+    /* Number of operations of this entry whose requests are not freed. */
     _Atomic int users;
     /* The only operation of a persistent call's entry; otherwise NULL. */
     baton__mpi_op_t *own;
@@ -60,7 +62,7 @@ baton_status_t baton__mpi_entry_for(baton__mpi_op_t *op,
                                     baton__mpi_shape_t *shape);
 
 /* Frees the communicator's entries that are neither kept nor in use. If `all`,
-   frees all entries. */
+   frees every entry of the communicator. */
 void baton__mpi_entries_reap(baton__mpi_comm_t *comm, bool all);
 
 /* Starts the operation. If another operation of the same entry is running,

@@ -30,12 +30,14 @@ void baton__mpi_function_add(MPI_Op op, MPI_User_function *function,
 
 /* ---- calls --------------------------------------------------------------- */
 
-enum { PART = 4096 }; /* size of the buffer for copied operands */
+enum { PART = 4096 }; /* bytes of the buffer for copied operands */
 
 /* Reduces elements by a function of the program. By MPI's rules the function
-   writes its result to its second operand, so `right` is first copied to the
-   target. If the target is `left`, a commutative function gets the operands in
-   exchanged order, and for any other function `right` is copied to `copy`. */
+   writes its result to its second operand. So `right` is first copied to the
+   target, which becomes the second operand. If the target is `left`, this is
+   impossible: a commutative function then gets the operands in exchanged order,
+   and any other function gets a copy of `right` as its second operand, and the
+   result is copied to the target. */
 static void functions_reduce(void *arg, void *target, const void *left,
                              const void *right, size_t count,
                              baton_dtype_t dtype)
@@ -62,8 +64,8 @@ static void functions_reduce(void *arg, void *target, const void *left,
     }
 }
 
-/* Returns true if elements of the type have no gaps, which Baton would
-   overwrite. */
+/* Returns true if elements of the type have no gaps. Baton would overwrite the
+   gaps. */
 static bool is_solid(MPI_Datatype type, size_t bytes)
 {
     MPI_Aint low;
@@ -81,7 +83,7 @@ baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)
     const known_t *known =
         (const void *)baton__mpi_known(BATON__MPI_OP(op), false);
     size_t bytes = baton__mpi_type_bytes(type);
-    /* A copy, because the application may free `type`. */
+    /* This is a copy, because the application may free `type`. */
     MPI_Datatype held = type;
     if (!baton__mpi.functions || known == NULL || !is_solid(type, bytes) ||
         (!known->commutes && bytes > PART)) {

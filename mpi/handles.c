@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-static _Atomic bool any; /* a handle has ever been recorded */
+static _Atomic bool any; /* at least one handle has been recorded so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static baton__mpi_known_t *all[256]; /* lists, by a hash of the handle */
 

@@ -22,7 +22,7 @@ static void init_say(const char *what, const char *why)
     }
 }
 
-/* Returns true if the caller's `here` is true on every rank. Collective. */
+/* Returns true if the argument `here` is true on every rank. Collective. */
 static bool init_agree(bool here)
 {
     int all = here;
@@ -132,7 +132,8 @@ int baton__mpi_init(int *argc, char ***argv, int required, int *reported)
     return MPI_SUCCESS;
 }
 
-/* Waits for operations for which the application has not waited. */
+/* Waits for the operations that the application has started and not waited
+   for. */
 static void init_drain(void)
 {
     const char *text = getenv("BATON_DESTROY_MS");

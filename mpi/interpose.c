@@ -171,7 +171,7 @@ int MPI_Cancel(MPI_Request *request)
                : PMPI_Cancel(request);
 }
 
-/* ---- waits that replace MPI's own for speed alone ------------------------ */
+/* ---- waits that replace MPI's own only because they are faster ----------- */
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status)
 {

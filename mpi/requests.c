@@ -209,8 +209,9 @@ void baton__mpi_drive(bool on)
 
 /* ---- waits --------------------------------------------------------------- */
 
-/* A wait first makes SHORT_TURNS turns without MPI's progress, which would only
-   delay a short wait. Each later turn also calls MPI's progress. */
+/* A wait first makes SHORT_TURNS turns without MPI's progress, since that would
+   only delay a short wait. Each later turn waits for WAIT_MS at most, and then
+   calls MPI's progress. */
 enum { SHORT_TURNS = 8, WAIT_MS = 1 };
 
 typedef struct waiting {

@@ -1,7 +1,7 @@
-/* The library in a process: its state from MPI_Init, which opens the engine and
-   creates a group of all ranks, to MPI_Finalize. Also tells whether the
-   process's MPI is the one that the library was built for, and passes errors
-   on. */
+/* The state of the library in a process, from MPI_Init to MPI_Finalize.
+   MPI_Init opens the engine and creates a group of all ranks. This file also
+   has functions that tell whether the process's MPI is the one that the library
+   was built for, and that pass errors on. */
 #pragma once
 
 #include "mpi/settings.h"
@@ -10,20 +10,21 @@
 #include <stdatomic.h>
 
 typedef struct baton__mpi_runtime {
-    /* Calls may be taken. Always false before MPI_Init and after
+    /* True while calls may be taken. Always false before MPI_Init and after
        MPI_Finalize. */
     _Atomic bool on;
     baton__mpi_settings_t settings; /* the same on all ranks */
     baton_engine_t *engine;
     baton_group_t *world;  /* Baton's group of the ranks of MPI_COMM_WORLD */
     MPI_Group world_group; /* MPI's group of the ranks of MPI_COMM_WORLD */
-    /* A communicator of this process alone. Its functions return errors, which
-       the library passes to the error handler of a call's communicator. */
+    /* A communicator of this process alone, whose error handler is
+       MPI_ERRORS_RETURN. The library passes the errors that it gets there to
+       the error handler of a call's communicator. */
     MPI_Comm self;
     /* Offset of the context id in a communicator; see comms.h. */
     ptrdiff_t context_offset;
     size_t owner_offset; /* offset of the communicator in a request */
-    /* Baton's thread may call functions that the program gave to
+    /* True if Baton's thread may call functions that the program gave to
        MPI_Op_create. */
     bool functions;
     /* The result of MPI_Query_thread; -1: MPI was not initialised by this

@@ -14,6 +14,6 @@ typedef struct baton__mpi_settings {
     uint8_t log;
 } baton__mpi_settings_t;
 
-/* Reads the environment. Warns on standard error of unknown names and of
-   invalid values, and shows the allowed values. */
+/* Reads the environment. For an unknown name or an invalid value, writes a
+   warning with the allowed values to standard error. */
 void baton__mpi_settings_read(baton__mpi_settings_t *settings);

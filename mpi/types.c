@@ -27,7 +27,7 @@ typedef struct type_row {
 #define INTEGERS(as_signed, as_unsigned, type)                                 \
     ROW(as_signed, SIZED(I, type)), ROW(as_unsigned, SIZED(U, type))
 
-/* The most usual types come first, so that a search finds them soon. */
+/* Frequent types come first, so that the search finds them early. */
 static const type_row_t types[] = {
     {MPI_DOUBLE, BATON_F64, FLOATING},
     {MPI_FLOAT, BATON_F32, FLOATING},
@@ -168,8 +168,9 @@ bool baton__mpi_is_plain(MPI_Datatype type)
 }
 
 /* Packs an element that has more bytes than an int can count. With `back`,
-   unpacks it. MPI_Pack takes the number of bytes as an int, so a collective of
-   this process alone copies the element, without a message. */
+   unpacks it. MPI_Pack can't do this, because it takes the number of bytes as
+   an int. So a collective on the communicator of this process alone copies the
+   element from one type to the other. */
 static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
                      bool back)
 {
@@ -177,7 +178,8 @@ static int pack_long(void *place, MPI_Datatype type, size_t size, char *bytes,
     const int counts[2] = {(int)(size / part), (int)(size % part)};
     const MPI_Aint at[2] = {0, (MPI_Aint)(size - size % part)};
     MPI_Datatype parts[2] = {MPI_BYTE, MPI_BYTE};
-    /* `row` stays NULL after an error, so that the collective fails. */
+    /* If the type can't be made, `row` stays MPI_DATATYPE_NULL, so that the
+       collective below fails. */
     MPI_Datatype row = MPI_DATATYPE_NULL;
     (void)PMPI_Type_contiguous((int)part, MPI_BYTE, &parts[0]);
     (void)PMPI_Type_create_struct(2, counts, at, parts, &row);

@@ -62,7 +62,7 @@ bool baton__mpi_is_valid(const baton__mpi_call_t *call, int rank, int size)
 }
 
 /* Returns the side whose arguments give the sizes of the blocks: the side that
-   has all blocks if this rank has it, else the other side. */
+   has all ranks' blocks if this rank has that side, else the other side. */
 static const baton__mpi_side_t *ruler(const baton__mpi_call_t *call, int rank)
 {
     bool by_source =
@@ -177,8 +177,8 @@ size_t baton__mpi_shape_bytes(const baton__mpi_shape_t *shape)
 
 /* ---- vectors ------------------------------------------------------------- */
 
-/* Addresses that stand for sides without memory: an address of NULL would tell
-   Baton that the call works in place. */
+/* Addresses that stand for sides without memory. NULL can't stand for them,
+   since it tells Baton that the call works in place. */
 static char nothing[2];
 
 static size_t vectors_bytes_of(const baton__mpi_side_t *side, int blocks)
@@ -218,8 +218,8 @@ static bool is_one_piece(const baton__mpi_side_t *side, int blocks)
     return true;
 }
 
-/* Packs the side into the copy if `packs` is set. With `back`, unpacks the side
-   from the copy if `unpacks` is set. */
+/* Packs the side's data into the copy if `packs` is set. With `back`, unpacks
+   the copy into the side's memory if `unpacks` is set. */
 static int vector_pack(const baton__mpi_vector_t *v, bool back)
 {
     const baton__mpi_side_t *side = &v->side;
@@ -267,8 +267,8 @@ static int vector_init(const baton__mpi_call_t *call,
 
 /* Sets up the side that the program gave as MPI_IN_PLACE, in a collective where
    each rank decides for itself whether it works in place. The schedule needs
-   memory for both sides, so this side becomes a copy. In a reduction,
-   vectors_split makes the copy. */
+   separate memory for both sides, so this side becomes a copy of the other one.
+   In a reduction, vectors_split makes the copy. */
 static int init_apart(const baton__mpi_call_t *call, int rank,
                       baton__mpi_vectors_t *v)
 {

@@ -23,8 +23,8 @@ typedef struct baton__mpi_shape {
     int size; /* P, the number of ranks */
 } baton__mpi_shape_t;
 
-/* The schedule's vector for a side of the call: the side's memory, or a
-   copy. */
+/* The vector that the schedule uses for a side of the call: the side's own
+   memory, or a copy of the data. */
 typedef struct baton__mpi_vector {
     /* Address of the vector. In a source NULL means that the call works in
        place. */
@@ -32,14 +32,14 @@ typedef struct baton__mpi_vector {
     char *copy; /* NULL: there is no copy, and nothing is packed */
     baton__mpi_side_t side;
     int blocks;
-    /* The number of bytes that memcpy copies; 0: the side is packed by its
-       type. */
+    /* The number of bytes that memcpy copies to make the copy; 0: MPI packs the
+       side by its type. */
     size_t raw_bytes;
     /* packs: the copy is packed before the schedule starts. unpacks: it is
        unpacked at the schedule's end. */
     bool packs, unpacks;
-    /* Copies of the side's type, or MPI_DATATYPE_NULL, and of its counts and
-       displacements, or NULL. They are used after the call has returned, when
+    /* Copies of the side's type (else MPI_DATATYPE_NULL), and of its counts and
+       displacements (else NULL). They serve after the call has returned, when
        the program may have freed the originals. */
     MPI_Datatype type;
     int *arrays;

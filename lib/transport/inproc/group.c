@@ -54,7 +54,8 @@ static baton_status_t inproc_group_join(rank_t *rank)
     }
     rank->reserved = 0;
     baton_status_t status = make_lost(rank);
-    /* Notices need records even before anything is reserved. */
+    /* Notices are sent even before anything is reserved, and each needs a
+       record. */
     if (status == BATON_OK) {
         status = baton__inproc_grow(rank, BATON__INPROC_SLAB_LEAST);
     }

@@ -31,8 +31,9 @@ typedef baton__inproc_rank_t rank_t;
 
 /* ---- ranks and records ------------------------------------------------ */
 
-/* Wakes a rank if it is armed for the event, which is a notice if `urgent`. The
-   caller holds the rank's mutex. */
+/* Wakes a rank if it is armed for this event. A rank that is armed for notices
+   only is woken if `urgent`, which means that the event is a notice. The caller
+   holds the rank's mutex. */
 static void inproc_ring(rank_t *rank, bool urgent)
 {
     if (rank->armed && (urgent || rank->for_all)) {
@@ -351,7 +352,7 @@ static baton_status_t inproc_reserve(void *endpoint, int peer, int64_t sends,
 {
     rank_t *self = endpoint;
     (void)peer;
-    (void)receives; /* arriving messages are in their senders' records */
+    (void)receives; /* an arriving message uses its sender's record */
     int64_t reserved = self->reserved + sends;
     baton_status_t status = baton__inproc_grow(self, (size_t)reserved);
     if (status == BATON_OK) {

@@ -43,7 +43,7 @@ typedef struct baton__inproc_record {
     _Atomic int state;
     baton_token_t token;
     /* The next three fields are used while the receiver copies the data, one
-       slice at a time. */
+       slice in each poll. */
     baton_token_t receiver;
     char *target;
     size_t copied;
@@ -61,7 +61,7 @@ typedef struct baton__inproc_slab {
 typedef enum baton__inproc_lost {
     BATON__INPROC_THERE,
     BATON__INPROC_LOST, /* the loss has yet to be reported */
-    /* The loss of a peer that may still live has yet to be reported. */
+    /* The loss has yet to be reported, but the peer may still live. */
     BATON__INPROC_SILENT,
     BATON__INPROC_REPORTED
 } baton__inproc_lost_t;
@@ -72,9 +72,8 @@ struct baton__inproc_rank {
     _Alignas(64) pthread_mutex_t mutex;
     baton__inproc_list_t inbox; /* messages to this rank */
     baton__inproc_list_t ended; /* this rank's sends that have ended */
-    /* The number of records in both lists. It changes under the mutex, and is
-       stored with release; inproc_poll loads it with acquire, without the
-       mutex. */
+    /* The number of records in both lists. Writers hold the mutex and store it
+       with release; inproc_poll loads it with acquire, without the mutex. */
     _Atomic size_t waiting;
     /* Records that receivers gave back. They are pushed with release, and taken
        all at once with acquire. */
@@ -83,8 +82,8 @@ struct baton__inproc_rank {
     bool armed;
     bool for_all; /* armed for all events; false: armed for notices only */
     bool joined;
-    /* The rank has joined and left. Messages to it are dropped, and their
-       senders lose it. */
+    /* The rank has joined the medium and left it. Messages to it are dropped,
+       and their senders report it as lost. */
     bool left;
 
     /* The fields from here on belong to the rank's driver. */
@@ -92,8 +91,8 @@ struct baton__inproc_rank {
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free records */
-    baton__inproc_list_t long_ones;  /* messages that this rank copies in
-                                        slices */
+    /* Messages from others that this rank is copying in slices. */
+    baton__inproc_list_t long_ones;
     baton__inproc_slab_t *slabs;
     int64_t reserved; /* number of sends that were reserved */
     size_t capacity;  /* number of records in the pool */
@@ -110,16 +109,18 @@ struct baton_inproc {
 
 extern const baton_transport_t baton__inproc_transport;
 
-/* Takes a record from the pool. If `copy`, it is for a message that the record
-   has a copy of. Returns NULL if no record is free, or if `copy` and as many
-   copies as allowed are in flight. Only the rank's driver may call this. */
+/* Takes a record from the pool. `copy` means that the record will hold a copy
+   of the message's data. Returns NULL if no record is free, or if `copy` and
+   the allowed number of copies is in flight. Only the rank's driver may call
+   this. */
 baton__inproc_record_t *baton__inproc_take(baton__inproc_rank_t *rank,
                                            bool copy);
 
 /* Gives a record back to its owner. Any thread may call this. */
 void baton__inproc_give(baton__inproc_record_t *record);
 
-/* Makes records, if needed, for `sends` sends in flight that have no copy. */
+/* Makes records, if needed, so that `sends` sends without a copy can be in
+   flight. */
 baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends);
 
 /* Joins a rank to the medium. After the endpoint is closed the rank can join

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 enum {
-    /* The delay of a bell for a process that may poll again in a moment. The
-       delay is far longer than such a process needs until its next poll, and
-       far shorter than a wake-up takes. */
+    /* A process with BATON__BELL_SOON is woken only after this delay. The delay
+       is far longer than such a process needs until its next poll, and far
+       shorter than a wake-up takes. */
     MOMENT_NS = 2000
 };
 
-#define BELL UINT32_C(3) /* the bits of `armed` that are a baton__bell_t */
+#define BELL UINT32_C(3) /* the bits of `armed` that hold a baton__bell_t */
 
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address)
@@ -82,11 +82,12 @@ static void fence(baton__peer_state_t *state)
 #endif
 }
 
-/* Wakes the process if its state is still `armed`. Disarms the process only
-   after the datagram was sent, so that a caller that dies or is stopped in
-   between has woken the process. Until the process is disarmed, other peers may
-   wake it, too. If the process has armed anew meanwhile, the counter in `armed`
-   differs, and the process stays armed. */
+/* Wakes the process, if its state still has the value `armed`. The process is
+   disarmed only after the datagram was sent: if the caller is killed or stopped
+   in between, the process has been woken all the same. Until the process is
+   disarmed, other peers may wake it, too. If the process has armed anew
+   meanwhile, the counter in its state differs from that in `armed`, and the
+   process stays armed. */
 static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
                           uint32_t armed)
 {
@@ -96,8 +97,8 @@ static void doorbell_wake(const baton__doorbell_t *doorbell, int index,
         return;
     }
     socklen_t bytes = baton__peer_address(state, BATON__FOR_DOORBELL, &address);
-    /* EAGAIN means that datagrams fill the process's socket, which is therefore
-       readable. */
+    /* EAGAIN means that the socket of the process is full of datagrams, and so
+       the process can read it. */
     (void)!sendto(doorbell->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                   (struct sockaddr *)&address, bytes);
     (void)atomic_compare_exchange_strong_explicit(
@@ -151,8 +152,8 @@ void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index)
     }
 }
 
-/* Drops the bells of processes that have disarmed: they poll, and find their
-   messages themselves. */
+/* Drops the delayed bells of processes that have disarmed themselves. They
+   poll, and so find their messages without a bell. */
 static void drop_returned(baton__doorbell_t *doorbell)
 {
     int kept = 0;
@@ -187,7 +188,7 @@ void baton__doorbell_arm(baton__doorbell_t *doorbell, baton__bell_t bell)
     uint32_t armed = atomic_load_explicit(&own->armed, memory_order_relaxed);
     bool rung = atomic_load_explicit(&doorbell->rung, memory_order_relaxed);
     if (bell == BATON__BELL_URGENT && (armed & BELL) == bell && !rung) {
-        return; /* baton__doorbell_disarm has left the process armed */
+        return; /* baton__doorbell_disarm has left this process armed */
     }
     if (rung) { /* the peer may not have disarmed this process yet */
         atomic_store_explicit(&doorbell->rung, false, memory_order_relaxed);

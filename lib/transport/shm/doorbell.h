@@ -38,9 +38,9 @@ typedef struct baton__peer_state {
        processes read them, and are constant from then on. */
     uint32_t process;
     uint64_t nonce;
-    /* The counts of the process's inbox (ring.h), unless the host has more
-       processes than fit. A peer that counts a record reads `armed` next, which
-       is on the same cache line. */
+    /* The counts of records in the process's inbox (ring.h), unless the host
+       has more processes than BATON__STATE_COUNTS. A peer that counts a record
+       reads `armed` next, which is on the same cache line. */
     _Atomic uint8_t counts[BATON__STATE_COUNTS];
 } baton__peer_state_t;
 static_assert(sizeof(baton__peer_state_t) == 64, "one cache line a process");
@@ -64,17 +64,20 @@ typedef struct baton__doorbell {
     baton__due_t due[BATON__BELLS_DUE];
 } baton__doorbell_t;
 
-/* The purposes of a process's sockets. */
+/* Each process has a socket for doorbells and one for mappings (mappings.h).
+   Their addresses begin with these prefixes. */
 #define BATON__FOR_DOORBELL "baton-"
 #define BATON__FOR_MAPPINGS "baton-map-"
 
-/* Stores the address of a process's socket for one purpose, and returns the
-   length of the address. The address is in the abstract namespace, where a name
-   may have any bytes and disappears with its process. */
+/* Stores the address of a process's socket, which begins with the prefix
+   `purpose`, and returns the length of the address. The address is in the
+   abstract namespace, where a name may have any bytes and disappears with its
+   process. */
 socklen_t baton__peer_address(const baton__peer_state_t *state,
                               const char *purpose, struct sockaddr_un *address);
 
-/* Opens the socket of process `index`. BATON_ERR_SYSTEM. */
+/* Opens the socket of process `index`, which is this process.
+   BATON_ERR_SYSTEM. */
 baton_status_t baton__doorbell_open(baton__doorbell_t *doorbell,
                                     baton__peer_state_t *states, int index);
 void baton__doorbell_close(baton__doorbell_t *doorbell);
@@ -87,16 +90,16 @@ void baton__doorbell_ring(baton__doorbell_t *doorbell, int index, bool urgent);
 /* Wakes process `index` at once if it is armed at all. Any thread. */
 void baton__doorbell_ring_now(const baton__doorbell_t *doorbell, int index);
 
-/* Returns true if a process that has messages in flight polls now: the process
-   is not armed, or is armed for urgent messages alone, as
-   baton__doorbell_disarm may leave it. */
+/* Returns true if a process that has messages in flight is polling now. Such a
+   process is not armed, or is armed for urgent messages alone:
+   baton__doorbell_disarm may leave it armed in this way. */
 static inline bool baton__doorbell_polls(const baton__peer_state_t *state)
 {
     return atomic_load_explicit(&state->armed, memory_order_relaxed) % 4 <=
            BATON__BELL_URGENT;
 }
 
-/* When the delayed bells are rung. */
+/* When baton__doorbell_ring_due rings the delayed bells. */
 typedef enum baton__due_ring {
     /* The bells are rung if the delay has passed, and otherwise stay delayed.
        Each poll does this. */

@@ -18,9 +18,9 @@
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_PART  8
 
-/* The most cells that all rings to a process have together. There are more only
-   if there are so many rings that BATON__RING_LEAST_CELLS cells for each exceed
-   this number. */
+/* The most cells that all rings to a process have together. If there are so
+   many rings that BATON__RING_LEAST_CELLS cells for each exceed this number,
+   they have more. */
 #define INBOX_CELLS 2048
 
 /* The minimum interval between two searches for another processor. */
@@ -36,8 +36,9 @@ int baton__host_afford(int count, int wanted)
 
 /* ---- layout ----------------------------------------------------------- */
 
-/* Returns the address of `count` elements of `size` bytes, which begin at the
-   next page. If `memory` is NULL, only adds up the bytes. */
+/* Returns the address at which an array of `count` elements of `size` bytes
+   begins: at the next page after `used`. Advances `used` past the array. If
+   `memory` is NULL, only adds up the bytes. */
 static void *host_carve(char *memory, size_t *used, size_t count, size_t size)
 {
     void *at = memory != NULL ? memory + *used : NULL;
@@ -57,8 +58,8 @@ static uint32_t ring_cells(int count)
     return cells;
 }
 
-/* Returns the bytes of an inbox's counts, padded to whole cache lines; 0 if the
-   counts are in the process's state. */
+/* Returns the bytes of an inbox's counts, padded to whole cache lines. Returns
+   0 if the counts are in the process's state (doorbell.h). */
 static size_t row_of_counts(const baton__host_t *host)
 {
     return host->count <= BATON__STATE_COUNTS
@@ -251,11 +252,11 @@ void baton__host_close(baton__host_t *host)
 
 /* ---- processors -------------------------------------------------------- */
 
-/* Of the processes on a processor only the one with the highest index moves,
-   because otherwise all would move at once. */
+/* Of the processes that share a processor, only the one with the highest index
+   moves. Otherwise all would move at once. */
 void baton__host_spread(baton__host_t *host)
 {
-    /* By 1 + processor: number of processes. */
+    /* Number of processes, by 1 + processor. */
     uint16_t on[CPU_SETSIZE + 1] = {0};
     _Atomic int32_t *processors = host->processors;
     int at = sched_getcpu() % CPU_SETSIZE + 1;
@@ -308,8 +309,9 @@ static ssize_t copy_once(const baton__host_t *host, int index, copy_fn copy,
                 1, 0);
 }
 
-/* A value other than the nonce is that of an unrelated process: in containers a
-   process may have different numbers in different PID namespaces. */
+/* If a value that was read is not the process's nonce, it is from an unrelated
+   process: in containers a process may have different numbers in different PID
+   namespaces. */
 int baton__host_probe(const baton__host_t *host, bool write)
 {
     int error = 0;

@@ -41,20 +41,21 @@ enum {
 
 /* A posted receive, in shared memory. */
 typedef struct baton__host_post {
-    /* POST_STATES * generation + state, with the states of mpi/put.c. The
+    /* POST_STATES * generation + state; mpi/put.c has the states. The
        generation is the number of receives that were posted in this place so
        far. It tells the sender, and the receiver of a sender's packet, whether
-       this is still the same receive. The receiver's release store, once the
-       other fields are filled, pairs with the sender's acquire load. */
+       the place still holds the same receive. The receiver fills the other
+       fields and then stores this word with release, which pairs with the
+       sender's acquire load. */
     _Alignas(64) _Atomic uint32_t word;
     baton_header_t header; /* the header of the message to receive */
     uint64_t address;      /* the target, an address in the receiver's memory */
-    uint64_t bytes;        /* the length of the message */
+    uint64_t bytes;        /* the length of the message to receive */
 } baton__host_post_t;
 
 typedef struct baton__host_buffer {
-    /* Not 0 while the buffer has a message. The buffer's owner sets this, and
-       the reader of the message clears it with release. */
+    /* Not 0 while the buffer holds a message. The buffer's owner sets this
+       field, and the reader of the message clears it with release. */
     _Alignas(64) _Atomic uint32_t full;
     _Alignas(64) char data[BATON__HOST_BUFFER_BYTES];
 } baton__host_buffer_t;
@@ -74,15 +75,16 @@ typedef struct baton__host {
     int buffers;  /* number of buffers of each process */
     int reserved; /* number of this process's buffers that have memory */
     int usable;   /* `buffers`, or fewer after memory has run out */
-    /* Other processes read and write this to test whether they can access the
-       memory of this process. */
+    /* Other processes read and write this field to test whether they can access
+       the memory of this process. */
     uint64_t probe;
     void *memory;
     size_t bytes;
     /* When baton__host_spread last looked for a processor. */
     uint64_t spread_ns;
-    /* Number of decisions so far. Each process that has not ended takes part in
-       every decision, so that this number is the same everywhere. */
+    /* Number of decisions so far (baton__host_decide). Every process that has
+       not ended takes part in every decision, so this number is the same in all
+       of them. */
     uint32_t decided;
     baton__doorbell_t doorbell;
     baton__liveness_t liveness; /* watches the other processes */
@@ -97,7 +99,8 @@ typedef struct baton__host {
     /* By process: the address of the process's `probe`. */
     uint64_t *probes;
     _Atomic uint32_t *outcome; /* the last decision's number << 1 | outcome */
-    _Atomic uint32_t *refused; /* 1 once a refused copy was logged */
+    /* 1 once one of the processes has logged that the host refused a copy. */
+    _Atomic uint32_t *refused;
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
@@ -112,8 +115,8 @@ typedef struct baton__host {
    fewer if there is little space in /dev/shm. */
 int baton__host_afford(int count, int wanted);
 
-/* Takes part in the next decision. Returns the outcome that the first process
-   which took part has given. */
+/* All processes of the host decide together: each passes its proposal
+   `outcome`, and gets that of the process which took part first. */
 bool baton__host_decide(baton__host_t *host, bool outcome);
 
 /* Creates the file that `count` processes share; see share.h. BATON_ERR_SYSTEM.

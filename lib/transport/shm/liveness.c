@@ -141,9 +141,10 @@ int baton__liveness_next(baton__liveness_t *self)
     for (int i = 0; i < self->count; i++) {
         if (atomic_exchange_explicit(&self->ended[i], false,
                                      memory_order_acquire)) {
-            /* There may be more ended processes. This is an exchange because a
-               store would end the release sequence that is headed by
-               baton__liveness_drain's store to `any_ended`. */
+            /* Other processes may have ended, too, so the next call must look
+               again. This is an exchange because a store would end the release
+               sequence that is headed by baton__liveness_drain's store to
+               `any_ended`. */
             (void)atomic_exchange_explicit(&self->any_ended, true,
                                            memory_order_acq_rel);
             return i;

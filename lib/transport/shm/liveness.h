@@ -18,9 +18,11 @@ enum { BATON__LIVENESS_ROUND = 8 };
 typedef struct baton__liveness {
     int epoll; /* readable when a process has ended; -1: none is watched */
     int count;
-    int error; /* the errno that says why a process is not watched; or 0 */
+    /* 0, or the errno of the failure because of which a process is not
+       watched */
+    int error;
     int *descriptors; /* each process's pidfd; -1 if it was not received */
-    /* baton__liveness_drain sets `ended` and `any_ended`, from any thread. The
+    /* baton__liveness_drain sets `ended` and `any_ended`, from any thread. Its
        release store to `any_ended` comes last, and pairs with the exchange in
        baton__liveness_next. */
     _Atomic bool *ended; /* by process */

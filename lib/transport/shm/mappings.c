@@ -51,7 +51,7 @@ static void mappings_map(baton__mappings_t *self,
     }
     baton__mapping_t *mapping =
         mapping_of(self, (int)notice->owner, baton__segment_place(notice->id));
-    unmap(self, mapping); /* a segment that had this place before */
+    unmap(self, mapping); /* unmaps the segment that had this place before */
     self->mapped++;
     *mapping = (baton__mapping_t){.id = notice->id,
                                   .base = memory,
@@ -93,7 +93,9 @@ void baton__mappings_sweep(baton__mappings_t *self)
 {
     self->seen =
         atomic_load_explicit(&self->freed->count, memory_order_acquire);
-    mappings_take_all(self); /* a descriptor in the socket also keeps memory */
+    /* A descriptor that waits in the socket also keeps its memory from being
+       freed */
+    mappings_take_all(self);
     for (int peer = 0; peer < self->peers && self->mapped > 0; peer++) {
         for (uint32_t place = 0; place < BATON__SEGMENTS; place++) {
             baton__mapping_t *mapping = mapping_of(self, peer, place);

@@ -17,11 +17,11 @@ typedef struct baton__mapping {
 typedef struct baton__mappings {
     int socket; /* receives the segments' descriptors; -1: closed */
     int peers;
-    const baton__segment_table_t *tables; /* of all processes */
+    const baton__segment_table_t *tables; /* the tables of all processes */
     baton__freed_count_t *freed;
-    uint32_t seen; /* the value of `freed` at the last sweep */
-    /* The number of used places of `at`. Only while it is not 0, a sweep goes
-       through the array, which takes long. */
+    uint32_t seen; /* the value of freed->count at the last sweep */
+    /* The number of segments that are mapped now. If it is 0, a sweep does not
+       go through the array, which would take long. */
     uint32_t mapped;
     baton__mapping_t *at; /* by peer and place */
 } baton__mappings_t;

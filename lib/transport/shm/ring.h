@@ -29,9 +29,10 @@ enum {
     BATON__RING_MOST_CELLS = 256
 };
 
-/* The number of cells from the beginning of one ring to that of the next.
-   Without the extra cell, rings that have carried equally many records would be
-   at the same offset in a page, and compete for the same lines of a cache. */
+/* The number of cells from the beginning of one ring to that of the next. There
+   is an extra cell between rings. Without it, rings that have carried equally
+   many records would be at the same offset in a page, and would compete for the
+   same lines of a cache. */
 #define BATON__RING_STRIDE(size) ((size_t)(size) + 1)
 
 typedef struct baton__cell {
@@ -58,21 +59,23 @@ typedef struct baton__credit {
 typedef struct baton__ring {
     baton__cell_t *cells;
     const baton__credit_t *credit;
-    _Atomic uint8_t *count;  /* the producer's byte of the consumer's inbox */
-    uint32_t size;           /* number of cells, a power of two */
-    uint32_t claimed, freed; /* number of cells so far; `freed` is the last
-                                value read from credit->cells */
-    uint8_t put;             /* number of records put in so far; wraps */
+    _Atomic uint8_t *count; /* the producer's byte of the consumer's inbox */
+    uint32_t size;          /* number of cells, a power of two */
+    /* Number of cells that were claimed so far, and the last value read from
+       credit->cells */
+    uint32_t claimed, freed;
+    uint8_t put; /* number of records put in so far; wraps */
 } baton__ring_t;
 
 /* A consumer's end of all rings to it. */
 typedef struct baton__inbox {
-    baton__cell_t *cells;          /* the rings of all producers */
-    baton__credit_t *credits;      /* by producer */
+    baton__cell_t *cells; /* the rings of all producers */
+    /* The credits that this consumer has granted, by producer. */
+    baton__credit_t *credits;
     const _Atomic uint8_t *counts; /* number of records put in, by producer */
     uint8_t *taken;                /* number of records taken, by producer */
     int producers;
-    int at;        /* the producer to look at first */
+    int at;        /* the producer whose ring is looked at first */
     uint32_t size; /* number of cells of each ring */
     /* The cell after the record that was taken last. The next record of the
        same producer begins there, if it fits before the end of the ring. */

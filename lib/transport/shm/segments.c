@@ -41,9 +41,9 @@ static void unmake(baton__segment_t *segment)
     *segment = (baton__segment_t){.file = -1};
 }
 
-/* Logs that there are no segments, once in the life of the process. Does not
-   log a lack of memory: ordinary memory is lacking then, too, and the caller
-   reports that as an error. */
+/* Logs that this process has no segments, once in the life of the process. Does
+   not log a lack of memory: in that case ordinary memory is lacking, too, and
+   the caller reports an error. */
 static void log_failure(int error)
 {
     static _Atomic bool logged;
@@ -250,7 +250,8 @@ static bool segments_reserve(char *memory, size_t bytes)
     char *end = memory + bytes;
     bool done = true;
     while (done && page < end) {
-        /* Bit 0: the page has memory, which a freed block has left. */
+        /* mincore() sets bit 0 if the page has memory; a block that was freed
+           has left it. */
         unsigned char there = 0;
         size_t left = round_up((size_t)(end - page), unit);
         size_t part = left < BATON__TOUCHED_BYTES ? left : BATON__TOUCHED_BYTES;
@@ -314,8 +315,8 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
     baton__segment_t *segment =
         self->total > 0 ? segments_find(self, data, bytes) : NULL;
     (void)pthread_mutex_unlock(&self->lock);
-    /* The lock is not needed from here on: the memory of a message is in use,
-       so its segment can't be freed. */
+    /* The lock is not needed from here on: the bytes belong to a message in
+       flight, so their segment is not freed meanwhile. */
     if (segment == NULL) {
         return 0;
     }

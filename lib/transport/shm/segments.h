@@ -64,7 +64,9 @@ typedef struct baton__segment {
     char *base;
     size_t bytes;
     baton__segment_block_t *blocks; /* the blocks in use */
-    bool *told; /* by peer: the descriptor was sent; used by the driver only */
+    /* By peer: the segment's descriptor was sent to the peer. Only the driver
+       uses this field. */
+    bool *told;
 } baton__segment_t;
 
 /* The segments of this process. */
@@ -74,8 +76,8 @@ typedef struct baton__segments {
     baton__segment_table_t *table;
     baton__freed_count_t *freed;
     int peers;           /* number of processes of the host */
-    size_t total, limit; /* bytes of all segments, and the most allowed */
-    uint32_t generation; /* the upper part of the last id */
+    size_t total, limit; /* bytes of all segments, and the most bytes allowed */
+    uint32_t generation; /* the upper part of the id that was given last */
     baton__segment_t at[BATON__SEGMENTS];
 } baton__segments_t;
 

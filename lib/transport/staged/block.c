@@ -52,8 +52,8 @@ baton_status_t baton__block_model(int hosts, baton__block_model_t *out)
     baton_costs_t costs = BATON_COSTS;
     baton_status_t status = baton_costs_get(&costs);
     size_t fixed = (size_t)baton__config_number(BATON__CONFIG_DEVICE_BLOCK);
-    if (status == BATON_OK || fixed > 0) { /* with a fixed size the costs are
-                                              not used */
+    /* The costs are not needed if the size is fixed. */
+    if (status == BATON_OK || fixed > 0) {
         status = BATON_OK;
         *out = (baton__block_model_t){
             .fixed = fixed > 0 && fixed < BATON__BLOCK_LEAST

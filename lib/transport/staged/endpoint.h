@@ -50,12 +50,12 @@
 #include <assert.h>
 
 enum {
-    BATON__STAGED_BLOCKS_AHEAD = 4, /* the most blocks of a message that were
-                                       asked for and are not finished */
+    /* The most blocks of one message that are asked for and not finished. */
+    BATON__STAGED_BLOCKS_AHEAD = 4,
     BATON__STAGED_DIRECT = 8 /* the most copies between devices at a time */
 };
 
-/* The upper two bits of a header's kind belong to the transport. */
+/* The upper two bits of a header's kind belong to this transport. */
 enum {
     BATON__STAGED_KINDS = 0xc000,
     BATON__STAGED_OFFER = 0x8000,  /* the other bits are the send's kind */
@@ -63,17 +63,22 @@ enum {
                                       baton__staged_kind_t */
 };
 
-/* The kinds of control messages. In the header `schedule` refers to the
-   receiver's record of the transfer, and `epoch` to the sender's record; `tag`
-   is a number. */
+/* The kinds of control messages. In their headers `schedule` is a reference to
+   the receiver's record of the transfer, `epoch` is a reference to the sender's
+   record, and `tag` is a number whose meaning depends on the kind. */
 typedef enum baton__staged_kind {
-    /* tag: the number of blocks that were asked for so far, or 0 to ask for a
-       handle. data: the size of a block. */
+    /* The receiver asks for blocks. tag: the number of blocks that were asked
+       for so far. data: the size of a block. With tag 0 the receiver asks for a
+       handle of the sender's memory instead. */
     BATON__STAGED_ASK,
-    BATON__STAGED_GRANT, /* tag: 1 if there is a handle; data: the handle */
-    BATON__STAGED_BLOCK, /* tag: the block's number; data: the block */
-    BATON__STAGED_DONE,  /* the receiver needs nothing more of this message */
-    BATON__STAGED_ABORT  /* tag: 1 if the send was withdrawn, 0 if it failed */
+    /* The answer to a request for a handle. tag: 1 if there is a handle; data:
+       the handle. */
+    BATON__STAGED_GRANT,
+    BATON__STAGED_BLOCK, /* tag: the block's number; data: the block's bytes */
+    BATON__STAGED_DONE,  /* the receiver needs no more blocks of this message */
+    /* The sender ends the transfer; tag: 1 if the send was withdrawn, 0 if it
+       failed */
+    BATON__STAGED_ABORT
 } baton__staged_kind_t;
 
 /* The data of an offer. */
@@ -94,31 +99,33 @@ typedef enum baton__staged_transfer_state {
     BATON__TRANSFER_GRANTED, /* the receiver's device may read the source */
     BATON__TRANSFER_SENDING,
     /* States of a receive. */
-    BATON__TRANSFER_ARRIVED, /* the engine has the message and has not accepted
-                                it */
-    BATON__TRANSFER_ASKED,   /* the receiver has asked for a handle */
-    BATON__TRANSFER_COPYING, /* devices copy, or the copy waits for a free
-                                slot */
+    /* The engine was told of the message and has not accepted it. */
+    BATON__TRANSFER_ARRIVED,
+    BATON__TRANSFER_ASKED, /* the receiver has asked for a handle */
+    /* The device copies from the sender's memory, or will do so when a slot is
+       free. */
+    BATON__TRANSFER_COPYING,
     /* A message from main memory is on its way to `memory`. */
     BATON__TRANSFER_PULLING,
     BATON__TRANSFER_RECEIVING,
     /* States of sends and receives. */
     BATON__TRANSFER_ENDED, /* the transfer's event has yet to be reported */
-    BATON__TRANSFER_OVER   /* peers or the inner transport still refer to the
-                              record */
+    /* The transfer was reported, but peers or the inner transport still refer
+       to the record. */
+    BATON__TRANSFER_OVER
 } baton__staged_transfer_state_t;
 
 typedef struct baton__staged_transfer {
     /* The next transfer in the list; a transfer is in one list at a time. */
     struct baton__staged_transfer *next;
     uint32_t id;
-    /* Counts the uses of the record. A reference contains it, so that
-       references to earlier uses are recognised. */
+    /* Counts the uses of the record. A reference contains this number, so that
+       a reference to an earlier use is recognised. */
     uint32_t generation;
     baton__staged_transfer_state_t state;
     bool sends;
-    bool offer_posted; /* the inner transport's send of the offer has not
-                          ended */
+    /* The inner transport has not yet reported the end of the offer's send. */
+    bool offer_posted;
     baton_status_t status;
     const char *detail; /* a sentence about the error, or NULL */
     int peer;
@@ -129,7 +136,9 @@ typedef struct baton__staged_transfer {
     char *target;
     size_t bytes;
     size_t block_bytes;
-    uint32_t blocks; /* number of blocks of the message; after an error fewer */
+    /* Number of blocks of the message. After an error it is lowered to the
+       blocks that still have to end. */
+    uint32_t blocks;
     uint32_t granted; /* number of blocks that the receiver has asked for */
     /* Number of blocks that have begun. A block begins when the sender copies
        it off the device, and when the receiver gets it. */
@@ -139,9 +148,10 @@ typedef struct baton__staged_transfer {
     /* Memory for a message from main memory, which is received here first. */
     char *memory;
 
-    /* The control message that was sent to the peer last, or (control_waits)
-       that waits until the inner transport can take it. The next three fields
-       are its kind, tag and handle. */
+    /* True if `control` is a control message that waits until the inner
+       transport can take it. False: `control` was sent, and is the last one.
+       The next three fields are its kind, its tag, and the handle that it
+       carries. */
     bool control_waits;
     baton__staged_kind_t control;
     uint32_t number;
@@ -172,7 +182,7 @@ typedef struct baton__staged_transfer_pool {
 typedef struct baton__staged_buffer {
     struct baton__staged_buffer *next; /* a buffer is in one list at a time */
     char *memory;
-    void *event; /* recorded after the copy */
+    void *event; /* the device's event that is recorded after the copy */
     uint32_t index;
     uint32_t block;
     baton_status_t status; /* BATON_OK, or an error if the end of the copy can't
@@ -194,10 +204,10 @@ typedef struct baton__staged_buffers {
 } baton__staged_buffers_t;
 
 typedef struct baton__staged_peer {
-    bool reserved;       /* the inner transport has capacity for blocks with
-                            this peer */
-    baton_status_t lost; /* BATON_OK, or the error with which the peer was
-                            lost */
+    bool reserved; /* the inner transport has capacity for blocks with
+                      this peer */
+    /* BATON_OK, or the error that this peer's loss was reported with. */
+    baton_status_t lost;
 } baton__staged_peer_t;
 
 typedef struct baton__staged {
@@ -211,10 +221,11 @@ typedef struct baton__staged {
     size_t block_bytes; /* the largest block: the size of a buffer */
     char *pinned;
     baton__staged_buffers_t out, in, direct;
-    uint32_t promised; /* number of buffers of `in` that are reserved for blocks
-                          that were asked for */
-    uint32_t pulling;  /* receives in the state PULLING */
-    bool submitted;    /* a copy was submitted after the last arm */
+    /* Number of buffers of `in` that are reserved for blocks that the receiver
+       has asked for */
+    uint32_t promised;
+    uint32_t pulling; /* receives in the state PULLING */
+    bool submitted;   /* a copy was submitted after the last arm */
 
     baton__staged_transfer_pool_t sends, receives;
     int64_t reserved_sends, reserved_receives;
@@ -232,7 +243,8 @@ typedef struct baton__staged {
     /* Number of control messages that wait until the inner transport can take
        them. */
     uint32_t controls;
-    /* Requests for withdrawn sends, which have yet to be answered. */
+    /* Requests from receivers for sends that were withdrawn. They have yet to
+       be answered. */
     baton_message_t *refused;
     char device_error[256]; /* message of the device's last error */
 } baton__staged_t;
@@ -241,11 +253,13 @@ typedef struct baton__staged {
    endpoint, and its node consists of one of these kinds and the index of a
    record or buffer. */
 typedef enum baton__staged_tokens {
-    BATON__STAGED_TOKEN_OFFER, /* index of the send whose offer this is */
-    BATON__STAGED_TOKEN_OUT,   /* index of a buffer of `out` */
-    BATON__STAGED_TOKEN_IN,    /* index of a buffer of `in` */
-    BATON__STAGED_TOKEN_HOST,  /* index of the receive that this block is for */
-    /* Index of the receive of a message from main memory. */
+    /* The token's index is that of the send whose offer this is. */
+    BATON__STAGED_TOKEN_OFFER,
+    BATON__STAGED_TOKEN_OUT, /* the index is that of a buffer of `out` */
+    BATON__STAGED_TOKEN_IN,  /* the index is that of a buffer of `in` */
+    /* The index is that of the receive to which this block belongs. */
+    BATON__STAGED_TOKEN_HOST,
+    /* The index is that of the receive of a message from main memory. */
     BATON__STAGED_TOKEN_PLAIN,
     BATON__STAGED_TOKEN_BITS = 28
 } baton__staged_tokens_t;
@@ -266,7 +280,7 @@ baton_status_t baton__staged_grow(baton__staged_transfer_pool_t *pool,
                                   int64_t count);
 void baton__staged_free_pool(baton__staged_transfer_pool_t *pool);
 
-/* Returns a free record, or NULL if all are in use. */
+/* Returns a free record of the pool, or NULL if all are in use. */
 baton__staged_transfer_t *
 baton__staged_take(baton__staged_transfer_pool_t *pool);
 
@@ -286,7 +300,8 @@ baton__staged_transfer_t *
 baton__staged_find(const baton__staged_transfer_pool_t *pool,
                    uint64_t reference, int peer);
 
-/* Returns the record of a message that the engine has, or NULL. */
+/* Returns the record of a message that was reported to the engine, or NULL if
+   the message is the inner transport's. */
 baton__staged_transfer_t *baton__staged_of(const baton__staged_t *self,
                                            const baton_message_t *message);
 
@@ -301,10 +316,10 @@ void baton__staged_fail(baton__staged_t *self,
 void baton__staged_end(baton__staged_t *self,
                        baton__staged_transfer_t *transfer);
 
-/* baton__staged_tell sends a control message to the peer, in a later poll if
-   there is no capacity now. baton__staged_refuse answers a request for a send
-   that has ended, and drops the request. baton__staged_flush sends the control
-   messages and answers that still wait. */
+/* baton__staged_tell sends a control message to the peer; if there is no
+   capacity now, a later poll sends it. baton__staged_refuse answers a request
+   for a send that has ended, and drops the request. baton__staged_flush sends
+   the control messages and the answers that still wait. */
 void baton__staged_tell(baton__staged_t *self,
                         baton__staged_transfer_t *transfer,
                         baton__staged_kind_t kind, uint32_t number);

@@ -258,9 +258,9 @@ void baton__staged_give_buffer(buffers_t *of, buffer_t *buffer)
     of->unused_count++;
 }
 
-/* Submits a copy and records an event after it. Tries to record the event
-   twice, because nothing else would tell when the copy no longer uses its
-   memory. If both tries fail, the device is assumed to make no copies any
+/* Submits a copy and records an event after it. If recording fails, tries once
+   more, because without the event nothing tells when the copy no longer uses
+   its memory. If both tries fail, the device is assumed to make no copies any
    more. */
 baton_status_t baton__staged_copy(staged_t *self, buffers_t *of,
                                   buffer_t *buffer, void *target,

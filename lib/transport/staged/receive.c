@@ -46,13 +46,13 @@ baton_status_t baton__staged_take_offer(staged_t *self, baton_message_t *offer,
     receive->message =
         (baton_message_t){.header = offer->header, .peer = offer->peer};
     receive->message.header.kind &= (uint16_t)~BATON__STAGED_KINDS;
-    baton_status_t status = BATON_ERR_MISMATCH; /* for an offer that is not
-                                                   Baton's */
+    /* The status for an offer whose sender is not Baton. */
+    baton_status_t status = BATON_ERR_MISMATCH;
     if (offer->bytes != sizeof *data) {
         self->around.inner->drop(self->around.endpoint, offer);
     } else {
-        /* An offer is short, so accept ends at once, or fails if the offer was
-           withdrawn. */
+        /* An offer is so short that accept returns its data at once
+           (BATON_DONE), or fails if the offer was withdrawn. */
         status = self->around.inner->accept(
             self->around.endpoint, offer, (baton_token_t){.owner = self}, data);
         assert(status != BATON_OK);
@@ -193,8 +193,9 @@ static void feed_block(staged_t *self, transfer_t *receive)
     copy_to_device(self, buffer);
 }
 
-/* Asks for as many blocks as there are buffers for. If the message is already
-   in ordinary memory, copies this number of blocks from there instead. */
+/* Asks the sender for as many blocks as there are free buffers. If the message
+   comes from main memory and has been received into ordinary memory, copies
+   that many blocks from there instead. */
 static void staged_receive_ask(staged_t *self, transfer_t *receive)
 {
     uint32_t before = receive->granted;

@@ -98,7 +98,8 @@ static void fail(staged_t *self, transfer_t *send, baton_status_t status,
         baton__staged_list_remove(&self->sending, send);
     }
     if (send->started == send->finished) {
-        if (send->remote != 0) { /* the receiver has asked for the data */
+        /* The receiver has asked for the data, so it must be told. */
+        if (send->remote != 0) {
             baton__staged_tell(self, send, BATON__STAGED_ABORT, 0);
         }
         baton__staged_end(self, send);
@@ -169,7 +170,8 @@ static void begin_block(staged_t *self, transfer_t *send)
     }
 }
 
-/* Begins the blocks that were asked for, as long as buffers are free. */
+/* Begins to copy the blocks that receivers have asked for, as long as buffers
+   are free. */
 static void begin_blocks(staged_t *self)
 {
     transfer_t *next;

@@ -86,7 +86,7 @@ static baton_status_t staged_lend(void *endpoint, baton_message_t *message)
 
 /* ---- polling ----------------------------------------------------------- */
 
-/* Ends all transfers of a peer, or of all peers if `peer` is -1. */
+/* Ends all transfers with a peer, or with all peers if `peer` is -1. */
 static void end_all(staged_t *self, int peer, baton_status_t status)
 {
     transfer_t *transfer;
@@ -111,7 +111,8 @@ static void take_control(staged_t *self, baton_message_t *message)
     if (kind == BATON__STAGED_ASK || kind == BATON__STAGED_DONE) {
         baton__staged_send_control(self, kind, message);
     } else {
-        /* The message is for a receive, or is not Baton's and is dropped. */
+        /* The message is for the receiver of a transfer (GRANT, BLOCK, ABORT),
+           or its kind is none of Baton's, and it is dropped there. */
         baton__staged_receive_control(self, kind, message);
     }
 }
@@ -174,7 +175,8 @@ static bool take_event(staged_t *self, const baton_event_t *event)
     return true;
 }
 
-/* Reports messages that have arrived, and transfers that have ended. */
+/* Stores events of messages that have arrived, and of transfers that have
+   ended. */
 static size_t staged_report(staged_t *self, baton_event_t *out, size_t max)
 {
     size_t count = 0;
@@ -239,7 +241,7 @@ static size_t staged_poll(void *endpoint, baton_event_t *out, size_t max)
 /* ---- reserve, sleep ---------------------------------------------------- */
 
 /* Reserves two records for each receive: while one receive is in progress, the
-   message of the next one may already have arrived. */
+   message for the next one may already have arrived. */
 static baton_status_t staged_reserve(void *endpoint, int peer, int64_t sends,
                                      int64_t receives)
 {
@@ -355,8 +357,8 @@ static bool is_moving(const staged_t *self)
            self->copying.head != NULL || self->pulling > 0;
 }
 
-/* Polls once, and declines the messages that have arrived. Returns false if the
-   poll reported nothing. */
+/* Polls once, and declines the messages that this poll reports. Returns false
+   if the poll reported no event. */
 static bool decline(staged_t *self)
 {
     enum { EVENTS = 32 };
