@@ -17,7 +17,8 @@
 
 /* These variables order no other memory, so relaxed is enough. */
 static _Atomic int64_t allocations;
-static _Atomic int64_t until_failure; /* off unless positive */
+/* Number of allocations until one fails; not positive: none fails. */
+static _Atomic int64_t until_failure;
 static _Atomic size_t uncompared; /* bytes allocated since the last comparison
                                      with available memory */
 /* In tests: the bytes that the kernel has left. */
@@ -39,12 +40,15 @@ bool baton__memory_fits(size_t bytes)
     size_t sum = bytes + atomic_fetch_add_explicit(&uncompared, bytes,
                                                    memory_order_relaxed);
     if (sum >= bytes && sum < BATON__TOUCHED_BYTES) {
-        return true; /* comparing takes longer than touching little memory */
+        /* For little memory, comparing takes longer than touching the
+           memory. */
+        return true;
     }
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
     size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
     left = left < SIZE_MAX ? left : baton__available_memory("");
-    return bytes <= left - left / 16; /* leaves a part for other processes */
+    /* A sixteenth is left for other processes. */
+    return bytes <= left - left / 16;
 }
 
 /* Fills memory with zeros. Returns false if the kernel runs out of memory. */
@@ -69,12 +73,12 @@ void *baton__alloc_raw(size_t bytes)
         return NULL;
     }
     size_t unit = bytes >= 2 * HUGE ? HUGE : ALIGNMENT;
-    /* aligned_alloc needs a multiple of the alignment; 0 bytes become one unit,
+    /* aligned_alloc needs a multiple of the alignment. 0 bytes become one unit,
        so that the pointer is not NULL. */
     size_t blocks = bytes / unit + (bytes % unit != 0 || bytes == 0);
     void *memory = aligned_alloc(unit, blocks * unit);
     if (memory != NULL && unit == HUGE) {
-        /* If this fails, access is slower. */
+        /* If this call fails, the memory is only slower. */
         (void)madvise(memory, blocks * unit, MADV_HUGEPAGE);
     }
     return memory;
@@ -127,7 +131,7 @@ void baton__free_later(void *memory)
     static _Atomic unsigned next;
     unsigned at = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
     /* Acquire, because another thread may have put in the object that is freed
-       here. */
+       here; the exchange of that thread is a release. */
     baton__free(atomic_exchange_explicit(&kept[at % BATON__KEPT_OBJECTS],
                                          memory, memory_order_acq_rel));
 }

@@ -10,14 +10,14 @@
    no memory or the product overflows, but not for zero bytes. */
 void *baton__alloc(size_t count, size_t size);
 
-/* Allocates memory that is not zeroed: pages that are never touched cost
-   nothing. */
+/* Like baton__alloc, but does not clear the memory. So pages that are never
+   touched cost nothing. */
 void *baton__alloc_raw(size_t bytes);
 
-/* Returns false if the kernel has less than `bytes` bytes left: a process that
-   touches so much memory would be ended by the kernel. Call this again for each
-   BATON__TOUCHED_BYTES of long memory, as other ranks take memory at the same
-   time. */
+/* Returns false if the kernel has less than `bytes` bytes left: it would kill a
+   process that touches so much memory. Call this again before each
+   BATON__TOUCHED_BYTES of a long piece of memory, as other ranks take memory at
+   the same time. */
 #define BATON__TOUCHED_BYTES ((size_t)32 << 20)
 bool baton__memory_fits(size_t bytes);
 
@@ -41,8 +41,8 @@ void baton__free_later(void *memory);
 /* Returns a copy of a string; NULL if there is no memory. */
 char *baton__copy_string(const char *text);
 
-/* For tests: makes the n-th allocation from now fail, in any thread, counted
-   from 1; 0 makes none fail. */
+/* For tests: makes the n-th allocation from now on fail, whichever thread makes
+   it. n is counted from 1; 0 makes no allocation fail. */
 void baton__alloc_fail_nth(int64_t n);
 
 /* For tests: pretends that the kernel has this many bytes left; SIZE_MAX ends

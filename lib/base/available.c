@@ -29,8 +29,8 @@ static void available_read(const char *root, const char *folder,
 }
 
 /* Finds a line of a file that begins with `key`, and stores the number after
-   that. Returns false if there is no such line, or no number but a word such as
-   "max". */
+   the key. Returns false if there is no such line, or if a word such as "max"
+   follows instead of a number. */
 static bool available_find(const char *root, const char *folder,
                            const char *name, const char *key, uint64_t *out)
 {
@@ -49,9 +49,9 @@ static bool available_find(const char *root, const char *folder,
     return found;
 }
 
-/* Returns the bytes that a control group has left; UINT64_MAX if it has no
-   limit or the number is unknown. Pages of files count as free: the kernel
-   drops them before it ends a process. */
+/* Returns the bytes that a control group has left. Returns UINT64_MAX if the
+   group has no limit, or if the limit is unknown. Cached pages of files count
+   as free: the kernel drops them before it kills a process. */
 static uint64_t available_in(const char *root, const version_t *names,
                              const char *folder)
 {
@@ -72,7 +72,7 @@ static uint64_t available_in(const char *root, const version_t *names,
 
 /* Returns the least number of bytes that a control group or one of its
    ancestors has left. In a container the process's own group may be mounted as
-   the root, so that the path names no folder. */
+   the root of the hierarchy; then a path from /proc names no folder there. */
 static uint64_t available_upwards(const char *root, const version_t *names,
                                   const char *group)
 {

@@ -55,7 +55,9 @@ static char machine[LINE_BYTES];
 
 static void find_machine(void)
 {
-    char text[4096]; /* enough for the first processor */
+    /* Long enough for the part of the file that describes the first
+       processor. */
+    char text[4096];
     (void)baton__descriptor_read("/proc/cpuinfo", text, sizeof text);
     const char *found = strstr(text, "\nmodel name");
     const char *colon = found != NULL ? strchr(found, ':') : NULL;
@@ -190,16 +192,16 @@ static bool calibration_parse(const char *line, const char *name, double *a_out,
     return at != NULL && *at == '\0';
 }
 
-/* True if a line names the machine `name`; if that is NULL, true if the line
-   names any machine. */
+/* Returns true if the line names the machine `name`, or, if `name` is NULL, any
+   machine. */
 static bool names_machine(const char *line, const char *name)
 {
     return strncmp(line, MACHINE, strlen(MACHINE)) == 0 &&
            (name == NULL || strcmp(line + strlen(MACHINE), name) == 0);
 }
 
-/* Checks that the file names this machine, as `first` or in a later line.
-   Restores the file's position. */
+/* Checks that the file is for this machine, which is named in the line `first`
+   or in a later line. Restores the file's position. */
 static baton_status_t check_machine(FILE *file, const char *path,
                                     const char *first)
 {

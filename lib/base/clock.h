@@ -27,8 +27,8 @@ static inline uint64_t baton__deadline(int timeout_ms)
                           : baton__clock_ns() + (uint64_t)timeout_ms * 1000000;
 }
 
-/* Returns the milliseconds until a deadline, rounded up; -1 if it never
-   comes. */
+/* Returns the milliseconds until a deadline, rounded up; -1 if the deadline
+   never comes. */
 static inline int baton__left_ms(uint64_t until_ns)
 {
     uint64_t now = baton__clock_ns();

@@ -48,11 +48,13 @@ typedef struct value {
 static value_t values[BATON__CONFIG_COUNT];
 static char first_error[BATON__MESSAGE_BYTES]; /* "" if all values are valid */
 
-/* `loaded` is stored with release after `values` and `first_error` were
-   written, under the lock, and loaded with acquire before these are read. */
+/* `values` and `first_error` are written under the lock, and then `loaded` is
+   stored with release. A thread loads it with acquire before it reads the
+   two. */
 static atomic_bool loaded;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool checked; /* errors in the environment were reported */
+/* Errors in the environment were reported to the log. */
+static atomic_bool checked;
 
 /* Returns the index of `word` in a list separated by spaces; -1 if the list
    does not have it. */

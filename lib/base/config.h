@@ -106,10 +106,10 @@ typedef enum baton__config_id {
         BATON__CONFIG_COUNT
 } baton__config_id_t;
 
-/* Both return the value in force. The first call reads the environment; an
-   empty variable counts as unset, and an invalid one has its default. The
-   number of a WORD is its index among the words allowed. Any thread may call
-   them. */
+/* Both functions return the value in use. The first call of any of them reads
+   the environment; an empty variable counts as unset, and an invalid one has
+   its default. The number of a WORD is its index among the words allowed. Any
+   thread may call these functions. */
 int64_t baton__config_number(baton__config_id_t id);
 const char *baton__config_text(baton__config_id_t id);
 
@@ -117,8 +117,8 @@ const char *baton__config_text(baton__config_id_t id);
    values; "" if all variables are valid. */
 const char *baton__config_error(void);
 
-/* Returns true to the first caller after the environment was read, which has to
-   report errors in the environment. */
+/* Returns true only to the first caller after the environment was read. That
+   caller must report errors in the environment. */
 bool baton__config_is_unchecked(void);
 
 /* Returns BATON_ERR_INVALID if a variable is invalid; the message names the
@@ -127,10 +127,10 @@ bool baton__config_is_unchecked(void);
    function is in config_check.c. Any thread may call it. */
 baton_status_t baton__config_check(void);
 
-/* Called when the file of BATON_CALIBRATION could not be read, with the status
-   of that error. Adds the variable's name to this thread's error message, and
-   returns the status. But with BATON_TUNE=measure, which needs no file, it
-   warns once and returns BATON_OK, unless there was no memory. */
+/* Called when the file of BATON_CALIBRATION could not be read; `status` is the
+   error. Adds the variable's name to this thread's error message, and returns
+   the status. With BATON_TUNE=measure, which needs no file, it warns once and
+   returns BATON_OK instead, unless the error is a lack of memory. */
 baton_status_t baton__calibration_failed(baton_status_t status);
 
 /* For tests: makes the next use read the environment again. Must not be called

@@ -6,11 +6,12 @@
 
 #include <string.h>
 
-/* The bytes of an unknown name that are compared, with a final zero. */
+/* The number of bytes of an unknown name that are compared, including a final
+   zero. */
 enum { NAME_BYTES = 48 };
 
-/* Returns the known variable whose name is nearest to `name`. *distance_out
-   becomes 0 if the two names are equal. */
+/* Returns the known variable whose name is most similar to `name`.
+ *distance_out becomes 0 if the two names are equal. */
 static const char *nearest_name(const char *name, size_t *distance_out)
 {
     const char *nearest = "";

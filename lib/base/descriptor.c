@@ -8,7 +8,8 @@ void baton__descriptor_close(int *fd)
 {
     int open = *fd;
     int error = errno;
-    *fd = -1; /* before close: another thread may fork in between */
+    /* Set before close, since another thread may fork between the two. */
+    *fd = -1;
     if (open >= 0) {
         (void)close(open);
     }

@@ -60,8 +60,9 @@ const char *baton_error_message(void)
     return last_message;
 }
 
-/* The arguments may point into last_message, if a caller wraps the message that
-   it got. So the new message is formatted in other memory. */
+/* Sets this thread's message. The arguments may point into the old message, if
+   a caller wraps the message that it got. So the new message is first formatted
+   in other memory. */
 static void set_message(baton_status_t status, bool logged, const char *format,
                         va_list values)
 {
@@ -167,7 +168,7 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
 /* ---- processes that fork ------------------------------------------------ */
 
 static atomic_int engine_count;
-static bool forked; /* set by a child process, which has one thread */
+static bool forked; /* true in a forked child process, which has one thread */
 
 static void note_fork(void)
 {

@@ -12,27 +12,29 @@
 baton_status_t baton__error(baton_status_t status, const char *format, ...)
     BATON_PRINTF(2, 3);
 
-/* Sets this thread's message without logging it. This is for a status that is
-   no news for the log, such as a failure that was logged where it occurred, and
-   is now reported to a thread that waits. */
+/* Sets this thread's message without logging it. Used for a status that the log
+   already has: a failure that was logged where it occurred, and is now reported
+   to a thread that waits. */
 baton_status_t baton__error_forward(baton_status_t status, const char *message);
 
-/* Returns the text of an errno value, with the process's limit if the error is
-   about a limit. The text is valid until this thread's next call. */
+/* Returns the text of an errno value. If the error is about a limit of the
+   process, the text also names the limit. The text is valid until this thread's
+   next call. */
 const char *baton__errno_text(int error);
 
-/* Returns the error with this code, which a callback has returned or a peer has
-   sent; BATON_ERR_INVALID if no error has this code. */
+/* Returns the error with the number `code`, which comes from a callback or a
+   peer. Returns BATON_ERR_INVALID if no error has this number. */
 baton_status_t baton__failure_of(int code);
 
-/* True if a wait returned before its epoch ended. */
+/* Returns true if the status says that a wait has returned before its epoch has
+   ended. */
 static inline bool baton__goes_on(baton_status_t status)
 {
     return status == BATON_ERR_TIMEOUT || status == BATON_ERR_INTERRUPTED;
 }
 
-/* Returns false if a needed pointer is NULL. This thread's error message then
-   names the function and the argument `what`. */
+/* Returns false if a pointer is NULL although it is needed. This thread's error
+   message then names the function and the argument `what`. */
 bool baton__is_given(const void *pointer, bool needed, const char *function,
                      const char *what);
 
@@ -41,8 +43,8 @@ bool baton__is_given(const void *pointer, bool needed, const char *function,
 baton_status_t baton__error_unknown(const char *what, const char *name,
                                     const char *const *names, size_t count);
 
-/* Returns the status of this thread's last error, for callers of the checks
-   below. */
+/* Returns the status of this thread's last error. Used after one of the checks
+   below has failed. */
 baton_status_t baton__error_status(void);
 
 /* Returns false if an object is NULL or was destroyed. This thread's error
@@ -55,6 +57,6 @@ bool baton__is_alive(const void *object, bool destroyed, const char *function,
    and peers, but none of their threads: so it must not use them. */
 void baton__process_count(int engines);
 
-/* Returns false in a process that was forked while there were engines, and must
-   not use them. The error, BATON_ERR_STATE, then names the function. */
+/* Returns false in a process that was forked while its parent had engines: it
+   must not use them. The error, BATON_ERR_STATE, then names the function. */
 bool baton__process_is_own(const char *function);

@@ -10,8 +10,8 @@
 
 typedef unsigned int baton__float_mode_t;
 
-/* By default all exceptions are masked. The low bits, which are flags of
-   exceptions that occurred, are not part of the mode. */
+/* In the default mode all exceptions are masked. The low bits, which are flags
+   of exceptions that occurred, are not part of the mode. */
 enum { BATON__MXCSR_DEFAULT = 0x1f80, BATON__MXCSR_FLAGS = 0x3f };
 
 /* Reading the register costs next to nothing, writing it about 10 ns. So the

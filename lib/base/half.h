@@ -28,9 +28,9 @@ static inline float baton__f32_of_f16(uint16_t half)
 {
     const uint32_t rebias = (127u - 15u) << 23;
     const uint32_t top_exponent = 0x7c00u << 13;
-    /* The smallest normal f16. A subnormal is normalised exactly by giving it
-       this exponent and a leading one, and subtracting the leading one
-       again. */
+    /* The smallest normal f16, as the bits of an f32. A subnormal is normalised
+       exactly by giving it this exponent and a leading one, and subtracting the
+       leading one again. */
     const uint32_t smallest = 113u << 23;
     uint32_t bits = (uint32_t)(half & 0x7fffu) << 13;
     uint32_t exponent = bits & top_exponent;
@@ -48,8 +48,8 @@ static inline uint16_t baton__f16_of_f32(float value)
     const uint32_t infinity = 255u << 23;
     const uint32_t too_large = (127u + 16u) << 23; /* 65536 */
     const uint32_t smallest = 113u << 23;          /* 2^-14 */
-    /* If this number is added to a number below 2^-14, the lowest bits of the
-       sum are the f16 subnormal; the addition rounds it. */
+    /* Adding this number to one below 2^-14 rounds it: the lowest bits of the
+       sum are then the f16 subnormal. */
     const uint32_t shifter = (127u - 15u + 23u - 10u + 1u) << 23;
     uint32_t bits = baton__bits_of_f32(value);
     uint32_t sign = bits & 0x80000000u;

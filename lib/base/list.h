@@ -4,9 +4,10 @@
 
 #include <stddef.h>
 
-/* Declares NAME_t and its functions. A list of zeros is empty; `tail` is valid
-   only while `head` is not NULL. take removes and returns the first record, or
-   NULL; remove takes out a record, which need not be in the list. */
+/* Declares the list type NAME_t and its functions. A list of zeros is empty;
+   `tail` is valid only while `head` is not NULL. NAME_take removes and returns
+   the first record, or returns NULL. NAME_remove removes a record, which need
+   not be in the list. */
 #define BATON__LIST(name, record_t)                                            \
     typedef struct name {                                                      \
         record_t *head, *tail;                                                 \

@@ -28,7 +28,7 @@ static void write_line(const char *data, size_t bytes)
             continue;
         }
         if (written <= 0) {
-            return; /* the error can't be logged either */
+            return; /* an error of the log can't be logged */
         }
         data += written;
         bytes -= (size_t)written;
@@ -37,7 +37,7 @@ static void write_line(const char *data, size_t bytes)
 
 void baton__log(baton_log_level_t level, const char *format, ...)
 {
-    /* The words of BATON_LOG, in this order. */
+    /* The words of BATON_LOG, in the order of the log levels. */
     static const char *const names[] = {"none", "error", "warn",
                                         "info", "debug", "trace"};
     if ((int64_t)level > baton__config_number(BATON__CONFIG_LOG) ||

@@ -15,8 +15,8 @@ static bool is_zero(const char *bytes, size_t count)
     return true;
 }
 
-/* Returns the size in a struct's first field. If the size is impossible, sets
-   this thread's error and returns 0. */
+/* Returns the size that the caller has stored in a struct's first field. If the
+   size is impossible, sets this thread's error and returns 0. */
 static size_t options_size_of(const void *given, size_t bytes, const char *what,
                               const char *initialiser)
 {

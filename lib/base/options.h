@@ -1,5 +1,5 @@
-/* Structs that callers fill in, and that newer versions of the library
-   extend. */
+/* Structs that callers fill in. Newer versions of the library may add fields at
+   their ends. */
 #pragma once
 
 #include <baton/types.h>

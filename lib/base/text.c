@@ -17,9 +17,9 @@ void baton__text_mark_cut(char *data, size_t size)
     }
 }
 
-/* The C locale: other ranks and programs read the texts, so numbers have a
-   decimal point, whatever the program's locale is. glibc's C locale is
-   static. */
+/* The C locale. Other ranks and programs read the texts, so numbers must have a
+   decimal point, whatever the program's locale is. In glibc this locale object
+   is static, so nothing frees it. */
 static locale_t text_locale;
 
 static void text_make_locale(void)
@@ -34,8 +34,9 @@ static locale_t text_find_locale(void)
     return text_locale;
 }
 
-/* Copies a format, adding a precision to quoted strings, "%s". Returns the
-   original format if it has no quoted string, or if `out` is too short. */
+/* Copies a format, and adds a precision to each quoted string, "%s", so that
+   long names are cut. Returns the original format if it has no quoted string,
+   or if `out` is too short. */
 static const char *limit_quoted(const char *format, char *out, size_t size)
 {
     static const char quoted[] = "\"%s\"";
@@ -59,8 +60,8 @@ static const char *limit_quoted(const char *format, char *out, size_t size)
     return out;
 }
 
-/* Replaces control characters from `from` on by '?', except newlines outside
-   quotes. */
+/* Replaces control characters by '?', from `from` on. Newlines outside of
+   quotes stay. */
 static void replace_control(char *text, const char *from)
 {
     bool quoted = false;
@@ -116,8 +117,8 @@ void baton__text_add(baton__text_t *text, const char *format, ...)
 
 const char *baton__read_number(const char *text, double *out)
 {
-    /* strtod also accepts blanks, names and hexadecimal numbers, so the
-       characters are checked, too. */
+    /* strtod also accepts blanks, names such as "inf", and hexadecimal numbers.
+       So the characters are checked first. */
     size_t length = strspn(text, "0123456789.+-eE");
     locale_t c = text_find_locale();
     if (c == (locale_t)0) {

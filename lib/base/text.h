@@ -15,18 +15,18 @@
 
 typedef struct baton__text {
     char *data;
-    size_t size; /* bytes of the memory */
-    size_t used; /* bytes of the text, without the final zero */
+    size_t size; /* size of the memory in bytes */
+    size_t used; /* length of the text in bytes, without the final zero */
 } baton__text_t;
 
 /* Returns an empty text with memory of its own, which lasts as long as the
    block where this is called. */
 #define BATON__TEXT(bytes) ((baton__text_t){(char[bytes]){0}, (bytes), 0})
 
-/* Appends text, formatted in the C locale, whatever the program's locale is. If
-   the text does not fit, it is cut and ends with "...". Names come from
-   outside: a quoted string, "%s", is cut to BATON__QUOTED_BYTES, and control
-   characters become '?'. */
+/* Appends text that is formatted in the C locale, whatever the program's locale
+   is. If the text does not fit, it is cut and ends with "...". Names in
+   messages come from outside of the library: a quoted string, "%s", is cut to
+   BATON__QUOTED_BYTES, and control characters become '?'. */
 enum { BATON__QUOTED_BYTES = 200 };
 void baton__text_add(baton__text_t *text, const char *format, ...)
     BATON_PRINTF(2, 3);
@@ -40,11 +40,11 @@ const char *baton__time_text(uint64_t ns);
 /* Replaces the last characters of a cut message by "...". */
 void baton__text_mark_cut(char *data, size_t size);
 
-/* Reads a decimal number, in the C locale, whatever the program's locale is.
-   Returns the text after the number, or NULL if there is no number. */
+/* Reads a decimal number in the C locale, whatever the program's locale is.
+   Returns a pointer to the text after the number, or NULL if there is no
+   number. */
 const char *baton__read_number(const char *text, double *out);
 
-/* Returns the number of single-letter edits from a to b; of b only the first 47
-   letters count. The known name with the fewest edits is probably the one that
-   was meant. */
+/* Returns the number of insertions, deletions and replacements of one letter
+   that turn a into b. Of b only the first 47 letters count. */
 size_t baton__edit_distance(const char *a, const char *b);

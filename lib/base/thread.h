@@ -3,9 +3,9 @@
 
 #include <pthread.h>
 
-/* While this counter is above 0, baton_engine_interrupt does not interrupt
-   waits of this thread: in threads of the library, and in calls that can't be
-   continued. */
+/* While this thread's counter is above 0, baton_engine_interrupt does not
+   interrupt its waits. It is above 0 in threads of the library, and during
+   calls that could not be continued. */
 extern _Thread_local int baton__thread_patience;
 
 /* Starts a thread, with a name of at most 15 characters for debuggers, and

@@ -8,7 +8,7 @@
 
 #define PREFETCH(address) __builtin_prefetch(address)
 
-/* JOIN(table, isa) makes the name of an instruction set's table. */
+/* JOIN(table, isa) makes the name of the table for one instruction set. */
 #define JOIN_(a, b) a##b
 #define JOIN(a, b)  JOIN_(a, b)
 

@@ -1,15 +1,16 @@
 /* Copies for other ranks to read, through the cache or past it.
 
    The other ranks have read the old bytes, so their caches must give up each
-   line that is written. Between cores that share a cache this costs little;
-   between other cores a write waits for each line. The cores of a virtual
-   machine change between these two states. On 2 cores of an AMD EPYC a copy of
-   512 KiB through the cache takes 28 us, and a sum that then reads the copy on
-   the other core takes 20 us; in the second state they take 220 to 275 us and
-   31 us. With a copy past the cache they take 20 and 35 us, or 13 and 33 us.
+   line that is written. If the ranks' cores share a cache this costs little;
+   otherwise each write to a line waits. The cores of a virtual machine change
+   between these two states. On 2 cores of an AMD EPYC a copy of 512 KiB through
+   the cache takes 28 us in the first state, and the sum that then reads the
+   copy on the other core takes 20 us. In the second state they take 220 to 275
+   us and 31 us. With a copy past the cache they take 20 and 35 us in the first
+   state, and 13 and 33 us in the second.
 
-   So copies go through the cache and are timed. After SLOW_COPIES slow copies
-   in a row (a single one may have been preempted) the next PAST_COPIES copies
+   So copies go through the cache and are timed. One slow copy may have been
+   preempted. After SLOW_COPIES slow copies in a row the next PAST_COPIES copies
    go past the cache. */
 #include "ops/copy.h"
 
@@ -46,7 +47,8 @@ void baton__copy_past_cache(char *to, const char *from, size_t bytes)
                              _mm_loadu_si128((const void *)(from + i)));
         }
     }
-    /* A release store does not order streaming stores before it. */
+    /* A release store does not wait for streaming stores before it, so this
+       fence is needed. */
     _mm_sfence();
 #endif
     memcpy(to + done, from + done, bytes - done);

@@ -3,11 +3,12 @@
 
 #include <stddef.h>
 
-/* Copies of fewer bytes take as long through the cache as past it; see
-   copy.c. */
+/* Only copies of this size or more are worth a choice: shorter ones take as
+   long through the cache as past it; see copy.c. */
 #define BATON__COPY_SHARED_BYTES ((size_t)16 * 1024)
 
-/* Copies through the cache or past it, whichever seems faster. */
+/* Copies through the cache or past it, whichever recent copies of this thread
+   suggest is faster. */
 void baton__copy_shared(void *to, const void *from, size_t bytes);
 
 /* Like memcpy, but leaves the copied bytes in no cache. */

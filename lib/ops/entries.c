@@ -55,11 +55,11 @@ ELEMENT(f64, double, double, IDENTITY, IDENTITY)
 
 /* ---- loops by type ----------------------------------------------------- */
 
-/* Defines the loop over a list of entries; all loops have this signature. `at`
-   walks over the entries, and an entry's index is the position of its element
-   in `dense`. Elements lie far apart, and processors overlap few stores that
-   miss the caches, so elements are prefetched: `next` is the index of the entry
-   that is AHEAD entries further on. */
+/* The arguments of a loop over a list of entries. LOOP defines such a loop.
+   `at` walks over the entries; the index of an entry is the position of its
+   element in `dense`. These elements lie far apart, and processors overlap few
+   stores that miss the caches. So the loop prefetches elements: `next` is the
+   index of the entry that is AHEAD entries further on. */
 typedef struct work {
     char *entries;
     size_t count;
@@ -139,7 +139,7 @@ static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
 static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
 static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
 
-/* Casts away const. For loops that only read through the pointer. */
+/* Casts away const, for loops that only read through the pointer. */
 static void *writable(const void *memory)
 {
     union {
@@ -322,9 +322,10 @@ static bool are_lists_given(baton_dtype_t dtype, const baton_entries_t *lists,
     return right;
 }
 
-/* Sums the lists into one list. With `dense`, the entries of the first list
-   count as sums already: an entry of another list is added to the first list's
-   entry of the same index, or, if there is none, to the element of `dense`. */
+/* Sums the lists into one list, which is written to `out`. With `dense`, the
+   entries of the first list already hold sums: an entry of another list is
+   added to the first list's entry of the same index, or, if there is none, to
+   the element of `dense`. */
 static size_t entries_sum_lists(baton_dtype_t dtype, const char *dense,
                                 baton_entries_t *lists, size_t list_count,
                                 char *out)
@@ -367,10 +368,11 @@ size_t baton_entries_sum_onto(baton_dtype_t dtype, const void *dense,
 /* ---- common entries ---------------------------------------------------- */
 
 /* Copies the entries whose index is among `indices`. Works in tiles of indices:
-   sets a bit for each of `indices` in the tile, and then goes over the tile's
-   entries. Writes each entry, and lets the next one overwrite it unless the
-   entry's bit is set: branches would be mispredicted, and a merge would wait
-   for each comparison. */
+   sets a bit for each of `indices` in the tile, and then goes over the list's
+   entries in the tile. It writes every entry, but advances in the output only
+   if the entry's bit is set; otherwise the next entry overwrites this one. This
+   needs no branch, which would be mispredicted, and no merge of the two lists,
+   which would wait for each comparison. */
 #define COMMON(name, type)                                                     \
     static size_t common_##name(const char *at, size_t count,                  \
                                 const uint32_t *indices, size_t index_count,   \

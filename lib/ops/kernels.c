@@ -5,9 +5,10 @@
    Results have the same bits with all instruction sets, in the vector body and
    in the scalar tail of a loop: a compiler flag forbids fused multiply-adds,
    f16 and bf16 round by the same rule everywhere, and NaNs made here are
-   canonical. One case is left open: the f32 or f64 sum or product of TWO NaNs
-   is a NaN with the payload of either. A fixed payload would take a compare and
-   a select for each vector, 9% of a sum out of L2. */
+   canonical. There is one exception: the f32 or f64 sum or product of TWO NaNs
+   is a NaN with the payload of one of them, and it is not defined which. To
+   define it would take a compare and a select for each vector, which costs 9%
+   of a sum out of the L2 cache. */
 #include "ops/kernels.h"
 
 #include "base/half.h"
@@ -17,9 +18,10 @@
 #include <immintrin.h>
 #endif
 
-/* Elements of the operands are either the same element or do not overlap, so no
-   iteration depends on another. One loop serves all cases, whether target is
-   left, right, both or neither, without tests for aliases. */
+/* An element of one operand is either the same element as one of another
+   operand, or does not overlap it. So no iteration depends on another, and one
+   loop serves all cases, whether target is left, right, both or neither,
+   without tests for aliases. */
 #if defined(__clang__)
 /* clang warns about loops that stay scalar; without optimisation all loops
    do. */
@@ -32,8 +34,9 @@
 /* ---- f32, f64 --------------------------------------------------------- */
 
 /* MIN and MAX always return one of the operands or the canonical NaN, even if
-   the processor treats subnormals as zeros. For operands that compare equal,
-   the sign therefore decides, as combining their bits could give another
+   the processor treats subnormals as zeros. If two operands compare equal, they
+   may still differ in bits (zeros, or subnormals treated as zeros), so the sign
+   decides between them. Combining their bits instead could give another
    number. */
 #define FLOAT_FUNCTIONS(name, type, bits_type, nan)                            \
     static inline int name##_is_negative(type value)                           \
@@ -251,7 +254,8 @@ F16_BLOCK(prod, mul)
     }
 
 /* Loops over pairs of a value and an index. `between` declares the padding
-   between the two, and `behind` that after the index. */
+   between the value and the index, and `behind` declares the padding after the
+   index. */
 #define PAIR_LOOPS(name, type, between, behind, is_nan, least, greatest)       \
     typedef struct STRUCT name {                                               \
         type value;                                                            \

@@ -25,17 +25,17 @@ typedef enum baton__op_kind {
         BATON__OP_COUNT
 } baton__op_kind_t;
 
-/* Sets target[i] to left[i] (op) right[i]. Operands may alias as build.h says,
-   and need no alignment. */
+/* Sets target[i] to left[i] (op) right[i]. Operands may overlap as
+   baton/build.h says, and need no alignment. */
 typedef void (*baton__kernel_fn)(void *target, const void *left,
                                  const void *right, size_t count);
 
 typedef struct baton__kernels {
     const char *name;
-    /* NULL where an operation does not support the type. */
+    /* NULL if the operation does not support the type. */
     baton__kernel_fn reduce[BATON__OP_COUNT][BATON_DTYPE_COUNT];
-    /* Sets target[i] to (left[i] + right[i]) / ranks. Only for types of
-       floats. */
+    /* Sets target[i] to (left[i] + right[i]) / ranks. NULL for types that are
+       not floats. */
     void (*average[BATON_DTYPE_COUNT])(void *target, const void *left,
                                        const void *right, size_t count,
                                        double ranks);

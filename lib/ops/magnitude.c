@@ -62,9 +62,10 @@ uint64_t baton__key_at(const baton_selection_t *from,
     return key < filter->nan ? key : filter->nan;
 }
 
-/* Rounds to a float by truncation, with an odd last bit if any bits were cut.
-   The float has so many more bits than f16 and bf16 that rounding the float to
-   these types gives the same result as rounding `size` directly. */
+/* Rounds to a float by truncation, and sets its last bit if any cut bit was not
+   0 (round to odd). A float has so many more bits than f16 and bf16 that
+   rounding it to one of these types then gives the same result as rounding
+   `size` directly. */
 static float round_to_odd(double size)
 {
     float narrow = (float)size;

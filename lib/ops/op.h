@@ -1,7 +1,8 @@
 /* The record of one node, and the table of node kinds.
 
    A record is one cache line. The function that adds the node fills the record
-   in. Commit adds tags, ordinals, the first successor and most flags. */
+   in. Commit adds tags, ordinals (numbers among nodes of a kind), the first
+   successor and most flags. */
 #pragma once
 
 #include <assert.h>
@@ -26,13 +27,16 @@ typedef enum baton__kind {
 
 enum {
     BATON__OPTIONAL = 1, /* the epoch ends without waiting for the node */
-    /* A send or activate: the peer is known to have committed the schedule. */
+    /* A send or activate: this rank knows that the peer has committed the
+       schedule. */
     BATON__INTRODUCED = 2,
-    /* A call or async node: its function was quick when it was last timed. */
+    /* A call or async node: the user's function took little time when it was
+       last timed. */
     BATON__QUICK = 4,
     /* A call, device call or async node: its function does not read scratch. */
     BATON__NO_SCRATCH = 8,
-    /* A reduce: it may read an operand in a message; see sched/loans.h. */
+    /* A reduce: it may read an operand in a received message; see
+       sched/loans.h. */
     BATON__BORROWS = 16,
     /* A reduce, copy or device call: the device executes it. */
     BATON__ON_DEVICE = 32,
@@ -63,37 +67,37 @@ typedef struct baton__op {
     uint8_t kind;
     uint8_t dtype;
     uint16_t flags;
-    /* Index of the node's first successor in the plan's successors. They end at
-       the first_successor of the next record. */
+    /* Index of the node's first successor in the plan's array of successors.
+       The node's successors end where those of the next record begin. */
     uint32_t first_successor;
-    size_t bytes; /* the bytes of each operand */
+    size_t bytes; /* the number of bytes of each operand */
     /* For each operand, the index of its buffer. A receive has only the operand
-       TARGET, a send only LEFT, and a copy both. */
+       TARGET, a send only LEFT, and a copy these two. */
     uint32_t buffer[BATON__OPERANDS];
-    /* Index of the length that limits the node in an epoch; BATON__NO_LENGTH:
-       the node always has `bytes`. */
+    /* Index of the length (baton_length_t) that limits the node's bytes in an
+       epoch; BATON__NO_LENGTH: the node always has `bytes`. */
     uint32_t length;
     union {
         size_t offset[BATON__OPERANDS];
         struct {
-            /* In an activation: the index of its content. In other messages:
-               this is offset[TARGET]. */
+            /* In an activation: the index of its content in `activations`. In
+               other messages this is offset[TARGET]. */
             size_t slot;
             union {
                 size_t left; /* this is offset[LEFT] */
-                /* In a receive: 1 + the index of its loan in the plan's loans;
-                   0: it has no loan. */
+                /* In a receive: 1 + the index of its loan in the plan's list of
+                   loans. 0: the receive has no loan. */
                 size_t loan;
             };
             /* The tag of the message's header (baton_header_t). */
             uint32_t tag;
-            /* The index of the receive among the schedule's receives. */
+            /* The number of the receive among the schedule's receives. */
             uint32_t ordinal;
         } message;
         void *argument; /* the argument of a call's function */
         struct {
             void *argument;
-            /* The index of the node among the schedule's async nodes. */
+            /* The number of the node among the schedule's async nodes. */
             uint32_t ordinal;
         } async;
     };
@@ -134,22 +138,25 @@ static inline bool baton__op_activates(const baton__op_t *op)
 typedef enum baton__message_kind {
     BATON__MESSAGE_DATA,
     BATON__MESSAGE_ACTIVATION,
-    BATON__MESSAGE_HELLO, /* the sender has committed the schedule; see
-                             progress/membership/notice.h */
-    /* The answer to a HELLO: this sender has committed, too. */
+    /* The sender has committed the schedule; see
+       progress/membership/notice.h. */
+    BATON__MESSAGE_HELLO,
+    /* The answer to a HELLO: the sender of this answer has committed the
+       schedule, too. */
     BATON__MESSAGE_WELCOME,
     BATON__MESSAGE_FAILURE,
-    /* The failures of several schedules, from a rank that recovers. */
+    /* A notice of failures of several schedules. A rank that recovers sends
+       it. */
     BATON__MESSAGE_FAILURES,
     BATON__MESSAGE_RECOVERY,
     BATON__MESSAGE_FAREWELL, /* the sender is destroying the group */
-    BATON__MESSAGE_INQUIRY,  /* asks what the schedule waits for */
+    BATON__MESSAGE_INQUIRY,  /* asks the peer what the schedule waits for */
     /* The answer to an INQUIRY; see progress/membership/inquiry.h. */
     BATON__MESSAGE_STATE,
     /* The sender reports a loss: `epoch` is 1 + the lost rank, or 0 for none.
        The tag has the bit BATON__LEFT_ENDED if the lost rank's process has
-       ended. The sender has left the group, alone, unless the tag has the bit
-       BATON__LEFT_NOT. */
+       ended. With the bit BATON__LEFT_NOT the sender stays in the group;
+       without it, the sender has left the group alone. */
     BATON__MESSAGE_LEFT,
     /* The ranks that the sender considers lost; see
        progress/membership/shrink.h. */
@@ -170,9 +177,10 @@ typedef struct baton__activation {
 typedef struct baton__async {
     void *owner;
     uint32_t node;
-    /* The higher bits are the generation, which grows with each use of the
-       node. The lower bits are BATON__ASYNC_IDLE, _BEGUN, or _DONE plus the
-       status of completion. */
+    /* The higher bits are the generation, a number that grows with each use of
+       the node, so that a completion of an earlier use is recognised. The lower
+       bits are BATON__ASYNC_IDLE, _BEGUN, or _DONE plus the status of
+       completion. */
     _Atomic uint64_t state;
 } baton__async_t;
 enum {
@@ -197,39 +205,40 @@ static inline int baton__async_what(uint64_t state)
     return (int)(state & ((1 << BATON__ASYNC_BITS) - 1));
 }
 
-/* The state of an epoch that its nodes use in addition to the plan. */
+/* The state of an epoch that its nodes need in addition to the plan. */
 typedef struct baton__context {
     const baton_transport_t *transport;
     void *endpoint;
-    /* The schedule, for the tokens of messages and the functions of calls. */
+    /* The schedule. Tokens of messages and the functions of call nodes refer to
+       it. */
     void *owner;
     char *const *address; /* the address of each buffer */
-    /* The address of an operand in a message that was lent by the transport;
-       NULL: the operand is in its buffer. */
+    /* The address of an operand that is in a message which the transport has
+       lent; NULL: the operand is in its buffer. */
     const char *lent[BATON__OPERANDS];
     baton__activation_t *activations; /* contents of activations, by `slot` */
     /* States of the async nodes, by ordinal. */
     baton__async_t *asyncs;
-    int64_t flip; /* a node's peer is op->peer ^ flip; see sched/share.h */
+    int64_t flip; /* the peer of a node is op->peer ^ flip; see sched/share.h */
     /* The header of the epoch's messages, without tag and kind. */
     baton_header_t header;
 } baton__context_t;
 
-/* A call node's access to its epoch. */
+/* A call node's access to its epoch, which the user's function gets. */
 struct baton_call {
     void *owner;
     uint32_t node;
     bool explained; /* the user's function has called baton_call_fail */
 };
 
-/* A further result of a baton__issue_fn: the node has begun, and completes
+/* One more result of a baton__issue_fn: the node has begun, and will complete
    later. */
 #define BATON__PENDING 4
 
-/* Executes or begins a node. Of a reduction or copy it executes only `bytes`
-   bytes, from byte `begin` on. Returns BATON_OK if the node has completed,
-   BATON__PENDING, BATON_SKIP, or an error, of which this thread's message is
-   set. */
+/* Executes or begins a node. If the node is a reduction or copy, executes only
+   `bytes` bytes of it, from byte `begin` on. Returns BATON_OK if the node has
+   completed, BATON__PENDING, BATON_SKIP, or an error whose message is this
+   thread's. */
 typedef int (*baton__issue_fn)(const baton__op_t *op, uint32_t node,
                                const baton__context_t *context, size_t begin,
                                size_t bytes);
@@ -243,10 +252,10 @@ int baton__op_outcome(const baton__op_t *op, const baton_call_t *call,
 
 typedef struct baton__kind_info {
     const char *name; /* "recv" in "recv#17" */
-    /* The operands that the node reads and writes, as bits. */
+    /* A bit for each operand that the node reads, or writes. */
     uint8_t reads, writes;
-    bool message; /* the node is an end of a message */
-    /* NULL: the engine itself does the node's work, or there is none. */
+    bool message; /* the node sends or receives a message */
+    /* NULL: the engine itself does the node's work, or the node has none. */
     baton__issue_fn issue;
 } baton__kind_info_t;
 
@@ -268,7 +277,7 @@ static inline bool baton__op_sees_scratch(const baton__op_t *op)
 }
 
 /* Returns the address of a node's operand. Returns NULL if no memory is bound
-   to its buffer. */
+   to the operand's buffer. */
 static inline char *baton__operand(const baton__op_t *op, int which,
                                    char *const *address)
 {

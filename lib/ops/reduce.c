@@ -27,17 +27,17 @@ extern const baton__kernels_t baton__kernels_avx2, baton__kernels_avx512;
 extern const baton__select_kernels_t baton__select_kernels_avx2,
     baton__select_kernels_avx512;
 
-/* Asks the processor itself, since __builtin_cpu_supports of clang 14 does not
-   know f16c. */
+/* Asks the processor itself whether it has f16c, since __builtin_cpu_supports
+   of clang 14 does not know that name. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
 
-/* has_avx2 and has_avx512 check for exactly the instruction sets with which
-   kernels.cmake compiles the two tables. __builtin_cpu_supports also checks
-   that the system saves their registers. */
+/* kernels.cmake compiles two tables for sets of x86 instructions. has_avx2 and
+   has_avx512 check for exactly these sets. __builtin_cpu_supports also checks
+   that the operating system saves the registers. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && has_f16c();
@@ -65,8 +65,8 @@ const baton__kernels_t *baton__kernels_of(baton__isa_t isa)
     return isa == BATON__ISA_BASELINE ? &baton__kernels_baseline : NULL;
 }
 
-/* Returns the best kernels that this processor has up to the instruction set
-   `limit`. The baseline always exists. */
+/* Returns the best kernels that this processor supports, of an instruction set
+   not above `limit`. The baseline always exists. */
 static const baton__kernels_t *best_kernels(int64_t limit)
 {
     const baton__kernels_t *best = NULL;
@@ -78,7 +78,8 @@ static const baton__kernels_t *best_kernels(int64_t limit)
 
 static const baton__kernels_t *choose_kernels(void)
 {
-    /* Word 0 is "auto", the others are in the order of baton__isa_t. */
+    /* Word 0 of BATON_ISA is "auto"; the other words are in the order of
+       baton__isa_t. */
     int64_t asked = baton__config_number(BATON__CONFIG_ISA) - 1;
     if (asked < 0) {
         return best_kernels(BATON__ISA_COUNT - 1);
@@ -134,8 +135,8 @@ const char *baton_kernels_name(void)
 
 /* ---- identities ------------------------------------------------------- */
 
-/* Bits of the neutral elements of the first four operations. That of a float
-   sum is -0: it can't be +0, because -0 + +0 is +0. */
+/* Bits of the neutral elements of the first four operations. The neutral
+   element of a float sum is -0, not +0: adding +0 would turn -0 into +0. */
 #define IDENTITIES(NAME, zero, one, greatest, least)                           \
     [BATON_##NAME] = {[BATON__OP_SUM] = (zero),                                \
                       [BATON__OP_PROD] = (one),                                \
@@ -176,7 +177,8 @@ static void put_identity(baton__op_kind_t kind, baton_dtype_t dtype, void *at)
            size);
 }
 
-/* The type of each of a complex number's two parts, and of a pair's value. */
+/* The element type of the two parts of a complex number, or of the value of a
+   pair. */
 static const baton_dtype_t parts[BATON_DTYPE_COUNT] = {
     [BATON_C64] = BATON_F32,     [BATON_C128] = BATON_F64,
     [BATON_I16_I32] = BATON_I16, [BATON_I32_I32] = BATON_I32,
@@ -199,7 +201,7 @@ static void fill_identity(baton__op_kind_t kind, void *target, size_t count,
         size_t at = baton_dtype_size(part);
         memcpy(element + (at < sizeof last ? sizeof last : at), &last,
                sizeof last);
-    } else { /* the 1 of a complex type is 1 + 0i */
+    } else { /* a complex 1 is 1 + 0i, so only the first part gets a 1 */
         put_identity(kind, part, element);
         put_identity(kind == BATON__OP_SUM ? kind : BATON__OP_BOR, part,
                      element + size / 2);
@@ -257,7 +259,7 @@ OP_FUNCTIONS(BATON__OP_LXOR, lxor)
 OP_FUNCTIONS(BATON__OP_MINLOC, minloc)
 OP_FUNCTIONS(BATON__OP_MAXLOC, maxloc)
 
-/* The operations. The types of each are those for which there is a kernel. */
+/* The operations. Each operation has the types for which there is a kernel. */
 const baton_op_t baton_op_sum = OP(sum, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_prod = OP(prod, INTEGERS | FLOATS | COMPLEX);
 const baton_op_t baton_op_min = OP(min, INTEGERS | FLOATS);

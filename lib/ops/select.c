@@ -30,7 +30,8 @@
 #include <string.h>
 
 enum {
-    SMALL_COUNT = 4096, /* up to this length every element is a candidate */
+    /* Up to this length of the vector every element is a candidate. */
+    SMALL_COUNT = 4096,
     SAMPLE_LEAST = 1024,
     SAMPLE_MOST = 16384,
     /* Between SAMPLE_LEAST and SAMPLE_MOST a sample has one of 256 elements. */
@@ -38,16 +39,18 @@ enum {
     DEVIATIONS = 4, /* margin of the estimate, in standard deviations */
     CANDIDATE_BYTES = sizeof(uint64_t) + sizeof(uint32_t),
     DIGIT_BITS = 11,
-    FEW = 2048,  /* the most keys that kth_between collects, on the stack */
-    SHORT = 512, /* the most keys that kth_of_keys collects, on the stack */
+    /* The most keys that kth_between collects, in an array on the stack. */
+    FEW = 2048,
+    /* The most keys that kth_of_keys collects, in an array on the stack. */
+    SHORT = 512,
     DIGITS = 1 << DIGIT_BITS,
-    /* Number of elements for which a pass calls its kernel at a time. */
+    /* Number of elements that a pass gives its kernel in one call. */
     PIECE = 2048,
     /* Number of elements of a sample that are read at a time. */
     GATHERED = 256,
-    /* The longest vector that is computed first and selected from in a second
-       pass: for longer ones a sample, whose elements have to be computed as
-       sums, costs less. */
+    /* The longest vector that is first computed and then read again for the
+       selection. For a longer vector a sample costs less, although its elements
+       have to be computed as sums. */
     CACHED_BYTES = 512 << 10,
     /* Vectors of this size or more are too long for caches. */
     STREAM_BYTES = 8 << 20
@@ -67,9 +70,9 @@ static size_t select_sample_of(size_t count)
     return size > SAMPLE_MOST ? SAMPLE_MOST : size;
 }
 
-/* Returns a number of candidates that is large enough for nearly any estimate.
-   It grows with both arguments, so that memory for a long vector suffices for a
-   short one. */
+/* Returns a number of candidates that suffices for nearly any estimate. The
+   number grows with both arguments, so memory for a long vector also suffices
+   for a shorter one. */
 size_t baton_candidates_room(size_t count, size_t k)
 {
     if (count <= SMALL_COUNT) {
@@ -119,8 +122,8 @@ static size_t digit_of(const uint32_t *histogram, size_t *k)
     return digit;
 }
 
-/* Collects the keys that begin with a prefix, SHORT keys at most. `out` has
-   room for one key more, since each key is written before it is compared. */
+/* Collects the keys that begin with a prefix, at most SHORT of them. `out` has
+   space for one more key, since each key is written before it is compared. */
 static size_t select_collect(const uint64_t *keys, size_t count, unsigned shift,
                              uint64_t prefix, uint64_t *out)
 {
@@ -295,7 +298,8 @@ static estimate_t select_estimate(const baton_accumulation_t *of,
         uint64_t key = kth_of_keys(sample, size, &rank);
         result.low = key > 0 ? key : 1;
     }
-    /* If the sample is likely to have only few of the k largest elements,
+    /* This rank is so small that the key at it is probably above the threshold.
+       If the sample is likely to have only few of the k largest elements,
        `high` is the largest key of the sample. */
     size_t rank = expected - margin >= 1 ? (size_t)(expected - margin) : 1;
     result.high = kth_of_keys(sample, size, &rank);
@@ -311,9 +315,10 @@ static estimate_t guess_of(const baton_accumulation_t *of)
 }
 
 /* Sets the guess for the next vector, from the number of elements of this
-   vector that reach `low`. The guess changes with the eighth root of that
-   number, which is right for a distribution with tails like a normal one's; for
-   other distributions the guess converges in a few steps. */
+   vector that reach `low`. The new guess is `low` times the eighth root of the
+   ratio between that number and the wanted one. This is right for a
+   distribution with tails like a normal one's; for other distributions the
+   guess converges in a few steps. */
 static void set_guess(const baton_accumulation_t *of, uint64_t low,
                       size_t found, size_t k)
 {
@@ -398,8 +403,9 @@ static void select_pass(const baton_accumulation_t *of,
     uint32_t indices[PIECE + BATON__PASS_MORE];
     uint64_t values[PIECE + BATON__PASS_MORE];
     const baton__select_kernels_t *kernels = baton__select_kernels();
-    /* The first piece is shorter, so that the others begin at a cache line of
-       the new velocities, if these are short, else of `sum`. */
+    /* The first piece is shorter than the others, so that these begin at a
+       cache line: of the new velocities if velocities are stored as bf16, else
+       of `sum`. */
     const bool halves = of->short_velocity;
     size_t lines = -(uintptr_t)(halves ? of->new_velocity : of->sum) % 64;
     size_t head =
@@ -424,8 +430,8 @@ static void select_pass(const baton_accumulation_t *of,
     }
 }
 
-/* Returns a selection's elements in the form of a vector that is already
-   computed. */
+/* Returns a selection's elements in the form of an accumulation whose vector is
+   already computed. */
 static baton_accumulation_t select_vector_of(const baton_selection_t *from)
 {
     return (baton_accumulation_t){.dtype = from->dtype,
@@ -480,10 +486,11 @@ static uint64_t kth_of_elements(const baton_selection_t *from,
     return prefix;
 }
 
-/* Called when more elements reach `key` than there is room for. `candidates`
-   are the first of these elements, k or more. If fewer than k elements are
-   above `key`, it is the threshold: selects these and the first elements that
-   equal `key`, and returns k. Otherwise returns SIZE_MAX. */
+/* Called when more elements reach `key` than the lists of candidates can hold.
+   `candidates` are the first of these elements, k or more. If fewer than k
+   elements are above `key`, then `key` is the threshold: selects these
+   elements, and as many of the first ones that equal `key` as are missing, and
+   returns k. Otherwise returns SIZE_MAX. */
 static size_t take_ties(const baton_selection_t *from,
                         const baton__filter_t *filter, size_t k, uint64_t key,
                         const uint32_t *candidates, const uint64_t *keys,
@@ -493,7 +500,7 @@ static size_t take_ties(const baton_selection_t *from,
     if (key < filter->nan) {
         above = select_find(from, filter, key + 1, indices, k);
     }
-    if (above >= k) { /* the threshold is higher than `key` */
+    if (above >= k) { /* then the threshold is higher than `key` */
         return SIZE_MAX;
     }
     size_t next = 0; /* the position after the last candidate that is needed */
@@ -513,13 +520,13 @@ static size_t take_ties(const baton_selection_t *from,
 
 /* ---- top-k ------------------------------------------------------------- */
 
-/* Selects the k largest of the candidates, which are all elements from
-   where.low up. */
+/* Selects the k largest of the candidates. The candidates are all elements
+   whose keys are at least where.low. */
 static size_t select_choose(const uint32_t *candidates, const uint64_t *keys,
                             size_t count, size_t k, estimate_t where,
                             uint32_t *indices, uint64_t *threshold)
 {
-    /* The number of elements equal to the threshold that are taken. */
+    /* How many of the elements that equal the threshold are selected. */
     size_t equal = k;
     if (where.high <= where.low ||
         !kth_between(keys, count, where.low, where.high, &equal, threshold)) {

@@ -53,14 +53,14 @@ const baton__select_kernels_t *baton__select_kernels(void);
 
 baton__filter_t baton__filter_of(baton_dtype_t dtype, baton_side_t side);
 
-/* Returns the key of one element. Returns 0 if the element is on the other
-   side. */
+/* Returns the key of one element. Returns 0 if a selection of one side leaves
+   the element out because of its sign. */
 uint64_t baton__key_at(const baton_selection_t *from,
                        const baton__filter_t *filter, size_t i);
 
 /* Selects exactly the k largest elements; k is at most the count. Looks first
-   among the elements with a magnitude of at least `least`. This guess affects
-   only the time, not the result. */
+   among the elements with a magnitude of at least `least`. `least` is a guess,
+   and affects only the time, not the result. */
 size_t baton__select_from(const baton_selection_t *from, size_t k,
                           baton_magnitude_t least, uint32_t *indices,
                           void *scratch);
@@ -69,12 +69,12 @@ size_t baton__select_from(const baton_selection_t *from, size_t k,
    thread's error. */
 bool baton__is_selectable(baton_dtype_t dtype, const char *function);
 
-/* Returns true if the elements to select from are given. Otherwise sets this
-   thread's error. */
+/* Returns true if the memory of the elements to select from is given. Otherwise
+   sets this thread's error. */
 bool baton__selection_given(const baton_selection_t *from,
                             const char *function);
 
-/* Returns true if the arguments of a selection of the k largest are given.
+/* Returns true if the arguments of a selection of the k largest are not NULL.
    Otherwise sets this thread's error. */
 bool baton__topk_given(const baton_selection_t *from, size_t k,
                        const uint32_t *indices, const void *scratch,

@@ -2,10 +2,10 @@
    kernels.c. The kernels read elements as integers, in blocks whose inner loops
    compilers vectorise.
 
-   A pass goes over a vector once: it computes a block, writes it, and searches
-   it for large elements before it reads the next one. So computation overlaps
-   with memory accesses. It would not if one loop computed a tile and another
-   loop wrote the tile. */
+   A pass goes over a vector once, block by block: it computes a block, writes
+   it, and searches it for large elements before it reads the next one. So the
+   processor overlaps computation with memory accesses. It would not do so if
+   one loop computed many elements and another loop then wrote them. */
 #include "ops/kernels.h"
 
 #include "base/half.h"
@@ -19,13 +19,14 @@
 enum {
     /* Number of elements that are computed and compared at a time. */
     BLOCK = 64,
-    LINE = 64,          /* bytes of a cache line */
-    AHEAD_BYTES = 2048, /* distance in bytes of prefetches */
-    /* Number of partial sums: the same on all machines, so that all add in the
-       same order. */
+    LINE = 64, /* bytes of a cache line */
+    /* Bytes from an element to the one that is prefetched with it. */
+    AHEAD_BYTES = 2048,
+    /* Number of partial sums. It is the same on all machines, so that all of
+       them add in the same order. */
     LANES = 16,
     MEASURE_TILE = 4096, /* elements of a tile */
-    TILE_LANES = 256     /* number of partial sums of the tiles' sums */
+    TILE_LANES = 256     /* number of partial sums over all tiles */
 };
 
 extern const baton__kernels_t JOIN(baton__kernels_, BATON__KERNELS_ISA);
@@ -89,9 +90,9 @@ static inline void fetch(const void *from, size_t bytes)
     }
 }
 
-/* Two ways to add, by a loop here or by a kernel of kernels.c, where sums of
-   f16 and bf16 are vectorised. In both each step is rounded, as in separate
-   loops over the vector. */
+/* Two ways to add the elements of a block: by a loop in this file, or by a
+   kernel of kernels.c, where sums of f16 and bf16 are vectorised. Both round
+   each step, as separate loops over the whole vector would do. */
 #define ADD_HERE(dtype, to, l, r, count)                                       \
     for (size_t j = 0; j < (count); j++) {                                     \
         (to)[j] = (l)[j] + (r)[j];                                             \
@@ -101,8 +102,8 @@ static inline void fetch(const void *from, size_t bytes)
         .reduce[BATON__OP_SUM][dtype](to, l, r, count);
 #define IDENTITY(x) (x)
 
-/* Computes momentum with velocities of type bf16. Writes the new velocities,
-   and returns `g`, which has the values to accumulate. */
+/* Computes momentum with velocities that are stored as bf16. Writes the new
+   velocities, and returns `g`, which has the values to accumulate. */
 static inline const float *momentum_short(const baton_accumulation_t *of,
                                           size_t at, size_t count,
                                           const void *right, float *g)
@@ -119,7 +120,7 @@ static inline const float *momentum_short(const baton_accumulation_t *of,
         float u = of->nesterov ? (last + next) * m : last * m + next;
         halves[j] = baton__bf16_of_f32(u);
         float lost = u - baton__f32_of_bf16(halves[j]);
-        /* An infinity or NaN becomes 0. */
+        /* If `lost` is an infinity or NaN, 0 takes its place. */
         lost = lost - lost == 0 ? lost * later : 0;
         g[j] = (of->nesterov ? u + next : u) + lost;
     }
@@ -365,8 +366,9 @@ COUNT(count_64, int64_t)
 
 /* ---- sums of magnitudes ------------------------------------------------ */
 
-/* The partial sums (lanes) are vectors of the instruction set, because
-   compilers would leave arrays of LANES sums in memory. */
+/* The partial sums (lanes) are vector variables of the instruction set, because
+   compilers would keep an array of LANES sums in memory instead of
+   registers. */
 #if defined(__AVX512F__)
 #define WIDTH 8
 #elif defined(__AVX__)
@@ -460,8 +462,9 @@ HALVES(bf16, 0)
 #define AS_THEY_ARE(at, count, room) at
 #define AS_IT_IS(key)                key
 
-/* Defines the sum of the magnitudes of elements of `bytes` bytes, as floats of
-   `bits` bits. The last block is padded with zeros, which change no sum. */
+/* Defines the function that sums the magnitudes of elements of `bytes` bytes,
+   which it reads as floats of `bits` bits. The last block is padded with zeros,
+   which change no sum. */
 #define MEASURE(name, bytes, bits, tile_of, key_of)                            \
     static inline void name##_block(const char *at, doubles_t *sums,           \
                                     doubles_t *squares,                        \

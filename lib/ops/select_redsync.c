@@ -37,8 +37,9 @@ static bool spread_of(const baton_selection_t *from, spread_t *out)
     return true;
 }
 
-/* Returns a threshold between mean and maximum. It is at least 1: the mean of
-   very small magnitudes may round to zero. */
+/* Returns a threshold between mean and maximum. It is at least 1, since the
+   mean of very small magnitudes may round to the key 0, which would select
+   zeros. */
 static baton_magnitude_t select_redsync_between(const baton_selection_t *from,
                                                 const spread_t *spread,
                                                 double ratio)
@@ -62,8 +63,9 @@ size_t baton_select_trimmed(const baton_selection_t *from, size_t k,
     baton_magnitude_t threshold;
     double ratio = TRIM_RATIO;
     do {
-        /* A ratio below 0 would be below the mean. Then the threshold is 1,
-           which trims nothing. */
+        /* A ratio below 0 means a threshold below the mean. The threshold is
+           then 1, the lowest key, so all elements that are not zero reach
+           it. */
         threshold =
             ratio >= 0 ? select_redsync_between(from, &spread, ratio) : 1;
         ratio -= TRIM_STEP;

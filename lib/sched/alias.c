@@ -1,11 +1,11 @@
 /* Aliasing: buffers that are bound to the same memory.
 
    Nodes name buffers, but hazards are about memory. So commit compares the
-   addresses of bound buffers: overlapping buffers make one space, and accesses
-   are compared within a space. Builders, too, decide by address, for example
-   whether an all-reduce is in place. So overlaps must not change after the
-   commit: if a node writes one of two buffers, their memory must overlap after
-   a rebind exactly as at commit. */
+   addresses of bound buffers: the memory of overlapping buffers is one space,
+   and accesses are compared within a space. Builders, too, decide by address,
+   for example whether an all-reduce is in place. So overlaps must not change
+   after the commit: if a node writes one of two buffers, these must overlap
+   after a rebind exactly as at commit. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "sched/offload.h"
@@ -56,7 +56,7 @@ static uint32_t sort_buffers(const baton_schedule_t *schedule)
 static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
                         uint32_t count)
 {
-    uint32_t first = 0; /* the first range of the present space */
+    uint32_t first = 0; /* the first range of the current space */
     uintptr_t end = 0;
     for (uint32_t i = 0; i < count; i++) {
         baton__buffer_t *buffer = &schedule->buffers[ranges[i].buffer];
@@ -70,8 +70,8 @@ static void find_spaces(baton_schedule_t *schedule, const range_t *ranges,
     }
 }
 
-/* Returns an error if a node writes a part of memory that overlaps a view that
-   it reads, unless the two are exactly the same bytes. */
+/* Returns an error if one of the node's operands that it writes overlaps one
+   that it reads, unless the two are exactly the same bytes. */
 static baton_status_t alias_check_node(const baton_schedule_t *schedule,
                                        uint32_t node)
 {
@@ -111,7 +111,8 @@ static bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes)
     return a < b ? b - a < a_bytes : a - b < b_bytes;
 }
 
-/* True if the memory of two buffers overlaps as it did at commit. */
+/* Returns true if the memory of the two buffers overlaps in the same way as at
+   commit, or is apart as at commit. */
 static bool lie_as_before(const baton__buffer_t *a, const baton__buffer_t *b)
 {
     uintptr_t a_now = (uintptr_t)a->memory;
@@ -150,7 +151,7 @@ static bool count_overlaps(const baton_schedule_t *schedule, uint32_t count,
 
 baton_status_t baton__find_aliases(baton_schedule_t *schedule)
 {
-    /* A commit that failed has left these ranges. */
+    /* An earlier commit that failed has left its ranges. */
     baton__free(schedule->ranges);
     schedule->ranges =
         baton__alloc(schedule->buffer_count, sizeof *schedule->ranges);
@@ -218,8 +219,8 @@ baton_status_t baton__check_rebound(baton_schedule_t *schedule)
     for (uint32_t i = 0; i < schedule->buffer_count; i++) {
         rebound += schedule->buffers[i].rebound;
     }
-    /* If overlaps differ from those at commit, comparing one by one finds the
-       buffers to name in the error. */
+    /* If the overlaps differ from those at commit, comparing one by one finds
+       the two buffers that the error names. */
     uint64_t overlaps;
     bool one_by_one =
         rebound <= COMPARED_ONE_BY_ONE ||

@@ -1,5 +1,5 @@
-/* The functions by which the function of a call node reads and changes its
-   epoch. */
+/* Functions that a user's function may call while it runs in a call node: they
+   read the node's epoch and change it. */
 #include "base/error.h"
 #include "sched/schedule.h"
 

@@ -2,8 +2,8 @@
 #include "base/alloc.h"
 #include "sched/schedule.h"
 
-/* Checks a node's id. An id that another schedule has returned is noticed only
-   if it is out of range. */
+/* Checks a node's id. If the id is from another schedule, this is noticed only
+   if the id is out of range here. */
 static bool valid_node(baton_schedule_t *schedule, baton_node_t node,
                        const char *adder)
 {
@@ -102,8 +102,9 @@ void baton_enclose_end(baton_schedule_t *schedule, baton_enclosure_t since,
         baton_before(schedule, entry, exit);
         return;
     }
-    /* One byte for each new node. Bit 0: the node has a predecessor. Bit 1: the
-       node has a successor that the epoch waits for. */
+    /* One byte for each node that was added after enclose_begin. Bit 0: the
+       node has a predecessor. Bit 1: the node has a successor that the epoch
+       waits for. */
     uint8_t *ends = baton__alloc(count - since.node, 1);
     if (ends == NULL) {
         baton_schedule_fail(schedule, BATON_ERR_NO_MEMORY,

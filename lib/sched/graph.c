@@ -1,6 +1,7 @@
-/* The builder's side of a schedule: buffers and adders (edges.c has the
-   dependencies). No function here fails; the first error sticks to the
-   schedule, with a message that names the node. */
+/* The builder's side of a schedule: buffers, and the functions that add nodes
+   (edges.c has the dependencies). No function here returns an error: the
+   schedule keeps the first error, with a message that names the node, and
+   commit returns it. */
 #include "sched/schedule.h"
 
 #include "base/alloc.h"
@@ -206,8 +207,8 @@ void baton_buffer_set_memory(baton_schedule_t *schedule, baton_buffer_t buffer,
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Makes a view the operand `which` of a node's record. Returns false if the
-   view is wrong, which is an error that sticks. */
+/* Makes a view the operand `which` of a node's record. If the view is wrong,
+   returns false, and the schedule keeps that error. */
 static bool set_operand(baton_schedule_t *schedule, baton__op_t *op, int which,
                         baton_view_t view)
 {
@@ -351,8 +352,9 @@ baton_node_t baton_add_copy(baton_schedule_t *schedule, baton_view_t target,
     return valid ? graph_add(schedule, op) : no_node;
 }
 
-/* Adds a node. `missing` names a function that the user should have given,
-   which is an error that sticks; NULL: none is missing. */
+/* Adds a node. `missing` is the name of a function that the user should have
+   given, and the schedule then keeps that error; NULL: no function is
+   missing. */
 static baton_node_t add_function(baton_schedule_t *schedule, const char *adder,
                                  baton__op_t op, const char *missing)
 {

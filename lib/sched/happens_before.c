@@ -3,7 +3,8 @@
 
 #include "base/alloc.h"
 
-/* A shorter path is not worth a clock. */
+/* A chain that is shorter than this gets no clock, since its clock would save
+   too little. */
 enum { LONG_CHAIN = 64 };
 
 static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
@@ -11,8 +12,8 @@ static uint32_t in_edges(const baton__happens_before_t *self, uint32_t node)
     return self->order->first[node + 1] - self->order->first[node];
 }
 
-/* Returns how many of the node's predecessors must be a node u, or happen after
-   it, so that the node itself happens after u. */
+/* Returns a number n: the node happens after a node u if at least n of the
+   node's predecessors are u or happen after u. */
 static uint32_t threshold(const baton__happens_before_t *self, uint32_t node)
 {
     uint32_t need = self->schedule->needs[node];
@@ -52,11 +53,12 @@ static uint32_t make_chains(baton__happens_before_t *self)
 
 /* ---- clocks ----------------------------------------------------------- */
 
-/* Gives clocks to the longest chains. From here on tail[] has, by chain, the
-   number of the chain's clock, or BATON__CLOCKS for a chain without one. */
+/* Gives clocks to the longest chains. From here on tail[] has, for each chain,
+   the number of its clock, or BATON__CLOCKS if it has none. */
 static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
 {
-    /* `reach` is not used before the first walk. */
+    /* This reuses the array `reach`, which holds nothing before the first
+       walk. */
     uint32_t *length = self->reach;
     uint32_t chosen[BATON__CLOCKS] = {0};
     for (uint32_t chain = 0; chain < chains; chain++) {
@@ -91,9 +93,10 @@ static void choose_clocks(baton__happens_before_t *self, uint32_t chains)
     }
 }
 
-/* A node happens after all nodes that its predecessors happen after. The clocks
-   of a node that does not need all its predecessors stay 0: for it only a walk
-   gives the answer. */
+/* Sets the clocks of all nodes. If a node needs all its predecessors, it
+   happens after everything that any of them happens after. For a node that does
+   not need all of them, the clocks of other chains than its own stay 0, and
+   only a walk gives the answer. */
 static void set_clocks(baton__happens_before_t *self)
 {
     const baton__order_t *order = self->order;
@@ -119,8 +122,8 @@ static void set_clocks(baton__happens_before_t *self)
 
 /* ---- answers ---------------------------------------------------------- */
 
-/* Gives the answer by a walk: goes from u forward in the order, up to v, and
-   marks the nodes that happen after u. */
+/* Finds out by a walk whether v happens after u: goes through the nodes from u
+   to v in the topological order, and marks those that happen after u. */
 static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;
@@ -140,9 +143,9 @@ static bool walk(baton__happens_before_t *self, uint32_t u, uint32_t v)
     return self->reach[v] == stamp;
 }
 
-/* True if an edge leads from u to v, and v needs all its predecessors.
-   Questions about one v come in a row, so the predecessors of v are marked
-   once. */
+/* Returns true if an edge leads from u to v, and v needs all its predecessors.
+   Callers ask several times about one v before they ask about the next, so the
+   predecessors of a v are marked at the first question. */
 static bool is_direct(baton__happens_before_t *self, uint32_t u, uint32_t v)
 {
     const baton__order_t *order = self->order;

@@ -1,14 +1,15 @@
 /* Tells whether one node of a graph happens before another in every execution.
 
-   A node with need k of n edges waits for the first k of its predecessors. Node
-   u happens before v if at least n - k + 1 of v's predecessors are u or happen
-   after u: then any k of them include one of these.
+   A node with need k of n edges waits for the first k of its predecessors that
+   complete. Node u happens before v if at least n - k + 1 of v's predecessors
+   are u or happen after u, because then any k of v's predecessors include one
+   of these.
 
    The general answer takes a walk over all nodes between the two. But most
-   questions are about nodes that lie on one path, or are connected by a long
-   one. So the nodes are first divided into paths (chains). For each of the
-   longest chains a node has a clock, which tells the last node of that chain
-   that happens before the node. */
+   questions are about two nodes that lie on one path of the graph, or are
+   connected by a long one. So the nodes are first divided into paths (chains).
+   For each of the longest chains a node has a clock: the last node of that
+   chain that happens before the node. */
 #pragma once
 
 #include "sched/schedule.h"
@@ -23,17 +24,19 @@ typedef struct baton__happens_before {
     /* By chain: the chain's last node; later the number of the chain's clock,
        or BATON__CLOCKS. */
     uint32_t *tail;
-    uint32_t *reach; /* by node: the last walk that reached the node */
-    uint32_t walk;   /* number of the last walk */
-    /* By node: the last node whose predecessors were stamped and that has this
-       node among them. */
+    /* By node: the number of the last walk that found that the node happens
+       after u. */
+    uint32_t *reach;
+    uint32_t walk; /* number of the last walk */
+    /* By node: the last node v of which this node was marked as a
+       predecessor. */
     uint32_t *stamp;
-    uint32_t stamped; /* the node whose predecessors were stamped last */
+    uint32_t stamped; /* the node whose predecessors were marked last */
     /* By node, for each clock: 1 + the position of the last node of the clock's
        chain that happens before the node; 0: none does. */
     uint32_t *clock;
     uint32_t clocks;
-    /* The last u and v for which the answer was yes. */
+    /* The u and v of the last question whose answer was yes. */
     uint32_t asked_u, asked_v;
 } baton__happens_before_t;
 
@@ -44,6 +47,7 @@ baton_status_t baton__happens_before_init(baton__happens_before_t *self,
                                           const baton__order_t *order);
 void baton__happens_before_fini(baton__happens_before_t *self);
 
-/* True if u happens before v, or is v. u must not come after v in the order. */
+/* Returns true if u happens before v, or is v. In the topological order u must
+   not come after v. */
 bool baton__happens_before(baton__happens_before_t *self, uint32_t u,
                            uint32_t v);

@@ -1,13 +1,14 @@
-/* Hazards: two nodes that access the same bytes, at least one of them writing,
-   and neither of which happens before the other; and nodes that use a length
-   but do not happen after the receive that sets it.
+/* Hazards, which commit reports as errors. Two nodes make a hazard if they
+   access the same bytes, at least one of them writes these, and neither node
+   happens before the other. So does a node that uses a length but does not
+   happen after the receive that sets the length.
 
    Each space, the memory of overlapping buffers (alias.c), is divided into
    segments at the ends of its views; an access covers whole segments.
 
-       view of recv#0     |---------------|
-       view of reduce#1           |---------------|
-       segments           |   0   |   1   |   2   |
+     view of recv#0     |---------------|
+     view of reduce#1           |---------------|
+     segments           |   0   |   1   |   2   |
 
    The check visits the nodes in a topological order, and stores for each
    segment its last writer and the nodes that have read it since. A node that
@@ -25,10 +26,10 @@
 typedef struct access {
     uint32_t space; /* the space of the view's buffer */
     uint32_t buffer;
-    uint32_t position; /* the node's place in the order */
+    uint32_t position; /* the node's place in the topological order */
     uint8_t operand;   /* the view's index among the node's operands */
     bool write;
-    size_t begin, end; /* offsets in the space */
+    size_t begin, end; /* the view's range of bytes in the space */
 } access_t;
 
 typedef struct reader {
@@ -49,7 +50,7 @@ typedef struct checker {
        before its write. */
     access_t *accesses;
     size_t count;
-    size_t *cuts; /* where segments of the present space begin or end, sorted */
+    size_t *cuts; /* where segments of the current space begin or end, sorted */
     size_t cut_count;
     segment_t *segments; /* the segments between the cuts */
     reader_t *pool;
@@ -59,8 +60,8 @@ typedef struct checker {
 
 /* ---- accesses --------------------------------------------------------- */
 
-/* Lists the accesses of all nodes, without empty views, and returns their
-   number. Only counts if out is NULL. */
+/* Lists the accesses of all nodes, and returns their number. Leaves out empty
+   views. If out is NULL, only counts. */
 static size_t hazard_list(const baton_schedule_t *schedule,
                           const baton__order_t *order, access_t *out)
 {
@@ -133,7 +134,8 @@ static size_t cut_space(checker_t *c, size_t first)
     return end;
 }
 
-/* Returns the index of a view's begin or end among the cuts. */
+/* Returns the index, among the cuts, of the byte at which a view begins or
+   ends. */
 static size_t find_cut(const checker_t *c, size_t byte)
 {
     const size_t *at =
@@ -209,9 +211,9 @@ static baton_status_t visit(checker_t *c, const access_t *access,
     return BATON_OK;
 }
 
-/* Called when a node reads scratch. If that makes a loan, notes the loan;
-   otherwise notes that the messages of the nodes that wrote these bytes can't
-   be lent. */
+/* Called when a node reads scratch. If the node is a reduce that can read the
+   message of the bytes' last writer in place, notes this loan. Otherwise notes
+   that the messages of the nodes that wrote these bytes can't be lent. */
 static void hazard_note_read(const checker_t *c, const access_t *access,
                              size_t first, size_t last)
 {
@@ -327,7 +329,7 @@ static baton_status_t check_lengths(checker_t *c)
     return status;
 }
 
-/* Allocates the checker's arrays; false if there is no memory. */
+/* Allocates the checker's arrays. Returns false if there is no memory. */
 static bool hazard_prepare(checker_t *c)
 {
     c->count = hazard_list(c->schedule, c->order, NULL);

@@ -16,8 +16,8 @@ bool baton__loans_begin(const baton_schedule_t *schedule, baton__order_t *order)
         return false;
     }
     /* Marks all nodes from which a path leads to a function that may read
-       scratch. The nodes are visited in reverse order, so that each comes
-       before its predecessors. */
+       scratch. The nodes are visited in reverse topological order, so each node
+       is visited after its successors. */
     for (uint32_t i = schedule->count; i-- > 0;) {
         uint32_t node = order->order[i];
         order->loans[node].reduce = BATON__NO_NODE;
@@ -42,8 +42,9 @@ static bool has_edge(const baton__order_t *order, uint32_t from, uint32_t to)
     return false;
 }
 
-/* The last node to write all bytes that `reader` reads was `writer`. So these
-   bytes are the whole view of `writer` if the sizes are equal. */
+/* `writer` was the last node to write the bytes that `reader` reads, for all of
+   them. So if the sizes are equal, these bytes are the whole view of
+   `writer`. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand)
 {

@@ -17,14 +17,15 @@
 
 #include "sched/schedule.h"
 
-/* Called before the walk over accesses (hazard.c): allocates order->loans,
-   unless messages are not lent. False if there is no memory. */
+/* Called before the walk over accesses (hazard.c). Allocates order->loans,
+   unless the group's transport can't lend messages, or messages carry no data.
+   Returns false if there is no memory. */
 bool baton__loans_begin(const baton_schedule_t *schedule,
                         baton__order_t *order);
 
-/* Called when `reader` reads, as this operand, bytes that `writer` has written
-   last. Returns true if that makes a loan of the two nodes; if not, the caller
-   sees to it that the message of `writer` is not lent. */
+/* Called when `reader` reads, as its operand `operand`, bytes that `writer` has
+   written last. Returns true if the two nodes make a loan. If they do not, the
+   caller makes sure that the message of `writer` is not lent. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand);
 

@@ -18,44 +18,54 @@
 
 #include "sched/schedule.h"
 
-/* A schedule's nodes in one stream, in the order in which they were put there;
-   BATON__NO_NODE if there are none. */
+/* A schedule's nodes in one stream, in the order in which they were put there.
+   Both fields are BATON__NO_NODE if there are none. */
 typedef struct baton__queue {
     uint32_t first, last;
 } baton__queue_t;
 
-/* The most epochs in flight that were started on streams. */
+/* The most epochs in flight that the application has started on streams
+   (baton_schedule_start_on). */
 enum { BATON__STARTS = 8 };
 
 typedef struct baton__offload {
     baton__device_t *device;
     baton__queue_t queues[BATON_DEVICE_STREAMS];
 
-    /* Link of the stepper's list of schedules with events to query. */
+    /* The next schedule in the stepper's list of schedules with events to
+       query. */
     baton_schedule_t *next;
     bool listed;
 
     /* Number of nodes in the queues that the epoch waits for. */
     uint32_t required;
-    bool sealed; /* all remaining nodes of the epoch are in the queues,
-                    and a stream raises the flag after them */
-    /* The application has started the running epoch on a stream that has not
-       got to the start. A peer may have begun the epoch all the same. */
+    /* All remaining nodes of the epoch are in the queues, and a stream raises
+       the flag after them. */
+    bool sealed;
+    /* The application has started the running epoch on one of its streams, and
+       that stream has not reached the start yet. The epoch may run all the
+       same, because a peer can begin it. */
     bool waits;
 
-    /* By node; NULL in a schedule without nodes for the device. */
-    uint32_t *behind;     /* the next node in the same queue */
-    void **events;        /* NULL if the host executes the node */
-    uint32_t *first_pred; /* where a node's predecessors begin in `preds` */
-    uint32_t *preds;      /* predecessors on the device */
+    /* The next four arrays are indexed by node; they are NULL in a schedule
+       without nodes for the device. */
+    uint32_t *behind; /* the next node in the same queue */
+    /* The event that is recorded after the node; NULL if the host executes the
+       node. */
+    void **events;
+    /* The index in `preds` at which a node's predecessors begin. */
+    uint32_t *first_pred;
+    uint32_t *preds; /* the predecessors that the device executes */
 
     /* By the number of the epoch modulo BATON__STARTS: the event in the user's
        stream that marks the start of the epoch. */
     void *starts[BATON__STARTS];
     /* By the same index: the epoch was started on a stream. The application
-       writes this before it raises `requested`. */
+       sets this before it raises `requested`, the number of the last epoch
+       started. */
     bool on[BATON__STARTS];
-    /* The flag has at least the value `base` + n when epoch n has ended. */
+    /* A value in memory that a user's stream can wait for. It is at least
+       `base` + n once epoch n has ended. */
     baton__flag_t *flag;
     _Atomic uint64_t base;
     _Atomic bool awaited; /* a user's stream waits for the flag */
@@ -66,14 +76,14 @@ static inline bool baton__op_offloaded(const baton__op_t *op)
     return (op->flags & BATON__ON_DEVICE) != 0;
 }
 
-/* Returns the queue of a node for the device: BATON_DEVICE_IN, _OUT or
-   _WORK. */
+/* Returns the number of the stream (BATON_DEVICE_IN, _OUT or _WORK) into which
+   a node for the device is put. */
 int baton__offload_queue(const baton_schedule_t *schedule,
                          const baton__op_t *op);
 
-/* Decides the kind of memory of scratch and which nodes the device executes.
-   Returns an error if the device can't execute one of these. Called for a valid
-   graph, before hazards are checked. */
+/* Decides whether scratch is device memory, and which nodes the device
+   executes. Returns an error if the device can't execute one of these nodes.
+   Called for a valid graph, before hazards are checked. */
 baton_status_t baton__place(baton_schedule_t *schedule);
 
 /* Returns the error of the device's check function if the memory that is bound

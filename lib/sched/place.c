@@ -12,7 +12,7 @@ static bool place_is_free(const baton__buffer_t *buffer)
     return buffer->scratch && !buffer->placed;
 }
 
-/* Returns the representative of all buffers joined with this one. */
+/* Returns the buffer that represents all buffers joined with this one. */
 static uint32_t place_find(baton_schedule_t *schedule, uint32_t buffer)
 {
     baton__buffer_t *buffers = schedule->buffers;
@@ -57,9 +57,9 @@ static bool computes(const baton__op_t *op)
     return op->kind == BATON__REDUCE || op->kind == BATON__COPY;
 }
 
-/* Puts scratch that only messages use, to pass data on, into device memory if a
-   bound buffer is in device memory, and no function on the host may read
-   scratch. */
+/* Handles scratch that only passes data on: only messages use it. Puts it into
+   device memory if a bound buffer is in device memory, and no function on the
+   host may read scratch. */
 static void place_passed_on(baton_schedule_t *schedule)
 {
     bool device = false;

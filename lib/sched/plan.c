@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Inverts the lists of predecessors into successors; writes the records'
-   first_successor. */
+/* Makes the lists of successors from those of predecessors, and sets
+   first_successor in the nodes' records. */
 static void link_successors(baton_schedule_t *schedule,
                             const baton__order_t *order)
 {
@@ -35,8 +35,8 @@ static void link_successors(baton_schedule_t *schedule,
         end += ops[i].first_successor;
         ops[i].first_successor = end;
     }
-    /* Each node's list is filled from its end, so that first_successor ends at
-       the first place of the list. */
+    /* Each node's list is filled from its end, and first_successor counts down,
+       so that in the end it is the index where the list begins. */
     for (uint32_t to = count; to-- > 0;) {
         for (uint32_t e = order->first[to]; e < order->first[to + 1]; e++) {
             uint32_t from = order->preds[e];
@@ -54,8 +54,8 @@ static int compare_peers(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Returns the ranks with which the schedule exchanges messages, ascending; NULL
-   if there is no memory. */
+/* Returns the ranks with which the schedule exchanges messages, in ascending
+   order. Returns NULL if there is no memory. */
 static uint32_t *find_peers(const baton_schedule_t *schedule, uint32_t messages,
                             uint32_t *count_out)
 {
@@ -94,16 +94,17 @@ static bool receives(const baton__op_t *op)
     return op->kind == BATON__RECV || op->kind == BATON__ARMED_RECV;
 }
 
-/* True for a message that an epoch waits for, and that this rank or its peer
-   copies. */
+/* Returns true for a message that an epoch waits for, and whose data this rank
+   or its peer copies. */
 static bool is_awaited(const baton__op_t *op)
 {
     return (receives(op) || op->kind == BATON__SEND) &&
            (op->flags & BATON__OPTIONAL) == 0;
 }
 
-/* Returns the address of the length of the list of entry nodes to which a node
-   belongs; NULL if it belongs to none. */
+/* A node that can begin an epoch is in one of three lists: on-start nodes,
+   armed receives, and roots. Returns the address of the length of the node's
+   list, or NULL if the node is in none. */
 static uint32_t *list_of(baton__plan_t *plan, const baton__op_t *op,
                          uint32_t edges)
 {
@@ -228,7 +229,8 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
 static void find_used(baton_schedule_t *schedule)
 {
     bool one_host = schedule->group->transport->hosts <= 1;
-    bool seen = false; /* a function may read all scratch */
+    /* True if the graph has a function that may read all scratch. */
+    bool seen = false;
     for (uint32_t i = 0; i < schedule->count; i++) {
         const baton__op_t *op = &schedule->ops[i];
         seen |= baton__op_sees_scratch(op);
@@ -443,13 +445,14 @@ void baton__schedule_fini(baton_schedule_t *schedule)
     schedule->destroyed = true;
 }
 
-/* Marks the receives that are posted, so that their senders copy the data, and
-   the sends that may end late, when the peer has read their data. Both are
-   marked only if this rank sends about as much as it receives: otherwise many
-   ranks would wait while one that sends to all of them copies. A receive whose
-   message can be lent is not posted, because a reduce reads the message in
-   parts. A send may end late if it has no predecessors and successors, and no
-   message is lent. */
+/* Marks two kinds of nodes. A receive that is posted tells its sender where the
+   data go, so that the sender copies them. A patient send completes only when
+   its peer has read the data. Both kinds of nodes are marked only if this rank
+   sends about as much as it receives: otherwise many ranks would wait while one
+   that sends to all of them copies. A receive whose message can be lent is not
+   posted, because a reduce reads the message in parts. A send may be patient if
+   it has no predecessors and no successors, and no message of the schedule is
+   lent. */
 static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
 {
     double sent = 0;
@@ -477,9 +480,9 @@ static void mark_posted(baton_schedule_t *schedule, const baton__order_t *order)
     }
 }
 
-/* Marks the copies that go through the cache or past it, whichever is faster
-   (copy.h). Which one is faster is found out by timing the copies, so no copy
-   is marked unless each rank has a processor. */
+/* Marks the copies that choose at run time whether they go through the cache or
+   past it (copy.h). They choose by timing themselves. Timing means nothing if
+   ranks share processors, so then no copy is marked. */
 static void mark_shared(baton_schedule_t *schedule)
 {
     const baton_transport_t *transport = schedule->group->transport;
@@ -544,8 +547,8 @@ baton_status_t baton__plan_create(baton_schedule_t *schedule,
     return status;
 }
 
-/* Fills plan->peers, ascending, with this rank's peers. `peers` are those of
-   the rank that first had this plan. */
+/* Fills plan->peers with this rank's peers, in ascending order. `peers` are the
+   peers of the rank that first had this plan. */
 static void flip_peers(baton__plan_t *plan, const uint32_t *peers)
 {
     for (uint32_t i = 0; i < plan->peer_count; i++) {

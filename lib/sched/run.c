@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The allowed changes of the phase, from (row) to (column): idle, running,
-   draining, failed, recovering. */
+/* The allowed changes of the phase, from the row's phase to the column's. The
+   order is: idle, running, draining, failed, recovering. */
 static const bool legal[BATON__RUN_STATE_COUNT][BATON__RUN_STATE_COUNT] = {
     [BATON__RUN_IDLE] = {false, true, true, false, true},
     [BATON__RUN_RUNNING] = {true, false, true, false, false},
@@ -17,7 +17,7 @@ static const bool legal[BATON__RUN_STATE_COUNT][BATON__RUN_STATE_COUNT] = {
 void baton__run_set_phase(baton__run_t *run, baton__run_state_t phase)
 {
     assert(legal[run->phase][phase]);
-    (void)legal; /* `legal` is unused without assertions */
+    (void)legal; /* without assertions nothing else uses `legal` */
     run->phase = phase;
 }
 
@@ -38,7 +38,8 @@ void baton__run_begin(baton__run_t *run)
     run->optional_waiting = 0;
     run->unarmed = 0;
     run->required_left = plan->required;
-    if (plan->count > 0) { /* without nodes there are no needs to copy from */
+    /* Without nodes there is no array of needs to copy from. */
+    if (plan->count > 0) {
         memcpy(run->left, plan->needs, plan->count * sizeof *run->left);
         memcpy(run->ready, plan->roots, plan->root_count * sizeof *run->ready);
         memset(run->state, BATON__NODE_IDLE, plan->count);
@@ -46,7 +47,8 @@ void baton__run_begin(baton__run_t *run)
     for (uint32_t i = 0; i < plan->length_count; i++) {
         run->lengths[i] = BATON__LENGTH_UNSET;
     }
-    /* Until an arrival makes an activate fire, this rank is the origin. */
+    /* Until a message of another rank makes one of the activates fire, this
+       rank is the origin of the activation. */
     for (uint32_t i = 0; i < plan->slot_count; i++) {
         run->activations[i] = (baton__activation_t){.origin = plan->rank};
     }
@@ -65,7 +67,8 @@ void baton__run_started(baton__run_t *run)
 
 /* ---- nodes ------------------------------------------------------------ */
 
-/* Returns the count that includes a node in this state, or NULL. */
+/* Returns the address of the count of nodes in this state. Returns NULL if
+   nodes in this state are not counted. */
 static uint32_t *sched_run_count_of(baton__run_t *run, uint32_t node,
                                     baton__node_state_t state)
 {
@@ -106,9 +109,9 @@ void baton__run_enter(baton__run_t *run, uint32_t node,
     run->state[node] = (uint8_t)state;
 }
 
-/* A need that has reached zero wraps below zero with the next edge, and does
-   not reach zero again, so a node fires once. (An epoch would have to satisfy
-   2^32 edges of one node.) */
+/* `left` of a node that has reached zero wraps to 2^32 - 1 at the next
+   satisfied edge, so it does not reach zero again, and a node fires only once.
+   (It would reach zero again after 2^32 satisfied edges.). */
 static inline void satisfy(baton__run_t *run, uint32_t node)
 {
     if (--run->left[node] == 0) {
@@ -145,7 +148,8 @@ void baton__run_skip(baton__run_t *run, uint32_t node)
     sched_run_finish(run, node, BATON__NODE_SKIPPED);
 }
 
-/* Satisfies the successors that are on the device, or those that are not. */
+/* Satisfies only the successors that are on the device (`on_device`), or only
+   those that are not. */
 static void satisfy_some(baton__run_t *run, uint32_t node, bool on_device)
 {
     const baton__plan_t *plan = run->plan;
@@ -173,14 +177,15 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node)
 /* ---- messages --------------------------------------------------------- */
 
 /* Returns the place in the table `incoming` where the search for a receive
-   begins. `peer` is the number that the node's record has. */
+   begins. `peer` is the peer's number as it is in the node's record, that is,
+   before the exclusive or with plan->flip. */
 static uint32_t sched_run_place_of(const baton__plan_t *plan, int64_t peer,
                                    uint32_t tag, bool activates)
 {
     uint64_t key = (uint64_t)(uint32_t)peer << 33 | (uint64_t)tag << 1 |
                    (activates ? 1 : 0);
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
-    /* The upper bits depend on all bits of the key. */
+    /* The upper bits are taken, because they depend on all bits of the key. */
     return (uint32_t)(hash >> 32) & plan->incoming_mask;
 }
 
@@ -235,13 +240,13 @@ baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
         run->state[node] == BATON__NODE_WAITING) {
         return BATON__TURN_NOW;
     }
-    /* A receive has only one message in an epoch, so a second one is stale. */
+    /* A receive gets only one message in an epoch. So if the receive already
+       has one, this one is from a past epoch. */
     return run->state[node] == BATON__NODE_IDLE ? BATON__TURN_LATER
                                                 : BATON__TURN_PAST;
 }
 
-/* Returns the distance from `origin` up to `rank`, modulo the number of
-   ranks. */
+/* Returns by how much `rank` is above `origin`, modulo the number of ranks. */
 static int64_t distance(int64_t origin, int64_t rank, int size)
 {
     return (rank - origin + size) % size;

@@ -32,47 +32,53 @@
 typedef struct baton__loan {
     uint32_t receive;
     uint32_t reduce;
-    uint8_t operand; /* the data's index among the operands of the reduce */
+    /* The index of the received data among the operands of the reduce. */
+    uint8_t operand;
 } baton__loan_t;
 
 /* The plan that commit created. The lists have ids of nodes. The fields that
    each message needs come first, on one cache line. */
 typedef struct baton__plan {
-    const baton__op_t *ops; /* count + 1 records */
-    uint32_t *successors;   /* the successors of all nodes, in one array */
+    /* `count` + 1 records; the last one only ends the successors of the one
+       before. */
+    const baton__op_t *ops;
+    uint32_t *successors; /* the successors of all nodes, in one array */
     /* A hash table of the receives, by peer, tag and kind. Its size is a power
        of two; an entry is 1 + the id of a node, or 0. */
     uint32_t *incoming;
     uint32_t incoming_mask;
-    /* The records name the peers of the rank that first had this plan. The
-       exclusive or of such a peer and `flip` is a peer of this rank; see
-       share.h. */
+    /* A plan that another rank has made first has that rank's peers in its
+       records. The exclusive or of such a peer and `flip` is the corresponding
+       peer of this rank; see share.h. */
     uint32_t flip;
     uint32_t count, armed_count, on_start_count, loan_count;
-    /* By node: number of edges that the node waits for. */
+    /* By node: number of edges that must be satisfied before the node fires. */
     const uint32_t *needs;
     void *memory; /* holds the arrays of the plan and the run */
-    /* The plan is that of another rank: only `peers` and the arrays of the run
-       are in `memory`. */
+    /* The plan was made for another rank: only `peers` and the arrays of the
+       run are in `memory`. */
     bool shared;
-    bool kept;       /* `memory` outlives the schedule, for other ranks */
+    /* `memory` is kept after the schedule's end, because other ranks use the
+       plan. */
+    bool kept;
     uint32_t *roots; /* nodes that fire when an epoch begins */
     uint32_t *on_starts;
-    /* The armed receives, which wait for a message at all times: between epochs
-       a message for the next epoch begins it. See baton_add_armed_recv. */
+    /* The armed receives, which can take a message at any time: a message for
+       the next epoch that comes between epochs begins that epoch. See
+       baton_add_armed_recv. */
     uint32_t *armed;
     uint32_t *activates;
     uint32_t *asyncs;
     uint32_t *peers; /* ranks with which this rank has messages, ascending */
-    /* By index in `peers`: messages to the peer, and messages from it. Not used
-       if `shared`. */
+    /* By index in `peers`: number of messages to the peer, and number of
+       messages from it. Not used if `shared`. */
     uint32_t *peer_sends, *peer_receives;
-    baton__loan_t *loans; /* in the order of the reduces */
+    baton__loan_t *loans; /* sorted by the reduces' ids */
     size_t awaited_bytes; /* bytes of the messages that an epoch waits for */
     uint32_t root_count, activate_count, async_count, peer_count, receive_count;
     uint32_t slot_count, length_count;
     uint32_t required; /* number of nodes that an epoch waits for */
-    uint32_t messages; /* number of nodes that are messages */
+    uint32_t messages; /* number of nodes that send or receive a message */
     int rank;
     int size;
 } baton__plan_t;
@@ -100,17 +106,19 @@ typedef enum baton__run_state {
 
 /* The state of a node in the running epoch. */
 typedef enum baton__node_state {
-    /* The node was not issued yet; or it was withdrawn, or is an armed receive
-       without a message, or an optional send or receive whose peer is lost. */
+    /* The node was not issued yet. Or the epoch no longer waits for it: it was
+       withdrawn, or is an armed receive without a message, or an optional send
+       or receive whose peer is lost. */
     BATON__NODE_IDLE,
     /* A send to a peer that has not committed yet; or a send or receive whose
        message has failed, while the peer may be lost. */
     BATON__NODE_HELD,
-    BATON__NODE_WAITING, /* a receive that has fired, without its message */
-    BATON__NODE_MOVING,  /* a send or an accepted message in the transport */
-    BATON__NODE_BEGUN,   /* an async node that has not completed */
-    BATON__NODE_QUEUED,  /* in a stream of the device */
-    BATON__NODE_SKIPPED, /* completed, without satisfying its successors */
+    BATON__NODE_WAITING, /* a receive that has fired and has no message yet */
+    /* A send or an accepted message that the transport works on. */
+    BATON__NODE_MOVING,
+    BATON__NODE_BEGUN,   /* an async node that has begun and not completed */
+    BATON__NODE_QUEUED,  /* the node's work is in a stream of the device */
+    BATON__NODE_SKIPPED, /* completed, but its successors were not satisfied */
     BATON__NODE_COMPLETED
 } baton__node_state_t;
 
@@ -125,16 +133,20 @@ typedef struct baton__run {
                         BATON__LENGTH_UNSET */
     baton__activation_t *activations;
     baton__async_t *asyncs;
-    baton_message_t **early; /* by receive: a list of messages for later */
-    baton_message_t **lent;  /* by loan: the message, until it is read */
+    /* By receive: messages that arrived early, for a later epoch. */
+    baton_message_t **early;
+    /* By loan: the lent message, until the reduce has read it. */
+    baton_message_t **lent;
     uint32_t head, tail;
     uint32_t required_left;
-    /* Number of nodes that are held or in motion, and of required receives that
-       wait. */
+    /* Number of nodes that are held or in motion, plus the number of required
+       receives that wait for their messages. */
     uint32_t waited;
-    uint32_t *waited_by_all; /* sum of `waited` of an engine's runs; or NULL */
-    uint32_t optional_waiting; /* number of optional receives that wait */
-    /* Number of armed receives that got this epoch's message. */
+    /* The sum of `waited` over all runs of an engine, or NULL. */
+    uint32_t *waited_by_all;
+    /* Number of optional receives that wait for their messages. */
+    uint32_t optional_waiting;
+    /* Number of armed receives that have their message for this epoch. */
     uint32_t unarmed;
     uint32_t early_count;
     uint32_t lent_count;
@@ -142,7 +154,8 @@ typedef struct baton__run {
     /* Number of completions so far, for the watchdog. */
     uint64_t progress_count;
     baton__run_state_t phase;
-    bool started; /* the on-start nodes have fired in this epoch */
+    /* This rank has started the epoch, and the on-start nodes have fired. */
+    bool started;
 } baton__run_t;
 
 /* Begins the epoch after the last one. */
@@ -183,16 +196,18 @@ void baton__run_complete_queued(baton__run_t *run, uint32_t node);
 /* Tells what to do with a message for a receive. */
 typedef enum baton__turn {
     BATON__TURN_PAST, /* drop the message: its epoch has passed */
-    BATON__TURN_NOW,  /* take the message: the receive waits for it */
-    /* Keep the message: its epoch begins later, or its receive fires later. */
+    BATON__TURN_NOW,  /* take the message now: the receive waits for it */
+    /* Keep the message for later: it is for a later epoch, or its receive has
+       not fired yet. */
     BATON__TURN_LATER,
 } baton__turn_t;
 baton__turn_t baton__run_turn_of(const baton__run_t *run, uint32_t node,
                                  uint64_t epoch);
 
-/* Stores the message of an armed receive, and satisfies the receive's
-   successors. Activates whose peers are nearer to the origin than this rank are
-   not satisfied: an activation only goes away from its origin. */
+/* Stores the content of the activation that an armed receive got, and satisfies
+   the receive's successors. Does not satisfy an activate whose peer is nearer
+   to the origin than this rank, because an activation travels only away from
+   its origin. */
 void baton__run_activate(baton__run_t *run, uint32_t node,
                          baton__activation_t activation);
 
@@ -207,7 +222,7 @@ static inline size_t baton__run_bytes(const baton__run_t *run,
     return run->lengths[op->length];
 }
 
-/* True if the running epoch may retire. */
+/* Returns true if nothing keeps the running epoch from retiring. */
 static inline bool baton__run_is_through(const baton__run_t *run)
 {
     return run->required_left == 0 && run->waited == 0 &&

@@ -24,70 +24,77 @@ typedef struct baton__buffer {
     baton_memory_t kind;
     bool placed; /* the builder has set `kind` */
     bool scratch;
-    bool shared;  /* scratch that the transport has allocated */
+    /* Scratch from the transport's memory, which peers can read in place. */
+    bool shared;
     bool input;   /* no node may write the buffer */
     bool written; /* a node writes the buffer */
-    bool rebound; /* rebound since baton__check_rebound last succeeded */
+    /* Bound to other memory since baton__check_rebound last succeeded. */
+    bool rebound;
     /* The memory of buffers that overlapped at commit is one space, whose
        number is that of its first buffer. */
     uint32_t space;
     /* The offset of this buffer in its space. */
     size_t base;
-    /* While commit places scratch: another buffer that gets the same kind of
-       memory, or this one. */
+    /* While commit decides where scratch is: another buffer that must get the
+       same kind of memory, or this buffer itself. */
     uint32_t joined;
-    /* While commit places scratch: a reduce or copy uses the buffer. */
+    /* While commit decides where scratch is: a reduce or a copy uses the
+       buffer. */
     bool computed;
-    /* While commit allocates scratch: the highest end of a node's view. */
+    /* While commit allocates scratch: the end of the part of the buffer that
+       nodes use. */
     size_t used;
     /* While commit allocates scratch: a node writes the buffer, or sends from
        it. A receive whose message is lent does not write. */
     bool stored;
 } baton__buffer_t;
 
-/* The size of a stored error message. */
+/* The size of `sentence`, the error message that a schedule keeps. */
 #define BATON__SENTENCE_BYTES 512
 
 /* The fields that each step uses come first, on few cache lines. */
 struct baton_schedule {
     baton_group_t *group;
-    /* By buffer: the buffer's present address; NULL before the commit. */
+    /* By buffer: its current address. The array is NULL before the commit. */
     char **addresses;
     baton__op_t *ops; /* the graph's records; after the commit, the plan's */
     struct baton__offload *offload; /* see offload.h; NULL without a device */
     baton__run_t run;
     baton__plan_t plan;
 
-    /* The schedule's name; in a group with a name, "group/schedule". It is in
-       memory after the struct, or elsewhere if simulated. */
+    /* The schedule's name; in a group with a name, "group/schedule". The text
+       is in memory after the struct, except in a simulation. */
     const char *name;
-    char *terms; /* see terms.c; NULL if there are none */
+    char *terms; /* the terms as text (see terms.c); NULL if there are none */
     uint64_t terms_hash;
 
-    /* The graph's other fields. */
+    /* The rest of the graph. */
 
     /* By node: the need that the builder has set; after the commit, the number
        of edges that the node waits for. */
     uint32_t *needs;
     uint32_t count; /* nodes */
     bool committed; /* committed and not destroyed */
-    bool destroyed; /* destroyed; the owner may still have a handle */
+    /* destroyed; the struct remains, since the owner may still have a
+       handle. */
+    bool destroyed;
     uint32_t capacity;
-    baton__edge_t *edges; /* until the commit */
+    baton__edge_t *edges; /* the graph's edges, until the commit */
     uint32_t edge_count;
     uint32_t edge_capacity;
     baton__buffer_t *buffers;
     uint32_t buffer_count;
     uint32_t buffer_capacity;
     uint32_t depth; /* the most epochs that are started and not ended */
-    struct baton__range *ranges; /* see alias.c */
+    /* The bound buffers by address, for checks after a rebind; see alias.c. */
+    struct baton__range *ranges;
     /* The number of overlaps at commit; see count_overlaps, alias.c. */
     uint64_t overlaps;
-    uint32_t slot_count; /* slots of activations */
+    uint32_t slot_count; /* number of places for contents of activations */
     uint32_t length_count;
     /* By length: the length's largest value; set by the commit. */
     size_t *length_limits;
-    baton__op_t *built_ops; /* during a commit: the graph's ops */
+    baton__op_t *built_ops; /* during a commit: the graph's records */
     uint32_t *built_needs;
 
     /* Zeroed memory that the plan has for the struct that embeds this one:
@@ -98,9 +105,8 @@ struct baton_schedule {
     size_t annex_bytes;
     size_t annex_peer_bytes;
 
-    /* The first error of an adder: its status is `sticky`, and its message is
-       in `sentence`. After the commit `sentence` has the message of a failed
-       epoch. */
+    /* The status of the first error that an adder has found. `sentence` has its
+       message; after the commit it has the message of a failed epoch. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
     /* The name of an adder that was called after the commit; NULL: none was. */
@@ -132,39 +138,42 @@ bool baton__is_schedule(const baton_schedule_t *schedule, const char *function);
 bool baton__graph_open(baton_schedule_t *schedule, const char *adder);
 
 /* Adds to `text` the first terms that differ between this schedule and another
-   rank's. `others` has that rank's terms from the `from`-th on, not counting
-   remarks; NULL if they are unknown. If there are remarks before the two terms,
-   and the remarks differ, they are added, too. */
+   rank's. `others` has that rank's terms from the `from`-th on (remarks are not
+   counted), or is NULL if they are unknown. If both terms follow remarks, and
+   the remarks differ, the remarks are added, too. */
 void baton__terms_compare(baton__text_t *text, const baton_schedule_t *schedule,
                           const char *others, size_t from, int other_rank);
 
-/* Returns the schedule's terms from the `from`-th on. They begin with the
-   remarks before that term if these and the term fit into `room` bytes. */
+/* Returns the schedule's terms from the `from`-th on. If there are remarks
+   before that term, and they fit into `room` bytes together with it, the text
+   begins with the remarks. */
 const char *baton__terms_from(const baton_schedule_t *schedule, size_t from,
                               size_t room);
 
 /* Compares the schedule's terms, from the `from`-th on, with another rank's.
-   `is_cut` is true if the other rank's terms are cut at their end. Returns the
-   number of the term from which on the ranks must exchange more terms to find
-   the difference; 0 if the difference is in `others`. */
+   `is_cut` is true if the text of the other rank's terms is cut off at its end.
+   Returns 0 if the first difference is in `others`; otherwise the number of the
+   term from which on the ranks must exchange more terms to find it. */
 size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                          size_t from, bool is_cut);
 
 /* Grows the array whose pointer is at `items` to `room` elements. If there is
-   no memory, returns false, and the error sticks to the schedule. */
+   no memory, returns false, and the schedule keeps the error. */
 bool baton__graph_grow(baton_schedule_t *schedule, void *items, uint32_t count,
                        uint32_t room, size_t size);
 
 /* For a receive: the reduce that may read its message in place (loans.h). For a
    send: whether its data was reduced. */
 typedef struct baton__lending {
-    bool spoiled;    /* the message can't be lent */
+    /* The message can't be lent: another node may read its data. */
+    bool spoiled;
     bool made;       /* the send's data, or a part of it, was reduced before */
     uint8_t operand; /* the message's index among the operands of `reduce` */
-    uint32_t reduce; /* BATON__NO_NODE: none */
+    uint32_t reduce; /* the reduce's id; BATON__NO_NODE if there is none */
 } baton__lending_t;
 
-/* A topological order of the nodes, and their predecessors, each edge once. */
+/* A topological order of the nodes, and the predecessors of each node, without
+   doubled edges. */
 typedef struct baton__order {
     uint32_t *order;    /* nodes */
     uint32_t *position; /* by node: the node's index in `order` */
@@ -172,7 +181,8 @@ typedef struct baton__order {
        1]. */
     uint32_t *first;
     uint32_t *preds;
-    baton__lending_t *loans; /* by node; NULL if messages are not lent */
+    /* By node; NULL if messages of this group are never lent. */
+    baton__lending_t *loans;
 } baton__order_t;
 
 /* Checks the graph, and sets the error message if it is not valid. On success
@@ -203,11 +213,12 @@ baton_status_t baton__check_hazards(const baton_schedule_t *schedule,
 baton_status_t baton__plan_create(baton_schedule_t *schedule,
                                   const baton__order_t *order);
 /* Called before the graph is checked. If the group's ranks share plans, and one
-   of these is of a graph like this one, gives the schedule that plan. */
+   of the shared plans was made of a graph like this one, gives the schedule
+   that plan. */
 baton_status_t baton__plan_adopt(baton_schedule_t *schedule, bool *adopted_out);
 void baton__plan_destroy(baton_schedule_t *schedule);
-/* Frees all memory of the schedule except for the struct, which then says that
-   it was destroyed. */
+/* Frees all memory of the schedule except the struct itself, which is marked as
+   destroyed. */
 void baton__schedule_fini(baton_schedule_t *schedule);
 
 /* Returns the peer of a message node. */

@@ -9,8 +9,8 @@
 
 #include "sched/schedule.h"
 
-/* A plan, whose memory outlives its schedule, and the graph that it was made
-   of. */
+/* The graph of which a plan was made, and the plan, whose memory outlives its
+   schedule. */
 typedef struct baton__model {
     baton__plan_t plan;
     baton__op_t *ops;
@@ -29,11 +29,12 @@ typedef struct baton__sharing {
 /* Frees the models. No schedule may be left that uses one. */
 void baton__sharing_fini(baton__sharing_t *sharing);
 
-/* Returns the plan of a model that this graph, which has not been checked, is
-   like; or NULL. */
+/* Finds a model that this graph is like, although the graph was not checked,
+   and returns the model's plan. Returns NULL if there is no such model. */
 const baton__plan_t *baton__sharing_find(const baton_schedule_t *schedule);
 
-/* Makes a model of a schedule that is being committed, and takes its graph.
-   Returns false, and takes nothing, if it makes no model: for example, if the
-   ranks share no plans, or there are BATON__MODELS models already. */
+/* Makes a model of a schedule that is being committed. The model then owns the
+   schedule's graph. Returns false and changes nothing if no model is made, for
+   example because the ranks share no plans, or because there are BATON__MODELS
+   models already. */
 bool baton__sharing_keep(baton_schedule_t *schedule);

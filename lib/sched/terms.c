@@ -1,9 +1,10 @@
-/* Terms: properties that must be the same on all ranks of a schedule but show
-   in no message. Builders state them one after another. All terms are hashed,
-   except remarks, which begin with a parenthesis. The first TEXT_MOST bytes of
-   the text are stored, to name a difference. A notice to a peer has only a part
-   of the terms. Each term ends with ", ". Remarks come before the next term,
-   and are neither compared nor counted. Groups whose messages carry no data
+/* Terms: properties that must be the same on all ranks of a schedule but that
+   its messages do not show. Builders state the terms one after another.
+   Remarks, which begin with a parenthesis, explain the term that follows them;
+   they are neither compared nor counted. Each term or remark ends with ", ".
+   All terms are hashed, without the remarks. The first TEXT_MOST bytes of the
+   text are stored, so that a difference can be named. A notice to a peer has
+   room only for a part of the terms. Groups whose messages carry no data
    (cost-only simulations) compare no terms. */
 #include "sched/schedule.h"
 
@@ -49,8 +50,8 @@ void baton_schedule_agree(baton_schedule_t *schedule, const char *format, ...)
     }
 }
 
-/* Returns the length of a term with its ", "; 0: there is no term, or its end
-   is cut off. */
+/* Returns the length of the first term or remark with its ", ". Returns 0 if
+   there is none, or if its end is cut off. */
 static size_t term_length(const char *terms)
 {
     const char *end = strstr(terms, ", ");
@@ -59,8 +60,8 @@ static size_t term_length(const char *terms)
 
 typedef struct side {
     const char *terms;
-    const char *remark; /* the last remark before `terms`; or NULL */
-    size_t remark_at;   /* the number of the term after the remark */
+    const char *remark; /* the last remark before `terms`, or NULL */
+    size_t remark_at;   /* the number of the term that follows the remark */
 } side_t;
 
 static void skip_remarks(side_t *side, size_t at)
@@ -74,8 +75,8 @@ static void skip_remarks(side_t *side, size_t at)
     side->terms = side->terms[0] == '(' ? "" : side->terms;
 }
 
-/* Moves both sides to the first term that differs. Returns the number of equal
-   terms. */
+/* Advances both sides to the first term that differs. Returns the number of
+   equal terms. */
 static size_t find_difference(side_t *ours, side_t *theirs)
 {
     for (size_t same = 0;; same++) {
@@ -115,8 +116,8 @@ size_t baton__terms_next(const baton_schedule_t *schedule, const char *others,
                                                                 : 0;
 }
 
-/* Adds the first of these terms to the text. A peer's terms may be cut, so that
-   the last one lacks its end. */
+/* Adds the first of these terms to the text. If the end of a peer's terms was
+   cut off and this term lacks its end, adds "something else" instead. */
 static void add_term(baton__text_t *text, int rank, const char *terms)
 {
     int length = (int)strcspn(terms, ",");

@@ -15,8 +15,9 @@ void baton__order_free(baton__order_t *order)
     *order = (baton__order_t){0};
 }
 
-/* Groups the edges by their end. Drops doubled edges, so that a need of k
-   counts predecessors, not edges. */
+/* Makes the lists of predecessors: sorts the edges by the node to which they
+   lead. Drops repeated edges, so that a need of k counts predecessors, not
+   edges. */
 static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
                         uint32_t *last_from)
 {
@@ -26,7 +27,8 @@ static void group_edges(const baton_schedule_t *schedule, baton__order_t *out,
     }
     for (uint32_t i = 0; i < count; i++) {
         out->first[i + 1] += out->first[i];
-        last_from[i] = out->first[i]; /* for now: the place of the next edge */
+        /* For now: the place of this node's next edge. */
+        last_from[i] = out->first[i];
     }
     for (uint32_t i = 0; i < schedule->edge_count; i++) {
         out->preds[last_from[schedule->edges[i].to]++] =
@@ -97,7 +99,7 @@ static baton_status_t validate_check_node(const baton_schedule_t *schedule,
     return BATON_OK;
 }
 
-/* Returns a predecessor that is not in the order, i.e. whose position is
+/* Returns a predecessor that has no place in the order yet: its position is
    BATON__NO_NODE. */
 static uint32_t unordered_pred(const baton__order_t *order, uint32_t node)
 {
@@ -126,7 +128,8 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
     }
     /* The walk goes round the cycle against the edges, so the names are
        collected from the end. */
-    uint32_t *cycle = visited; /* reused: as long as the longest cycle */
+    /* This reuses `visited`, which is as long as the longest cycle. */
+    uint32_t *cycle = visited;
     uint32_t length = 0;
     uint32_t at = node;
     do {
@@ -141,8 +144,9 @@ static baton_status_t report_cycle(const baton_schedule_t *schedule,
                                "dependency cycle\n    %s", text.data);
 }
 
-/* Sorts the nodes by Kahn's algorithm. Makes the lists of successors from those
-   of the predecessors, because the graph's own edges may be doubled. */
+/* Sorts the nodes topologically by Kahn's algorithm. Makes its own lists of
+   successors from the lists of predecessors, because the graph's edges may be
+   repeated. */
 static baton_status_t sort_nodes(const baton_schedule_t *schedule,
                                  baton__order_t *out, uint32_t *work)
 {
