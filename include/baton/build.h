@@ -107,8 +107,8 @@ int baton_schedule_hosts(const baton_schedule_t *schedule);
    ranks); 0 if ranks are placed otherwise. */
 int baton_schedule_host_of(const baton_schedule_t *schedule, int rank);
 int baton_schedule_host_block(const baton_schedule_t *schedule);
-/* Processors that the ranks of a host may use, on the host with the fewest; 0
-   if unknown. */
+/* The number of processors that the ranks of a host may use, on the host that
+   has the fewest; 0 if unknown. */
 int baton_schedule_processors(const baton_schedule_t *schedule);
 const char *baton_schedule_name(const baton_schedule_t *schedule);
 
@@ -162,12 +162,12 @@ BATON_CHECKED baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
                                                  baton_buffer_t buffer,
                                                  void *memory);
 
-/* Does the same for a collective that was created as in baton.h: binds other
-   vectors of the same sizes. `source` must be NULL if the collective was
-   created in place or this rank has no source, and must not be NULL otherwise:
-   BATON_ERR_INVALID. `target` is ignored on ranks without one. In general,
-   `source` is bound to the first buffer of bind_input, and `target` to the
-   first one of bind. */
+/* Does the same as baton_buffer_rebind for a collective that was created as in
+   baton.h: binds other vectors of the same sizes. `source` must be NULL if the
+   collective was created in place or this rank has no source, and must not be
+   NULL otherwise: BATON_ERR_INVALID. `target` is ignored on ranks without one.
+   In general, `source` is bound to the first buffer of bind_input, and `target`
+   to the first one of bind. */
 BATON_CHECKED baton_status_t baton_schedule_rebind(baton_schedule_t *schedule,
                                                    const void *source,
                                                    void *target);
@@ -183,10 +183,10 @@ size_t baton_buffer_bytes(const baton_schedule_t *schedule,
 const void *baton_view_address(const baton_schedule_t *schedule,
                                baton_view_t view);
 
-/* True if the view lies in ordinary memory and ranks of this host read scratch,
-   like memory of baton_memory_alloc, in place. The kernel copies ordinary
-   memory for those ranks, which takes longer: a builder may copy it into
-   scratch itself. */
+/* True if the view lies in ordinary memory, although ranks of this host can
+   read shared memory (scratch, and memory of baton_memory_alloc) in place. The
+   kernel copies ordinary memory for those ranks, which takes longer. So a
+   builder may copy such a view into scratch itself. */
 bool baton_view_is_private(const baton_schedule_t *schedule, baton_view_t view);
 
 /* Makes a view of these fields. */
@@ -202,8 +202,8 @@ baton_node_t baton_add_send(baton_schedule_t *schedule, int peer,
 baton_node_t baton_add_recv(baton_schedule_t *schedule, int peer,
                             baton_view_t target);
 
-/* The last reduction of an element in a BATON_AVG (see BATON_OP_LIST below); it
-   lives as long as the schedule. */
+/* Returns the reduction that computes the final value of an element in a
+   BATON_AVG (see BATON_OP_LIST below). It lives as long as the schedule. */
 const baton_op_t *baton_schedule_average(const baton_schedule_t *schedule);
 
 /* target = left (op) right, elementwise. The three views have one size, which
@@ -592,7 +592,8 @@ struct baton_op {
     uint32_t dtypes;
 };
 
-/* Bytes of an element that `op` reduces; 0 if `dtype` is invalid. */
+/* Returns the bytes of an element that `op` reduces; 0 if `dtype` is
+   invalid. */
 size_t baton_op_element_bytes(const baton_op_t *op, baton_dtype_t dtype);
 
 /* True if op->dtypes includes this type. */

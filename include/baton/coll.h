@@ -114,8 +114,8 @@ typedef struct baton_allreduce_args {
     baton_view_t target;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    size_t chunk_bytes;    /* for pipelines; 0: the algorithm's default */
-    void *arg;             /* for builders of your own; Baton's ignore it */
+    size_t chunk_bytes; /* for pipelines; 0: the algorithm's default */
+    void *arg; /* for the hierarchical builder, and builders of your own */
     const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
     /* Set by a partial collective, where a rank may have no contribution in an
        epoch; NULL in other collectives. The source of a rank without

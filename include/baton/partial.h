@@ -267,13 +267,14 @@ baton_partial_wait_into(baton_partial_t *partial, int timeout_ms,
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor(
     baton_partial_t *partial, size_t tensor, const void *data);
 
-/* The same, but lends `data` (see above) if the tensor has more than
-   BATON_PARTIAL_TREE_BYTES and nothing else is contributed to this tensor in
-   the step. */
+/* As baton_partial_contribute_tensor, but lends `data` (see above) if the
+   tensor has more than BATON_PARTIAL_TREE_BYTES and nothing else is contributed
+   to this tensor in the step. */
 BATON_CHECKED baton_status_t baton_partial_contribute_tensor_lent(
     baton_partial_t *partial, size_t tensor, const void *data);
 
-/* Where a tensor, 0 to options.tensors, begins in the vector, in elements. */
+/* Returns the number of elements before a tensor in the vector. `tensor` is 0
+   to options.tensors. */
 size_t baton_partial_offset(const baton_partial_t *partial, size_t tensor);
 
 /* ---- the end of an epoch ------------------------------------------------ */

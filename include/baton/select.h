@@ -143,7 +143,7 @@ size_t baton_candidates_room(size_t count, size_t k);
 void baton_candidates_find(const baton_accumulation_t *of, size_t k,
                            baton_candidates_t *candidates, void *scratch);
 
-/* Returns the number of elements that baton_select_at_least would select. */
+/* Returns the number of elements that baton_select_at_least would find. */
 size_t baton_select_count(const baton_selection_t *from,
                           baton_magnitude_t threshold);
 

@@ -110,8 +110,8 @@ typedef struct baton_sim_options {
     /* A send of at least this many bytes completes only when its receive has
        taken the message, as long sends do in MPI. 0: sends of no size do so. */
     size_t sync_bytes;
-    /* Consecutive ranks that share a host; host_link connects them. With 0 or 1
-       each rank has its own host. */
+    /* The number of consecutive ranks that share a host; host_link is the link
+       between them. With 0 or 1 each rank has its own host. */
     int host_ranks;
     baton_sim_link_t host_link;
     baton_sim_topology_fn topology; /* replaces both links, unless NULL */

@@ -110,9 +110,9 @@ typedef struct baton_tensors_options {
        sqrt(P), they are scaled to that norm (local clipping). With clip no
        all-reduce starts before all gradients are ready. */
     double clip;
-    /* So many first steps of each tensor are dense. With `densities` they have
-       the given densities instead, one after another, each for warmup /
-       density_count steps. */
+    /* The number of first steps of each tensor that are dense. With `densities`
+       these steps have the given densities instead, one after another, each for
+       warmup / density_count steps. */
     uint64_t warmup;
     const double *densities; /* each above 0 and at most 1; copied */
     size_t density_count;    /* number of `densities` */

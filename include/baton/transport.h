@@ -61,7 +61,7 @@ typedef struct baton_message {
     struct baton_message *next; /* for lists of the engine */
     baton_header_t header;
     size_t bytes;
-    const void *data; /* NULL as long as it can't be read */
+    const void *data; /* NULL as long as the data can't be read in place */
     int peer;         /* the rank that sent it */
 } baton_message_t;
 
