@@ -18,8 +18,8 @@
 
 enum { BENCH_MAX_REPETITIONS = 1000 };
 
-/* Sets of commands, for the table of options. All dense collectives are one
-   command here. */
+/* Sets of commands, one bit for each command; the table of options says which
+   commands take an option. All dense collectives are one command here. */
 typedef enum bench_command {
     BENCH_COLLECTIVE = 1 << 0,
     BENCH_SPARSE = 1 << 1,
@@ -31,7 +31,7 @@ typedef enum bench_command {
 typedef enum bench_system_kind {
     BENCH_SYSTEM_MPI,  /* MPI's blocking call */
     BENCH_SYSTEM_IMPI, /* MPI's nonblocking call, and MPI_Wait */
-    /* A persistent request, by MPI_Start and MPI_Wait. */
+    /* MPI's persistent call, with MPI_Start and MPI_Wait. */
     BENCH_SYSTEM_PERSISTENT,
     /* Like PERSISTENT, with the ring algorithm of libnbc. */
     BENCH_SYSTEM_RING,
@@ -48,14 +48,15 @@ typedef struct bench_system {
 
 /* What the application does between the start and the wait. */
 typedef enum bench_way {
-    BENCH_WAY_WAIT,      /* does nothing, waits at once; always measured */
-    BENCH_WAY_UNWAITED,  /* calls nothing of the library until the operation has
-                            ended */
-    BENCH_WAY_TOGETHER,  /* starts all layers, then waits for all */
-    BENCH_WAY_SLEEP,     /* sleeps after each layer's start, then waits for
-                            all */
-    BENCH_WAY_PROCESSOR, /* computes after each layer's start, then waits for
-                            all */
+    BENCH_WAY_WAIT,     /* does nothing, waits at once; always measured */
+    BENCH_WAY_UNWAITED, /* calls nothing of the library until the operation has
+                           ended */
+    /* Starts the operations of all layers, then waits for all. */
+    BENCH_WAY_TOGETHER,
+    /* Sleeps after starting each layer's operation, then waits for all. */
+    BENCH_WAY_SLEEP,
+    /* Computes after starting each layer's operation, then waits for all. */
+    BENCH_WAY_PROCESSOR,
     BENCH_WAYS
 } bench_way_t;
 
@@ -75,7 +76,8 @@ typedef enum bench_sparse_system {
         BENCH_SPARSE_SYSTEMS
 } bench_sparse_system_t;
 
-extern const char *const bench_sparse_names[]; /* ended by NULL */
+/* The systems' words, and NULL at the end. */
+extern const char *const bench_sparse_names[];
 
 /* The memory that vectors are in. */
 typedef enum bench_memory {
@@ -85,14 +87,14 @@ typedef enum bench_memory {
     BENCH_MEMORIES
 } bench_memory_t;
 
-/* These three arrays are ended by NULL. */
+/* Each of these three arrays has NULL at the end. */
 extern const char *const bench_way_names[];
 extern const char *const bench_memory_names[];
 extern const char *const bench_place_names[];
 
 /* The user's options. Each command uses some of them. */
 typedef struct bench_options {
-    const char *name; /* of the command */
+    const char *name; /* the command's name */
     bench_command_t command;
     baton_collective_t collective;
     /* Number of times that each measurement is repeated. */
@@ -105,15 +107,17 @@ typedef struct bench_options {
     cli_list_t layers;
     cli_list_t algorithms; /* words: the systems as bench_sparse_system_t */
     cli_list_t densities;
-    cli_list_t teams;      /* numbers of teams; 0: that which costs least */
+    cli_list_t teams; /* numbers of teams; 0: the number that costs least */
     double momentum, clip; /* options of Baton's sparse steps */
     bool short_velocity;
     uint64_t warm_up;
     bool accumulated; /* gradients are added to the residual before the step */
-    uint64_t turn_ms; /* the time that a system's turn takes in one way */
+    /* How long a system runs in each of its turns, in one way. */
+    uint64_t turn_ms;
     cli_list_t memories; /* words: the kinds of memory as bench_memory_t */
     cli_list_t places;   /* words: 0: with a separate target; 1: in place */
-    /* The memory and the place of the running measurement. */
+    /* The running measurement's kind of memory, as bench_memory_t, and its
+       place. */
     size_t memory;
     bool in_place;
     table_files_t files;
@@ -131,8 +135,8 @@ typedef struct bench_run {
     bench_options_t options;
     bool speak;
     table_t table;
-    /* For the progress line: the number of measurements by turns, and the
-       number of those that have ended. */
+    /* For the progress line: the number of all measurements that are made by
+       turns, and the number of those that have ended. */
     size_t points;
     size_t done;
 } bench_run_t;
@@ -141,7 +145,7 @@ typedef struct bench_run {
    machine's state. */
 typedef struct bench_turns {
     size_t systems;
-    size_t measures; /* number of values that one turn of a system gives */
+    size_t measures; /* number of values that a system stores in one turn */
     size_t warm_up;  /* number of turns that are not counted */
     size_t turns;    /* number of turns that are counted */
     /* Called at the beginning of each turn, before any system runs; may be
@@ -195,9 +199,9 @@ typedef struct bench_operation {
     float sums[BENCH_PERIOD];
     size_t count, block;
     size_t source_count, target_count;
-    float *source, *target; /* both are the same memory if in place */
-    /* Copies of target and source on the device; NULL: the operation has
-       none. */
+    float *source, *target; /* in place, both are the same memory */
+    /* Copies of target and source in the device's memory; NULL: the operation
+       uses none. */
     void *on_device[2];
     bool in_place;
 } bench_operation_t;
@@ -234,12 +238,11 @@ typedef struct bench_end {
 typedef struct bench_runner {
     bench_system_t system;
     bench_operation_t *operation;
-    /* A request for each root. Persistent requests live until
-       bench_runner_close. */
+    /* By root: a request. Persistent requests live until bench_runner_close. */
     MPI_Request *requests;
     int *counts;                  /* the counts for MPI_Reduce_scatter */
     baton_schedule_t **schedules; /* Baton's schedules, one for each root */
-    bool watched;                 /* bench_runner_watch will be used */
+    bool watched; /* bench_runner_watch will be called for this system */
     bench_end_t end;
 } bench_runner_t;
 

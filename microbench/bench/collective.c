@@ -1,6 +1,6 @@
-/* baton-bench allreduce, bcast, ...: compares systems that run one collective:
-   for each size, for each kind of memory, in place and not in place, and for
-   each way in which the application computes meanwhile. */
+/* baton-bench allreduce, bcast, ...: compares systems that run one collective.
+   Measures each size, each kind of memory, in place and not in place, and each
+   way in which the application uses the time between start and wait. */
 #include "bench/bench.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,10 +19,10 @@ enum {
 typedef struct contestant {
     const bench_system_t *system;
     bench_way_t way;
-    bench_runner_t *runners; /* an array of [layers] */
+    bench_runner_t *runners; /* by layer: the system's runner */
     size_t calls;            /* number of calls in one turn */
-    /* The index of the same system in the way WAIT, which comes before its
-       other ways. */
+    /* The index of the contestant that is the same system in the way WAIT. It
+       comes before those of the other ways. */
     size_t waits;
 } contestant_t;
 
@@ -31,7 +31,7 @@ typedef struct contest {
     bench_run_t *run;
     uint64_t bytes; /* bytes of the vector, rounded up to whole blocks */
     size_t layers;
-    bench_operation_t *operations; /* an array of [layers] */
+    bench_operation_t *operations; /* by layer: the layer's operation */
     contestant_t contestants[CLI_MOST_ITEMS * BENCH_WAYS];
     size_t count;
     /* The time that the computation of a layer takes: the fastest system's time
@@ -71,8 +71,8 @@ static void bench_collective_compute(const contest_t *contest, bench_way_t way)
 
 /* ---- turns -------------------------------------------------------------- */
 
-/* Runs the operation once on each layer. Returns the time at which the last
-   layer's operation ended. */
+/* Runs the operation once on each layer. Returns the time at which the
+   operation of the last layer ended. */
 static double bench_collective_call(const contest_t *contest,
                                     const contestant_t *of, int root)
 {
@@ -116,8 +116,8 @@ static void bench_collective_prepare(const contest_t *contest,
     harness_barrier(&contest->run->harness);
     (void)bench_collective_call(contest, of, root);
     if (contest->operations->in_place) {
-        /* The measured calls work on zeros: in place, other vectors would be
-           summed again and again, and overflow. */
+        /* The measured calls work on zeros. In place, any other vector would be
+           summed again and again, until it overflows. */
         bench_collective_check(contest, of);
         for (size_t i = 0; i < contest->layers; i++) {
             bench_clear(&contest->operations[i]);
@@ -203,7 +203,8 @@ static void rehearse_work(contest_t *contest)
     MPI_Bcast(&contest->units, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
 }
 
-/* Adds a system in one way. In the way UNWAITED only Baton is measured. */
+/* Adds a system in one way to the contest. In the way UNWAITED only Baton's
+   systems are added. */
 static void add_contestant(contest_t *contest, const bench_system_t *system,
                            bench_way_t way)
 {
@@ -310,8 +311,9 @@ static void bench_collective_add_row(const contest_t *contest, size_t place,
     table_row(&contest->run->table, cells, sizeof cells / sizeof *cells);
 }
 
-/* Adds all rows, one way after another. In each way MPI's fastest system is
-   that to compare with; for the way UNWAITED it is that in the way WAIT. */
+/* Adds all rows, one way after another. In each way the systems are compared
+   with the fastest of MPI's in this way. In the way UNWAITED they are compared
+   with the fastest of MPI's in the way WAIT. */
 static void bench_collective_report(const contest_t *contest,
                                     stats_t (*us)[MEASURES])
 {

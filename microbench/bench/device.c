@@ -1,5 +1,6 @@
-/* GPU memory through libbaton_cuda's public header and CUDA's runtime. In a
-   build without CUDA this file has only the function that says so. */
+/* Functions for GPU memory, which use libbaton_cuda's public header and CUDA's
+   runtime. In a build without CUDA this file has only the function that says
+   that there is no GPU. */
 #include "bench/bench.h"
 
 #ifdef BENCH_CUDA
@@ -63,7 +64,8 @@ typedef struct chain {
     const char *what, *dtype_name;
     baton_dtype_t dtype;
     bool copies;
-    double moved; /* bytes that are moved for each byte of the vector */
+    /* Number of bytes that are read or written for each byte of the vector. */
+    double moved;
 } chain_t;
 
 typedef struct work {

@@ -10,8 +10,8 @@
 enum {
     NODES_A_REPETITION = 2000000, /* the fewest nodes that a repetition runs */
     STARTS_A_REPETITION = 20000,
-    /* A ring of 32 ranks has 31 * 2 rounds. With 64 chunks for each block it
-       has about 10,000 nodes, counted over all kinds. */
+    /* The ring all-reduce of 32 ranks has 31 * 2 rounds. With 64 chunks for
+       each block its schedule has about 10,000 nodes of all kinds. */
     RING_RANKS = 32,
     RING_CHUNKS = 64,
     RING_CHUNK_BYTES = 256,
@@ -59,8 +59,8 @@ static void build_fan(baton_schedule_t *schedule, size_t count)
     }
 }
 
-/* Builds a chain of sum += part. The hazard check has to find that all these
-   writers of one buffer are ordered. */
+/* Builds a chain of reductions sum += part. Each node writes `sum`, so the
+   hazard check has to find that all of them are ordered. */
 static void build_reduces(baton_schedule_t *schedule, size_t count)
 {
     enum { BYTES = 64 };
@@ -89,8 +89,8 @@ static void build_ring(baton_schedule_t *schedule, size_t count)
     baton_add_allreduce_ring(schedule, &args);
 }
 
-/* A shape of schedules, and how it is measured: on one rank of a group of
-   `ranks` ranks. */
+/* A shape of schedules that is measured on one rank of a group of `ranks`
+   ranks. */
 typedef struct shape {
     void (*measure)(bench_run_t *run, baton_group_t *group,
                     const struct shape *shape);
@@ -109,7 +109,8 @@ static baton_schedule_t *create(baton_group_t *group, const shape_t *shape)
     return schedule;
 }
 
-/* Returns the time of an epoch in microseconds, multiplied by `scale`. */
+/* Runs epochs, and returns the time of one in microseconds, multiplied by
+   `scale`. */
 static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
                            uint64_t epochs, double scale)
 {
@@ -124,7 +125,8 @@ static stats_t time_epochs(const bench_run_t *run, baton_schedule_t *schedule,
     return stats_of(us, repetitions);
 }
 
-/* Returns the summary of a value that was counted, or was measured once. */
+/* Returns a summary that consists of a single value, which was counted, or
+   measured once. */
 static stats_t once(double value)
 {
     return (stats_t){.p10 = value, .median = value, .p90 = value};

@@ -9,14 +9,14 @@
 #include <string.h>
 
 enum {
-    /* The number of bytes by which the vectors' places in their pages differ.
-       At the same place, loads would wait for stores to another vector (4K
-       aliasing). */
+    /* The vectors are at different places in their pages; the places differ by
+       this number of bytes. If they were equal, loads would wait for stores to
+       another vector (4K aliasing). */
     STAGGER = 320,
     MOST = 1 << 24
 };
 
-/* A measurement repeats a sum until about this many bytes were summed. */
+/* A measurement repeats a sum until it has summed about this many bytes. */
 #define BYTES_A_MEASUREMENT ((size_t)128 << 20)
 
 /* The data of one measurement. If the threshold is 0, the k largest elements
@@ -101,7 +101,8 @@ static void measure_forms(bench_run_t *run, trial_t *trial,
 
 static void measure_sums(bench_run_t *run, trial_t *trial)
 {
-    /* Bytes of a vector: sizes for L1, L2, L3 and main memory. */
+    /* Sizes of vectors in bytes, which fit into the L1, L2 or L3 cache, or only
+       into main memory. */
     static const size_t sizes[] = {8 << 10, 16 << 10, 256 << 10, 4 << 20,
                                    64 << 20};
     static const form_fn forms[] = {sum_baton, sum_native};
@@ -172,7 +173,8 @@ bool bench_kernels_run(bench_run_t *run)
         .scratch =
             harness_alloc(baton_select_scratch_bytes(MOST, MOST / 100), 1),
     };
-    /* Zeros never overflow, even when they are summed in place repeatedly. */
+    /* The vectors hold zeros here, which never overflow, even if they are
+       summed in place again and again. */
     measure_sums(run, &trial);
     gradient_fill(1, trial.left, 2 * stride - STAGGER);
     bool passed = measure_selections(run, &trial);

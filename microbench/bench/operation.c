@@ -13,9 +13,8 @@ static float element(int rank, size_t i)
     return (float)(1 + place % BENCH_PERIOD);
 }
 
-/* The properties of each collective: whether the vector is divided into a block
-   for each rank, whether there is a root, and which part of the vector a rank's
-   source and target are. */
+/* The properties of each collective: which part of the vector a rank's source
+   and target are, and whether there is a root. */
 typedef enum part { NOTHING, BLOCK, VECTOR } part_t;
 
 static const struct {
@@ -123,7 +122,7 @@ size_t bench_operation_check(const bench_operation_t *operation)
     bool root_only = operation->collective == BATON_COLLECTIVE_REDUCE ||
                      operation->collective == BATON_COLLECTIVE_GATHER;
     if (root_only && operation->rank != operation->root) {
-        return count; /* the last call gave this rank no result */
+        return count; /* this rank has got no result in the last call */
     }
     if (operation->collective == BATON_COLLECTIVE_ALLREDUCE &&
         repeats(operation)) {

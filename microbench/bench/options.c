@@ -195,8 +195,8 @@ static void resolve_sparse(const cli_parser_t *parser)
     }
 }
 
-/* Sorts the ways by number. Adds WAIT, the first one, which is always
-   measured. */
+/* Sorts the ways by number. Adds WAIT, which has the lowest number and is
+   always measured. */
 static void sort_ways(cli_list_t *ways)
 {
     bool wanted[BENCH_WAYS] = {[BENCH_WAY_WAIT] = true};

@@ -25,11 +25,12 @@ typedef enum measure {
 
 typedef struct contestant {
     bench_sparse_system_t system;
-    /* The number of teams. It is 0 until the library has chosen the number that
-       costs least. */
+    /* The number of teams; 0 until the library has chosen the cheapest
+       number. */
     int teams;
-    baton_sparse_t *sparse; /* NULL for MPI */
-    /* The sums of all results so far, for this rank's slice of the elements. */
+    baton_sparse_t *sparse; /* NULL in systems of MPI */
+    /* By element of this rank's slice: the sum of the results of all steps so
+       far. */
     double *sums;
 } contestant_t;
 
@@ -40,10 +41,10 @@ typedef struct contest {
     size_t count, k;
     /* Arrays of [count]. MPI's systems use `sum` and `residual`. */
     float *gradient, *sum, *residual;
-    /* The gradient's copy on the device; NULL: there is none. */
+    /* The gradient's copy in the device's memory; NULL: there is none. */
     void *on_device;
-    /* With what Baton's steps are started; NULL: the gradient is in the
-       residual already. */
+    /* The gradient with which Baton's steps are started. NULL: the gradient was
+       already added to the residual. */
     const void *given;
     sparse_slice_t slice;
     contestant_t contestants[MAX_CONTESTANTS];
@@ -176,8 +177,8 @@ static void bench_sparse_check_result(const contest_t *contest,
         harness_fail(OF "entry %zu of %zu: %s", OF_ARGS, entry, result->count,
                      wrong);
     }
-    /* One call of MPI_MIN gives both the least and the largest hash, since the
-       largest hash is ~ of the least ~hash. */
+    /* One reduction with MPI_MIN gives both the least and the largest hash: the
+       largest hash is the complement of the least complement. */
     uint64_t hash = sparse_hash(result), low_high[] = {hash, ~hash};
     MPI_Allreduce(MPI_IN_PLACE, low_high, 2, MPI_UINT64_T, MPI_MIN,
                   MPI_COMM_WORLD);
@@ -188,9 +189,9 @@ static void bench_sparse_check_result(const contest_t *contest,
     sparse_slice_add_result(&contest->slice, result, system->sums);
 }
 
-/* Checks that results plus residuals are the sum of all gradients. Not if
-   gradients are clipped or have momentum. The residuals must have been
-   flushed. */
+/* Checks that the sum of all results equals the sum of all gradients. The
+   residuals must have been flushed before, so that nothing is left in them.
+   Does nothing if gradients are clipped or have momentum. */
 static void bench_sparse_check_sums(const contest_t *contest,
                                     const contestant_t *system)
 {
@@ -227,7 +228,7 @@ static void fill_gradients(void *arg, size_t step)
                                harness->size);
 }
 
-/* Adds the gradient to a residual, as a backward pass would do. */
+/* Adds the gradient to a residual, as a program's backward pass would do. */
 static void bench_sparse_accumulate(const contest_t *contest, void *residual)
 {
     BATON_SUM->reduce(BATON_SUM->arg, residual, residual, contest->gradient,
@@ -252,8 +253,8 @@ static void bench_sparse_run_step(contest_t *contest,
                                    .values = contest->sum};
 }
 
-/* Takes one step and stores its values. A dense step has no selection and does
-   not count messages. */
+/* Takes one step of one system and stores its values. A dense step has no
+   selection, and its messages are not counted. */
 static void bench_sparse_take(void *arg, size_t place, size_t turn,
                               double *values)
 {
@@ -344,7 +345,8 @@ static void measure_case(bench_run_t *run, size_t count, double density)
         .count = count,
         .k = k < 1 ? 1 : (size_t)k,
     };
-    /* All ranks use rank 0's seed, since BATON_SEED may be set there only. */
+    /* All ranks use rank 0's seed, since BATON_SEED may be set on rank 0
+       only. */
     MPI_Bcast(&contest.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
     bench_sparse_open_contest(&contest);
     const bench_turns_t turns = {.systems = contest.contestant_count,

@@ -23,14 +23,15 @@
 #define PERSISTENT(name, ...) MPIX_##name##_init(__VA_ARGS__)
 #else
 #define HAS_PERSISTENT        0
-/* Never called: see bench_keep_able(). */
+/* This form is never called: see bench_keep_able(). */
 #define PERSISTENT(name, ...) MPI_SUCCESS
 #endif
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Each vector has one element more than needed, since not every kind of memory
-   can be empty. For a vector on the device there is also one in main memory. */
+/* Each vector has one element more than the operation needs, since not every
+   kind of memory can be empty. A vector in the device's memory has a copy in
+   main memory. */
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation)
 {
     float **const host[] = {&operation->target, &operation->source};
@@ -162,7 +163,7 @@ enum { RING = 1 }; /* libnbc's number of the ring algorithm */
 typedef enum form {
     BLOCKING,
     NONBLOCKING,
-    PREPARED /* starts a persistent request by MPI_Start */
+    PREPARED /* starts the request, which was prepared, by MPI_Start */
 } form_t;
 
 /* Calls one form of MPI's collective with the operation's root. */

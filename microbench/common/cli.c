@@ -119,7 +119,9 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
                *real <= type->high;
     case CLI_KIND_WORD:
         return read_word(type->words, text, out);
-    case CLI_KIND_PLOT: /* gnuplot would complain only after measuring */
+    /* The name is checked here, because gnuplot would complain only after
+       measuring. */
+    case CLI_KIND_PLOT:
         *(const char **)out = text;
         end = strrchr(text, '.');
         return end != NULL &&
@@ -133,7 +135,7 @@ static bool read_value(const cli_type_t *type, const char *text, void *out)
     return false;
 }
 
-/* An option's value while it is read. */
+/* An option whose value is being read. */
 typedef struct reading {
     const cli_parser_t *parser;
     const char *option;
@@ -275,7 +277,7 @@ bool cli_is_given(const cli_parser_t *parser, const char *name)
     return given;
 }
 
-/* Reads a value into the program's struct. Messages call the option `name`. */
+/* Reads an option's value into the program's struct. */
 static void cli_read_option(const cli_parser_t *parser,
                             const cli_option_t *option, const char *text)
 {

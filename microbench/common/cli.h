@@ -1,5 +1,6 @@
-/* Parses command lines by argp. A row of a table describes an option and its
-   value. Where argp prints help or an error, it ends the process. */
+/* Parses command lines with argp. A table of options has a row for each option,
+   which describes it and its value. After help or an error argp ends the
+   process. */
 #ifndef MICROBENCH_CLI_H
 #define MICROBENCH_CLI_H
 
@@ -77,15 +78,16 @@ typedef struct cli_type {
 typedef struct cli_option {
     uint64_t commands; /* the set of commands that take the option */
     const char *name;
-    int letter;    /* the letter of the option's short form, or 0 */
+    int letter;    /* the letter of the option's short form; 0: it has none */
     size_t offset; /* the offset of the value in the program's struct */
     cli_type_t type;
-    /* The default, as a user would write it; NULL: there is none. */
+    /* The default, as a user would write it; NULL: the option has none. */
     const char *initial;
     const char *help; /* printed before the type's range and the default */
 } cli_option_t;
 
-/* The only command of a program that has no commands. */
+/* The set of commands of a program that has no commands: every option belongs
+   to it. */
 enum { CLI_ANY = 1 };
 
 /* ---- parsing ------------------------------------------------------------ */

@@ -23,10 +23,10 @@ typedef struct harness {
     baton_schedule_t *barrier;
 } harness_t;
 
-/* Starts MPI. Rank 0 then reads the command line alone, since argp ends the
-   process where it prints help or an error: on the other ranks this function
-   returns when rank 0 has called harness_go_on, and ends the process if rank 0
-   has ended. Where a process ends, MPI is finalized. */
+/* Starts MPI. Then rank 0 reads the command line alone, because argp prints
+   help and errors, and then ends the process. On the other ranks this function
+   returns when rank 0 has called harness_go_on. If rank 0 has ended instead, it
+   finalizes MPI and ends the process. */
 void harness_begin(void);
 
 /* Returns whether this is rank 0. */

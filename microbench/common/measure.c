@@ -87,7 +87,8 @@ steal_t steal_parse(const char *line)
         read = sscanf(line, "%lf%n", &field, &used) == 1;
         line += used;
         reading.total += field;
-        reading.stolen = field; /* the last field is steal */
+        /* Steal is the last field, so it stays in `stolen`. */
+        reading.stolen = field;
     }
     return read ? reading : (steal_t){0, 0};
 }

@@ -34,7 +34,7 @@ typedef struct steal {
     double total;
 } steal_t;
 
-/* Reads the first line of /proc/stat. Both counts are 0 if the line cannot be
+/* Reads the first line of /proc/stat. Returns zeros if the line cannot be
    read. */
 steal_t steal_read(void);
 

@@ -1,6 +1,7 @@
-/* The progress of long work: a line on standard error, or on mpirun's, if that
-   is a terminal. After Ctrl-C a command ends early and prints the results that
-   it has. Under mpirun only one rank shows the line. */
+/* The progress of long work, which is shown in a line of the terminal: on this
+   process's standard error or, under mpirun, on that of mpirun. After Ctrl-C a
+   command ends early and prints the results that it has. Under mpirun only one
+   rank shows the line. */
 #ifndef MICROBENCH_PROGRESS_H
 #define MICROBENCH_PROGRESS_H
 

@@ -5,7 +5,8 @@
 
 #include <baton/baton.h>
 
-/* Returns the key of the gradient that `rank` has in `step`. */
+/* Returns the key of the gradient that `rank` has in `step`; gradient_at
+   computes its elements. */
 uint64_t gradient_key(uint64_t seed, uint64_t step, int rank);
 
 /* Returns an element between -2 and 2. It is the sum of four uniform numbers,

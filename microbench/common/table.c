@@ -44,7 +44,7 @@ bool output_close(FILE *file, const char *name)
 #define PLOT_SCRIPT "../share/baton/plot.gp"
 #endif
 
-/* Runs gnuplot with arguments that NULL ends. */
+/* Runs gnuplot. The array of arguments ends with NULL. */
 static bool run_gnuplot(const char *picture, const char *const *arguments)
 {
     pid_t process = 0;

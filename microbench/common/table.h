@@ -63,8 +63,9 @@ bool table_open(table_t *table, const table_files_t *files);
 /* Prints a row, and writes it to the files. */
 void table_row(table_t *table, const table_cell_t *cells, size_t count);
 
-/* Prints how many cells of a row were left out, closes the files, and draws the
-   picture if `passed`. Returns false if any of this failed. */
+/* Prints how many cells were left out because the screen is too narrow, closes
+   the files, and draws the picture if `passed`. Returns false if any of this
+   failed. */
 bool table_close(table_t *table, bool passed);
 
 /* ---- other files of results --------------------------------------------- */
@@ -75,8 +76,8 @@ bool output_open(const char *name, FILE **out);
 /* Closes a file. Does nothing if `file` is NULL. */
 bool output_close(FILE *file, const char *name);
 
-/* Prints that `doing` failed for the file, with the error's text if `error` is
-   not 0. Returns false. */
+/* Prints that an action, which `doing` names, failed for the file; also prints
+   the error's text if `error` is not 0. Returns false. */
 bool output_fail(const char *doing, const char *name, int error);
 
 #endif

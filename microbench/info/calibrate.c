@@ -74,9 +74,10 @@ static double reduction_us(const harness_t *harness)
     return run_and_destroy(harness, schedule);
 }
 
-/* Returns the length of a processor's turn for which the model predicts the
-   measured time of a short all-reduce. Returns the value in `costs` if ranks
-   share no processors or are on several hosts. */
+/* Returns the time for which a waiting rank keeps a shared processor. The time
+   is chosen so that the model predicts the measured time of a short all-reduce.
+   Returns the value in `costs` if ranks share no processors or are on several
+   hosts. */
 static double turn_us(const harness_t *harness, const baton_costs_t *costs)
 {
     baton_schedule_t *schedule =
@@ -148,7 +149,8 @@ static bool add_machines(const harness_t *harness, const char *path)
     return output_close(file, path) && opened;
 }
 
-/* Prints and writes the costs on rank 0. A peer is -1 if there is none. */
+/* Prints and writes the costs on rank 0. peers[i] is -1 if there was no such
+   peer to measure. */
 static bool write_costs(const harness_t *harness, const char *path,
                         const baton_costs_t *costs, const int peers[2])
 {
@@ -186,7 +188,8 @@ static void show_progress(void *arg, double part)
 
 int info_calibrate(const char *path)
 {
-    /* The first other rank on rank 0's host, and the first one on another. */
+    /* peers[0]: the first other rank on rank 0's host. peers[1]: the first rank
+       on another host. */
     int ranks, peers[2] = {-1, -1};
     harness_t harness;
     baton_costs_t costs = BATON_COSTS;

@@ -2,9 +2,9 @@
 #ifndef MICROBENCH_INFO_CALIBRATE_H
 #define MICROBENCH_INFO_CALIBRATE_H
 
-/* Measures and writes the file `path` on rank 0, which also prints the costs.
-   Collective over MPI_COMM_WORLD, with at least two ranks. Returns the
-   process's exit status, the same on all ranks. */
+/* Measures the costs. Rank 0 prints them and writes the file `path`. Collective
+   over MPI_COMM_WORLD, with at least two ranks. Returns the process's exit
+   status, the same on all ranks. */
 int info_calibrate(const char *path);
 
 #endif

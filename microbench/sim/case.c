@@ -63,8 +63,8 @@ static uint64_t now_messages(void)
     return baton_sim_totals(now.of->sim).messages - now.before;
 }
 
-/* Updates the progress line. Estimates the time of an epoch by the mean of the
-   epochs that have ended. In the first epoch, estimates it by the closed
+/* Updates the progress line. Expects an epoch to take the mean time of the
+   epochs that have ended or, in the first epoch, the time by the closed
    form. */
 bool sim_case_progress(void *arg)
 {

@@ -35,7 +35,7 @@ enum {
     DENSE = COLLECTIVES | SIM_PARTIAL,
     ALL = DENSE | SIM_SPARSE,
     WITH_DATA = DENSE & ~SIM_BARRIER,
-    AXIS = 1 << 8 /* no command: --sweep can vary the option */
+    AXIS = 1 << 8 /* a bit of no command, for options that --sweep can vary */
 };
 
 #define AT(member) offsetof(sim_options_t, member)
@@ -266,7 +266,8 @@ void sim_options_parse(const sim_command_t *command, int argc, char **argv,
 {
     const cli_program_t program = {command->doc, table, command->command,
                                    sim_options_resolve, NULL};
-    /* A command without variants to compare has the first one. */
+    /* A command that has no list of variants to compare runs its first
+       variant. */
     *out = (sim_options_t){
         .command = command->command,
         .variant_names = command->variant_names,

@@ -36,7 +36,7 @@ typedef struct run {
     double active_sum, active_squares;
 } run_t;
 
-/* The delays of epoch e come from the random stream with this number + e. */
+/* The delays of epoch e are samples of the stream with this number plus e. */
 #define STREAM_ARRIVALS UINT64_C(0x100000000)
 
 /* Returns the size of the quorum or the number of candidates. Returns 0 for
@@ -83,8 +83,8 @@ static bool open_run(run_t *run)
         .name = c->name,
         .mode = (baton_partial_mode_t)c->variant,
         .mode_ranks = mode_ranks(c),
-        .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
-                                      latest epoch */
+        /* The paper's algorithm returns the result of the latest epoch. */
+        .keep = BATON_KEEP_LATEST,
         .seed = c->options->model.seed,
         .count = run->data.count,
         .dtype = run->data.dtype,

@@ -14,7 +14,7 @@
 
 /* ---- options (options.c) ------------------------------------------------ */
 
-/* Sets of commands. */
+/* Sets of commands, one bit for each command. */
 enum {
     SIM_ALLREDUCE = 1,
     SIM_BROADCAST = 2,
@@ -32,14 +32,15 @@ extern const char *const sim_broadcast_names[], *const sim_barrier_names[];
 extern const char *const sim_partial_names[], *const sim_sparse_names[];
 
 typedef struct sim_options {
-    /* The command, and the names of the variants (algorithms or modes) that the
-       command compares, with NULL at the end. */
+    /* The command that is run. Then the names of the variants (algorithms or
+       modes) that the command compares, with NULL at the end. */
     unsigned command;
     const char *const *variant_names;
 
     baton_sim_options_t model; /* the model; its field `ranks` is not set */
     double gbit, host_gbit;
-    const char *speed, *lag, *skew; /* the texts of the options, or NULL */
+    /* The texts of the options --speed, --lag and --skew, or NULL. */
+    const char *speed, *lag, *skew;
     uint64_t host_ranks, sync_bytes;
     bool payload; /* sparse all-reduces have real gradients */
     /* The collectives that are not sparse are checked by sets of contributors
@@ -63,9 +64,10 @@ typedef struct sim_options {
     size_t exchange; /* the exchange, as baton_exchange_t */
 
     cli_list_t variants;      /* words: the indices of the variants' names */
-    const char *sweep;        /* the text of the option, or NULL */
+    const char *sweep;        /* the text of the option --sweep, or NULL */
     const cli_option_t *axis; /* the option that --sweep varies, or NULL */
-    cli_list_t values;        /* its values; without --sweep only the count */
+    /* The values of that option; without --sweep only its count is set. */
+    cli_list_t values;
 
     table_files_t files;
     const char *trace; /* name of the trace's file, or NULL */
@@ -79,7 +81,7 @@ typedef struct sim_command sim_command_t;
 void sim_options_parse(const sim_command_t *command, int argc, char **argv,
                        sim_options_t *out);
 
-/* Gives the option that is swept its value of this index. */
+/* Sets the option that --sweep varies to the value with this index. */
 void sim_options_set(sim_options_t *options, size_t value);
 
 /* Prints the title, which is the command line, and the model's default values.
@@ -114,10 +116,10 @@ typedef struct sim_result {
        result: the mean over the epochs, its standard error, and the expected
        number, which is NAN if it is unknown. */
     double active, active_error, active_expected;
-    /* Results of sparse all-reduces: the costs by the formula; k and the rounds
-       in force; the most messages and bytes that a rank has sent in a step, or
-       NAN if they are not counted; the number of entries of the result, or NAN
-       if only costs are simulated. */
+    /* Results of sparse all-reduces. cost: the costs by the formula, with the k
+       and the rounds that were used. Then the most messages and bytes that a
+       rank has sent in a step; NAN if they are not counted. Then the number of
+       entries of the result; NAN if only costs are simulated. */
     baton_sparse_cost_t cost;
     double k, rounds, sent, sent_bytes, nnz;
 } sim_result_t;
@@ -222,8 +224,9 @@ double sim_formula_us(const sim_options_t *options,
 struct sim_command {
     unsigned command; /* SIM_ALLREDUCE, ... */
     const char *name;
-    const char *doc;                  /* the help, in argp's format */
-    const char *const *variant_names; /* ended by NULL */
+    const char *doc; /* the help, in argp's format */
+    /* The variants' names, and NULL at the end. */
+    const char *const *variant_names;
     /* Simulates a case. Returns false after printing the reason of a
        failure. */
     bool (*run)(const sim_case_t *c, sim_result_t *out);

@@ -22,14 +22,15 @@ typedef struct run {
     baton_sparse_options_t options;
     baton_sparse_t **ranks;
     size_t count;
-    sim_result_t *out; /* the results so far */
-    /* The next fields are NULL if only costs are simulated. */
+    sim_result_t *out; /* the results so far, which the run fills in */
+    /* The next fields are NULL if only costs are simulated. `gradients` is an
+       array of [ranks][count]. */
     float *gradients; /* an array of [ranks][count] */
     float *residual;  /* an array of [count] */
     /* An array of [count]: sums of all results so far. The memory of the slice
        follows it. */
     double *sums;
-    sparse_slice_t slice; /* covers all elements */
+    sparse_slice_t slice; /* a slice that covers all elements */
 } run_t;
 
 /* ---- data ------------------------------------------------------------- */
@@ -52,7 +53,8 @@ static bool sim_sparse_open_data(run_t *run)
     return true;
 }
 
-/* Adds all residuals to the sums. If `sign` is -1, subtracts them again. */
+/* Adds all ranks' residuals to `sums`. If `sign` is -1, subtracts them
+   again. */
 static bool add_residuals(run_t *run, double sign)
 {
     for (int rank = 0; rank < run->of->ranks; rank++) {

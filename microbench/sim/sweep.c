@@ -18,7 +18,7 @@ enum {
     WITH_RUN = ALL & ~SIM_SPARSE
 };
 
-/* Returns the difference of the time from the formula, relative to the
+/* Returns how much the time differs from the formula, relative to the
    formula. */
 static double difference(const sim_result_t *result)
 {
@@ -45,7 +45,8 @@ static void fill_row(const sim_case_t *c, const sim_result_t *results,
     const baton_sparse_cost_t *cost = &r->cost;
     const double entry = (double)baton_entry_bytes(BATON_F32);
     const char *variant = (command & PARTIALS) != 0 ? "mode" : "algorithm";
-    /* If ranks arrive one after another, latencies say more than times. */
+    /* If ranks arrive one after another, the table has latencies: an epoch's
+       time then mostly consists of the ranks' delays. */
     unsigned apart = c->options->spacing_ms > 0 ? SIM_PARTIAL : 0;
     unsigned timed = ALL & ~apart;
     unsigned several = c->options->epochs > 1 ? timed : 0;

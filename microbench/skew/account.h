@@ -91,7 +91,8 @@ typedef struct skew_account {
     int ranks;
     size_t count; /* number of elements of a contribution */
     uint32_t iterations;
-    bool synchronous;      /* each call must include all ranks */
+    /* Each result must include the contributions of all ranks. */
+    bool synchronous;
     skew_entry_t *entries; /* an array of [iterations], which the caller owns */
     uint32_t failed_at;    /* the iteration of the first failure, or 0 */
     char failure[192];     /* the message of the first failure */

@@ -46,8 +46,8 @@ static void print_table(const skew_options_t *options, uint64_t bytes,
         char range[32];
         (void)snprintf(range, sizeof(range), "%" PRIu32 "-%" PRIu32,
                        r->active_min, r->active_max);
-        /* The limit of modes that elect ranks is a mean over elections, and the
-           time a median over iterations, so that their ratio would mean
+        /* In modes that elect ranks the limit is a mean over all elections, and
+           the time is a median over iterations. Their ratio would mean
            nothing. */
         bool elects =
             kind == SKEW_MAJORITY || kind == SKEW_ANY || kind == SKEW_ALL;

@@ -19,11 +19,13 @@ static const char *const kinds[SKEW_KIND_COUNT] = {
 
 /* ---- the limit -------------------------------------------------------- */
 
-/* Ranks wait k (k - 1) / 2P times the skew for the k-th arrival, on average.
-   The place k of the first of m elected ranks has the mean (P + 1) / (m + 1),
-   and k (k + 1) has the mean 2 (P + 1) (P + 2) / ((m + 1) (m + 2)). For the
-   last of them these means are m (P + 1) / (m + 1) and m (P + 1) (P + 2) / (m +
-   2). SOLO begins as if all ranks were elected, and MPI as a quorum of all. */
+/* Returns the mean time for which ranks wait if the epoch begins with the k-th
+   arrival: k (k - 1) / 2P times the skew. If m ranks are elected, k is the
+   place of the first of them, or of the last one. For the first, the mean of k
+   is (P + 1) / (m + 1), and that of k (k + 1) is 2 (P + 1) (P + 2) / ((m + 1)
+   (m + 2)). For the last one these means are m (P + 1) / (m + 1) and m (P + 1)
+   (P + 2) / (m + 2). SOLO is computed as if all ranks were elected, and MPI as
+   a quorum of all ranks. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us)
 {
     double p = ranks;

@@ -77,8 +77,8 @@ static void open_measurement(const run_t *run, skew_choice_t choice,
         .name = choice.name,
         .mode = (baton_partial_mode_t)choice.kind,
         .mode_ranks = choice.ranks,
-        .keep = BATON_KEEP_LATEST, /* the paper's results are those of the
-                                      latest epoch */
+        /* The paper's algorithm returns the result of the latest epoch. */
+        .keep = BATON_KEEP_LATEST,
         .seed = options->seed,
         .count = out->account.count,
         .dtype = BATON_U64,
@@ -140,7 +140,8 @@ static void shuffle(const skew_options_t *options, uint32_t iteration,
     }
 }
 
-/* Ranks arrive one after another, the first one a skew after the barrier. */
+/* Makes one call. Each rank arrives a skew after the rank before it, and rank 0
+   a skew after the barrier. */
 static void measure_call(const run_t *run, measurement_t *measurement,
                          uint32_t iteration, baton_partial_result_t *outcome)
 {
@@ -169,7 +170,8 @@ static void skew_run_take_turn(const run_t *run, measurement_t *measurement,
                       run->source, account->count);
     baton_partial_result_t outcome;
     measure_call(run, measurement, iteration, &outcome);
-    /* The rank that MAJORITY elects begins the epoch. */
+    /* If MAJORITY elects this rank, the epoch begins with its start, so it must
+       be included. */
     if (measurement->choice.kind == SKEW_MAJORITY && !outcome.included &&
         baton_partial_elect(run->options->seed, iteration, account->ranks) ==
             account->rank) {
@@ -238,8 +240,9 @@ static void check_active(measurement_t *measurement, const uint32_t *from,
 
 /* ---- summary ---------------------------------------------------------- */
 
-/* Returns the value for robust_us of a result. `all` has the latencies, as an
-   array of [ranks][iterations]. */
+/* Computes robust_us of a result: the median over the iterations of the mean
+   over the ranks. `all` has the latencies, as an array of
+   [ranks][iterations]. */
 static double robust_us(const double *all, size_t iterations, size_t ranks)
 {
     double *means = harness_alloc(iterations, sizeof(double));

@@ -8,12 +8,14 @@
 #include "common/table.h"
 #include <baton/baton.h>
 
-/* The systems to compare. Each system of Baton is a mode. */
+/* The systems to compare. Those of Baton are the modes of a partial
+   all-reduce. */
 typedef enum skew_kind {
     SKEW_SOLO = BATON_SOLO,
     SKEW_MAJORITY = BATON_MAJORITY,
     SKEW_FULL = BATON_FULL,
-    /* The next three systems have a number of ranks, as in "quorum:16". */
+    /* A user gives the next three systems a number of ranks, as in
+       "quorum:16". */
     SKEW_QUORUM = BATON_QUORUM,
     SKEW_ANY = BATON_CANDIDATES_ANY,
     SKEW_ALL = BATON_CANDIDATES_ALL,
@@ -29,13 +31,13 @@ typedef struct skew_choice {
     const char *name; /* as the user has given it, such as "quorum:16" */
 } skew_choice_t;
 
-/* Iterations before those that are measured. */
+/* Number of iterations that run before those that are measured. */
 enum { SKEW_WARM_UP = 8 };
 
-/* Returns the mean latency of a system that takes no time itself: how long
-   ranks wait for the arrival that begins the epoch. If P ranks arrive skew_us
-   apart, and the k-th arrival begins the epoch, this latency is skew_us times
-   (k - 1) k / 2P. For MAJORITY and candidates, returns the mean over all
+/* Returns the mean latency of a system that takes no time itself: it is the
+   mean time for which ranks wait until the epoch begins. If P ranks arrive
+   skew_us apart, and the k-th arrival begins the epoch, this latency is skew_us
+   times (k - 1) k / 2P. For MAJORITY and candidates, returns the mean over all
    elections. */
 double skew_limit_us(skew_choice_t choice, int ranks, double skew_us);
 
@@ -43,8 +45,9 @@ typedef struct skew_options {
     /* P, the number of ranks of the job. */
     int ranks;
     cli_list_t systems;
-    skew_choice_t choices[CLI_MOST_ITEMS]; /* those that `systems` names */
-    cli_list_t bytes;                      /* the sizes, multiples of 8 */
+    /* The systems that `systems` names. */
+    skew_choice_t choices[CLI_MOST_ITEMS];
+    cli_list_t bytes; /* the sizes, multiples of 8 */
     double skew_ms;
     uint64_t iterations;
     uint64_t seed;

@@ -58,7 +58,7 @@ typedef struct call {
     size_t offset;                 /* the offset of this rank's block */
     size_t all_source, all_target; /* sizes of the source and target vectors */
     /* The size of each rank's block. NULL: the blocks are equal, or the builder
-       takes the counts. */
+       gets the counts themselves. */
     size_t *blocks;
     /* In an alltoallv, the size of each block of the target; otherwise NULL. */
     size_t *others;
@@ -184,7 +184,7 @@ static bool find_blocks(call_t *call)
 {
     size_t size = (size_t)call->size;
     if (!call->by_counts || call->of->reduces) {
-        /* The builder of a reduction takes the counts themselves. */
+        /* A builder that reduces gets the counts themselves. */
         return true;
     }
     call->blocks = baton__alloc(2 * size, sizeof *call->blocks);
@@ -260,10 +260,10 @@ static const char *wrong_vector(const call_t *call)
     }
     uintptr_t from = (uintptr_t)call->source;
     uintptr_t to = (uintptr_t)call->target;
-    /* A root may have its own block at the block's place in the other vector.
-       Collectives without a root refuse that: if source and target are the same
-       address on all ranks, the block of rank 0 alone is at its place. Rank 0
-       would then wait for the other ranks, which refuse the operands. */
+    /* A root may have its own block at that block's place in the other vector.
+       Collectives without a root must refuse this: if all ranks pass the same
+       address as source and target, only the block of rank 0 is at its place.
+       Rank 0 would then wait for the other ranks, which refuse the operands. */
     bool own_block = call->of->rooted && call->of->source != call->of->target &&
                      (from == to + call->offset || to == from + call->offset);
     bool overlap = call->has_source && call->has_target && from != 0 &&
@@ -364,8 +364,9 @@ static views_t bind_all(const call_t *call, baton_schedule_t *s)
 }
 
 /* States the type and the count as terms, which must be the same on all ranks.
-   Builders of collectives that only move data get bytes, and can't state them.
-   The algorithm depends on both, so they are stated first. */
+   The builder of a collective that only moves data gets sizes in bytes, and so
+   can't state them. The choice of the algorithm depends on both, so they are
+   stated before the builder is called. */
 static void state_type(baton_schedule_t *s, const call_t *call)
 {
     const char *dtype = baton_dtype_name(call->on->dtype);

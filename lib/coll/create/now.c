@@ -34,8 +34,8 @@ typedef struct kept {
     const void *source; /* the source to which the schedule is bound now */
     void *target;       /* the target to which the schedule is bound now */
     bool in_place;      /* on this rank the schedule works in place */
-    /* Memory for the source of calls in place, if the schedule is not in place.
-       NULL: no such call was made. */
+    /* Memory for a copy of the source in calls that are in place, if the
+       schedule is not in place. NULL until such a call is made. */
     void *copy;
     uint64_t used; /* the number of the last call of this shape */
 } kept_t;
@@ -114,9 +114,9 @@ static kept_t *now_find(shapes_t *shapes, const shape_t *shape)
     return oldest;
 }
 
-/* Returns the name of new schedules. It is the same for all collectives. So if
-   ranks call different collectives, their schedules meet, and the difference is
-   found. */
+/* Writes and returns the name of new schedules. All collectives have the same
+   name. So if ranks call different collectives, Baton compares their schedules
+   and finds the difference. */
 static const char *name_of(const baton_group_t *group, char *name)
 {
     (void)snprintf(name, NAME_BYTES, "now.%u", baton_group_recoveries(group));
@@ -172,8 +172,8 @@ static baton_status_t match_places(kept_t *kept, bool is_new,
         on->source = in_place ? place : on->source;
         return BATON_OK;
     }
-    /* The target of a reduce-scatter may have room for a block only, so its
-       schedule is not in place. */
+    /* The target of a reduce-scatter may have room for one block only, so the
+       schedule does not work in place. */
     if (is_new) {
         kept->in_place = in_place && collective->source == BATON__SPAN_PART;
     }

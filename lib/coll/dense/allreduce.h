@@ -18,17 +18,17 @@
 bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
                             const baton_allreduce_args_t **args);
 
-/* Adds the phases of an all-reduce of a vector that is cut into P blocks. In
-   place, `source` is `target`. */
+/* A function that adds the phases of an all-reduce to a flow. The vector is cut
+   into P blocks. In place, `source` is `target`. */
 typedef void (*baton__in_blocks_fn)(baton__flow_t *flow,
                                     const baton__blocks_t *target,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes);
 
-/* Builds an all-reduce of P blocks, of which `add` adds the phases. Each block
-   is reduced on one rank and copied from there, so all ranks have the same
-   bits. The operands are not in the order of ranks, so the reduction must be
-   commutative. */
+/* Builds an all-reduce of a vector that is cut into P blocks; `add` adds its
+   phases. Each block is reduced on one rank and copied from there, so all ranks
+   have the same bits. The operands are not in the order of ranks, so the
+   reduction must be commutative. */
 void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
                                 const baton_allreduce_args_t *args,
                                 baton__in_blocks_fn add);

@@ -55,7 +55,7 @@ typedef struct sum {
     baton__gathered_t *gathered; /* NULL: all ranks contribute in each epoch */
     baton__slots_t slots;        /* slots for the children's partial sums */
     const baton_op_t *op;        /* the reduction of the next child's sum */
-    baton_node_t measured;       /* the call that sets the length of the sum */
+    baton_node_t measured; /* the call node that sets the length of the sum */
     /* By child: the node after which the target includes this child's sum. */
     baton_node_t ends[BATON__FLAT_RANKS];
 } sum_t;
@@ -102,7 +102,7 @@ static baton_node_t add_alone(baton_schedule_t *schedule,
     return copy;
 }
 
-/* Adds the nodes and edges that add_child() needs only if a child may
+/* Adds the nodes and edges that add_child() needs in addition if a child may
    contribute nothing. */
 static void add_maybe_child(sum_t *sum, int k, baton_length_t length,
                             baton_node_t recv)
@@ -154,9 +154,10 @@ static void add_child(sum_t *sum, int k, int peer, baton_length_t other)
     add_maybe_child(sum, k, slot.length, recv);
 }
 
-/* Adds the division of an average. Any child may contribute nothing, so none of
-   their reductions is sure to be the last one. So the division is a reduction
-   of its own, with the neutral element. */
+/* Adds the division of an average. Any child may contribute nothing in an
+   epoch, so no child's reduction is certain to be the last one of the epoch. So
+   the division is a reduction of its own, whose other operand is the neutral
+   element. */
 static baton_node_t add_division(baton_schedule_t *schedule,
                                  const baton_allreduce_args_t *args,
                                  baton_length_t length, baton_node_t sum)
@@ -269,7 +270,7 @@ void baton__allreduce_flat(baton_schedule_t *schedule,
     allreduce_binomial_add_tree(schedule, args, children, rank > 0 ? 0 : -1);
 }
 
-/* `most` is the root's work, which has the most work although it receives
+/* The work of the root is `most`: it has the most work, although it receives
    nothing in the broadcast. */
 static baton__works_t allreduce_binomial_work(const baton__terms_t *t)
 {

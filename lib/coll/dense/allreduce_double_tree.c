@@ -19,7 +19,8 @@
 enum { TREES = 2, SLOTS = 2 };
 
 typedef struct half {
-    int parent, children[2]; /* these are ranks; -1: none */
+    /* Ranks of the parent and the children; -1: there is none. */
+    int parent, children[2];
     baton_view_t source;
     baton_view_t target;
     size_t segments;

@@ -51,7 +51,7 @@ void baton_add_allreduce_flat(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* The root reduces a vector while it receives the next one. */
+/* The root reduces one vector while it receives the next one. */
 static double allreduce_flat_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n);

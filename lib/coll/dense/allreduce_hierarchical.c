@@ -223,8 +223,8 @@ void baton_add_allreduce_hierarchical(baton_schedule_t *schedule,
 }
 
 /* `blocks` is the number of blocks that a rank of the largest host sends in all
-   rounds. Of the blocks that it gives away in a round at most B are not
-   empty. */
+   rounds. In each round at most B of the blocks that it sends are not empty,
+   and only these count. */
 static double allreduce_hierarchical_cost(const baton__terms_t *t)
 {
     int hosts = t->of.hosts > 0 ? t->of.hosts : t->of.ranks;

@@ -68,7 +68,8 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
 }
 
 /* Rank 0 sends all of its own segments before it passes the first sum on. So
-   that sum waits for the segments, unless it arrives later. */
+   the first sum waits at rank 0 until all segments were sent, unless it arrives
+   later than that. */
 static double allreduce_linear_pipeline_cost(const baton__terms_t *t)
 {
     double come = baton__message(t, t->n / t->segments);

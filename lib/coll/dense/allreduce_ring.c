@@ -44,7 +44,8 @@
    and 4 ranks. */
 #define CHUNK_BYTES ((size_t)512 * 1024)
 
-/* The receives of a lane for which later nodes wait: node + 1; 0: none yet. */
+/* For each receive for which later nodes wait: 1 + its node, or 0 if there is
+   none yet. */
 typedef struct lane {
     uint32_t first; /* the receive of hop 0 of the lane's last column */
     /* The last two receives of an all-gather, the newer one first. */
@@ -72,8 +73,8 @@ static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
                              ring->element, ring->columns, column);
 }
 
-/* Receives a chunk of the all-gather, after the second last chunk of the lane
-   has arrived: so a lane receives two chunks at a time. */
+/* Receives a chunk of the all-gather. The receive waits until the lane's second
+   last chunk has arrived: so a lane receives two chunks at a time. */
 static void allreduce_ring_gather(baton__flow_t *flow, lane_t *lane, int from,
                                   baton_view_t chunk)
 {

@@ -14,7 +14,8 @@ enum { TREES = 2 };
 typedef struct half {
     baton_view_t data;
     size_t segments;
-    int parent, children[2]; /* these are ranks; -1: none */
+    /* Ranks of the parent and the children; -1: there is none. */
+    int parent, children[2];
 } half_t;
 
 static int broadcast_double_tree_rank_at(const baton__flow_t *flow, int root,

@@ -39,8 +39,8 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
     baton__flow_close(&flow);
 }
 
-/* The work of both phases. In the gather, too, ranks receive sums that they
-   send on: see `passed`. */
+/* The work of both phases. In the gather, too, ranks pass on sums that they
+   have received: `passed` counts these bytes. */
 static baton__works_t reduce_scatter_gather_work(const baton__terms_t *t)
 {
     baton__works_t works =

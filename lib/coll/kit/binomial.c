@@ -15,7 +15,7 @@
 */
 typedef struct position {
     int id;
-    int span;   /* the number of ids in the subtree of `id`, with `id` itself */
+    int span;   /* the number of ids in the subtree of `id`, including `id` */
     int parent; /* the rank of the parent */
 } position_t;
 

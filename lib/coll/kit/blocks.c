@@ -39,7 +39,7 @@ size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
 
 /* ---- ranges ------------------------------------------------------------ */
 
-/* Returns the number of blocks, from `first` on, that are in one piece. */
+/* Returns how many of the blocks from `first` on are in one piece with it. */
 static int run_of(const baton__blocks_t *blocks, int first, int count)
 {
     int distance = baton__rank_shift(first, -blocks->base, blocks->parts);
@@ -146,8 +146,8 @@ void baton__blocks_recv(baton__flow_t *flow, int peer,
     copy_pieces(flow, blocks, first, count, packed, true);
 }
 
-/* Returns the number of blocks, from `first` on, that are in one piece both in
-   `a` and in `b`. */
+/* Returns how many of the blocks from `first` on are in one piece with it both
+   in `a` and in `b`. */
 static int common_run(const baton__blocks_t *a, const baton__blocks_t *b,
                       int first, int count)
 {

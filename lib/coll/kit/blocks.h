@@ -17,10 +17,10 @@ typedef struct baton__blocks {
     const size_t *at;
     int parts;
     int base;
-    /* Block `original_block` may also lie in `original`, from which it is
-       copied to its place. A message of this block alone is then sent from
-       `original`. If `original` has no bytes, all messages are sent from the
-       blocks' places. */
+    /* Block `original_block` may also be in `original`, a view of memory
+       elsewhere, from which a node copies it to its place in `memory`. A
+       message of this block alone is then sent from `original`. If `original`
+       has no bytes, all messages are sent from the places in `memory`. */
     baton_view_t original;
     int original_block;
 } baton__blocks_t;
@@ -32,8 +32,8 @@ size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
                           int parts);
 
 /* Returns the offsets of blocks of counts[i] elements. If there is no memory,
-   or if there are too many bytes, sets the schedule's error, which names the
-   builder in the latter case, and returns NULL. */
+   or if there are too many bytes, sets the schedule's error and returns NULL.
+   In the latter case the error names the builder. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, size_t element, int parts);
 
@@ -113,8 +113,9 @@ baton__slots_t baton__slots_open(baton_schedule_t *schedule, size_t count,
                                  size_t bytes);
 
 /* Opens slots for an algorithm that receives a whole vector in each of `rounds`
-   rounds. Short vectors get a slot for each round, so that all receives are
-   posted when the epoch begins. Long vectors use `long_slots` slots in turn. */
+   rounds. For short vectors there is a slot for each round, so that all
+   receives are posted when the epoch begins. For long vectors there are
+   `long_slots` slots, which the rounds use in turn. */
 baton__slots_t baton__slots_for_rounds(baton_schedule_t *schedule, int rounds,
                                        size_t bytes, int long_slots);
 

@@ -48,8 +48,8 @@ void baton__circulant_reduce_scatter(baton__flow_t *flow,
     }
 }
 
-/* Returns the number of blocks that a rank has after a step, given that it has
-   `have` blocks before the step. */
+/* Returns the number of blocks that a rank has after a step of the all-gather,
+   if it has `have` blocks before the step. */
 static int circulant_next_of(int have, int size, bool doubled)
 {
     int next = size;

@@ -160,7 +160,7 @@ double baton__scattered(const baton__terms_t *t)
 
 /* ---- what is asked ----------------------------------------------------- */
 
-/* Returns true if nothing is sent. */
+/* Returns true if the ranks exchange no messages. */
 static bool is_still(const baton_algorithm_t *algorithm,
                      const baton_cost_case_t *of)
 {
@@ -253,9 +253,9 @@ static double time_of(const baton__terms_t *t, baton__work_t work)
    and not a binomial tree, which takes 340 us. */
 #define MOST_SHARE 4
 
-/* The bytes that go through a cache for each reduced byte: those of two
-   operands and of the sum. Between hosts the sockets also copy messages, in
-   both directions. */
+/* The bytes that go through a cache for each reduced byte. HOST_STREAMS counts
+   those of two operands and of the sum. Between hosts BETWEEN_STREAMS also
+   counts the bytes that the sockets copy, in both directions. */
 #define HOST_STREAMS    3
 #define BETWEEN_STREAMS 5
 
@@ -285,7 +285,8 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 {
     baton__terms_t t = baton__terms_of(of);
     double us = baton_algorithm_cost_us(algorithm, of);
-    /* Segments are reduced while they are in a cache. */
+    /* A segment is reduced while it is in a cache, so only algorithms without
+       segments have this additional time. */
     if (is_still(algorithm, of) || !baton__exact_flat(&t) ||
         algorithm->segmented) {
         return us;

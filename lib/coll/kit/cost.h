@@ -12,15 +12,16 @@
 
 typedef struct baton__terms {
     baton_cost_case_t of;
-    double p, n;               /* number of ranks; bytes of the vector */
-    double alpha, beta, gamma; /* in us, as in the head of this file */
+    double p, n; /* p: number of ranks. n: bytes of the vector. */
+    /* In us; the head of this file says what they are. */
+    double alpha, beta, gamma;
     /* log2 of p, rounded up: the number of rounds of most algorithms. */
     double log;
     /* The number of ranks in the core of a fold (pattern.h): the largest power
        of two up to p. */
     double core;
     double core_log; /* log2 of `core` */
-    double extra;    /* number of ranks outside the core */
+    double extra;    /* number of ranks outside the core: p - core */
     double block;    /* n / p */
     double part;     /* n (p - 1) / p */
     /* n (p - 1), the bytes if each rank but one gets the whole vector. */
@@ -95,7 +96,7 @@ typedef struct baton__work {
 } baton__work_t;
 
 typedef struct baton__works {
-    baton__work_t most; /* the work of the rank that has the most */
+    baton__work_t most; /* the work of the rank that has the most work */
     baton__work_t all;  /* the work of all ranks together */
     /* True if a rank writes a block that it has made directly into its peers'
        memory, so that the peers need not copy it. */
@@ -105,7 +106,7 @@ typedef struct baton__works {
     bool direct;
     /* The bytes that one rank has received or reduced, and that another rank
        then reads. They move from one processor's cache to another's, which
-       costs as much as a copy. */
+       takes as long as a copy. */
     double passed;
 } baton__works_t;
 

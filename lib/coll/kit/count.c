@@ -40,7 +40,8 @@ uint32_t baton__count_of(baton_dtype_t dtype, const char *at, double factor)
     case BATON_F64:
     case BATON_F16:
     case BATON_BF16:
-        /* The sum of no ranks' contributions is -0. */
+        /* If no rank has contributed, the element is -0. The sum of magnitudes
+           turns it into 0. */
         return (uint32_t)(baton_elements_measure(dtype, at, 1).sum * factor +
                           0.5);
     case BATON_C64: /* reads the real part */

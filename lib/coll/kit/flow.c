@@ -168,8 +168,8 @@ static void before(baton__flow_t *flow, uint32_t earlier, baton_node_t node)
 }
 
 /* Returns true if an access has to be recorded. If the view runs past the end
-   of its buffer or of the address space, it need not be: the adder has refused
-   it. */
+   of its buffer or of the address space, the function that added the node has
+   already set the schedule's error, so the access need not be recorded. */
 static bool is_access(const baton__flow_t *flow, baton_view_t view)
 {
     return !flow->failed && view.bytes > 0 &&
@@ -285,9 +285,9 @@ void baton__flow_reduce(baton__flow_t *flow, baton_view_t target,
     if (target.bytes > 0 && !flow->failed) {
         baton_node_t node = baton_add_reduce_local(flow->schedule, flow->dtype,
                                                    op, target, left, right);
-        /* The order of the reads depends on the buffers, and not on which
-           operand is the left one. So ranks with exchanged operands get the
-           same edges. */
+        /* The order of the two reads depends on the buffers, and not on which
+           operand is the left one. So ranks whose operands are exchanged get
+           the same edges in the same order. */
         bool turned = right.buffer.index != left.buffer.index
                           ? right.buffer.index < left.buffer.index
                           : right.offset < left.offset;

@@ -33,8 +33,8 @@ typedef struct baton__span {
 
 typedef struct baton__reader {
     uint32_t node;
-    /* 1 + the place in `readers` of the next node of the list. Lists may have
-       the same end. */
+    /* 1 + the place in `readers` of the next node of the list; 0: none. The
+       ends of two lists may be the same nodes. */
     uint32_t next;
 } baton__reader_t;
 
@@ -57,12 +57,13 @@ typedef struct baton__flow {
     uint32_t last_recv;
     /* 1 + the node after which all further sends come; 0: none. */
     uint32_t round;
-    /* The next reduction yields the total of the team. An average divides
-       there, unless `is_inner` is set. Builders set this field before each
-       reduction. */
+    /* The next reduction yields the total of the team. If the reduction is an
+       average, it divides by the number of ranks there, unless `is_inner` is
+       set. Builders set this field before each reduction. */
     bool is_total;
-    bool is_inner; /* the team's totals are not totals of the group */
-    bool failed;   /* there was no memory, which is the schedule's error */
+    /* The team is a part of the group, so its totals are not the group's. */
+    bool is_inner;
+    bool failed; /* there was no memory; the schedule has this error */
 } baton__flow_t;
 
 /* Opens a flow over all ranks of the schedule's group. `dtype` and `op` are

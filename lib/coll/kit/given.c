@@ -53,10 +53,10 @@ static baton_status_t set_missing(void *arg, baton_call_t *call)
                                  there == 0 ? given->result.view.bytes : 0);
 }
 
-/* Adds a copy of the neutral element to the target, which is made in epochs
-   to which no rank has contributed:
+/* Fills the target with copies of the neutral element in those epochs to which
+   no rank has contributed:
 
-       last --> call: is the result missing? --> copy */
+     last --> call: is the result missing? --> copy */
 static void add_filled_on_device(baton_schedule_t *schedule,
                                  struct baton_given *given, baton_node_t last)
 {

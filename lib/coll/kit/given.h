@@ -20,8 +20,9 @@ static inline bool baton__is_whole(baton_length_t length)
     return length.index == BATON__WHOLE.index;
 }
 
-/* The lengths of the vectors that a rank of a tree adds up: its own vector, and
-   the partial sums of its children. */
+/* A rank of a tree adds up its own vector and the partial sums of its children,
+   of which it has at most FLAT_RANKS. This struct has the lengths of these
+   vectors and of the sum, `out`. */
 enum { BATON__FLAT_RANKS = 64 };
 typedef struct baton__gathered {
     baton_length_t own;
@@ -56,9 +57,10 @@ struct baton_given {
 };
 
 /* Returns the source of an all-reduce, for a builder that supports `given`.
-   That is given->source if it is the memory of args->source, and if no other
-   builder has taken it; otherwise args->source, which is whole. (A builder that
-   calls others passes `given` on, perhaps with another source.) */
+   This is given->source if its memory is that of args->source, and if no other
+   builder has taken it; otherwise it is args->source, which always has all of
+   its bytes. (A builder that calls other builders passes `given` on to them,
+   perhaps with another source.) */
 baton__maybe_vector_t baton__given_source(const baton_allreduce_args_t *args);
 
 /* Returns a new length of the schedule. If `other` is BATON__WHOLE, returns

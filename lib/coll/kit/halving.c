@@ -17,7 +17,7 @@ typedef struct round {
     int keep;  /* the first block of the half that this rank keeps */
     int give;  /* the first block of the half that this rank sends */
     int count; /* number of blocks of a half */
-    bool left; /* the peer's sum is the left operand */
+    bool left; /* the peer's partial sum is the left operand */
 } round_t;
 
 static round_t round_of(const baton__fold_t *fold, int index, int rounds,

@@ -24,10 +24,10 @@
    reduce-scatter writes only the sum of this rank's block, a segment at a time,
    and the segment stays in a cache from the first operand to the last. */
 
-/* The number of segments that are reduced at a time: while one segment waits
-   for a message, the other can be reduced. All operands of a segment are
-   received into the same slot, one after another, so that the reduction can
-   read each of them in its message. */
+/* The number of slots. Two segments are reduced at a time: while one waits for
+   a message, the other can be reduced. All operands of a segment are received
+   into its slot, one after another, so that the reduction can read each of them
+   in its message. */
 #define SLOTS 2
 
 static bool stages(const baton__flow_t *flow, baton_view_t view)
@@ -81,8 +81,8 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
     }
 }
 
-/* The segments are the same as in the reduce-scatter. So each segment is sent
-   as soon as it was summed, while it is in a cache. */
+/* The segments are the same as those of the reduce-scatter. So each segment is
+   sent as soon as its sum is complete, while it is in a cache. */
 void baton__pairwise_allgather(baton__flow_t *flow,
                                const baton__blocks_t *blocks, size_t element,
                                size_t chunk_bytes)

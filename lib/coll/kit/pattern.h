@@ -25,8 +25,7 @@ static inline int baton__log2_ceil(int size)
     return rounds;
 }
 
-/* Returns the number of `numbers` that are below a bound; `numbers` is
-   ascending. */
+/* Returns how many of the ascending `numbers` are below a bound. */
 static inline size_t baton__count_below(const uint32_t *numbers, size_t count,
                                         uint64_t bound)
 {
@@ -221,11 +220,11 @@ static inline int baton__twin_id(int position, int size, int twin)
 }
 
 /* Returns the number of blocks that a rank has before a step of an all-gather
-   on a circulant graph, given that it has `have` blocks after the step. If
-   `doubled`, the numbers are 1, 2, 4, ... (Bruck). Otherwise each number is
-   half of the next one, rounded up: ..., ceil(size / 2), size. So no step is
-   more uneven than it must be. A reduce-scatter takes the same steps in the
-   opposite order. */
+   on a circulant graph, if it has `have` blocks after the step. If `doubled`,
+   the numbers are 1, 2, 4, ... (Bruck). Otherwise each number is half of the
+   next one, rounded up: ..., ceil(size / 2), size. So no step is more uneven
+   than it must be. A reduce-scatter takes the same steps in the opposite
+   order. */
 static inline int baton__circulant_less(int have, int doubled)
 {
     if (!doubled) {

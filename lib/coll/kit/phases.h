@@ -65,8 +65,8 @@ void baton__circulant_allgather(baton__flow_t *flow,
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
                            size_t element, size_t chunk_bytes);
 
-/* Reduce-scatter, in the same chunks. `target` gets this rank's block of the
-   sum. If the target lies in the source, the rest of the source is not
+/* Reduce-scatter, in chunks of the same size. `target` gets this rank's block
+   of the sum. If the target lies in the source, the rest of the source is not
    written. */
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                 const baton__blocks_t *source, size_t element,
@@ -78,9 +78,8 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
    L2 cache of 1 MiB. */
 #define BATON__PAIRWISE_BYTES ((size_t)256 * 1024)
 
-/* baton__pairwise_reduce_scatter and baton__pairwise_allgather add what the
-   functions of the ring add, but their default chunk is
-   BATON__PAIRWISE_BYTES. */
+/* These two functions add the same phases as those of the ring, by pairwise
+   exchange. Their default chunk is BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes);

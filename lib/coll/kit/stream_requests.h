@@ -12,8 +12,8 @@
 
 #include <baton/device.h>
 
-/* The number of requests that are stored: more than can be in streams at
-   once. */
+/* The number of requests that are stored. It is larger than the number of
+   requests that can be in streams at once. */
 enum { BATON__REQUESTS = 16 };
 
 typedef struct baton__requests {
@@ -46,13 +46,14 @@ baton_status_t baton__requests_init(baton__requests_t *self,
 /* Destroys the schedule. Fails as baton_schedule_destroy does. */
 baton_status_t baton__requests_fini(baton__requests_t *self);
 
-/* Makes a request in the order of the stream. If `ordered`, further work in the
-   stream begins after the request. Fails as baton_schedule_start_on does. */
+/* Makes a request in the order of the stream. If `ordered`, work that is put
+   into the stream later waits until the request has ended. Fails as
+   baton_schedule_start_on does. */
 baton_status_t baton__requests_start_on(baton__requests_t *self,
                                         const void *request,
                                         baton_stream_t stream, bool ordered);
 
-/* Makes a request that comes after those in streams, and waits until it has
-   ended. */
+/* Makes a request that is served after all requests made in streams before it,
+   and waits until it has ended. */
 baton_status_t baton__requests_run(baton__requests_t *self,
                                    const void *request);

@@ -1,4 +1,5 @@
-/* An error in options that was found but has not been reported yet. */
+/* An error in a caller's options, which was found but has not been reported to
+   the caller yet. */
 #pragma once
 
 #include <baton/build.h>
