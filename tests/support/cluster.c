@@ -10,10 +10,11 @@
 
 enum { QUIET_STEPS = 64 };
 
-/* Prepares each test program before main. Turns rechecks off, so that no timer
-   makes up for a lost wake-up. Lets stalls be reported only after a day, unless
-   the environment sets another time. Takes the format of numbers from the
-   environment, since some runs of ctest ask for a decimal comma. */
+/* Prepares each test program before main. Turns off the timers by which the
+   library rechecks for missed events, so that they can't hide a lost wake-up.
+   Lets stalls be reported only after a day, unless the environment sets another
+   time. Takes the format of numbers from the environment, since some runs of
+   ctest ask for a decimal comma. */
 __attribute__((constructor)) static void begin_test(void)
 {
     baton__engine_rechecks = false;

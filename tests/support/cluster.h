@@ -22,7 +22,7 @@
 
 typedef struct support_cluster {
     int size;
-    int engine_count; /* 1 or size */
+    int engine_count; /* 1, or `size` if each rank has its own engine */
     baton_inproc_t *inproc;
     baton_engine_t **engines; /* an array of [size] */
     baton_group_t **groups;   /* an array of [size] */
@@ -45,9 +45,9 @@ enum {
     SUPPORT_OWN_ENGINES, /* an engine with a progress thread for each rank */
     SUPPORT_VARIANTS,
     SUPPORT_OWN_MANUAL = SUPPORT_VARIANTS, /* a manual engine for each rank */
-    /* An engine with a progress thread, and a device, for each rank. */
+    /* For each rank, an engine with a progress thread and a device. */
     SUPPORT_DEVICES,
-    SUPPORT_DEVICES_MANUAL, /* a manual engine, and a device, for each rank */
+    SUPPORT_DEVICES_MANUAL, /* for each rank, a manual engine with a device */
 };
 extern const char *const support_variant_names[SUPPORT_VARIANTS];
 
@@ -86,7 +86,8 @@ support_cluster_t *support_cluster_of(int size);
    two variants that have devices, and TEST_WITH with one variant. */
 typedef struct support_test {
     void (*run)(support_cluster_t *cluster);
-    /* The test runs with the variants from `first` to end - 1. */
+    /* The number of ranks, and the range of variants with which the test runs:
+       from `first` to end - 1. */
     int ranks, first, end;
 } support_test_t;
 void support_test(void **state);
@@ -178,7 +179,7 @@ void support_schedules_destroy(support_cluster_t *cluster,
    `sent`, and rank 0 receives it into `got`. */
 typedef struct support_pair {
     support_cluster_t *cluster;
-    baton_schedule_t **schedules; /* an array of [2] */
+    baton_schedule_t **schedules; /* the schedules of ranks 0 and 1 */
     uint64_t sent, got;
 } support_pair_t;
 
@@ -186,8 +187,8 @@ void support_pair_open(support_pair_t *pair, support_cluster_t *cluster,
                        const char *name);
 void support_pair_close(support_pair_t *pair);
 
-/* Runs an epoch of rank 1 alone, which sends `value`. Rank 0 does not start
-   one. */
+/* Runs an epoch that rank 1 starts, in which it sends `value`. Rank 0 does not
+   start an epoch. */
 void support_pair_send(support_pair_t *pair, uint64_t value);
 
 /* ---- ranks as threads -------------------------------------------------- */
@@ -208,8 +209,9 @@ typedef void (*support_worker_fn)(support_worker_t *worker);
 void support_cluster_run(support_cluster_t *cluster, support_worker_fn run,
                          void *arg);
 
-/* Checks that a worker makes. They return false if this worker or any other one
-   has failed. Then the worker must return. */
+/* The functions by which a worker checks something. They return false if the
+   check fails, or if this worker or another one has failed before. Then the
+   worker must return. */
 bool support_worker_ok(support_worker_t *worker, baton_status_t status);
 bool support_worker_check(support_worker_t *worker, bool right,
                           const char *format, ...) BATON_PRINTF(3, 4);

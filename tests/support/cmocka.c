@@ -25,7 +25,8 @@ int support_run_tests(int argc, char **argv, CMFixtureFunction setup,
     return _cmocka_run_group_tests("tests", tests, test_count, setup, teardown);
 }
 
-/* This main is weak: a program that defines its own main uses that. */
+/* This main is weak: in a program that defines its own main, that one is
+   used. */
 __attribute__((weak)) int main(int argc, char **argv)
 {
     return support_run_tests(argc, argv, NULL, NULL);

@@ -24,7 +24,8 @@
 
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 
-/* A test with its own fixture. */
+/* Defines a test that has its own fixture, the functions `setup` and
+   `teardown`. */
 #define TEST_BETWEEN(name, setup, teardown)                                    \
     static void name(void **state);                                            \
     SUPPORT_ADD(name, name, setup, teardown, NULL)                             \

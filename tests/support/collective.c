@@ -19,8 +19,8 @@ baton_sparse_options_t support_collective_options(support_row_t row)
 }
 
 /* Decides whether the vector is divided into tensors, some of which may be
-   empty. It is if the seed is odd and the vector is not on a device. Returns
-   the number of tensors, or 0. */
+   empty. It is divided if the seed is odd and the vector is not on a device.
+   Returns the number of tensors, or 0. */
 static size_t tensors_of(const support_collective_t *self,
                          const baton_sparse_options_t *o,
                          size_t counts[SUPPORT_TENSORS_MOST])
@@ -50,8 +50,8 @@ static size_t widen(support_collective_t *self,
 }
 
 /* A sum that the user has defined. The library does not know that it is a sum.
-   So the count of active ranks does not ride as one more element of the vector,
-   as with BATON_SUM, but has an all-reduce of its own. */
+   So it can't count the active ranks in one more element of the vector, as it
+   does for BATON_SUM, and the count has an all-reduce of its own. */
 static void add(void *arg, void *target, const void *left, const void *right,
                 size_t count, baton_dtype_t dtype)
 {
@@ -218,9 +218,9 @@ static void allocate(support_collective_t *self)
     }
 }
 
-/* Copies the vector to where the collective needs it: to the device, or into
-   the long tensors. Returns the copy. If the collective needs neither, returns
-   the vector itself. */
+/* Copies the vector to the memory from which the collective reads it: to the
+   device, or into the long tensors. Returns the copy. If the collective reads
+   neither, returns the vector itself. */
 static const void *there(support_collective_t *self, const double *vector)
 {
     if (self->wide != NULL && vector != NULL) {
@@ -327,8 +327,8 @@ baton_status_t support_collective_contribute(support_collective_t *self,
     return contribute(self, there(self, gradient), false);
 }
 
-/* Copies the vector to memory of the collective, and lends that memory. The
-   function end_loan overwrites it as soon as the loan has ended. */
+/* Copies the vector to memory of this struct, and lends that memory to the
+   collective. end_loan overwrites the memory as soon as the loan has ended. */
 static baton_status_t lend(support_collective_t *self, const double *gradient)
 {
     if (self->lent == NULL || self->is_lending || gradient == NULL) {
@@ -355,9 +355,9 @@ static void add_times(double *to, const double *vector, double factor,
     }
 }
 
-/* Starts a step whose gradient is in place: adds the gradient to the residual.
-   Does not add it if the residual still contains the gradient of a step that
-   has no result. */
+/* Starts a step of a collective with in_place: first adds the gradient to the
+   residual. Does not add it if the residual still contains the gradient of a
+   step that has no result. */
 static baton_status_t start_in_place(support_collective_t *self,
                                      const double *gradient)
 {
@@ -581,7 +581,7 @@ void support_collective_rest(support_collective_t *self, double *rest)
         }
     } else if (self->row != SUPPORT_TENSORS) {
         support_ok(baton_sparse_residual(self->sparse, rest));
-    } else { /* packed tensors are dense, and so have no residual */
+    } else { /* packed tensors are sent whole, and so have no residual */
         memset(rest, 0, self->count * sizeof *rest);
         support_ok(baton_sparse_residual(baton_tensors_sparse(self->tensors, 1),
                                          rest + self->parts[0]));

@@ -1,12 +1,14 @@
-/* The same set of calls for collectives that are partial, sparse, or both.
-   These collectives are the rows of the suite of properties
-   (sim/test_properties.c). The caller's vectors are of f64, in main memory.
+/* The same set of calls for collectives that are partial, sparse, or both. The
+   suite of properties (sim/test_properties.c) runs with each of these
+   collectives, which are called rows here. The caller's vectors are of f64, in
+   main memory.
 
    If the collective works on a device, each step copies the caller's gradient
    to the device, and the result back. In every second step that has a gradient
    a stream does this: it copies the gradient, starts the step, waits for it,
-   and copies the result. Rows of SUPPORT_PARTIAL_LATEST never use the stream,
-   since the latest result that a call sees may be later than the stream's. */
+   and copies the result. The row SUPPORT_PARTIAL_LATEST never uses the stream,
+   since the latest result that a call sees may be later than the one that the
+   stream got. */
 #pragma once
 
 #include "support/cluster.h"
@@ -40,22 +42,24 @@ typedef struct support_collective {
     /* The memory of long tensors, which contain the vector. NULL: the seed asks
        for no long tensors (SUPPORT_WIDE). */
     double *wide;
-    size_t at; /* the index of the vector in `wide` and in `lent` */
+    /* The index in `wide` and in `lent` at which the vector begins. */
+    size_t at;
     baton_tensors_t *tensors;
     size_t parts[SUPPORT_PARTS]; /* number of elements of each tensor */
     bool ready[SUPPORT_PARTS];
     emulated_t *device; /* NULL: the collective works in main memory */
     baton_stream_t stream;
     char *memory; /* memory on the device for a gradient and a result */
-    /* Main memory for a gradient and a result, between which and the device the
-       stream copies. */
+    /* Main memory for a gradient and a result. The stream copies between this
+       memory and the device. */
     double *copies;
     int steps;
     /* Number of sparse steps in main memory so far. Every second step
        contributes its gradient in parts. */
     unsigned starts;
     bool in_stream; /* the running step is in a stream */
-    /* The last result, in `copies`. NULL: the last step was not in a stream. */
+    /* The last result, which is in `copies`. NULL: the last step was not in a
+       stream. */
     const double *got;
     /* The last step was a partial one in a stream. So only the vector of its
        result is known, and not the other fields of `seen`. */
@@ -71,13 +75,13 @@ typedef struct support_collective {
     baton_partial_result_t seen;
 } support_collective_t;
 
-/* Returns whether the collective is a baton_partial_t. */
+/* Returns whether the row's collective is a baton_partial_t. */
 static inline bool support_is_partial(support_row_t row)
 {
     return row == SUPPORT_PARTIAL || row == SUPPORT_PARTIAL_LATEST;
 }
 
-/* Returns whether the collective can work on a device. */
+/* Returns whether the row's collective can work on a device. */
 static inline bool support_has_device(support_row_t row)
 {
     return row == SUPPORT_SPARSE || support_is_partial(row);

@@ -14,7 +14,8 @@ enum {
     /* The last SYNC_NODES node numbers, which conformance_sync uses. */
     SYNC_NODES = 2,
     SYNC_FIRST = CONFORMANCE_NODES - SYNC_NODES,
-    /* The number of polls that find nothing before a rank sleeps. */
+    /* The number of polls in a row without an event after which a rank
+       sleeps. */
     IDLE_POLLS = 8,
     /* The longest sleep of a rank with a device, since no descriptor becomes
        readable when the device has done something. */
@@ -60,8 +61,9 @@ static bool chooses(const conformance_rank_t *self, uint32_t node, bool sends)
            support_random_below(&random, 4) < self->device_share;
 }
 
-/* If a message is chosen for that (see device_share), allocates device memory
-   for its data. Returns the memory that the message uses. */
+/* If the message is one of those that use device memory (see device_share),
+   allocates device memory for its data. Returns the memory that the message
+   uses. */
 static void *mirror(conformance_rank_t *self, uint32_t node, void *host,
                     size_t bytes, bool sends)
 {

@@ -35,7 +35,8 @@ struct conformance_rank;
 /* The copy of a message's data in device memory. */
 typedef struct conformance_mirror {
     void *memory; /* NULL: the data are in main memory only */
-    /* The memory in which the caller wants the data; NULL: it is a send. */
+    /* The main memory to which the received data are copied; NULL: the message
+       is a send. */
     void *host;
 } conformance_mirror_t;
 
@@ -52,10 +53,10 @@ typedef struct conformance_rank {
     void *fixture;
     uint64_t seed;
     emulated_t *device; /* the rank's device; NULL: none */
-    /* How many in four of the sends and receives with data use device memory,
-       on average: each is chosen at random, by `seed`. The cases pass main
-       memory only; for a chosen message the suite copies the data from or to a
-       block of device memory. */
+    /* The share of sends and receives with data that use device memory, in
+       quarters. Each is chosen at random, by `seed`. The cases pass main memory
+       only; for a chosen message the suite copies the data from or to a block
+       of device memory. */
     uint32_t device_share;
     /* True if the transport may allocate memory while messages are in flight.
        The simulator's transport does, and so does one that receives data of
@@ -155,13 +156,13 @@ conformance_result_t conformance_wait(conformance_rank_t *self, uint32_t node);
 void conformance_wait_all(conformance_rank_t *self);
 void conformance_poll(conformance_rank_t *self);
 
-/* Both poll, and let other ranks run. conformance_await may also sleep, so it
-   may only wait for an event that is sure to come. Both return false if the
-   case has failed. */
+/* Both functions poll, and let other ranks run. conformance_await may also
+   sleep, so it may only wait for an event that is certain to come. Both return
+   false if the case has failed. */
 bool conformance_go_on(conformance_rank_t *self);
 bool conformance_await(conformance_rank_t *self);
 
-/* Synchronises all ranks through `root`. */
+/* Synchronises all ranks by messages through rank `root`. */
 void conformance_sync(conformance_rank_t *self, int root);
 
 /* conformance_fill fills memory with bytes that depend on `key`, and

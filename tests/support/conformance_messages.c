@@ -39,8 +39,8 @@ void conformance_sizes(conformance_rank_t *self)
     free(in);
 }
 
-/* All messages of a peer arrive in the order in which they were sent, whatever
-   their size and tag. */
+/* All messages from a peer arrive in the order in which they were sent,
+   whatever their sizes and tags are. */
 void conformance_order_of_arrival(conformance_rank_t *self)
 {
     enum { COUNT = 90, BYTES = 70000 };
@@ -65,8 +65,8 @@ void conformance_order_of_arrival(conformance_rank_t *self)
     free(out);
 }
 
-/* Headers arrive unchanged. Dropping a message ends its send, and has no other
-   effect. */
+/* Headers arrive unchanged. A message that is dropped ends its send, and has no
+   other effect. */
 void conformance_headers_arrive_as_sent(conformance_rank_t *self)
 {
     const baton_token_t token = {.owner = self};
@@ -99,10 +99,10 @@ void conformance_headers_arrive_as_sent(conformance_rank_t *self)
     free(out);
 }
 
-/* Each rank sends a list of messages to each rank, including itself. Both ranks
-   compute the list from the seed. A rank posts the sends and receives of each
-   list in the list's order, and goes from list to list at random. Reservations
-   grow before the last messages. */
+/* Each rank sends a list of messages to each rank, including itself. Sender and
+   receiver compute the same list from the seed. A rank posts the sends and
+   receives of each list in the list's order, and goes from list to list at
+   random. Reservations grow before the last messages. */
 enum { STORM = 40, STORM_TAGS = 5, STORM_BYTES = 9000, MORE = 20000 };
 
 typedef struct traffic {

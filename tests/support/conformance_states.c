@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Messages that were not accepted yet, however many, do not block later
-   messages, and keep their data while these pass. Nothing is allocated
-   meanwhile. */
+/* Messages that were not accepted yet do not block later messages, however many
+   they are, and they keep their data while later messages arrive. Nothing is
+   allocated meanwhile. */
 enum { KEPT = 48, KEPT_BYTES = 70000, MANY = 600, MANY_BYTES = 256 };
 enum { PASSING_BYTES = 300, FIRST = 1000 };
 
-/* Returns the size of message `i` of `kept`. Of MANY messages all are short. */
+/* Returns the size of message `i` of `kept` messages. If there are MANY, all of
+   them are short. */
 static size_t kept_bytes(uint32_t i, uint32_t kept)
 {
     static const size_t sizes[] = {0, 100, MANY_BYTES, 2000, 60000, KEPT_BYTES};
@@ -64,9 +65,9 @@ static void keep_while_passing(conformance_rank_t *self, uint32_t kept,
     free(in);
 }
 
-/* The counts exceed limits of the MPI transport: KEPT messages are more than
-   its receive buffers for the bodies of a peer, and 600 messages are more than
-   the largest window. */
+/* The counts exceed limits of the MPI transport. There are more long messages
+   (KEPT) than it has buffers for long messages of one peer, and more short ones
+   (MANY) than its largest window allows. */
 void conformance_kept_while_others_pass(conformance_rank_t *self)
 {
     keep_while_passing(self, KEPT, 100, 16);
@@ -148,7 +149,7 @@ void conformance_lent(conformance_rank_t *self)
         bool withdrawn = lent != 0 && !over && !self->results[i].ended &&
                          conformance_withdraw(self, i);
         if (withdrawn || over || self->results[i].ended) {
-            /* This rank may use the memory again. */
+            /* From here on this rank may use the memory again. */
             memset(out, 0xee, sizes[i]);
         }
         conformance_sync(self, 0);
@@ -170,8 +171,8 @@ void conformance_lent(conformance_rank_t *self)
    message, if that arrives in time. */
 typedef enum use { RECEIVE, ACCEPT, LEND } use_t;
 
-/* Borrows a message (makes the transport lend it), checks its data, and drops
-   it. */
+/* Borrows a message, which means that the transport lends it. Checks its data,
+   and drops it. */
 static void look_at(conformance_rank_t *self, baton_message_t *message,
                     uint32_t key)
 {
@@ -308,10 +309,10 @@ static bool readable(const conformance_rank_t *self)
     return any;
 }
 
-/* Arms after all events were polled. A peer may have been about to wake the
-   rank when the rank armed. Then it wakes the rank although there is no event,
-   and this function arms again. Returns true if the rank may sleep until it is
-   woken. Returns false if some peer cannot wake it, or not yet. */
+/* Arms the rank after all events were polled. A peer that was about to wake the
+   rank may wake it then, although there is no event left; so this function
+   polls and arms again. Returns true if the rank may sleep until it is woken.
+   Returns false if some peer cannot wake it, or not yet. */
 static bool arm(conformance_rank_t *self, baton_arm_t how)
 {
     uint32_t us = 0;
@@ -326,9 +327,9 @@ static bool arm(conformance_rank_t *self, baton_arm_t how)
 }
 
 /* A rank, the sleeper, arms, sends to the next rank, and is woken by the
-   answer. Sometimes it is woken earlier, by a rank that saw it armed and then
-   lost its processor. If the sleeper is armed for notices only, the rank that
-   answers then arms with INSIST, which wakes the sleeper. */
+   answer. It may be woken earlier, by a rank that has seen it armed and has
+   been preempted since then. If the sleeper is armed for notices only, the rank
+   that answers then arms with INSIST, which wakes the sleeper. */
 void conformance_wakes_when_armed(conformance_rank_t *self)
 {
     static const baton_arm_t hows[] = {BATON_ARM_ALL, BATON_ARM_SOON,

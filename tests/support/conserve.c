@@ -176,8 +176,9 @@ static void sleep_sometimes(run_t *run)
     }
 }
 
-/* Returns a weighted sum of the elements. If the totals of these sums are
-   right, the total of every element is right, too, nearly always. */
+/* Returns a weighted sum of the elements, with different weights. If the totals
+   of these sums are right, the total of every element is nearly certainly
+   right, too. */
 static double weigh(const double *vector, size_t count)
 {
     double sum = 0;
@@ -248,7 +249,8 @@ static baton_status_t run_step(run_t *run, uint64_t step)
     return BATON_OK;
 }
 
-/* Adds up the contributions that are left over after the rank's last step. */
+/* Adds up the contributions that are in no result after the rank's last
+   step. */
 static baton_status_t take_stock(run_t *run)
 {
     double *vector = run->vector;
@@ -277,8 +279,8 @@ static baton_status_t take_stock(run_t *run)
 /* Runs a few steps, and then recovers the group: one rank, chosen at random,
    recovers in the middle of the next step. The other ranks may complete that
    step, or fail in it. Each rank gets every result that any rank has got. (If
-   steps wait for every rank, the interrupted step has one result at most, or
-   the gradient is in none.) */
+   steps wait for every rank, the interrupted step has at most one result. If it
+   has none, its gradient is in no result.) */
 static baton_status_t fail_and_recover(run_t *run, baton_group_t *group,
                                        uint64_t ordinal)
 {

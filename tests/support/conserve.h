@@ -1,12 +1,12 @@
-/* The conservation law: each contribution is in exactly one result, or is left
-   over.
+/* The law of conservation: each contribution is in exactly one result, or is
+   left over, in no result.
 
    The vectors of partial all-reduces tell what a result contains. A result has
    two elements for each rank: how many of the rank's contributions are in the
-   result, and the sum of their ordinals, which are consecutive. The first
-   element is the sum of random values. So every single result can be checked:
-   the values, `included`, `active`, `staleness`, and that no contribution is in
-   two results. */
+   result, and the sum of the ordinals of these contributions, which are
+   consecutive. The first element of the vector is the sum of random values. So
+   every single result can be checked: the values, `included`, `active`,
+   `staleness`, and that no contribution is in two results. */
 #pragma once
 
 #include "support/collective.h"
@@ -25,11 +25,11 @@ enum {
 typedef struct conserve_account {
     uint64_t seed;
     int rank, size;
-    bool sees_all;  /* the rank gets the result of every epoch */
+    bool sees_all;  /* this rank gets the result of every epoch */
     uint64_t epoch; /* the epoch of the rank's last result */
-    /* Ordinals, which are numbers from 1: that of this rank's last contribution
-       (given), and that of each rank's last contribution that was in a result
-       (taken). */
+    /* Ordinals number a rank's contributions from 1. given: the ordinal of this
+       rank's last contribution. taken: for each rank, the ordinal of its last
+       contribution that was in a result. */
     uint64_t given, taken[CONSERVE_RANKS];
     /* For each ordinal, the step in which this rank made the contribution. */
     uint64_t steps[CONSERVE_GIVEN + 1];
@@ -61,8 +61,8 @@ typedef struct conserve_options {
        conserve_run sets `count`, which depends on the number of ranks. */
     baton_sparse_options_t options;
     uint64_t seed, steps;
-    /* The longest sleep. A rank sleeps before a quarter of its steps, and after
-       the start of a quarter. */
+    /* The longest sleep in us. A rank sleeps before a quarter of its steps, and
+       after the start of another quarter. */
     uint64_t sleep_us;
     /* The number of times that the collective is made to fail before the first
        step. The group recovers after each of these failures. */
@@ -72,7 +72,8 @@ typedef struct conserve_options {
 /* The totals of one rank: exact sums of weighted elements. */
 typedef struct conserve_totals {
     double given, left;
-    /* These are equal on all ranks, unless the row lets ranks miss results. */
+    /* The two values are equal on all ranks, unless the row lets ranks miss
+       results. */
     double results, hash;
 } conserve_totals_t;
 

@@ -167,7 +167,8 @@ inline cudaError_t cudaGetDeviceCount(int *count)
 
 inline cudaError_t cudaMalloc(void **out, size_t bytes)
 {
-    /* The memory is aligned as by cudaMalloc, and has no spare bytes. */
+    /* The memory is aligned as cudaMalloc aligns it. No spare bytes follow it,
+       so that the sanitizer finds accesses past its end. */
     return posix_memalign(out, 256, bytes);
 }
 
@@ -189,7 +190,9 @@ inline cudaError_t cudaFreeHost(void *memory)
 
 inline cudaError_t cudaDeviceSynchronize(void)
 {
-    return cudaSuccess; /* a launch returns after all blocks have run */
+    /* There is nothing to wait for: a launch returns after all blocks have
+       run. */
+    return cudaSuccess;
 }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes,
@@ -205,8 +208,8 @@ inline cudaError_t cudaMemset(void *to, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-/* Marks a kernel as loaded. A kernel that is not loaded can't be launched, so
-   that a test notices if baton_cuda_attach does not load all kernels. */
+/* Marks a kernel as loaded. A kernel that is not loaded can't be launched. So a
+   test notices if baton_cuda_attach does not load all kernels. */
 void cpu_load(const void *kernel);
 
 struct cudaFuncAttributes {

@@ -71,7 +71,8 @@ typedef struct shape {
     /* Only the root has a source (from_root). Only the root has a target
        (to_root). */
     bool from_root, to_root;
-    /* `count` is the number of elements of a block, not of the vector. */
+    /* The collective's `count` is the number of elements of a block, not of the
+       vector. */
     bool counts;
     bool reduces;
 } shape_t;
@@ -208,11 +209,11 @@ size_t dense_room(const dense_case_t *c, int rank)
 
 /* ---- places ------------------------------------------------------------ */
 
-/* A rank that works in place has one memory. These are the indices of source
-   and target in it. */
+/* A rank that works in place has one piece of memory for both vectors. These
+   are the indices in it at which source and target begin. */
 typedef struct place {
     bool in_place;
-    bool in_source; /* this memory is `source`, not `target` */
+    bool in_source; /* this memory is the argument `source`, and not `target` */
     size_t source_at, target_at;
 } place_t;
 
@@ -325,8 +326,8 @@ void dense_build(const dense_case_t *c, baton_schedule_t *schedule,
         from = bind(schedule, source, source_bytes, true);
         to = bind(schedule, target, target_bytes, false);
     }
-    /* Counts are numbers of elements if the collective reduces, else numbers of
-       bytes. */
+    /* Counts are numbers of elements if the collective reduces. Otherwise they
+       are numbers of bytes. */
     size_t unit = dense_reduces(c->builder) ? 1 : c->element;
     size_t *first = calloc((size_t)c->size, sizeof(size_t));
     size_t *second = calloc((size_t)c->size, sizeof(size_t));

@@ -1,6 +1,6 @@
 /* Describes the cases of every dense builder: the buffers of a rank, and the
    ranks whose data each part of its result must contain. Proofs, tests with
-   real data, and measurements use the same description, on any transport. */
+   real data, and measurements use this description, with any transport. */
 #pragma once
 
 #include <baton/tuning.h>
@@ -30,8 +30,8 @@ typedef struct dense_case {
     baton_dtype_t dtype;
     const baton_op_t *op;
     size_t chunk_bytes;
-    /* The algorithm that a builder that chooses is told to use. NULL: the
-       builder chooses. */
+    /* For a builder that chooses an algorithm: the algorithm that it is told to
+       use. NULL: the builder chooses. */
     const char *algorithm;
     void *arg;
 } dense_case_t;
@@ -40,8 +40,8 @@ typedef struct dense_case {
    source. */
 size_t dense_source_count(const dense_case_t *c, int rank);
 
-/* Returns the number of elements for which a rank's source, and also its
-   target, must have memory. */
+/* Returns the number of elements for which a rank's source must have memory.
+   Its target must have memory for as many. */
 size_t dense_room(const dense_case_t *c, int rank);
 
 bool dense_has_roots(const dense_builder_t *builder);
@@ -65,9 +65,9 @@ void *dense_input(const dense_case_t *c, int rank, void *source, void *target);
 void *dense_output(const dense_case_t *c, int rank, void *source, void *target);
 bool dense_keeps_source(const dense_case_t *c, int rank);
 
-/* dense_pieces calls fn for each piece of a rank's result: `count` elements,
-   from index `at` of the target, must be the reduction of the elements from
-   index `first` in the sources of ranks low to high. */
+/* dense_pieces calls fn for each piece of a rank's result. The piece is `count`
+   elements of the target, from index `at` on. It must be the reduction of the
+   sources of ranks low to high, from index `first` on. */
 typedef void (*dense_piece_fn)(void *arg, int low, int high, size_t first,
                                size_t count, size_t at);
 void dense_pieces(const dense_case_t *c, int rank, dense_piece_fn fn,

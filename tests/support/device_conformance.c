@@ -229,7 +229,7 @@ CASE(memory_of_both_kinds)
            self->port->allocate(self->device, BATON_MEMORY_DEVICE,
                                 (size_t)1 << 46, &none) == BATON_ERR_NO_MEMORY);
     EXPECT(self, none == NULL && baton_error_message()[0] != '\0');
-    /* The failed call must not affect later work. */
+    /* The call that failed must not affect later work. */
     synchronise(self, stream(self, 2));
 }
 
@@ -317,8 +317,8 @@ CASE(copies_of_any_size_and_place)
 
 /* ---- reductions -------------------------------------------------------- */
 
-/* Tests each operator and type. Only checks that the device computes the right
-   function: other tests show that its kernels give the same bits as the CPU. */
+/* Tests each operator and type. Checks only that the device computes the right
+   function. Other tests show that its kernels give the same bits as the CPU. */
 CASE(reduces_as_the_host)
 {
     enum { COUNT = 1000, BYTES = COUNT * 16 };
@@ -347,8 +347,7 @@ CASE(reduces_as_the_host)
         EXPECT(self,
                self->port->reduce(self->device, stream(self, 2), &reduction,
                                   dtype, memory, memory + BYTES, memory + BYTES,
-                                  /* There are no elements, so there is nothing
-                                     to do. */
+                                  /* a call without elements does nothing */
                                   0) == BATON_OK);
         synchronise(self, stream(self, 2));
         self->read(self, found, memory, bytes);
@@ -406,7 +405,7 @@ CASE(submissions_return_at_once)
     baton_stream_t s = stream(self, 2);
     /* an event that was never recorded counts as reached */
     EXPECT(self, query(self, made) == BATON_OK);
-    follow(self, s, made); /* this wait delays nothing */
+    follow(self, s, made); /* so this wait delays nothing */
     await(self, s, gate, 1);
     copy(self, s, memory, host, 1024);
     copy(self, s, memory + 1024, memory, 1024);
@@ -562,8 +561,9 @@ CASE(failed_work_fails_queries)
 /* ---- all together ------------------------------------------------------ */
 
 /* Runs random copies and sums of words, in random streams. The CPU does the
-   same work at once, and remembers the stream that has used each word last.
-   Before another stream uses a word, it waits for that stream. */
+   same work at once, as a reference, and remembers for each word the stream
+   that has used it last. Before another stream uses the word, it waits for that
+   stream. */
 CASE(random_work)
 {
     enum { WORDS = 12, STEPS = 1500, STREAMS = 5 };

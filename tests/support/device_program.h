@@ -5,8 +5,8 @@
 #include "support/program.h"
 
 typedef struct device_program {
-    /* First, so that the address of a program_part_t can be cast to this
-       type. */
+    /* This is the first field, so that the address of a program_part_t can be
+       cast to this type. */
     program_part_t part;
     emulated_t *device;
 } device_program_t;

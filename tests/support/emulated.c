@@ -4,8 +4,8 @@
    A stream counts the pieces of work that were put into it, and those that are
    done. So an event is a stream and a position in that stream, with no state of
    its own: it has been reached once the stream has done as many pieces as the
-   position says. Work that waits for an event copies both, so later records of
-   the event do not affect the work.
+   position says. Work that waits for an event has a copy of both, so a later
+   record of the event does not affect this work.
 
    An address of device memory is given out only once, so released memory is
    never taken for other memory.
@@ -31,8 +31,7 @@
 enum { ALIGN = 256, PAGE = 4096, STREAMS_MOST = 256 };
 enum {
     LOOK_US = 100
-}; /* time between two looks at a word
-      that a stream waits for */
+}; /* interval in us between two looks at a word for which a stream waits */
 /* The memory of a device, in bytes. */
 static const size_t ROOM = (size_t)1 << 32;
 
@@ -59,8 +58,8 @@ typedef struct event {
 
 /* A range of memory that a piece of work uses. */
 typedef struct range {
-    /* The address that the caller has given. Once the work is queued, the
-       address of the data. */
+    /* The address that the caller has given. After the work was queued, the
+       address of the data (`shadow`). */
     char *at;
     size_t bytes;
 } range_t;
@@ -115,9 +114,10 @@ struct emulated {
     char name[32];
     emulated_options_t options;
     baton_device_port_t port;
-    char *base;   /* the beginning of the addresses that are given out */
-    char *shadow; /* the beginning of the memory that has their data */
-    size_t used;  /* number of bytes that are used of each */
+    char *base; /* the beginning of the range of addresses that are given out */
+    /* The beginning of the memory that holds the data of these addresses. */
+    char *shadow;
+    size_t used; /* number of bytes in use, in each of the two */
     int event_fd;
     /* Signalled when work was added or done, or a flag was raised. */
     pthread_cond_t changed;
@@ -758,7 +758,8 @@ static stream_t *choose(emulated_t *device, int64_t *when)
         int64_t begin = INT64_MAX;
         if (is_ready(stream, work)) {
             begin = begin_of(device, work);
-            /* Nothing signals that the CPU raised a word: look again soon. */
+            /* No signal tells that the CPU has raised the word, so a thread
+               looks at it again soon. */
         } else if (work->kind == AWAIT) {
             begin = now + LOOK_US;
         }

@@ -1,15 +1,15 @@
 /* An emulated device in one process. Its streams are queues. A pool of threads
-   executes them, in random order between streams and with random delays, which
-   a seed determines. So a program that is right only because the device was
-   fast, or slow, fails sooner or later.
+   executes the work in them, with random delays and in random order between
+   streams; a seed determines both. So a program that is right only because the
+   device was fast, or slow, fails sooner or later.
 
    The CPU cannot access an address of device memory: the addresses are mapped
    without any access, and the data are elsewhere. So an access by the CPU is a
    segmentation fault.
 
    The emulated device is stricter than a GPU. It aborts the program, with a
-   message, if memory is released that queued work will use. Copies from the
-   memory of another device need an address from open_handle. */
+   message, if memory is released that queued work will use. A copy from the
+   memory of another device needs an address from open_handle. */
 #pragma once
 
 #include <baton/device.h>
@@ -23,7 +23,8 @@ typedef struct emulated_options {
     /* The longest random delay of a piece of work in us; default 50. */
     int delay_us;
     bool no_handles; /* the port has neither get_handle nor open_handle */
-    /* The port's reduces() refuses operators that users have defined. */
+    /* The port's function `reduces` returns false for operators that users have
+       defined. */
     bool builtin_only;
     /* The port lacks `select`, and the functions that belong to it. */
     bool no_selection;
@@ -39,7 +40,7 @@ emulated_t *emulated_open(const emulated_options_t *options);
    baton_engine_attach_device(engine, emulated_port(device), device) */
 const baton_device_port_t *emulated_port(const emulated_t *device);
 
-/* ---- faults; k counts from 1 and from now on; 0: no fault --------------- */
+/* ---- faults: k is counted from 1, from now on; 0: no fault -------------- */
 
 /* Makes the k-th copy, reduction, selection or call fail when it is executed.
    Later work in the same stream is not executed, and queries about that work
@@ -89,9 +90,9 @@ emulated_counters_t emulated_counters(emulated_t *device);
 /* Returns a new stream. It lives as long as the device. */
 baton_stream_t emulated_stream(emulated_t *device);
 
-/* emulated_delay puts a delay into a stream, and emulated_call a call of a
-   function. The function may block, but at most options.workers threads may
-   block at a time. */
+/* emulated_delay puts a delay into a stream, and emulated_call puts a call of a
+   function into it. The function may block, but at most options.workers threads
+   may block at a time. */
 void emulated_delay(emulated_t *device, baton_stream_t stream, int us);
 baton_status_t emulated_call(emulated_t *device, baton_stream_t stream,
                              void (*fn)(void *arg), void *arg);

@@ -4,7 +4,8 @@
 #include "support/cluster.h"
 
 enum {
-    WARMUP = 10, /* the number of rounds after which nothing may be allocated */
+    /* Number of rounds after which a round must not allocate any more. */
+    WARMUP = 10,
     SHORT = 200,
     LONG = 1 << 16, /* number of elements of the long vector */
     WAIT_MS = 100000
@@ -34,8 +35,8 @@ static bool holds(const summed_t *sum, uint64_t first, uint64_t step)
     return right;
 }
 
-/* Runs an epoch. If `fails`, cancels the epoch after a random number of tests,
-   unless it has ended by then. */
+/* Runs an epoch. If `fails`, tests it a random number of times, and then
+   cancels it, unless it has ended. */
 static baton_status_t try(const summed_t *sum, bool fails,
                           support_random_t *own)
 {

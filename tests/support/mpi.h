@@ -6,8 +6,8 @@
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };
 
-/* This process's rank, the number of ranks, the seed of all ranks, and, after
-   support_mpi_open, a group of all ranks. */
+/* This process's rank, the number of ranks, the seed, which is the same on all
+   ranks, and, after support_mpi_open, a group of all ranks. */
 typedef struct support_mpi {
     int rank, size;
     uint64_t seed;
@@ -27,7 +27,7 @@ void support_mpi_end(void);
 extern const char *support_mpi_running;
 
 void support_mpi_die(const char *what);
-/* Ends the job unless `right`. */
+/* Ends the job if `right` is false. */
 void support_mpi_check(bool right, const char *what);
 void support_mpi_expect(baton_status_t status, baton_status_t expected);
 void support_mpi_ok(baton_status_t status);

@@ -187,8 +187,9 @@ static program_kind_t sample_kind(const program_options_t *options,
     return has ? kind : PROGRAM_CALL;
 }
 
-/* Gives the step a length. That is the length of a message that the step's rank
-   has received or, if the step is a message, a length of its own. */
+/* Gives the step a length. This is the length of a message that the step's rank
+   has received. If the step is a message itself, it gets a new length of its
+   own. */
 static void sample_length(const program_t *program, support_random_t *random,
                           program_step_t *step)
 {
@@ -225,10 +226,11 @@ static void seal(program_t *program, const program_step_t *step)
 }
 
 /* Adds a random step to the program. If `sender` is not PROGRAM_NONE, the step
-   is a message of rank `sender` to the next rank.
+   is a message from rank `sender` to the next rank.
 
-   If a rank has sent a message that its peer does not receive, it waits for the
-   end of the peer's epoch. So such messages must not form a cycle. */
+   If a rank sends a message that its peer does not receive in the epoch, the
+   rank waits until the peer's epoch has ended. So such messages must not form a
+   cycle of ranks. */
 static void sample_step(program_t *program, support_random_t *random,
                         int sender)
 {
@@ -385,7 +387,8 @@ static baton_status_t change_in_call(void *arg, baton_call_t *call)
 /* ---- schedules ---------------------------------------------------------- */
 
 /* Makes the node come after the earlier nodes that use the same parts of the
-   slot. Leaves out those where both nodes only read the parts. */
+   slot. A node that only reads the parts need not come after another node that
+   only reads them. */
 static void touch(program_part_t *part, baton_node_t node, int slot,
                   const program_step_t *step, bool writes)
 {
@@ -423,8 +426,8 @@ static baton_node_t choose(program_part_t *part, program_site_t *site,
 }
 
 /* Finishes a node. At random, makes it come after one of the first `known`
-   nodes, though that is not necessary. If some epochs skip the step, makes the
-   node a branch. */
+   nodes, even though that is not necessary. If some epochs skip the step, makes
+   the node one of two branches (`choose`). */
 static void finish(program_part_t *part, program_site_t *site,
                    baton_node_t node, bool sends, int known)
 {
@@ -449,8 +452,8 @@ static baton_view_t view_of(const program_part_t *part, int slot,
                       whole(part->program, step));
 }
 
-/* Gives the node the length of the message that the step names, which the rank
-   has received before. */
+/* Gives the node the length that the step names: that of a message which the
+   rank has received before. */
 static void follow_length(program_part_t *part, program_site_t *site,
                           baton_node_t node)
 {

@@ -14,7 +14,8 @@
 
 enum {
     PROGRAM_RANKS = 32,
-    /* The number of slots of a rank; the first two are bound to memory. */
+    /* The number of slots of a rank. The first two slots are bound to memory of
+       the program; the others are scratch. */
     PROGRAM_SLOTS = 6,
     PROGRAM_PARTS = 3, /* the number of parts of a slot */
     PROGRAM_STEPS = 40 + PROGRAM_RANKS,
@@ -42,23 +43,25 @@ typedef struct program_step {
     int target, left, right;
     /* The range of parts, which is the same in all slots of the step. */
     int first, end;
-    /* The message of which the step uses the length; it may be the step itself.
+    /* The message whose length the step uses; this may be the step itself.
        PROGRAM_NONE: the step has no length. */
     int length;
     bool chosen; /* some epochs skip the step */
-    /* The message may be sent to a rank that does not receive it. */
+    /* The message may be sent in an epoch in which its peer does not receive
+       it. */
     bool may_stray;
     uint64_t salt;
 } program_step_t;
 
-/* The places where a slot may be. PROGRAM_ANY: the library chooses. */
+/* The kinds of memory in which a slot may be. PROGRAM_ANY: the library
+   chooses. */
 enum { PROGRAM_HOST = 1, PROGRAM_DEVICE = 2, PROGRAM_ANY = 4 };
 
 typedef struct program_slot {
     int place;
     bool scratch;
-    /* For each part of a slot: steps may read it (defined), no further step may
-       write it (read), no further step may use it (sealed). */
+    /* For each part of a slot. defined: steps may read it. read: no further
+       step may write it. sealed: no further step may use it. */
     bool defined[PROGRAM_PARTS], read[PROGRAM_PARTS], sealed[PROGRAM_PARTS];
 } program_slot_t;
 
@@ -68,14 +71,15 @@ typedef struct program_options {
     bool devices;   /* slot 0 is in device memory, and there are device calls */
     bool async;     /* the program has async nodes */
     bool local;     /* the program has no messages */
-    bool connected; /* each rank sends a message to the next one */
+    bool connected; /* each rank sends at least one message to the next rank */
 } program_options_t;
 
 typedef struct program {
     program_options_t options;
     baton_dtype_t dtype;
     const baton_op_t *op;
-    bool talks[PROGRAM_RANKS]; /* the rank sends or receives messages */
+    /* By rank: the rank sends or receives messages. */
+    bool talks[PROGRAM_RANKS];
     size_t offsets[PROGRAM_PARTS + 1];
     size_t slot_bytes;
     program_slot_t slots[PROGRAM_RANKS][PROGRAM_SLOTS];
@@ -106,7 +110,8 @@ typedef struct program_site {
     program_part_t *part;
     const program_step_t *step;
     baton_view_t view;
-    /* The length that the step sends, or that was received before the step. */
+    /* The length of the message that the step sends, or of a message that was
+       received before the step. */
     baton_length_t length;
     /* The epoch of an async node or device call that has begun. */
     uint64_t epoch;
@@ -126,7 +131,7 @@ typedef struct program_touch {
     bool writes;
 } program_touch_t;
 
-/* A program on one rank. The user sets the fields up to `fault`, and
+/* A program on one rank. The caller sets the fields up to `fault`, and
    program_build sets the others. */
 struct program_part {
     const program_t *program;
@@ -147,7 +152,8 @@ struct program_part {
     baton_length_t received[PROGRAM_STEPS];
     program_touch_t touches[PROGRAM_NODES];
     int touch_count;
-    /* The nodes after which later nodes may be made to come. */
+    /* The nodes so far. finish() may make a later node come after one of
+       them. */
     baton_node_t nodes[PROGRAM_NODES];
     int node_count;
 };

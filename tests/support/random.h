@@ -13,8 +13,8 @@ typedef struct support_random {
     uint64_t state;
 } support_random_t;
 
-/* Returns the generator for one stream of random numbers, of which a seed has
-   many. */
+/* Returns the generator of one of the many streams of random numbers that a
+   seed has. */
 support_random_t support_random(uint64_t seed, uint64_t stream);
 
 uint64_t support_random_next(support_random_t *random);

@@ -32,10 +32,10 @@ typedef struct shift {
 
 static const shift_t shifts[] = {
     {{0, 0, 0}, {0, 0, 0}},
-    {{1, 1, 1}, {0, 0, 0}}, /* after a few elements all are aligned */
+    {{1, 1, 1}, {0, 0, 0}}, /* the three are aligned after a few elements */
     {{15, 15, 15}, {0, 0, 0}},
     {{0, 1, 2}, {0, 0, 0}},
-    {{0, 0, 0}, {1, 2, 3}}, /* the elements are not aligned */
+    {{0, 0, 0}, {1, 2, 3}}, /* no element is aligned */
 };
 
 typedef struct trial {
@@ -208,7 +208,7 @@ static void run_specials(trial_t trial)
     }
     trial.count = REFERENCE_SPECIALS * REFERENCE_SPECIALS;
     check(&trial, left_data, right_data);
-    /* Repeats the reduction one element at a time. So it uses the scalar part
+    /* Repeats the reduction one element at a time, which uses the scalar part
        of the kernel. */
     size_t size = baton_dtype_size(trial.dtype);
     for (size_t i = 0; i < REFERENCE_SPECIALS * REFERENCE_SPECIALS; i++) {
@@ -217,8 +217,8 @@ static void run_specials(trial_t trial)
     }
 }
 
-/* Tests all 2^16 pairs of bytes. Of f16 and bf16 tests each value with itself
-   and some others. */
+/* Tests all 2^16 pairs of 1-byte values. For f16 and bf16 tests each value with
+   itself and with some others. */
 static void run_all_values(trial_t trial)
 {
     static const uint32_t offsets[] = {0, 1, 0x8000, 0x4321, 0x0401};
@@ -240,9 +240,8 @@ static void run_all_values(trial_t trial)
     }
 }
 
-/* Checks something that the reference can't: the bits must be those of the
-   kernels that the library uses on this machine, unless both operands are
-   NaNs. */
+/* Checks what the reference can't: the bits must be those of the kernels that
+   the library uses on this machine, unless both operands are NaNs. */
 static void run_same_bits(trial_t trial)
 {
     static unsigned char in_use[REDUCE_MOST * 16];

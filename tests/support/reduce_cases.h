@@ -6,13 +6,13 @@
 
 #include "ops/kernels.h"
 
-/* The most elements of a vector, and the bytes of memory for three of these
-   vectors. */
+/* REDUCE_MOST is the most elements of a vector, and REDUCE_BYTES the bytes of
+   memory for three such vectors. */
 #define REDUCE_MOST  ((size_t)4200)
 #define REDUCE_BYTES (3 * (REDUCE_MOST * 16 + 256))
 
-/* The number of ranks by which averages divide. The kind of operation that
-   stands for an average is BATON__OP_COUNT. */
+/* The number of ranks by which averages divide. An average has no operation
+   kind of its own: BATON__OP_COUNT stands for it. */
 #define REDUCE_RANKS 7
 
 /* The kernels under test. */

@@ -73,8 +73,9 @@ uint64_t reference_half(baton_dtype_t dtype, double value)
     }
     int exponent = size == 0 ? 1 - bias : ilogb(size);
     exponent = exponent < 1 - bias ? 1 - bias : exponent;
-    /* `units` is the size in units of the last place. If the fraction
-       overflows, the carry increments the exponent. */
+    /* `units` is the magnitude as a number of units in the last place. If
+       rounding makes the fraction overflow, the carry increments the
+       exponent. */
     uint64_t units =
         (uint64_t)nearbyint(ldexp(size, format.fraction_bits - exponent));
     uint64_t above = (uint64_t)(exponent + bias - 1) << format.fraction_bits;
@@ -160,7 +161,7 @@ uint64_t reference_reduce(baton__op_kind_t kind, baton_dtype_t dtype,
     if (kind >= BATON__OP_BAND) {
         return reduce_bits(kind, left, right);
     }
-    /* Flipping the sign bits makes the order of signed numbers that of unsigned
+    /* With their sign bits flipped, signed numbers have the order of unsigned
        ones. */
     uint64_t flip = is_signed(dtype) ? UINT64_C(1) << (bits - 1) : 0;
     bool left_is_smaller = (left ^ flip) < (right ^ flip);

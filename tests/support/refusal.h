@@ -13,8 +13,8 @@ support_cluster_t *refusal_ranks(void);
 
 /* refusal_begin returns a schedule as described above. refusal_begin_named
    gives it another name, for tests in which other ranks have schedules of that
-   name. refusal_part returns a view of a part of its buffer. refusal_foreign is
-   a node that the schedule does not have. */
+   name. refusal_part returns a view of a part of the schedule's buffer.
+   refusal_foreign is the id of a node that the schedule does not have. */
 baton_schedule_t *refusal_begin(void);
 baton_schedule_t *refusal_begin_named(const char *name);
 baton_view_t refusal_part(size_t offset, size_t bytes);

@@ -1,5 +1,5 @@
-/* Tells whether a sanitizer is built in. A sanitizer makes a test five to
-   twenty times slower, so tests repeat less. */
+/* Tells whether the tests were compiled with a sanitizer. A sanitizer makes a
+   test five to twenty times slower, so tests then repeat less often. */
 #pragma once
 
 #ifndef __has_feature

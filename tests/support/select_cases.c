@@ -142,7 +142,8 @@ static ranking_t rank(const baton_selection_t *from)
     return all;
 }
 
-/* Returns the number of elements that reach a threshold, which is not 0. */
+/* Returns the number of elements whose keys are at least the threshold, which
+   is not 0. */
 static size_t reach(const ranking_t *all, uint64_t threshold)
 {
     size_t low = 0, high = all->count;
@@ -332,7 +333,8 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
             run(subject, select_types[type], kind, n, ks, 5, random);
         }
     }
-    /* With 9 elements at most, a threshold often selects exactly k or 2k. */
+    /* There are at most 9 elements, so a threshold often selects exactly k or
+       2k. */
     for (unsigned i = 0; i < 80; i++) {
         const size_t n = 2 + support_random_below(random, 8);
         const size_t k = 1 + support_random_below(random, n / 2);
@@ -341,8 +343,8 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
     }
 }
 
-/* Tests vectors of each kind and type. `n` is so large that k = n / 4 is more
-   than the elements of a sample, which SAMPLE_TOO_LARGE makes large. */
+/* Tests vectors of each kind and type. `n` is so large that k = n / 4 exceeds
+   the number of elements in a sample. SAMPLE_TOO_LARGE makes these large. */
 static void run_kinds(const select_subject_t *subject, support_random_t *random)
 {
     for (int kind = 0; kind < SELECT_KINDS; kind++) {

@@ -18,7 +18,7 @@ typedef enum select_kind {
     SELECT_FEW_VALUES, /* few values, so that many elements are tied */
     SELECT_STAIRS,     /* about 1% large elements, and many ties below them */
     SELECT_EQUAL,      /* all elements have the same magnitude */
-    /* It may have fewer than k elements that are not zero. */
+    /* The vector may have fewer than k elements that are not zero. */
     SELECT_MOSTLY_ZERO,
     SELECT_ALL_ZERO,
     SELECT_SORTED,
@@ -28,13 +28,14 @@ typedef enum select_kind {
     SELECT_NOT_FINITE,       /* some NaNs and infinities among other values */
     SELECT_BITS,             /* random bits */
     SELECT_NANS,             /* NaNs with random payloads */
-    SELECT_SAMPLE_TOO_LARGE, /* large elements where a sample looks */
-    SELECT_SAMPLE_TOO_SMALL, /* zeros where a sample looks */
+    SELECT_SAMPLE_TOO_LARGE, /* the elements that a sample reads are large */
+    SELECT_SAMPLE_TOO_SMALL, /* the elements that a sample reads are zeros */
     SELECT_KINDS
 } select_kind_t;
 
-/* Returns the position of the i-th element of a sample. A selection takes a
-   sample of `size` of `count` elements to estimate its threshold. */
+/* A function that returns the position of the i-th element of a sample. A
+   selection takes a sample of `size` of `count` elements to estimate its
+   threshold. */
 typedef size_t (*select_position_fn)(size_t count, size_t size, size_t i);
 
 /* Stores a value as element i. Rounds the value to the type. */
@@ -44,8 +45,8 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
                  size_t count, select_position_fn position,
                  support_random_t *random);
 
-/* The selection under test. `select` is the function of a device port. It takes
-   main memory, and has scratch memory of its own. */
+/* The selection under test. `select` is the function of that name of a device
+   port. It takes main memory, and has scratch memory of its own. */
 typedef struct select_subject {
     void (*select)(const baton_device_selection_t *selection);
     select_position_fn position;

@@ -170,7 +170,8 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
     const size_t all = group->options.count, step = all / 7 + 1;
     for (size_t i = 0; group->in_parts && gradient != NULL && i * step < all;
          i++) {
-        /* Takes parts from the beginning and from the end alternately. */
+        /* Goes through the parts from both ends: one from the beginning, the
+           next from the end. */
         size_t part = i % 2 == 0 ? i / 2 : (all - 1) / step - i / 2;
         size_t end = (part + 1) * step < all ? (part + 1) * step : all;
         size_t count = end - part * step;
@@ -178,7 +179,8 @@ static void start(const support_sparse_t *group, int rank, const void *gradient)
         memcpy(copy, (const char *)gradient + part * step * group->element,
                count * group->element);
         support_ok(baton_sparse_contribute(sparse, part * step, count, copy));
-        /* By now the library must have read the copy. */
+        /* By now the library must have read the copy, so it can be
+           overwritten. */
         memset(copy, 0x55, count * group->element);
         free(copy);
     }

@@ -14,8 +14,9 @@ typedef struct support_sparse {
     size_t element;         /* bytes of an element */
     baton_sparse_t **ranks; /* an array of [size] */
     baton_sparse_result_t *results;
-    char *gradients, *residuals; /* `size` vectors each, one for each rank */
-    char *dense;                 /* the last result as a dense vector */
+    /* Each an array of `size` vectors, one for each rank. */
+    char *gradients, *residuals;
+    char *dense; /* the last result as a dense vector */
     /* An array of [size]: on each rank's device, memory for a gradient and a
        result. NULL: there are no devices. */
     char **there;

@@ -121,8 +121,8 @@ static void build_loop(void *arg, baton_schedule_t *s)
           ", which comes after recv#0"
 #define AND "\n    rank "
 
-/* With so many nops, the graph has more nodes than ranks exchange in one round
-   of the verification. */
+/* With this number of nops the graph has more nodes than the ranks exchange in
+   one round of the verification. */
 static int nops = 3000;
 static int sends = 3;
 static int failing_rank = 1;

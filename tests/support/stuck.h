@@ -7,7 +7,7 @@
 
 #define STUCK_BYTES 8
 
-/* Opens a simulator. `sync` is the value of the option sync_bytes. */
+/* Opens a simulator. `sync` becomes the option sync_bytes. */
 baton_sim_t *stuck_open(int ranks, size_t sync);
 
 /* Expects that `actual` is `expected`, and that the error message is exactly

@@ -10,14 +10,14 @@ enum { RANKS = 8, GROUPS = 12, MOST = 5000, ENTRIES = 16 };
 typedef struct some {
     bool exists;
     int size;
-    int members[RANKS];   /* for each member, its rank in the first group */
+    int members[RANKS];   /* by member: its rank in the first group */
     baton_group_t *group; /* NULL: this rank is not a member */
 } some_t;
 
 typedef struct run {
     some_t groups[GROUPS]; /* the first one has all ranks */
     int rank;              /* this rank's rank in the first group */
-    /* A generator that gives the same numbers on all ranks. */
+    /* A random generator that gives the same numbers on all ranks. */
     support_random_t dice;
     char message[400];
 } run_t;
@@ -55,8 +55,8 @@ static some_t *random_group(bool exists)
     return NULL;
 }
 
-/* Makes a group of some ranks of another group, which are in random order in
-   it. */
+/* Makes a group of some ranks of another group. They are in random order in the
+   new group. */
 static void make(void)
 {
     some_t *some = random_group(false);

@@ -10,7 +10,8 @@
 static int64_t nth;
 static int64_t counted; /* number of allocations under trial in this attempt */
 
-/* trial_begin is called before the calls under trial, trial_stop after them. */
+/* trial_begin is called before the calls under trial, and trial_stop after
+   them. */
 static void trial_begin(void)
 {
     counted = -baton__alloc_count();

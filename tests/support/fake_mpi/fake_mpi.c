@@ -22,8 +22,8 @@ typedef struct operation {
     bool copied;  /* this file has allocated `data` */
     bool failing; /* the request is complete, but reports an error */
     int from, to, tag;
-    /* The capacity of a receive. After its completion, the size of the
-       message. */
+    /* The capacity of a receive. After the receive's completion, the size of
+       the message. */
     size_t bytes;
     void *data;
 } operation_t;
@@ -160,7 +160,7 @@ static operation_t *operation_of(MPI_Request request)
 }
 
 /* Frees an operation whose request was freed. If it is a send that has yet to
-   be delivered, it is freed after the delivery instead. */
+   be delivered, marks it, so that it is freed after its delivery. */
 static void forget(operation_t *operation)
 {
     for (const operation_t *each = sends.head; each; each = each->next) {
@@ -448,7 +448,7 @@ void fake_mpi_close(void)
     }
     is_stopped = false;
     for (int i = 0; i < REQUESTS; i++) {
-        /* Releases operations that did not complete, too. */
+        /* This also releases operations that did not complete. */
         release(&operations[i]);
     }
 }
