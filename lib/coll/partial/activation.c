@@ -70,8 +70,8 @@ static int set_distances(int size, int group, steps_t *out)
     return leaders;
 }
 
-/* Returns the number of earlier steps whose activations are sent on in this
-   step. They are the first steps. */
+/* Returns how many of the earlier steps, from the first on, bring activations
+   that are sent on in this step. */
 static int followed_by(int step, int group, int leaders)
 {
     return group == 0 ? step : step < leaders ? 0 : leaders;

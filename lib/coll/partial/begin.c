@@ -34,9 +34,10 @@ static baton__rule_t rule_at(const baton__begin_t *self, uint64_t epoch)
     return baton__rule_of(baton__choice_at(&self->modes, epoch), size_of(self));
 }
 
-/* Returns BATON_OK if this rank is to activate the epoch; otherwise BATON_SKIP.
-   A rank does not activate an epoch that a peer has activated already, since
-   that peer's messages are on their way to all ranks. */
+/* Returns BATON_OK if this rank has to activate the epoch; otherwise
+   BATON_SKIP. A rank does not activate an epoch that a peer has activated
+   already, since the messages of that activation are on their way to all
+   ranks. */
 static baton_status_t may_initiate(void *arg, baton_call_t *call)
 {
     baton__begin_t *self = arg;
@@ -54,10 +55,10 @@ static baton_status_t may_initiate(void *arg, baton_call_t *call)
 /* Returns true if a rank begins the epoch as soon as it has started it, even
    before the activation.
 
-   That is not so if some ranks, but not all, may activate the epoch: then there
+   This is false if some ranks, but not all, may activate the epoch: then there
    may be several trees of messages, and no rank may end the epoch before all
    ranks were activated. If all ranks may activate it, a rank that has started
-   is activated anyway. */
+   the epoch activates it anyway. */
 static bool begins_at_start(baton__rule_t rule, int size)
 {
     return rule.needed > 1 || rule.counting == 1 ||
@@ -120,10 +121,10 @@ static void add_branch(baton__begin_t *self, baton_call_fn fn,
 }
 
 /* Returns the group size of the activation tree; 0 stands for binomial trees.
-   On one host the time goes into waking ranks. Each rank has to be woken
-   anyway, so the fewest hops are best: up to 8 ranks are told by the initiator
-   itself. Binomial trees are used between hosts, and for more ranks than an
-   initiator should have to tell. */
+   On one host an activation takes time mainly for waking ranks. Each rank has
+   to be woken anyway, so the fewest hops are best: the initiator itself sends
+   to up to 8 ranks. Binomial trees are used between hosts, and for more ranks
+   than one initiator should send to. */
 static int group_of(const baton_schedule_t *schedule)
 {
     enum { TELLS_ALL = 8, MOST_RANKS = 256 };

@@ -24,12 +24,13 @@ static inline uint64_t baton__epoch_of(const baton__modes_t *modes,
 
 enum { BATON__ACTIVATION_STEPS = 64 };
 
-/* Adds the nodes of baton_add_activation, but along trees that `group` chooses.
-   If `group` is 0, these are binomial trees. Otherwise they have two levels:
-   the initiator sends to each group-th rank from itself on, and each of these
-   ranks sends to the group - 1 ranks that follow it. If `group` is P or more,
-   the initiator sends to all ranks. A tree has group - 1 + (P - 1) / group
-   distances, which must be at most BATON__ACTIVATION_STEPS. */
+/* Adds the nodes of baton_add_activation, but `group` chooses the trees along
+   which they send. If `group` is 0, these are binomial trees. Otherwise they
+   have two levels: the initiator sends to each group-th rank from itself on,
+   and each of these ranks sends to the group - 1 ranks that follow it. If
+   `group` is P or more, the initiator sends to all ranks. A tree has group - 1
+   + (P - 1) / group distances, which must be at most
+   BATON__ACTIVATION_STEPS. */
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
                                    baton_node_t initiate, int group);
 
@@ -44,8 +45,9 @@ typedef struct baton__begin {
     baton_node_t start; /* the on_start node of the epoch */
     /* Fires when the epoch is activated; unset in mode FULL. */
     baton_node_t reached;
-    baton_node_t activated;  /* the node after which the epoch may end */
-    baton__quorum_t *quorum; /* NULL: no arrivals are counted */
+    baton_node_t activated; /* the node after which the epoch may end */
+    /* Counts arrivals; NULL: the mode needs no count. */
+    baton__quorum_t *quorum;
 } baton__begin_t;
 
 /* ---- quorum.c: one rank learns that enough ranks have arrived ----------- */
@@ -61,11 +63,11 @@ void baton__quorum_destroy(baton__quorum_t *quorum); /* `quorum` may be NULL */
    `quorum` may be NULL. */
 void baton__quorum_recover(baton__quorum_t *quorum);
 
-/* Adds the tree that counts arrivals, after `arrived`, which is an on_start
-   node. Returns an optional nop, which fires on the epoch's root when as many
-   ranks have arrived as the mode needs. Arrivals are not counted in epochs that
-   need all ranks. Must be called before any other activate or armed receive is
-   added to the schedule. */
+/* Adds the tree that counts arrivals. Its nodes come after `arrived`, which is
+   an on_start node. Returns an optional nop, which fires on the epoch's root
+   when as many ranks have arrived as the mode needs. Arrivals are not counted
+   in epochs that need all ranks. Must be called before any other activate or
+   armed receive is added to the schedule. */
 baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
 
 /* ---- begin.c ----------------------------------------------------------- */
@@ -74,9 +76,9 @@ baton_node_t baton__add_quorum(baton__quorum_t *quorum, baton_node_t arrived);
    caller has set `schedule` and `modes`. */
 baton_status_t baton__begin_init(baton__begin_t *self);
 
-/* Makes the schedule fail when any rank is lost. Otherwise it would not fail if
-   only optional receives could get anything from that rank, such as an
-   activation. Called before the commit. */
+/* Makes the schedule fail when any rank is lost. Without this it would not fail
+   if only optional receives, such as those of activations, could get a message
+   from that rank. Called before the commit. */
 void baton__begin_fail_if_lost(baton_schedule_t *schedule);
 
 /* Frees the quorum. Called after the schedule was destroyed. */

@@ -47,7 +47,9 @@ typedef struct baton__steps {
     uint64_t first; /* 0: the epoch took nothing */
     uint64_t last;
     uint64_t waiting; /* the oldest pending step, if the epoch took nothing */
-    bool in_parts;    /* an earlier epoch has taken a part of step `first` */
+    /* An earlier epoch has taken a part of the contributions of step
+       `first`. */
+    bool in_parts;
 } baton__steps_t;
 
 /* A result in the history. */
@@ -82,7 +84,7 @@ typedef struct baton__contribution {
     const baton_op_t *op;
     uint32_t history; /* W, the number of results that are kept */
     /* S, the bound of staleness: max_staleness or, if that is 0, the bound that
-       KEEP_ALL implies; 0: there is none. */
+       KEEP_ALL implies; 0: there is no bound. */
     uint32_t max_staleness;
     /* The engine on whose device the slots are. NULL: they are in main
        memory. */
@@ -98,16 +100,17 @@ typedef struct baton__contribution {
 
     pthread_mutex_t contribute_lock;
     baton__vector_t pending;
-    _Atomic bool lends; /* true once a part was lent */
+    /* Set to true, for good, when the application lends a part. */
+    _Atomic bool lends;
     /* The oldest and the newest step in `pending`. first_step is 0 if nothing
        is pending. */
     uint64_t first_step, last_step;
     uint64_t newest_taken; /* the newest step that an epoch has taken, or 0 */
     /* A copy of first_step, or 1 while a contribution is carried over a
-       recovery. Threads that do not hold contribute_lock read this field. */
+       recovery. Threads read this field without contribute_lock. */
     _Atomic uint64_t oldest;
-    /* The first step that the running epoch has taken. Threads that do not hold
-       contribute_lock read this field. */
+    /* The first step that the running epoch has taken. Threads read this field
+       without contribute_lock. */
     _Atomic uint64_t oldest_taken;
     /* The next four fields are used in device memory only. contribute_lock
        guards them. */
@@ -115,8 +118,10 @@ typedef struct baton__contribution {
     /* `carried` holds a contribution, which is older than `pending`. */
     bool is_carrying;
     char *carried;
-    char *sum; /* the target of an addition to `pending` */
-    /* `staged` has memory. The owner sets this before init. */
+    /* The vector to which the device writes the sum of `pending` and a
+       contribution. */
+    char *sum;
+    /* `staged` has memory of its own. The owner sets this before init. */
     bool stages;
     /* The contributions to the tensors of the next step. */
     baton__vector_t staged;
@@ -141,7 +146,8 @@ typedef struct baton__contribution {
     char *nothing;
     baton__vector_t taken; /* the contribution that the epoch has taken */
     char *source;          /* `nothing`, or the memory of `taken` */
-    /* The last epoch that has called take; 0: none since the last recovery. */
+    /* The last epoch that has called take; 0: no epoch has since the last
+       recovery. */
     uint64_t taken_for;
     baton__steps_t steps;
 } baton__contribution_t;
@@ -215,22 +221,22 @@ baton__contribution_result(const baton__contribution_t *self, uint32_t slot)
     return self->results + (size_t)slot * self->slot_bytes;
 }
 
-/* Used for vectors in device memory. Until it calls end_add or end_use, the
+/* For vectors in device memory. From this call until end_add or end_use, the
    owner may copy the sum of *carried_out and *pending_out, either of which may
    be NULL. Or it may add a contribution to *pending_out, with `sum` as the
    target. */
 void baton__contribution_begin_use(baton__contribution_t *self,
                                    char **carried_out, char **pending_out);
-/* Makes `sum` the pending vector. The owner has written the sum of the pending
-   vector and of a contribution to `step` to it. */
+/* Ends a use in which the owner has written the sum of the pending vector and
+   of a contribution to `step` to `sum`. Makes `sum` the pending vector. */
 void baton__contribution_end_add(baton__contribution_t *self, uint64_t step);
-/* Ends the use after a copy, or after an addition that has failed. `pending`
-   stays the same. */
+/* Ends a use in which the owner has only copied, or in which its addition has
+   failed. `pending` stays the same. */
 void baton__contribution_end_use(baton__contribution_t *self);
 
-/* Used for results in device memory. Returns the address of the result of
-   `epoch` or, if `newest` is set and there is a later result, of the newest
-   one. No other result is written there until this function is called again.
+/* For results in device memory. Returns the address of the result of `epoch`
+   or, if `newest` is set and there is a later result, of the newest one. The
+   slot of this result is not reused until this function is called again.
    Returns NULL if the result is not in the history. */
 char *baton__contribution_lend(baton__contribution_t *self, uint64_t epoch,
                                bool newest);
@@ -297,13 +303,13 @@ void baton__contribution_recover(baton__contribution_t *self, uint64_t epoch,
 uint64_t baton__contribution_newest(baton__contribution_t *self,
                                     uint32_t *active_out);
 
-/* Fills `result` with a copy of the newest result. If `has` is false, fills it
-   with zeros. Returns the address of `result`. */
+/* Fills `result` with a copy of the newest result, if `has` is true, or with
+   zeros. Returns the address of `result`. */
 char *baton__contribution_hand_over(baton__contribution_t *self, bool has);
 
-/* Pins the result of `epoch` (if 0, the newest result): its slot is not filled
-   with another one until this function is called again.
-   Describes it in *out for a caller that waits for `step`. Returns false if the
-   result is not in the history. */
+/* Pins the result of `epoch` (0: the newest result): until this function is
+   called again, no other result is written to its slot. Describes the result in
+   *out, for a caller that waits for `step`. Returns false if the result is not
+   in the history. */
 bool baton__contribution_pin(baton__contribution_t *self, uint64_t epoch,
                              uint64_t step, baton_partial_result_t *out);

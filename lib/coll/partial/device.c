@@ -15,7 +15,8 @@
 #include "coll/partial/parts.h"
 #include <baton/inproc.h>
 
-enum { AHEAD = 8 }; /* the most steps in flight; see baton_schedule_start_on */
+/* The most steps in flight; baton_schedule_start_on allows as many. */
+enum { AHEAD = 8 };
 
 typedef enum purpose {
     FILL,   /* copy the identity from main memory to `nothing` */
@@ -110,7 +111,7 @@ static void end_move(void *arg, const void *request)
         break;
     case ADD:
         /* A recovery may have numbered steps anew since this request was made.
-           Then the contribution belongs to the next step. */
+           In that case the contribution belongs to the next step. */
         baton__contribution_end_add(c, now ? move->step
                                            : baton__partial_steps(partial) + 1);
         break;
@@ -131,8 +132,8 @@ static void end_move(void *arg, const void *request)
 
 /* Returns false while the device is adding to the pending contribution, or
    copying it. If the epoch of a request has ended without end_move, the device
-   has failed. Then this function ends the request's use of the pending
-   contribution. */
+   has failed; then this function ends the request's use of the pending
+   contribution itself. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;

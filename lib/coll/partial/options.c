@@ -49,7 +49,7 @@ static bool check_elements(const baton_partial_options_t *o,
                            baton__wrong_t *wrong)
 {
     size_t element = baton_op_element_bytes(o->op, o->dtype);
-    /* Keeps numbers of bytes far from an overflow. */
+    /* Limits the number of bytes so that the sum of two can.t overflow. */
     size_t most = SIZE_MAX / 2 / element;
     if (o->count > most) {
         return REFUSE("count is %zu, must be at most %zu elements of %zu bytes",
@@ -138,10 +138,10 @@ static uint64_t expected_active(const baton_partial_options_t *options,
     return ranks;
 }
 
-/* Returns true if the inner all-reduce of `bytes` bytes is a flat tree: all
-   ranks send their vectors to rank 0, so one processor reduces all of them. If
-   each rank has a processor of its own, that is good only for epochs in which
-   one rank is active. */
+/* Returns true if the inner all-reduce of `bytes` bytes is a flat tree, in
+   which all ranks send their vectors to rank 0. One processor then reduces all
+   vectors. So if each rank has a processor of its own, this is good only for
+   epochs in which one rank is active. */
 static bool takes_flat_tree(const baton_partial_options_t *options,
                             const baton_schedule_t *schedule, size_t bytes)
 {

@@ -14,10 +14,11 @@
    adding to a contribution that must not get older. Such a take is an async
    node that is polled.
 
-   In main memory the count of active ranks rides as one more element at the end
-   of the vector, if the vector is not long, the reduction is a sum or an
-   average, and the type holds P (for an average 2 P) exactly. Otherwise the
-   count has an all-reduce of its own. */
+   The active ranks of an epoch are counted by a sum of ones. In main memory the
+   count is one more element at the end of the vector ("the count rides"), if
+   the vector is not long, the reduction is a sum or an average, and the type
+   holds P (for an average 2 P) exactly. Otherwise the count has an all-reduce
+   of its own. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/kit/count.h"
@@ -58,7 +59,7 @@ static baton_status_t poll_take(void *arg)
 static const baton_async_ops_t take_ops = {.start = partial_take,
                                            .poll = poll_take};
 
-/* Returns true if a take may have to wait, and so is an async node. */
+/* Returns true if a take may have to wait. It is an async node then. */
 static bool takes_async(const baton_partial_t *partial)
 {
     return partial->device != NULL || partial->contribution.sparse ||
@@ -84,8 +85,9 @@ static baton_status_t bind_vectors(baton_partial_t *partial)
 {
     const baton__contribution_t *c = &partial->contribution;
     baton_schedule_t *s = partial->schedule;
-    /* Unbinds the last target first: the application may by now have lent that
-       result's memory as a source. */
+    /* Unbinds the last epoch's target first. By now the application may have
+       lent the memory of that result as a source, and then source and target
+       would overlap. */
     baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
     for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
          i++) {
@@ -135,7 +137,7 @@ static baton_status_t partial_publish(void *arg, baton_call_t *call)
     uint32_t active = partial->active_count;
     if (partial->payload && partial->rides) {
         char *slot = baton__contribution_result(c, c->result);
-        /* An average was divided by the number of ranks. */
+        /* An average has divided the count by the number of ranks. */
         active = baton__count_of(c->dtype, slot + baton__contribution_bytes(c),
                                  partial->options.op == BATON_AVG
                                      ? baton_schedule_size(partial->schedule)
@@ -146,8 +148,8 @@ static baton_status_t partial_publish(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Resets the partial in a recovery: steps are numbered from 1 again. Called
-   while the application is in baton_group_recover. */
+/* Resets the partial in a recovery, after which steps are numbered from 1
+   again. Called while the application is in baton_group_recover. */
 static bool partial_recover(void *arg, uint64_t epoch)
 {
     baton_partial_t *partial = arg;
@@ -228,8 +230,8 @@ static void partial_add_piece(baton_partial_t *partial, baton__piece_t *piece,
 {
     const baton_partial_options_t *options = &partial->options;
     baton_schedule_t *s = partial->schedule;
-    /* If the count rides, there is only one piece, and the count is its last
-       element. */
+    /* If the count rides (see above), there is only one piece, and the count is
+       its last element. */
     size_t bytes = piece->bytes +
                    (partial->rides ? partial->contribution.element_bytes : 0);
     piece->source = baton_buffer_bind(s, NULL, bytes);
@@ -366,8 +368,8 @@ static const baton__survivor_t survivor = {.commit = partial_commit,
                                            .give = partial_give,
                                            .get = partial_get};
 
-/* Creates the schedule first, so that a partial that is given up here counts as
-   an attempt of its name, as on the other ranks. */
+/* Creates the schedule first. So even if this rank gives up here, the attempt
+   counts as one schedule of this name, as it does on the other ranks. */
 static baton_status_t partial_create(baton_partial_t *partial,
                                      baton_group_t *group)
 {
@@ -445,7 +447,8 @@ baton_status_t baton_partial_destroy(baton_partial_t *partial)
         partial->schedule = NULL;
         status = baton__partial_device_destroy(partial->device);
     }
-    /* After an error the partial's vectors are still in use. */
+    /* After an error the partial's vectors are still in use, so they are not
+       freed. */
     if (status == BATON_OK) {
         baton__contribution_fini(&partial->contribution);
         baton__partial_set_fini(&partial->set);
@@ -590,7 +593,8 @@ baton_status_t baton_partial_wait(baton_partial_t *partial, int timeout_ms,
     }
     partial->claimed = step;
     if (all) {
-        /* This makes room in the history, so peers may begin one more epoch. */
+        /* The history now has room for one more result, so peers may begin one
+           more epoch. */
         baton__partial_limit(partial, &partial->seen, step);
     }
     return BATON_OK;

@@ -16,7 +16,8 @@ typedef struct baton__survival baton__survival_t;
 typedef struct baton__piece {
     size_t tensor; /* the piece's first tensor */
     size_t bytes;
-    baton_buffer_t source; /* bound to the taken contribution */
+    /* The buffer that is bound to the contribution that an epoch has taken. */
+    baton_buffer_t source;
     struct baton_given given;
 } baton__piece_t;
 
@@ -27,8 +28,8 @@ typedef struct baton__partial_set {
     baton__piece_t *pieces;
     size_t piece_count;
     pthread_mutex_t lock;
-    bool *given; /* by tensor: `staged` has a contribution */
-    /* `staged` has a contribution to at least one tensor. */
+    bool *given; /* by tensor: whether `staged` has a contribution to it */
+    /* `staged` has a contribution to at least one tensor of the next step. */
     bool any;
 } baton__partial_set_t;
 
@@ -37,20 +38,25 @@ struct baton_partial {
     char *name;
     baton_partial_options_t options; /* resolved */
     baton__survival_t *survival;     /* NULL: a loss fails the schedule */
-    baton_buffer_t target; /* bound to the slot that the epoch works on */
-    bool payload;          /* vectors have memory */
-    bool rides;            /* the count of active ranks is the last element */
-    uint32_t active_count; /* unless `rides`: the count of active ranks */
-    size_t vector_bytes;   /* of `target` */
+    /* The buffer that is bound to the slot that the epoch works on. */
+    baton_buffer_t target;
+    bool payload; /* vectors have memory */
+    /* The count of active ranks is the last element of the vector; see
+       partial.c. */
+    bool rides;
+    /* The count of active ranks, if it is not in the vector. */
+    uint32_t active_count;
+    size_t vector_bytes; /* bytes of the vector in `target` */
     /* The last epoch that has begun to take a contribution. */
     uint64_t epoch;
-    bool active;                 /* `epoch` has taken a contribution */
-    _Atomic uint64_t steps;      /* starts so far */
-    _Atomic uint64_t generation; /* recoveries so far */
+    bool active;                 /* this rank's contribution is in `epoch` */
+    _Atomic uint64_t steps;      /* number of steps started so far */
+    _Atomic uint64_t generation; /* number of recoveries so far */
     uint64_t claimed; /* last step that the application has waited for */
     pthread_mutex_t limit_lock;
-    /* False before the schedule is built, and once it is about to be destroyed:
-       then baton__partial_limit passes no limits to it. */
+    /* True from the time when the schedule was built to the time when its
+       destroy begins. Only then baton__partial_limit passes limits to the
+       schedule. */
     bool is_limited;
     /* The last step that this rank has started or, on a stream, that the stream
        has reached. */
@@ -61,7 +67,7 @@ struct baton_partial {
 
     struct baton__partial_device *device; /* NULL: vectors are on the host */
 
-    baton__begin_t begin; /* used by the driver */
+    baton__begin_t begin; /* how epochs begin; used by the driver */
 };
 
 /* Fills in the defaults. If an option is wrong, returns an error that names
@@ -76,12 +82,12 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
 void baton__partial_agree(const baton_partial_t *partial,
                           baton_schedule_t *schedule);
 
-/* Sets options->count to the sum of the tensors' counts, if there are tensors.
-   False: a tensor option is wrong. */
+/* If there are tensors, sets options->count to the sum of their counts. Returns
+   false if an option about tensors is wrong. */
 bool baton__partial_resolve_tensors(baton_partial_options_t *options,
                                     baton__wrong_t *wrong);
 
-/* Returns BATON_ERR_NO_MEMORY if it fails. */
+/* Fails only with BATON_ERR_NO_MEMORY. */
 baton_status_t baton__partial_set_init(baton__partial_set_t *self,
                                        const baton_partial_options_t *options);
 /* May also be called if init has failed, or was not called. */
@@ -105,7 +111,7 @@ baton_allreduce_fn
 baton__partial_choose_inner(const baton_partial_options_t *options,
                             size_t bytes, const baton_schedule_t *schedule);
 
-/* True if `count` elements take more than BATON_PARTIAL_TREE_BYTES. */
+/* Returns true if `count` elements take more than BATON_PARTIAL_TREE_BYTES. */
 static inline bool
 baton__partial_is_long(const baton_partial_options_t *options, size_t count)
 {
@@ -134,9 +140,9 @@ baton_status_t baton__partial_check_step(const baton_partial_t *partial);
 void baton__partial_limit(baton_partial_t *partial, uint64_t *count,
                           uint64_t step);
 
-/* Begins or ends the time in which the schedule gets limits. It ends when the
-   schedule is about to be destroyed or replaced, because requests in a device's
-   streams may still end after that, and ask for a limit. */
+/* Begins or ends the time in which the schedule gets limits; see is_limited. It
+   ends before the schedule is destroyed or replaced, because requests in a
+   device's streams may still end after that, and ask for a limit. */
 void baton__partial_begin_limit(baton_partial_t *partial, bool begin);
 
 /* ---- partial.c: an epoch ------------------------------------------------ */
@@ -222,7 +228,7 @@ typedef struct baton__partial_device {
     baton_engine_t *engine;
     const baton_device_port_t *port;
     void *device;
-    baton_group_t *own_group; /* of this rank alone */
+    baton_group_t *own_group; /* a group of this rank alone */
     baton__mover_t additions, results;
     bool any; /* a contribution was pending at the last copy */
 } baton__partial_device_t;
@@ -236,8 +242,8 @@ baton_status_t baton__partial_device_create(baton_partial_t *partial,
    Returns BATON_ERR_TIMEOUT if slots are still in use. */
 baton_status_t baton__partial_device_destroy(baton__partial_device_t *self);
 
-/* False while the device adds to the pending contribution, or copies it. Called
-   by the driver. */
+/* Returns false while the device adds to the pending contribution, or copies
+   it. Called by the driver. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self);
 
 /* Called by baton_partial_contribute and baton_partial_pending. These functions

@@ -57,17 +57,17 @@
    reports. */
 enum { FAN_UNANSWERED = 12 };
 
-/* A condition that holds for one peer of those at several distances: a call
-   with this gate succeeds if this rank's offset modulo `modulus` is
-   `offset`. */
+/* A condition that one peer out of several fulfils, namely the one at the right
+   distance. A call node with this gate succeeds if this rank's offset modulo
+   `modulus` is `offset`. */
 typedef struct gate {
     baton__quorum_t *quorum;
     int offset, modulus;
 } gate_t;
 
-/* The nodes for the k-th message between a leader and the root that are a
-   certain number of groups apart. `activate` sends the message if this rank is
-   the leader. `armed` receives it if this rank is the root. */
+/* The nodes for the k-th message from a leader to the root, for one distance in
+   groups between the two. `activate` sends the message if this rank is the
+   leader. `armed` receives it if this rank is the root. */
 typedef struct message {
     baton__quorum_t *quorum;
     baton_node_t activate, armed;
@@ -76,8 +76,9 @@ typedef struct message {
 /* The k-th report that this rank makes as a leader. */
 typedef struct report {
     baton__quorum_t *quorum;
-    uint32_t number; /* k, from 1 */
-    /* The number of arrivals that it reports, once that is decided. */
+    uint32_t number; /* k, which is counted from 1 */
+    /* The number of arrivals that this report contains, once the number is
+       decided. */
     uint32_t arrivals;
     /* An array of [groups]: the nodes for each distance to the root. */
     message_t *messages;
@@ -89,7 +90,7 @@ struct baton__quorum {
     int fan;
     int groups;
     gate_t *members; /* array of [fan], by the member's offset in the group */
-    /* Array of [groups], by the leader's group. The first is not used. */
+    /* Array of [groups], by the leader's group. The first entry is not used. */
     gate_t *leaders;
     report_t *reports; /* array of [fan] */
     /* Array of [fan][groups]. Each report points to its part of it. */
@@ -99,8 +100,8 @@ struct baton__quorum {
     uint64_t epoch;
     baton__rule_t rule;
     int offset;
-    /* The number of first arrivals in the group of this leader that it does not
-       report; see unreported_of. */
+    /* If this rank is a leader: the number of arrivals in its group, from the
+       first on, that it does not report; see unreported_of. */
     uint32_t unreported;
     /* Number of arrivals so far in the group of this rank. */
     uint32_t arrivals;
@@ -173,11 +174,11 @@ void baton__quorum_recover(baton__quorum_t *quorum)
 
 /* ---- an epoch --------------------------------------------------------- */
 
-/* Returns how many of the first arrivals in the group at `offset` its leader
-   does not report. If all ranks count, at most size - needed ranks are missing
-   when the quorum is reached. So the quorum cannot be reached before so many
-   ranks of this group have arrived, and one more. The root therefore counts
-   these arrivals from the beginning. */
+/* Returns how many arrivals in the group at `offset`, from the first on, its
+   leader does not report. If all ranks count, at most size - needed ranks are
+   missing when the quorum is reached. So the quorum cannot be reached before
+   this number of ranks of the group, and one more, have arrived. Therefore the
+   root counts these arrivals from the beginning. */
 static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
 {
     if (offset == 0 || quorum->rule.counting != (uint32_t)quorum->size) {
@@ -189,7 +190,8 @@ static uint32_t unreported_of(const baton__quorum_t *quorum, int offset)
     return group > missing + 1 ? group - missing - 1 : 0;
 }
 
-/* Resets the state for a new epoch, in the first of its calls. */
+/* Resets the state for a new epoch. Called by the calls of an epoch; only the
+   first one resets it. */
 static void quorum_enter(baton__quorum_t *quorum, const baton_call_t *call)
 {
     uint64_t epoch = baton__epoch_of(&quorum->begin->modes, call);
@@ -247,9 +249,9 @@ static baton_status_t count(void *arg, baton_call_t *call)
                : BATON_SKIP;
 }
 
-/* Decides how many arrivals a report contains. Called by both calls of a
-   report; the one that runs first decides. The calls of several reports run in
-   the order of their numbers. */
+/* Decides how many arrivals a report contains. A report has two call nodes, and
+   both call this function; the one that runs first decides. The calls of
+   several reports run in the order of their numbers. */
 static void quorum_decide(report_t *report)
 {
     baton__quorum_t *quorum = report->quorum;
@@ -308,8 +310,8 @@ static baton_status_t tally_report(void *arg, baton_call_t *call)
                  (uint32_t)baton_call_word(call, message->armed));
 }
 
-/* Returns BATON_OK if this rank is the root and the leader may have more
-   arrivals to report. */
+/* Returns BATON_OK if this rank is the root, and if the leader may have more
+   arrivals to report after this one. */
 static baton_status_t quorum_answer(void *arg, baton_call_t *call)
 {
     baton__quorum_t *quorum = arg;
@@ -359,7 +361,7 @@ static void add_group(const tree_t *tree, baton_node_t arrived,
 }
 
 /* Returns the node after which a leader's message to the root is no longer in
-   flight. */
+   flight. The next message may be sent then. */
 static baton_node_t add_in_flight(const tree_t *tree, baton_node_t activate,
                                   int root)
 {

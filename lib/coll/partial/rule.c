@@ -93,11 +93,12 @@ static uint64_t mix(uint64_t x)
     return baton__mix(x + UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* A permutation of 0 .. size - 1 for each block of `size` epochs, without a
-   table: swap-or-not (Hoang, Morris, Rogaway 2012). A round pairs x with
-   key - x, and swaps the two or not; the decision is the same for both. So a
-   round is its own inverse, and the rounds in reverse order are the inverse
-   permutation. */
+/* One round of swap-or-not (Hoang, Morris, Rogaway 2012), which computes a
+   permutation of 0 .. n - 1 without a table. Each block of n epochs has a
+   permutation of its own. Returns the place to which the round moves x. A round
+   pairs x with key - x, and swaps the two or not; the decision is the same for
+   both. So a round is its own inverse, and the rounds in reverse order are the
+   inverse permutation. */
 static uint64_t swap_or_not(uint64_t seed, uint64_t block, uint64_t round,
                             uint64_t n, uint64_t x)
 {

@@ -8,15 +8,15 @@
    `staged` with `pending`; otherwise the rank is late, and start adds `staged`
    to `pending`. So there is one activation and one result, with the same
    guarantees as for a single vector. Each long tensor has an inner all-reduce
-   of its own, whose source may lie where the application has it. An all-reduce
-   for each short tensor would multiply the messages, and send none of them
-   earlier: an epoch takes a step after it was started, when all of its tensors
-   are there.
+   of its own, whose source may be the application's memory. An all-reduce for
+   each short tensor would multiply the messages, and could not begin any of
+   them earlier: an epoch takes a step only after it was started, and then all
+   of its tensors are there.
 
-   There are two locks, which are taken in this order: the set's, by which
-   contributors take turns, and contribute_lock, which an epoch must get to take
-   anything. Start holds contribute_lock for an exchange only, unless the rank
-   is late. */
+   There are two locks, which are taken in this order: the set's lock, which
+   contributors hold one after another, and contribute_lock, which an epoch must
+   get to take anything. Start holds contribute_lock only while it exchanges the
+   vectors, unless the rank is late. */
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
@@ -136,9 +136,9 @@ static char *set_place_of(const baton_partial_t *partial, char *vector,
            partial->set.begins[tensor] * partial->contribution.element_bytes;
 }
 
-/* Adds `data` to a tensor of `staged`. If `lent`, the first contribution to the
-   tensor is not copied: `staged` refers to it. The caller holds the set's
-   lock. */
+/* Adds `data` to a tensor of `staged`. If `lent`, and if this is the first
+   contribution to the tensor in this step, the data are not copied: `staged`
+   refers to them. The caller holds the set's lock. */
 static void stage(baton_partial_t *partial, size_t tensor, const void *data,
                   bool lent)
 {

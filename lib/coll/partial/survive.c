@@ -54,7 +54,8 @@ typedef enum stage {
     RUNS,
     SHRINKS,
     HANDS_OVER,
-    /* A step that was started in the meantime is being started again. */
+    /* A step that the application has started during the recovery is being
+       started again. */
     RESTARTS,
     DIFFERS,
     GONE
@@ -65,7 +66,8 @@ struct baton__survival {
     const baton__survivor_t *kind;
     baton_engine_t *engine;
     baton_group_t *group;
-    /* The group of the steps' schedule: `group`, or an earlier group. */
+    /* The group of the steps' schedule: the same as `group`, or an earlier
+       group. */
     baton_group_t *steps_group;
     int size; /* the number of ranks of the application's group */
     /* For each rank of `group`, its rank in the application's group. */
@@ -75,10 +77,12 @@ struct baton__survival {
        none. */
     baton_schedule_t *terms;
 
-    /* The second schedule, by which ranks hand over a result, and its state. */
+    /* The second schedule, with which ranks hand over a result (see above), and
+       its state. NULL: it is not built yet. */
     baton_schedule_t *hand_over; /* NULL: the schedule is not built yet */
-    /* Schedules of which the destroy has timed out, since a peer may still use
-       their vectors. The array has room for the schedules of all groups. */
+    /* Schedules that could not be destroyed within the time limit, since a peer
+       may still use their vectors. The array has room for the schedules of all
+       groups. */
     baton_schedule_t **in_motion;
     int in_motion_count;
     baton_buffer_t result; /* the buffer for the result that is handed over */
@@ -180,9 +184,9 @@ static bool survive_enter(survival_t *self)
     return running;
 }
 
-/* Ends a use of the schedules, which survive_enter() has begun. During a use by
-   this rank no rank goes on after a loss. Returns true if the call failed
-   because of a loss, and so has to be repeated. */
+/* Ends a use of the schedules, which survive_enter() has begun. During such a
+   use the survivors do not go on after a loss. Returns true if the call of this
+   use failed because of a loss, and so has to be repeated. */
 static bool survive_leave(survival_t *self, baton_status_t status)
 {
     survive_lock(self);
@@ -254,8 +258,8 @@ static bool steps_have_ended(const void *arg)
     return ended;
 }
 
-/* Waits until the steps' schedule has failed and ended. After a loss the two
-   schedules do not fail at the same moment. */
+/* Waits until the steps' schedule has failed, and none of its messages is in
+   flight. After a loss the two schedules do not fail at the same moment. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status = BATON_OK;
@@ -354,7 +358,7 @@ static baton_status_t build_hand_over(survival_t *self)
 {
     size_t bytes = self->partial->vector_bytes;
     const char *step = self->partial->name;
-    /* The error of a rank that waits in vain contains this name. */
+    /* An error message about a rank that waits in vain contains this name. */
     char name[NAME_BYTES];
     bool first = baton_group_size(self->group) == self->size;
     (void)snprintf(name, sizeof name,
@@ -596,7 +600,8 @@ static baton_status_t survive_advance(survival_t *self, int timeout_ms)
             break;
         case DIFFERS:
             status = baton_schedule_failure(self->terms, &failure);
-            /* The failure can't be read yet: try again. */
+            /* The cause of the failure can't be read yet, so the caller tries
+               again. */
             status = status == BATON_OK
                          ? baton__error(failure.status, "%s", failure.message)
                          : BATON_ERR_TIMEOUT;
@@ -635,8 +640,8 @@ static bool has_settled(const void *arg)
     return stage == RUNS || stage == GONE;
 }
 
-/* Waits until the partial runs again. The thread sees to that; without a
-   thread, this function does. */
+/* Waits until the partial runs again. The library's thread makes that happen;
+   without a thread, this function does. */
 static baton_status_t await_running(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status =
@@ -702,9 +707,9 @@ static bool first_step_has_ended(const void *arg)
 }
 
 /* Waits for the running step, as a user of the schedules. Until the first step
-   has ended, the ranks' options may turn out to differ, which ends the wait. It
-   does not end the epoch: other ranks are to learn that options differ, and not
-   that a step was cancelled here. */
+   has ended, the ranks' options may turn out to differ. This ends the wait, but
+   not the epoch: other ranks must learn that options differ, and not that a
+   step was cancelled here. */
 static baton_status_t wait_for_step(survival_t *self, uint64_t until_ns)
 {
     baton_status_t status = BATON_OK;
@@ -731,7 +736,8 @@ static baton_status_t wait_or_test(baton_partial_t *partial, int timeout_ms,
         done_out != NULL ? await_running(self, 0) : BATON_OK;
     bool done = true;
     if (done_out != NULL && !self->threaded && survive_has_ended(self)) {
-        /* Makes progress, for steps of other ranks. */
+        /* Makes progress, because the steps of other ranks need messages of
+           this rank. */
         (void)baton_engine_step(self->engine);
     }
     while (status == BATON_OK && !survive_has_ended(self)) {
@@ -896,7 +902,8 @@ static void end_steps(survival_t *self, uint64_t until_ns)
             BATON_ERR_TIMEOUT) {
         (void)!baton_schedule_cancel(steps);
     }
-    (void)!destroy_schedule(self, steps); /* leave_all() reports the error */
+    /* leave_all() reports the error, if any. */
+    (void)!destroy_schedule(self, steps);
     survive_lock(self);
     self->partial->schedule = NULL;
     survive_unlock(self);
@@ -917,7 +924,7 @@ static void survive_meet(survival_t *self)
                 status =
                     baton_schedule_wait(self->hand_over, baton__left_ms(until));
             }
-            /* The destroy of a running schedule would time out, too. */
+            /* Destroying a schedule whose epoch runs would time out, too. */
             if (status == BATON_ERR_TIMEOUT) {
                 (void)!baton_schedule_cancel(self->hand_over);
             }
