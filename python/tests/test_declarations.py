@@ -1,4 +1,5 @@
 """The declarations are those of the headers, as this machine's compiler has them."""
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -22,15 +23,15 @@ def test_file_is_what_the_script_prints():
 
 
 def structs():
-    for name in sorted(ffi.list_types()[0]):
-        if name.startswith("baton_") and name != "baton_create_fn":
+    for name in (each for each in sorted(ffi.list_types()[0]) if each.startswith("baton_")):
+        with contextlib.suppress(ffi.error):  # Opaque structs and functions have no size.
             kind = ffi.typeof(name)
-            if kind.kind in ("struct", "union") and kind.fields is not None:
+            if kind.kind in ("struct", "union") and ffi.sizeof(kind):
                 yield name, kind
 
 
 def test_sizes_offsets_and_values_are_the_compilers(tmp_path):
-    lines, expected = [], {}
+    expected = {}
     for name, kind in structs():
         expected[f"sizeof({name})"] = ffi.sizeof(kind)
         for field, of in kind.fields:
@@ -57,13 +58,8 @@ def test_sizes_offsets_and_values_are_the_compilers(tmp_path):
 
 
 def test_all_functions_are_in_the_library():
-    missing = []
-    for name in dir(lib):
-        if name.startswith("baton_") and name != "baton_cuda_attach":
-            try:
-                getattr(lib, name)
-            except AttributeError:
-                missing.append(name)
+    missing = [name for name in dir(lib) if name.startswith("baton_")
+               and name != "baton_cuda_attach" and not hasattr(lib, name)]
     assert missing == []
 
 
