@@ -49,7 +49,7 @@ static bool check_elements(const baton_partial_options_t *o,
                            baton__wrong_t *wrong)
 {
     size_t element = baton_op_element_bytes(o->op, o->dtype);
-    /* Limits the number of bytes so that the sum of two can.t overflow. */
+    /* Limits the number of bytes so that the sum of two can't overflow. */
     size_t most = SIZE_MAX / 2 / element;
     if (o->count > most) {
         return REFUSE("count is %zu, must be at most %zu elements of %zu bytes",
