@@ -980,3 +980,50 @@ TEST(test_teams_adjust_h)
     }
     support_sparse_close(group);
 }
+
+/* Whichever send fails, a recovery ends the step on all ranks or on none, and
+   what ranks have dropped for each other comes back. Late messages let ranks
+   fail in different rounds of the step. */
+TEST(test_teams_lose_nothing_whichever_send_fails)
+{
+    enum { SIZE = 8, SENDS = 8, TURNS = 2 };
+    baton_sparse_options_t options = some_options();
+    options.k = 40;
+    options.teams = 4;
+    baton_sim_options_t sim = BATON_SIM_OPTIONS;
+    sim.ranks = SIZE;
+    sim.lag.kind = BATON_DISTRIBUTION_EXPONENTIAL;
+    sim.lag.a = 20;
+    for (uint64_t i = 0; i < SIZE * SENDS * TURNS; i++) {
+        const int victim = (int)(i % SIZE);
+        sim.seed = i;
+        support_sparse_t *group = support_sparse_open_in(&sim, &options);
+        support_sparse_fill(group, i);
+        support_ok(
+            baton_sim_fail_send(group->sim, victim, 1 + i / SIZE % SENDS));
+        support_sparse_start(group);
+        support_ok(baton_sim_run(group->sim, -1));
+        support_ok(baton_sim_fail_send(group->sim, victim, 0));
+        support_sparse_recover(group);
+        int ended = 0;
+        for (int rank = 0; rank < SIZE; rank++) {
+            ended += baton_sparse_wait(group->ranks[rank], -1,
+                                       &group->results[rank]) == BATON_OK;
+        }
+        assert_true(ended == 0 || ended == SIZE);
+        if (ended > 0) {
+            support_ok(baton_sparse_dense(group->ranks[0], group->dense));
+        }
+        support_sparse_read_residuals(group);
+        for (size_t at = 0; at < COUNT; at++) {
+            float lost = -((const float *)group->dense)[at];
+            for (int rank = 0; rank < SIZE; rank++) {
+                const float *gradient = support_sparse_gradient(group, rank);
+                const float *residual = support_sparse_residual(group, rank);
+                lost += (ended > 0 ? gradient[at] : 0) - residual[at];
+            }
+            assert_true(lost == 0); /* exact, for integers */
+        }
+        support_sparse_close(group);
+    }
+}
