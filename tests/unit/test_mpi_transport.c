@@ -1123,6 +1123,23 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
     expect_numbers((const uint32_t[]){300, 301}, 2);
 }
 
+/* A recovery withdraws the sends of all schedules, in any order. A search of
+   all sends for each of them takes seconds. */
+TEST(test_mpi_withdraws_many_sends_soon)
+{
+    enum { MANY = 20000, STRIDE = 7919 }; /* which have no common divisor */
+    open_far(2, 256);
+    support_ok(baton__mpi_reserve(rank_of(0), 1, MANY, 0));
+    fill_outbox();
+    post_all(0, 1, 1000, MANY, 8, BATON_OK);
+    const uint64_t before = baton__clock_thread_ns();
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_true(withdraw(0, 1000 + i * STRIDE % MANY));
+    }
+    assert_true(baton__clock_thread_ns() - before < 200000000);
+    expect_numbers((const uint32_t[]){100, 101, 102, 103, 104, 105, 106}, 7);
+}
+
 /* Of announced sends one side has each: who withdraws, or who accepts. */
 TEST(test_mpi_withdraws_several_offers)
 {

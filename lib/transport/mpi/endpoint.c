@@ -18,6 +18,7 @@ baton__send_t *baton__mpi_take_send(baton__mpi_t *mpi)
     baton__send_t *send = mpi->free_sends;
     if (send != NULL) {
         mpi->free_sends = send->next;
+        mpi->is_hashed = false;
         mpi->in_use++;
     }
     return send;

@@ -123,12 +123,16 @@ enum {
 /* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
+    struct baton__outgoing *previous; /* undefined in the first entry */
     /* True: the entry is the `out` of a baton__record_t, whose answer is to be
        sent. False: the entry is the `out` of a baton__send_t. */
     bool answers;
 } baton__outgoing_t;
 
-BATON__LIST(baton__outbox, baton__outgoing_t)
+/* `tail` is valid only while `head` is not NULL. */
+typedef struct baton__outbox {
+    baton__outgoing_t *head, *tail;
+} baton__outbox_t;
 
 typedef enum baton__send_state {
     BATON__SEND_FREE,
@@ -145,6 +149,9 @@ typedef struct baton__send {
        send. */
     baton__outgoing_t out;
     struct baton__send *next;
+    /* A list of sends by the hash of their tokens, and the next send in such a
+       list; see baton__mpi_withdraw. */
+    struct baton__send *hash_list, *same_hash;
     baton_token_t token;
     baton_header_t header;
     const void *data;
@@ -399,6 +406,7 @@ typedef struct baton__mpi {
     /* Pools, see pool.c. Their records never move in memory. */
     struct baton__slab *slabs;
     baton__send_t **sends;
+    bool is_hashed; /* the lists of hash_list have all sends in flight */
     uint32_t send_count, record_count, in_use;
     baton__send_t *free_sends;
     baton__record_t *free_records;

@@ -76,6 +76,7 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
         baton__mpi_give_record(mpi, &slab->records[i]);
     }
     mpi->send_count += sends;
+    mpi->is_hashed = false;
     mpi->record_count += records;
     return BATON_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 
 #include <string.h>
 
@@ -167,6 +168,7 @@ static bool mpi_send_renumber(baton__mpi_t *mpi, baton__send_t *send)
         other->generation = was.generation;
         mpi->sends[send->id] = send;
         mpi->sends[other->id] = other;
+        mpi->is_hashed = false;
     }
     return other != NULL;
 }
@@ -261,11 +263,32 @@ static void mpi_send_list(baton__mpi_t *mpi, baton__peer_t *peer)
     }
 }
 
+/* Puts an entry into the outbox after `previous`, or first if `previous` is
+   NULL. */
+static void outbox_insert(baton__outbox_t *outbox, baton__outgoing_t *previous,
+                          baton__outgoing_t *out)
+{
+    baton__outgoing_t **link =
+        previous != NULL ? &previous->next : &outbox->head;
+    out->previous = previous;
+    out->next = *link;
+    *link = out;
+    *(out->next != NULL ? &out->next->previous : &outbox->tail) = out;
+}
+
+static void outbox_remove(baton__outbox_t *outbox, baton__outgoing_t *out)
+{
+    *(out == outbox->head ? &outbox->head : &out->previous->next) = out->next;
+    *(out->next != NULL ? &out->next->previous : &outbox->tail) = out->previous;
+}
+
 static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
 {
+    baton__outbox_t *outbox = &peer->outbox;
     send->state = BATON__SEND_QUEUED;
     send->out.answers = false;
-    baton__outbox_append(&peer->outbox, &send->out);
+    outbox_insert(outbox, outbox->head != NULL ? outbox->tail : NULL,
+                  &send->out);
     mpi_send_list(mpi, peer);
 }
 
@@ -275,13 +298,7 @@ static void queue(baton__mpi_t *mpi, baton__peer_t *peer, baton__send_t *send)
 static void queue_reply(baton__mpi_t *mpi, baton__peer_t *peer,
                         baton__outgoing_t *out)
 {
-    baton__outgoing_t **link =
-        peer->last_reply != NULL ? &peer->last_reply->next : &peer->outbox.head;
-    out->next = *link;
-    *link = out;
-    if (out->next == NULL) {
-        peer->outbox.tail = out;
-    }
+    outbox_insert(&peer->outbox, peer->last_reply, out);
     peer->last_reply = out;
     mpi_send_list(mpi, peer);
 }
@@ -508,13 +525,44 @@ static bool mpi_send_take_back(const baton__mpi_t *mpi,
                OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Searches all sends, which is slow; but sends are withdrawn only after
-   failures and cancels. */
+/* Returns the list that has the sends with this token. The send with number k
+   has the list of the hashes that are k, modulo the number of sends. */
+static baton__send_t **hash_list_of(const baton__mpi_t *mpi,
+                                    baton_token_t token)
+{
+    uint64_t hash = baton__mix((uintptr_t)token.owner + token.node);
+    return &mpi->sends[hash % mpi->send_count]->hash_list;
+}
+
+/* Makes the lists of all sends in flight by the hashes of their tokens. */
+static void hash_sends(baton__mpi_t *mpi)
+{
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        mpi->sends[i]->hash_list = NULL;
+    }
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        baton__send_t *send = mpi->sends[i];
+        if (send->state != BATON__SEND_FREE) {
+            baton__send_t **list = hash_list_of(mpi, send->token);
+            send->same_hash = *list;
+            *list = send;
+        }
+    }
+    mpi->is_hashed = true;
+}
+
+/* Sends are withdrawn only after failures and cancels, so the lists are made
+   only then, and remain valid until the next send begins. A recovery withdraws
+   all sends of a group one after another. */
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;
-    for (uint32_t i = 0; i < mpi->send_count; i++) {
-        baton__send_t *send = mpi->sends[i];
+    if (!mpi->is_hashed) {
+        hash_sends(mpi);
+    }
+    for (baton__send_t *send = mpi->send_count > 0 ? *hash_list_of(mpi, token)
+                                                   : NULL;
+         send != NULL; send = send->same_hash) {
         if (send->state == BATON__SEND_FREE ||
             send->token.owner != token.owner ||
             send->token.node != token.node) {
@@ -527,8 +575,9 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
              !mpi_send_take_back(mpi, send))) {
             return false;
         }
-        baton__outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
-        if (send->state == BATON__SEND_PULLED) {
+        if (send->state == BATON__SEND_QUEUED) {
+            outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
+        } else if (send->state == BATON__SEND_PULLED) {
             baton__sends_remove(&mpi->far.pulled, send);
             baton__far_send_nothing(mpi, send->peer, send->tag, send->asked);
         }
@@ -606,16 +655,18 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         if (baton__events_are_full(mpi)) {
             return false;
         }
-        /* Does nothing if the send is not in the outbox. */
-        baton__outbox_remove(&peer->outbox, &send->out);
+        if (send->state == BATON__SEND_QUEUED ||
+            send->state == BATON__SEND_PARTING) {
+            outbox_remove(&peer->outbox, &send->out);
+        }
         baton__sends_remove(&mpi->far.pulled, send);
         baton__sends_remove(&mpi->putting, send);
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
     while (peer->outbox.head != NULL) { /* only answers are left */
-        baton__record_t *record =
-            (baton__record_t *)baton__outbox_take(&peer->outbox);
+        baton__record_t *record = (baton__record_t *)peer->outbox.head;
+        peer->outbox.head = record->out.next;
         if (is_last(record)) {
             baton__mpi_give_record(mpi, record);
         }
