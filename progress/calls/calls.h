@@ -5,7 +5,7 @@
 
 #include "progress/state/task.h"
 
-/* True if an epoch is over, whatever its outcome. */
+/* Returns true if an epoch is over, whatever its outcome is. */
 bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch);
 
 /* True if an epoch is running, or was started and will run. The caller has the

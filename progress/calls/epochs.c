@@ -14,7 +14,7 @@ enum {
     AT_ONCE_NS = 2000,
     SOON_NS = 20000,
     DESCRIBE_NS =
-        2000000 /* how long a wait that timed out tries to get the lock */
+        2000000 /* how long a wait that has timed out tries to get the lock */
 };
 
 /* Both loads pair with the stores in baton__epoch_publish(), epoch_end.c. */
@@ -29,7 +29,7 @@ bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch)
     return baton__task_stays_failed(task) && failed != 0 && failed <= epoch;
 }
 
-/* Returns the outcome of an epoch after which another one has failed. */
+/* Returns the outcome of an epoch, given that a later epoch has failed. */
 static baton_status_t earlier_outcome(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t failure = atomic_load_explicit(
@@ -149,8 +149,9 @@ static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
     if (retired >= epoch) {
         return BATON_OK; /* the epoch has run without this rank's start */
     }
-    /* If a failed epoch need not be recovered, it retires: `failed` is
-       published a moment before `retired`, and does not forbid this start. */
+    /* If a failed epoch need not be recovered, it retires. `failed` is
+       published a moment before `retired`, so in between it may seem to stay
+       failed; it does not forbid this start. */
     if (failed != 0 && retired < failed && baton__task_stays_failed(task)) {
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =
@@ -244,7 +245,8 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
     request(task, epoch);
     if (follows_another(task, epoch) ||
         baton_schedule_epoch(schedule) >= epoch) {
-        /* In the second case peers have begun the epoch, and it has retired. */
+        /* In the latter case peers have begun the epoch, and it has retired
+           already. */
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint
@@ -319,7 +321,7 @@ static baton_status_t check_started(const awaited_t *awaited)
         return BATON_OK;
     }
     baton_status_t status = check_start(awaited->task, 1, 0);
-    return status != BATON_OK /* the error says why a start was refused */
+    return status != BATON_OK /* a start was refused, and the error says why */
                ? status
                : baton__error(BATON_ERR_STATE,
                               "wait for \"%s\": it has not been started: call "

@@ -35,7 +35,7 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
     return status;
 }
 
-/* Has the next start check the buffer. */
+/* Makes the next start check the buffer. */
 static void note_rebound(baton_schedule_t *schedule, uint32_t buffer)
 {
     schedule->buffers[buffer].rebound = true;
@@ -101,8 +101,8 @@ baton_status_t baton_buffer_rebind(baton_schedule_t *schedule,
     return rebind(schedule, buffer.index, memory);
 }
 
-/* Returns the first buffer that is not scratch and whose `input` has this
-   value; buffer_count if there is none. */
+/* Returns the first buffer that is not scratch and whose field `input` has this
+   value. Returns buffer_count if there is none. */
 static uint32_t find_bound(const baton_schedule_t *schedule, bool input)
 {
     uint32_t i = 0;

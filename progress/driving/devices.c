@@ -18,7 +18,7 @@ static void devices_drain(void *object)
 {
     const baton__device_t *device = object;
     uint64_t wake_ups;
-    /* read fails if there is nothing to read. */
+    /* read fails if no wake-up has been counted. */
     (void)!read(device->port.descriptor, &wake_ups, sizeof wake_ups);
 }
 

@@ -34,9 +34,13 @@ enum {
     START_NODES = 64,      /* the most nodes that a start issues */
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
-    ALONE_NS = 1500,  /* the longest yield in which no other thread ran */
-    START_POLLS = 32, /* polls of a start that a wait will follow */
-    POLL_WAKES = 4,   /* longest poll of a start, in wake-up times */
+    /* The longest yield during which no other thread has run. */
+    ALONE_NS = 1500,
+    /* Number of polls that a start makes if a wait will follow it. */
+    START_POLLS = 32,
+    /* The longest polling of a start, as a multiple of the time of a
+       wake-up. */
+    POLL_WAKES = 4,
     /* The largest exponent of the backoff in poll_soon(): one of 16 starts
        polls. A poll that finds nothing costs 0.6 to 2.5 us. */
     MOST_VAIN = 4,
@@ -57,7 +61,7 @@ enum {
     ASK_US = 500000,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
-    MEASURED = 5,     /* wake-ups that are measured */
+    MEASURED = 5,     /* number of wake-ups that are measured at the opening */
     WAKE_NS = 200000, /* the longest time that is counted for a wake-up */
     /* A wait with a timeout of at least ASKS_MS asks its peers which ranks they
        wait for, to find the rank at the end of the chain: INQUIRE_MS before the
@@ -71,9 +75,11 @@ enum {
        wait for. This is the longest kernel tick: a timer that ends sooner takes
        6 to 11 us to set, and a longer one, up to 1 s, takes 1.4 us. */
     UNWAITED_US = 10000,
-    PARK_NS = 10000000,   /* interval of a parked thread's checks */
-    TURN_NS = 50000,      /* interval of calls of a turn function */
-    TAKE_OVER_YIELDS = 64 /* tries to get the driver lock before parking */
+    /* Interval at which a parked thread checks its condition. */
+    PARK_NS = 10000000,
+    TURN_NS = 50000, /* interval at which a wait calls its turn function */
+    /* Number of tries to get the driver lock before a thread parks. */
+    TAKE_OVER_YIELDS = 64
 };
 
 #define NEVER_NS ((uint64_t)INT64_MAX)
@@ -447,7 +453,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             break;
         }
         if (!try_drive(engine)) {
-            kick = false; /* the new driver finds the mail */
+            /* The new driver finds the mail, so no thread need be woken. */
+            kick = false;
             break;
         }
         (void)step_leaving(engine, START_BYTES);
@@ -486,8 +493,9 @@ static bool leave_polling(baton_engine_t *engine)
 typedef struct waiter {
     baton_engine_t *engine;
     const baton__wait_t *wait;
-    uint64_t heeded;      /* the last interrupt that does not end this wait */
-    uint64_t deadline_ns; /* UINT64_MAX: none */
+    /* The number of the last interrupt that does not end this wait. */
+    uint64_t heeded;
+    uint64_t deadline_ns; /* UINT64_MAX: there is no deadline */
     /* The schedule's progress_count when this wait for a long epoch last had to
        sleep. */
     uint64_t slept_at;

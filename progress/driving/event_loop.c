@@ -27,14 +27,15 @@ enum { EVENTS = 16 /* events taken at a time */ };
 struct baton__watch {
     baton__event_loop_t *loop;
     baton__watched_t watched;
-    int count; /* number of the object's descriptors */
+    int count; /* number of descriptors of the watched object */
 };
 
 struct baton__event_loop {
     int kick_fd;
     /* Epoll of kick_fd, with NULL as data, and of the watched descriptors. */
     int set;
-    int gate; /* epoll of the set, while the gate is open */
+    /* An epoll instance that contains the set while the gate is open. */
+    int gate;
     int timer_fd;
     struct event_base *base; /* watches the gate and the timer */
     struct event *gate_event;

@@ -49,8 +49,8 @@ void baton__event_loop_gate(baton__event_loop_t *loop, bool open);
    up to a quarter sooner; BATON_SLEEP_FOREVER means never. The caller has the
    driver lock. */
 void baton__event_loop_set_timer(baton__event_loop_t *loop, uint32_t us);
-/* Does what baton__event_loop_set_timer does, unless the wait ends sooner
-   anyway. */
+/* Does what baton__event_loop_set_timer does, unless the timer already ends the
+   wait sooner. */
 void baton__event_loop_wait_sooner(baton__event_loop_t *loop, uint32_t us);
 
 /* Ends the present or the next wait or sleep. Any thread may call this, and

@@ -53,8 +53,8 @@ typedef struct baton__idle {
     /* A wait yields only while shared_ns is below this, or until patience_ns is
        over. */
     uint64_t share_ns;
-    uint64_t wake_ns; /* the time of a wake-up; 0: not measured */
-    uint32_t polls;   /* polls since something moved */
+    uint64_t wake_ns; /* the time that a wake-up takes; 0: not measured */
+    uint32_t polls;   /* number of polls since something moved */
     /* The total time, since something moved, of the yields in which other
        threads may have run. */
     uint64_t shared_ns;
@@ -62,13 +62,14 @@ typedef struct baton__idle {
        because the last yield was slow. */
     uint32_t slow_polls;
     uint32_t slow_left; /* how many of slow_polls are left */
-    bool scarce;        /* there are more ranks than processors */
-    bool crowded;       /* scarce, or another thread ran in the last yield */
+    bool scarce;        /* more ranks than processors are on this host */
+    bool crowded; /* `scarce`, or another thread ran during the last yield */
     /* The least time that a wait for long messages yields. */
     uint64_t patience_ns;
-    /* The first look at the clock since something moved; 0: none yet. */
+    /* The time of the first look at the clock since something moved; 0: there
+       was none yet. */
     uint64_t since_ns;
-    uint64_t now_ns; /* the last look at the clock */
+    uint64_t now_ns; /* the time of the last look at the clock */
 } baton__idle_t;
 
 typedef enum baton__pause {
@@ -84,7 +85,7 @@ void baton__idle_init(baton__idle_t *idle, bool alone);
 /* Sets the measured time of a wake-up. */
 void baton__idle_measured(baton__idle_t *idle, uint64_t wake_ns);
 
-/* Notes that there are more ranks than processors. */
+/* Sets `scarce`, because there are more ranks than processors. */
 void baton__idle_share(baton__idle_t *idle);
 
 /* Called when something has moved. */
@@ -109,7 +110,7 @@ typedef enum baton__hurry {
 baton__pause_t baton__idle_next(baton__idle_t *idle, baton__hurry_t hurry,
                                 uint64_t awaited_bytes);
 
-/* Yields, and notes how long that took. */
+/* Yields, and measures how long that takes. */
 void baton__idle_yield(baton__idle_t *idle);
 /* Notes how long a yield took that the caller has made itself, because it
    releases the driver lock meanwhile. */

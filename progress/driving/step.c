@@ -117,8 +117,9 @@ static bool ask_asyncs(baton__stepper_t *stepper)
 
 /* ---- events ----------------------------------------------------------- */
 
-/* Takes a notice of which only the header is left, or that has nothing else. A
-   hello is such a notice if it came before its group was created. */
+/* Takes a notice of which only the header was kept, or that consists of a
+   header alone. A hello is such a notice if it came before its group was
+   created. */
 static void heed(baton_group_t *group, const baton_header_t *header, int peer)
 {
     switch ((int)header->kind) {

@@ -11,8 +11,8 @@
 
 #include "progress/state/stepper.h"
 
-/* Steps once, computing and copying about `bytes` at most. True if anything
-   happened. */
+/* Makes one step, which computes and copies about `bytes` bytes at most.
+   Returns true if anything happened. */
 bool baton__step(baton__stepper_t *stepper, size_t bytes);
 
 /* The part of a step that a start does itself: takes the mail, handles the

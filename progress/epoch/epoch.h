@@ -35,9 +35,9 @@ bool baton__epoch_poll_asyncs(baton_schedule_t *schedule);
  */
 void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index);
 
-/* Called when a poll has brought no event. Fails the epochs in which a message
-   failed without the loss of its peer being reported since; see
-   baton__epoch_fail_message. */
+/* Called when a poll has brought no event. Fails each epoch in which a message
+   has failed, if the loss of the message's peer has not been reported since;
+   see baton__epoch_fail_message. */
 void baton__epoch_end_doubts(baton__stepper_t *stepper);
 
 /* Fails a schedule that has on_failure if any rank of its group is lost. */
@@ -76,9 +76,9 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const baton__failure_t *failure,
                                  const char *message);
 
-/* Calls on_end for each epoch that has ended since the last call, with the
-   failure's status from epoch `failed` on (0: none has failed). Call it after
-   the end is published, since on_end may start the next epoch. */
+/* Calls on_end for each epoch that has ended since the last call. Epochs from
+   `failed` on get the status of the failure (0: no epoch has failed). Called
+   after the end was published, since on_end may start the next epoch. */
 void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed);
 
 /* Returns the last epoch that has ended. In a schedule that is failed or
@@ -111,5 +111,5 @@ baton_status_t baton__epoch_past_outcome(const baton__task_t *task,
    BATON_OK. Any thread. */
 baton_status_t baton__epoch_unreported(const baton__task_t *task);
 
-/* Drops messages that came early, for epochs up to this one. */
+/* Drops messages that came early for epochs up to this one. */
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch);

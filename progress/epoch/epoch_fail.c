@@ -276,7 +276,7 @@ void baton__epoch_forget_failure(baton__task_t *task)
     uint64_t requested = baton__task_requested(task);
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_relaxed);
     if (failed != 0 && failed == retired) {
-        retired--; /* the epoch did not stay failed: it retired */
+        retired--; /* the failed epoch has retired, and `retired` counts it */
     }
     (void)pthread_mutex_lock(&failure_lock);
     task->last_retired = retired;

@@ -164,7 +164,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     baton__run_t *run = &schedule->run;
     const baton__op_t *op = &schedule->ops[node];
     baton__issue_fn issue = schedule->group->kinds[op->kind].issue;
-    if (issue == NULL) { /* in a simulation; see lib/sim/create.c */
+    /* In a simulation this kind may have no function; see lib/sim/create.c. */
+    if (issue == NULL) {
         (void)baton__run_pop(run);
         baton__run_complete(&schedule->run, node);
         return true;
@@ -194,7 +195,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
             return false;
         }
     } else if (bytes > 0) {
-        (void)issue(op, node, context, done, part); /* always BATON_OK */
+        /* The result is always BATON_OK. */
+        (void)issue(op, node, context, done, part);
     }
     if (done + part < bytes) {
         task->slice_done = done + part;
@@ -317,7 +319,7 @@ static bool issue_next(baton_schedule_t *schedule,
         }
         (void)baton__run_pop(run);
         return begin_async(schedule, node, context);
-    case BATON__ARMED_RECV: /* never ready */
+    case BATON__ARMED_RECV: /* an armed receive is never ready */
     case BATON__KIND_COUNT:
         break;
     }
@@ -446,7 +448,8 @@ void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
         baton__queues_end_turn(schedule);
     }
     if (run->phase == BATON__RUN_IDLE) {
-        baton__epoch_begin_if_due(schedule); /* after a failed epoch */
+        /* A failed epoch has ended, and the next one may begin. */
+        baton__epoch_begin_if_due(schedule);
         return;
     }
     if (run->phase != BATON__RUN_RUNNING || task->held || task->unlent > 0) {

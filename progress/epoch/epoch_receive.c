@@ -134,7 +134,7 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
         baton__task_of(schedule)->moving++;
         break;
     case BATON_ERR_CANCELLED:
-        /* The sender's epoch has failed, and the sender will report that. */
+        /* The sender's epoch has failed. The sender reports that itself. */
         break;
     default:
         baton__epoch_fail_message(schedule, node, status, NULL);
@@ -268,7 +268,8 @@ void baton__epoch_lose(baton_schedule_t *schedule, int peer)
         }
     }
     if (run->phase == BATON__RUN_RUNNING) {
-        baton__stepper_add_runnable(schedule); /* the epoch may be stuck */
+        /* The epoch may be stuck, which the next turn finds out. */
+        baton__stepper_add_runnable(schedule);
     }
 }
 
@@ -302,7 +303,8 @@ bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
         baton__group_loss(schedule->group, baton__peer_of(schedule, op)) !=
             NULL) {
         if ((op->flags & BATON__OPTIONAL) != 0) {
-            return true; /* as if the message never came */
+            /* The receive goes on as if its message had not come yet. */
+            return true;
         }
         baton__epoch_fail_lost(schedule, node);
         return false;
@@ -330,7 +332,7 @@ bool baton__epoch_hold_send(baton_schedule_t *schedule, uint32_t node)
         return true;
     }
     if ((op->flags & BATON__OPTIONAL) != 0) {
-        return true; /* as if the send had not fired */
+        return true; /* the send stays as if it had not fired */
     }
     baton__epoch_fail_lost(schedule, node);
     return false;

@@ -34,7 +34,8 @@ static baton_status_t issue_call(const baton__op_t *op, uint32_t node,
 {
     baton_call_t call = {.owner = context->owner, .node = node};
     if (op->device_call == NULL) {
-        return BATON_OK; /* a graph that is only simulated */
+        /* There is no function in a graph that is only simulated. */
+        return BATON_OK;
     }
     return (baton_status_t)baton__op_outcome(
         op, &call, op->device_call(op->argument, &call, stream));

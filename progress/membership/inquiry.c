@@ -19,13 +19,14 @@ typedef struct asked {
     /* True: a rank that was asked waits for `rank`. False: `rank` is asked only
        to learn which rank reports the stall. */
     bool awaited;
-    uint64_t before; /* progress in the rank's first answer; 0: unknown */
+    /* baton__progress_of in the rank's first answer; 0: unknown. */
+    uint64_t before;
     baton__rank_state_t state;
 } asked_t;
 
 typedef struct baton__inquiry {
     uint64_t progress; /* the schedule's progress when the inquiry began */
-    bool moves;        /* a rank has made progress between its answers */
+    bool moves;        /* a rank has made progress between its two answers */
     uint32_t count;
     asked_t ranks[ASKED_ROOM + 1]; /* ascending */
 } baton__inquiry_t;
@@ -222,7 +223,8 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                        (unsigned long long)schedule->run.epoch, schedule->name);
         return;
     }
-    bool awaited = asked->awaited; /* adding a rank may move *asked */
+    /* This copy is needed because adding a rank may move *asked. */
+    bool awaited = asked->awaited;
     for (uint32_t i = 0;
          awaited && i < state->await_count && i < BATON__AWAITS_MOST; i++) {
         add_rank(schedule->group, inquiry, state->awaits[i], true);

@@ -45,19 +45,19 @@ static_assert(sizeof(baton__rank_state_t) <= BATON_NOTICE_BYTES,
 void baton__inquiry_answer(const baton_schedule_t *schedule,
                            baton__rank_state_t *out);
 
-/* Begins an inquiry about the running epoch; or the second round of the last
-   inquiry, if that was about the same stall. `first` is true if no other rank
-   has asked this one about that stall. If there is no memory, no rank is
-   asked. */
+/* Begins an inquiry about the running epoch. If the last inquiry was about the
+   same stall, begins the second round of it instead. `first` is true if no
+   other rank has asked this one about that stall. If there is no memory, no
+   rank is asked. */
 void baton__inquiry_begin(baton__task_t *task, bool first);
-/* Returns a rank that is to be asked now, or -1. */
+/* Returns a rank that must be asked now, or -1 if there is none. */
 int baton__inquiry_next(const baton__task_t *task);
 /* Takes the answer of a rank. */
 void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                          const baton__rank_state_t *state);
 
-/* Appends which ranks the others wait for; nothing if the epoch has made
-   progress since the inquiry began. */
+/* Appends to the text which ranks the other ranks wait for. Appends nothing if
+   the epoch has made progress since the inquiry began. */
 void baton__inquiry_describe(const baton_schedule_t *schedule,
                              baton__text_t *text);
 
@@ -74,6 +74,6 @@ uint64_t baton__progress_of(const baton_schedule_t *schedule);
 /* True if a node of the running epoch has fired and not ended. */
 bool baton__node_is_awaited(const baton_schedule_t *schedule, uint32_t node);
 
-/* Appends a node that is not a message, and its state. */
+/* Appends to the text a node that is not a message, and its state. */
 void baton__describe_own(const baton_schedule_t *schedule, uint32_t node,
                          baton__text_t *text);

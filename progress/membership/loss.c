@@ -164,7 +164,7 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
         baton__loss_take(group, peer,
                          disowns ? baton__disowned
                                  : "it has destroyed the group after a loss");
-        if (!disowns) { /* else the peer goes on without this rank */
+        if (!disowns) { /* otherwise the peer goes on without this rank */
             baton__group_note_end(group, peer);
         }
     }

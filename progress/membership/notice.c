@@ -7,7 +7,8 @@ static baton_status_t send_answer(baton_group_t *group,
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
-        /* The peer may have left, and never have room. */
+        /* The peer may have left; then there will never be room for a notice to
+           it. */
         return BATON_ERR_TRANSPORT;
     }
     if (header.kind == BATON__MESSAGE_INQUIRY ||
@@ -15,7 +16,8 @@ static baton_status_t send_answer(baton_group_t *group,
         baton_status_t status = group->transport->notify(
             group->endpoint, answer->peer, &header, NULL, 0);
         if (group->transport->ask != NULL && status != BATON_AGAIN &&
-            header.kind == BATON__MESSAGE_INQUIRY) { /* ask wakes the peer */
+            header.kind == BATON__MESSAGE_INQUIRY) {
+            /* This call also wakes the peer. */
             group->transport->ask(group->endpoint, answer->peer);
         }
         return status;
@@ -111,7 +113,8 @@ static void drop_empty(baton__stepper_t *stepper)
     }
 }
 
-/* Sends as much as the peer has room for; true if anything was sent. */
+/* Sends as many notices as there is room for. Returns true if anything was
+   sent. */
 static bool send_queue(baton__peer_queue_t *queue)
 {
     bool moved = false;

@@ -91,7 +91,7 @@ void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
 void baton__notice_inquire(baton__task_t *task);
 
 /* Returns a peer for which notices are queued that must be sent before this
-   rank leaves the group; -1: none. */
+   rank leaves the group. Returns -1 if there is none. */
 int baton__notice_awaits(const baton_group_t *group);
 
 /* Drops the queued notices of a group whose schedules were all destroyed. */

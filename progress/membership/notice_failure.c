@@ -25,7 +25,7 @@ static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 /* Schedules that fail because `rank` recovers the group. */
 typedef struct failures {
     int32_t rank;
-    uint32_t lost; /* as in failure_t */
+    uint32_t lost; /* as in failure_t: 1 + the rank that was lost first */
     uint32_t count;
     struct {
         uint64_t schedule, epoch;
@@ -59,7 +59,8 @@ static void add_loss(const baton_group_t *group, baton__text_t *text)
         baton__text_add(text, "; %s is gone: %s",
                         baton__group_rank_text(group, member->first.peer),
                         member->first.detail);
-    } else if (member->shrunk > 0) { /* other ranks reported the loss */
+    } else if (member->shrunk > 0) {
+        /* Only other ranks have reported the loss. */
         baton__text_add(text, "; %s is gone",
                         baton__group_rank_text(group, member->shrunk - 1));
     }
@@ -121,8 +122,8 @@ baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
     return status;
 }
 
-/* Returns the rank whose recovery failed the schedule, if this failure is all
-   that is due to the peer; else -1. */
+/* If this failure is all that is due to the peer, returns the rank whose
+   recovery has failed the schedule. Otherwise returns -1. */
 static int recovering_rank(const baton__peer_notice_t *due)
 {
     return due->what == BATON__TELL_FAILURE && due->task->failure.recovers
@@ -198,7 +199,8 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity)
         return;
     }
     for (uint32_t i = 0; i < member->early.size; i++) {
-        /* Another entry may move to this place when one is removed. */
+        /* When an entry is removed, another one may move to its place, so the
+           place is looked at again. */
         while (member->early.places[i].key != 0) {
             baton__notice_forget_early(group, member->early.places[i].key,
                                        ALL_PEERS, true);

@@ -12,7 +12,7 @@
 /* The messages of a schedule to one peer, or from it, activates included. */
 typedef struct direction {
     uint32_t count;
-    uint32_t varying; /* messages whose length an epoch sets */
+    uint32_t varying; /* number of messages whose length is set in each epoch */
     uint64_t sizes;   /* hash of kinds, tags and sizes */
     uint64_t bytes;   /* sum of the sizes */
 } direction_t;

@@ -33,8 +33,8 @@ static int find_next(const baton_group_t *group,
     return from < end ? from : all ? -1 : parent;
 }
 
-/* Sends to all ranks to which this rank may send now. True if it has sent
-   anything. Identity 0 is the group's own agreement. */
+/* Sends to all ranks to which this rank may send now. Returns true if it has
+   sent anything. If `identity` is 0, the agreement is the group's own. */
 static bool tell_next(const baton_group_t *group, uint64_t identity,
                       baton__agreement_t *agreement)
 {
@@ -99,7 +99,8 @@ static baton__agreement_t *agreement_of(baton__task_t *task)
 static void recovery_reset(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
-    baton__epoch_forget_failure(task); /* reads fields that are reset below */
+    /* This call reads fields that are reset below. */
+    baton__epoch_forget_failure(task);
     uint64_t last = schedule->run.epoch;
     schedule->run.epoch = 0;
     task->failing_from = 0;
@@ -420,7 +421,8 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
     if (header->schedule != 0) {
         baton_schedule_t *schedule = baton__group_find(group, header->schedule);
         if (schedule == NULL && header->incarnation != group->incarnation) {
-            /* The schedule may still be committed here. */
+            /* The schedule may still be committed here, so the message is kept
+               for it. */
             baton__group_keep(&member->deferred, 0, header, peer);
             return;
         }

@@ -25,8 +25,8 @@ void baton__recovery_begin(baton_group_t *group);
    group is destroyed. */
 void baton__recovery_give_up(baton_group_t *group);
 
-/* Advances groups that recover or are PARTING, and schedules that recover; true
-   if anything happened. */
+/* Advances groups that recover or are PARTING, and schedules that recover.
+   Returns true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
 /* True if a group recovers, shrinks or parts, and the driver must look again
@@ -51,7 +51,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
    The schedule stays failed. */
 void baton__recovery_leave(baton__task_t *task);
 
-/* Returns the rank that the recovery, or the farewell, waits for, and that may
-   itself wait for another; -1: none, for example while something of this rank
-   is in motion. */
+/* Returns the rank for which the recovery, or the farewell, waits; that rank
+   may itself wait for another one. Returns -1 if there is none, for example
+   while something of this rank is in motion. */
 int baton__recovery_awaits(const baton_group_t *group);

@@ -13,7 +13,8 @@
 enum {
     VIEW_BYTES = 248,
     MOST_RANKS = 8 * VIEW_BYTES,
-    ENDS_FROM = MOST_RANKS / 2 /* see view_t */
+    /* The place of the bits for ended ranks; see view_t. */
+    ENDS_FROM = MOST_RANKS / 2
 };
 /* How long a rank waits for a report, by the process's host or by the end of a
    connection, that a lost process has ended; a quarter of BATON_PEER_TIMEOUT_MS
@@ -23,9 +24,11 @@ static_assert(VIEW_BYTES <= BATON_NOTICE_BYTES, "a view is a notice");
 
 /* Bits of a view's tag. */
 enum {
-    /* The sender's first view; the sender dropped all views before. */
+    /* This is the sender's first view; the sender has dropped all views that it
+       got before. */
     ASKS = 1,
-    AGREED = 2 /* the sender has agreed; the receiver takes the view over */
+    /* The sender has agreed on this view, and the receiver takes it over. */
+    AGREED = 2
 };
 
 typedef struct view {
@@ -42,12 +45,12 @@ typedef struct exchange {
        this rank's view, so equal numbers mean equal views. */
     uint32_t told, heard;
     bool asked; /* ASKS was sent */
-    bool owed;  /* the rank is to get the agreed view */
+    bool owed;  /* the rank must get the agreed view */
 } exchange_t;
 
 struct baton__shrink {
-    _Atomic int state;      /* baton__shrinking_t */
-    uint64_t number;        /* the number of the present or the last shrink */
+    _Atomic int state; /* baton__shrinking_t */
+    uint64_t number; /* the number of the current shrink, or of the last one */
     uint64_t agreed_number; /* the number of the shrink that set `agreed` */
     uint32_t known;         /* number of bits in `view` */
     /* From this time on the rank agrees on `view` even if that is a partition;
@@ -349,7 +352,7 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     view_t view;
     baton__group_take_notice(group, message, &view, sizeof view);
     if (shrink == NULL) {
-        return; /* this rank asks for views when it begins */
+        return; /* when this rank begins to shrink it asks for views */
     }
     exchange_t *exchange = &shrink->exchanges[peer];
     if (header.epoch == shrink->agreed_number) {

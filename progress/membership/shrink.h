@@ -45,8 +45,8 @@ typedef enum baton__shrinking {
 baton__shrinking_t baton__shrink_state(const baton_group_t *group);
 
 /* Begins a shrink if the state is NONE. Returns BATON_ERR_LIMIT for a group
-   that is too large to shrink; else the errors are those of the transport's
-   reserve, and BATON_ERR_NO_MEMORY. */
+   that is too large to shrink, an error of the transport's function `reserve`,
+   or BATON_ERR_NO_MEMORY. */
 baton_status_t baton__shrink_begin(baton_group_t *group);
 
 /* Returns the number of the shrink in progress, or else of the next one. The
@@ -57,19 +57,20 @@ uint64_t baton__shrink_number(const baton_group_t *group);
    number. */
 int baton__shrink_survivors(const baton_group_t *group, int *ranks_out);
 
-/* Returns the first rank that is lost in the agreed view but may live, and
-   stores the number of such ranks. */
+/* Returns the first of the ranks that are lost in the agreed view but may live,
+   and stores the number of these ranks. */
 int baton__shrink_parted(const baton_group_t *group, int *count_out);
 /* Called when the survivors' group was made. From now on another shrink may
    begin. */
 void baton__shrink_end(baton_group_t *group);
 
-/* Returns the first rank from `from` on with which this one has not exchanged
-   equal views; -1: none. That rank does not shrink the group yet, or waits for
-   another rank. */
+/* Returns the first rank, from `from` on, with which this one has not exchanged
+   equal views; -1: there is none. Such a rank does not shrink the group yet, or
+   waits for another rank. */
 int baton__shrink_awaits(const baton_group_t *group, int from);
 
-/* Sends views that are due, and agrees if it can; true if anything happened. */
+/* Sends the views that are due, and agrees if it can. Returns true if anything
+   happened. */
 bool baton__shrink_advance(baton__stepper_t *stepper);
 
 void baton__shrink_receive(baton_group_t *group, baton_message_t *message);

@@ -14,7 +14,7 @@ enum {
     BEHIND_NAMED = 4,
     LOOKS = 8,   /* number of looks until an epoch counts as stalled */
     ROUNDS = 2,  /* number of rounds of inquiries before a stall is reported */
-    ASK_MS = 500 /* longest time between two looks */
+    ASK_MS = 500 /* the longest time between two looks */
 };
 
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
@@ -109,7 +109,8 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
         schedule->run.epoch + (schedule->run.phase == BATON__RUN_IDLE);
     baton__text_add(text, "\"%s\" epoch %llu has made no progress",
                     schedule->name, (unsigned long long)epoch);
-    if (since != 0) { /* else the watchdog has not looked, or time is virtual */
+    /* Otherwise the watchdog has not looked yet, or time is virtual. */
+    if (since != 0) {
         baton__text_add(text, " for %s",
                         baton__time_text(baton__clock_ns() - since));
     }

@@ -7,7 +7,7 @@
 typedef struct baton__watchdog {
     /* An epoch that makes no progress for this long has stalled. */
     uint32_t stall_ms;
-    uint64_t looked_ns; /* time of the last look */
+    uint64_t looked_ns; /* the time at which the watchdog last looked */
 } baton__watchdog_t;
 
 /* Looks at running epochs, if it is time to. If an epoch has stalled, the

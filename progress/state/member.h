@@ -17,18 +17,19 @@
 /* An agreement: all ranks of a group reach the same point, and learn the
    highest number that any of them has; see recovery.c. */
 typedef struct baton__agreement {
-    uint32_t sent; /* number of ranks that this rank has sent to so far */
-    /* Bits: the neighbours in the tree of recovery.c from which this rank has
-       received. */
+    uint32_t sent; /* number of ranks to which this rank has sent so far */
+    /* One bit for each neighbour in the tree of recovery.c from which this rank
+       has received. */
     uint32_t seen;
-    uint64_t highest; /* highest number so far, this rank's included */
+    uint64_t highest; /* the highest number so far, including this rank's own */
 } baton__agreement_t;
 
 typedef struct baton__loss {
     int peer;
-    /* The rank that tells other hosts of the loss; -1: not chosen yet. */
+    /* The rank that reports the loss to other hosts; -1: not chosen yet. */
     int teller;
-    /* The peer is known to have ended; otherwise it may live, out of reach. */
+    /* The peer is known to have ended. If false, it may still live, out of
+       reach. */
     bool ended;
     const char *detail; /* the transport's sentence about the cause */
 } baton__loss_t;
@@ -65,7 +66,8 @@ typedef struct baton__peer_queue {
     struct baton__member *member;
     baton__kept_list_t answers;
     baton__due_list_t due;
-    bool full; /* the transport had no space for the rank at the last try */
+    /* At the last try the transport had no space for a notice to the rank. */
+    bool full;
 } baton__peer_queue_t;
 
 BATON__LIST(baton__queue_list, baton__peer_queue_t)
@@ -138,7 +140,7 @@ typedef struct baton__member {
 
     baton_group_t group;
 
-    baton__loss_t *lost;    /* lost peers */
+    baton__loss_t *lost;    /* the lost peers, with the cause of each loss */
     uint32_t lost_capacity; /* allocated entries in `lost` */
     /* The peer that was lost first, which errors name. As long as this rank
        itself has lost no peer, this field names a rank whose loss a peer has
@@ -153,15 +155,15 @@ typedef struct baton__member {
        schedules. */
     _Atomic uint32_t recovery_left;
     uint32_t unrecovered; /* number of schedules that can't be recovered */
-    /* Recovery messages for schedules that are unknown here, until this rank
-       joins the recovery. */
+    /* Recovery messages about schedules that do not exist here. They are kept
+       until this rank joins the recovery. */
     baton__kept_t *deferred;
-    /* Notices that peers leave the group after a loss, until the transport has
-       reported that loss here. */
+    /* Notices of peers that leave the group after a loss. They are kept until
+       the transport has reported that loss here. */
     baton__kept_t *leaves;
     baton__kept_t *spare; /* free records, for replies, inquiries and `early` */
-    /* Hellos for schedules that are not committed here, one for each peer that
-       has committed the schedule. */
+    /* Hellos for schedules that are not committed here: for each schedule,
+       those of the peers that have committed it. */
     baton__table_t early;
     /* Destroyed schedules that peers may still ask about. */
     baton__table_t departed;
@@ -174,8 +176,8 @@ typedef struct baton__member {
     int asked_by; /* the rank that first asked about the epoch of `asked` */
     /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
-    struct baton__verifier *verifier; /* NULL without BATON_VERIFY=1 */
-    /* This rank in the group whose survivors form this one; or NULL. */
+    struct baton__verifier *verifier; /* set only with BATON_VERIFY=1 */
+    /* The member of the group whose survivors form this group, or NULL. */
     struct baton__member *parent;
     uint32_t children; /* number of existing groups of this group's survivors */
     /* The state of the shrink, see shrink.c; NULL until the group is shrunk. */
@@ -202,8 +204,8 @@ static inline baton__member_t *baton__member_at(const baton_group_t *group)
              default: (const baton__member_t *)baton__member_at(g))
 /* clang-format on */
 
-/* True if this rank has lost a peer, which `first` then names, or waits for no
-   peer any more. */
+/* Returns true if this rank has lost a peer, which `first` then names, or waits
+   for no peer any more. */
 static inline bool baton__member_has_lost(const baton__member_t *member)
 {
     return member->lost_count > 0 || member->all_lost;

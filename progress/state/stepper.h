@@ -9,15 +9,17 @@
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
-    baton_group_t *groups;        /* roots; a root lists its subsets */
-    baton__task_t *runnable_head; /* tasks that get a turn in the next step */
+    baton_group_t *groups; /* the root groups; a root lists its subsets */
+    /* The tasks that get a turn in the next step. */
+    baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
-    baton__task_t *tasks;       /* tasks of committed schedules */
-    baton__task_t *uncommitted; /* tasks of other schedules */
-    baton__queue_list_t queues; /* peers' queues with notices to send */
+    baton__task_t *tasks;       /* the tasks of committed schedules */
+    baton__task_t *uncommitted; /* the tasks of all other schedules */
+    baton__queue_list_t queues; /* the queues that have notices to send */
     /* The schedule whose nodes are being issued now; or NULL. */
     baton_schedule_t *issuing;
-    baton_schedule_t *offloads; /* schedules with events to query */
+    /* The schedules with events of the device to query. */
+    baton_schedule_t *offloads;
     /* Number of nodes that running epochs wait for: nodes that are held or in
        motion (sched/run.h), and required receives without their message. */
     uint32_t waited;
@@ -32,8 +34,9 @@ typedef struct baton__stepper {
     uint32_t agreeing;
     /* Number of committed schedules with armed receives. */
     uint32_t activatable;
-    size_t bytes_left;  /* bytes that this step may still process */
-    size_t slice_bytes; /* the most bytes of a node that are done at once */
+    size_t bytes_left; /* bytes that this step may still compute and copy */
+    /* The most bytes of a node that are computed or copied at once. */
+    size_t slice_bytes;
     /* The bytes of all messages that running epochs wait for. */
     size_t awaited_bytes;
     /* A recovery or shrink must be advanced again without any event: a peer had
@@ -42,9 +45,10 @@ typedef struct baton__stepper {
     bool untold;
     bool leaves_calls; /* this thread leaves long calls to another thread */
     bool left_calls;   /* this step has left a long call */
-    bool unpolled;     /* the last step has not polled */
-    bool doubts;       /* some task has a `doubted` node */
-    _Atomic(baton__task_t *) mail; /* the mailbox: tasks, the newest first */
+    bool unpolled; /* the last step has left out the poll; see baton__step */
+    bool doubts;   /* at least one task has a `doubted` node */
+    /* The mailbox: a list of tasks, the newest first. */
+    _Atomic(baton__task_t *) mail;
     /* Optional: returns true while the simulated processor is busy. The rank's
        epochs retire when the processor is free. */
     bool (*is_busy)(const baton_schedule_t *schedule);

@@ -18,7 +18,7 @@
 /* How an epoch failed: the first cause, on the rank where it occurred. The
    message is in the schedule's `sentence`. */
 typedef struct baton__failure {
-    baton_status_t status; /* BATON_OK: none */
+    baton_status_t status; /* BATON_OK: the epoch has not failed */
     int rank;
     uint64_t epoch; /* the epoch that failed on that rank */
     bool final;     /* the schedule can't be recovered */
@@ -29,7 +29,8 @@ typedef struct baton__failure {
    rank still recovers. It takes effect after the recovery. */
 typedef struct baton__later_failure {
     baton__failure_t failure;
-    uint64_t failing_from; /* 0: there is none */
+    /* The first epoch that this failure affects; 0: there is no failure. */
+    uint64_t failing_from;
     char sentence[BATON__SENTENCE_BYTES];
 } baton__later_failure_t;
 
@@ -64,8 +65,10 @@ typedef enum baton__next {
 
 typedef struct baton__task {
     struct baton__task *next_runnable;
-    size_t slice_done; /* bytes that are done of a node that runs in parts */
-    uint64_t identity; /* name and attempt; see baton__identity */
+    /* The bytes that were done so far of a node that runs in parts. */
+    size_t slice_done;
+    /* A number for the schedule's name and attempt; see baton__identity. */
+    uint64_t identity;
     /* The number of sends and activates that were issued, and the bytes of the
        sends. Any thread reads the two. */
     _Atomic uint64_t sent_messages;
@@ -84,8 +87,9 @@ typedef struct baton__task {
     /* Destroyed while nodes were in motion. The driver frees the schedule once
        none is. */
     bool abandoned;
-    _Atomic bool busy; /* an epoch runs or drains; any thread reads it */
-    uint32_t magic;    /* BATON__TASK_MAGIC; see baton__task_of */
+    /* True while an epoch runs or drains; any thread reads this. */
+    _Atomic bool busy;
+    uint32_t magic; /* BATON__TASK_MAGIC; see baton__task_of */
 
     baton_schedule_t schedule;
 
@@ -100,8 +104,8 @@ typedef struct baton__task {
     /* In a schedule that stays failed: the first epoch that won't be completed.
        In any other: the last epoch that has failed. 0: none. */
     _Atomic uint64_t failed;
-    _Atomic uint64_t limit;  /* the highest epoch that a peer may begin */
-    _Atomic uint64_t cancel; /* epoch to cancel, or 0 */
+    _Atomic uint64_t limit;  /* the last epoch that a peer may begin */
+    _Atomic uint64_t cancel; /* the epoch to cancel; 0: none */
     struct baton__task *next_mail;
     /* The time of the last start. 0: the start's epoch ended during the start,
        or a wait has followed the start. */
@@ -137,8 +141,10 @@ typedef struct baton__task {
        % depth; the driver takes it when the epoch begins. NULL if the depth is
        1. */
     char **bindings;
-    uint64_t failing_from; /* the first epoch that `failure` affects; 0: none */
-    baton_end_fn on_end;   /* called when epochs end; or NULL */
+    /* The first epoch that `failure` affects; 0: there is none. */
+    uint64_t failing_from;
+    /* The function that is called when epochs end, or NULL. */
+    baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
 
@@ -148,9 +154,10 @@ typedef struct baton__task {
        not. */
     struct baton__task *next;
     struct baton__task *previous;
-    baton__peer_notice_t *due; /* by index in plan.peers: notices to the peer */
-    uint32_t due_count;        /* number of peers with a notice to send */
-    /* Number among the schedules of this name; see group.h. */
+    /* By index in plan.peers: the notices that are due to the peer. */
+    baton__peer_notice_t *due;
+    uint32_t due_count; /* number of peers to which a notice is due */
+    /* The number of this schedule among those of its name; see group.h. */
     uint32_t attempt;
     /* Destroyed, with nothing in motion. The driver frees the schedule once its
        notices are sent. */
@@ -171,9 +178,10 @@ typedef struct baton__task {
     /* The agreements on the epoch that on_recover gets; their index is that of
        the agreements in baton__member_t. */
     baton__agreement_t agreements[2];
-    baton_recover_fn on_recover; /* called in a recovery; or NULL */
+    /* The function that is called in a recovery, or NULL. */
+    baton_recover_fn on_recover;
     void *on_recover_arg;
-    /* Called when the schedule has failed; or NULL. */
+    /* The function that is called when the schedule has failed, or NULL. */
     baton_failed_fn on_failure;
     void *on_failure_arg;
     baton_op_t average; /* see baton_schedule_average */
@@ -182,13 +190,13 @@ typedef struct baton__task {
 
     /* Value of baton__progress_of after its last change. */
     uint64_t seen_progress;
-    uint64_t seen_at_ns; /* when the watchdog saw that change */
+    uint64_t seen_at_ns; /* the time at which the watchdog saw that change */
     /* Number of rounds of inquiries about this stall. */
     uint8_t inquiries;
     bool stall_logged;
-    int asked_by;            /* the first rank that asked about this stall */
+    int asked_by;            /* the rank that first asked about this stall */
     uint64_t asked_epoch;    /* the last epoch about which a peer asked */
-    uint64_t asked_progress; /* this rank's progress at the first question */
+    uint64_t asked_progress; /* this rank's progress when that question came */
     struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
