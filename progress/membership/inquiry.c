@@ -223,8 +223,7 @@ void baton__inquiry_take(const baton_schedule_t *schedule, int rank,
                        (unsigned long long)schedule->run.epoch, schedule->name);
         return;
     }
-    /* This copy is needed because adding a rank may move *asked. */
-    bool awaited = asked->awaited;
+    bool awaited = asked->awaited; /* adding a rank may move *asked */
     for (uint32_t i = 0;
          awaited && i < state->await_count && i < BATON__AWAITS_MOST; i++) {
         add_rank(schedule->group, inquiry, state->awaits[i], true);
