@@ -10,9 +10,9 @@ typedef struct baton__around {
     void *endpoint; /* the inner endpoint */
 } baton__around_t;
 
-/* Returns a table with the inner transport's functions that can be passed on
-   unchanged. The outer transport must provide the functions that look at
-   headers or report events: reserve, send, poll, accept, drop, arm and close,
-   and of the optional ones lend, post_receive, withdraw_receive and
-   takes_device. */
+/* Returns a copy of the inner table, in which each function that can be passed
+   on unchanged calls that of the inner transport. The outer transport must
+   provide the functions that look at headers or report events: reserve, send,
+   poll, accept, drop, arm and close, and of the optional ones lend,
+   post_receive, withdraw_receive and takes_device. */
 baton_transport_t baton__around(const baton_transport_t *inner);

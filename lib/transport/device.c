@@ -81,8 +81,9 @@ void baton__flags_free(baton__device_t *device)
         piece_t *piece = device->all;
         device->all = piece->next;
         for (int i = 0; i < FLAGS; i++) {
-            /* Lets all waiting streams go on. They compare by the signed
-               difference, so a larger value would not do that. */
+            /* The streams compare by the signed difference of the two values.
+               INT64_MAX makes all waiting streams go on; a larger value would
+               not. */
             baton__flag_raise(&piece->of[i], INT64_MAX);
         }
         device->port.release(device->device, BATON_MEMORY_HOST, piece->memory);

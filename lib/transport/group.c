@@ -254,8 +254,8 @@ const char *baton__group_rank_text(const baton_group_t *group, int rank)
     return text;
 }
 
-/* In /proc/PID/stat the state follows the program's name, which is in
-   parentheses. */
+/* In the text of /proc/PID/stat the state follows the program's name, which is
+   in parentheses. */
 bool baton__group_is_stopped(const baton_group_t *group, int rank)
 {
     char path[32];
@@ -334,7 +334,8 @@ void baton__group_drop_attributes(baton_group_t *group)
 void baton__group_fini(baton_group_t *group)
 {
     baton__group_drop_attributes(group);
-    while (group->memory != NULL) { /* only in a simulated group */
+    /* Blocks are left only in a simulated group. */
+    while (group->memory != NULL) {
         baton__memory_t *block = group->memory;
         group->memory = block->next;
         baton__free(block->address);

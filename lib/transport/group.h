@@ -41,12 +41,13 @@ typedef struct baton__table {
     uint32_t count;
 } baton__table_t;
 
-/* A block of memory that was allocated for the user; see baton/memory.h. */
+/* A block of memory that was allocated for the user (baton/memory.h). */
 typedef struct baton__memory {
     struct baton__memory *next;
     void *address;
     size_t bytes;
-    bool shared; /* the transport allocated it, so that peers can read it */
+    /* The transport has allocated the block, so peers can read it. */
+    bool shared;
 } baton__memory_t;
 
 /* A pointer that the user keeps with the group; see baton_group_attribute. */
@@ -54,11 +55,12 @@ typedef struct baton__attribute {
     struct baton__attribute *next;
     const void *key;
     void *value;
-    baton_attribute_destroy_fn destroy; /* or NULL */
+    /* Called when the group is destroyed, or NULL. */
+    baton_attribute_destroy_fn destroy;
 } baton__attribute_t;
 
-/* The data of a lent message may not be in this process's memory. Then this
-   many bytes are read at a time; a group has space for one such part of each
+/* The data of a lent message may be outside of this process's memory. Such data
+   is read in parts of this many bytes. A group has space for one part of each
    operand. */
 enum { BATON__PART_BYTES = 128 * 1024 };
 
@@ -68,12 +70,13 @@ enum { BATON__PART_BYTES = 128 * 1024 };
 struct baton_group {
     const baton_transport_t *transport;
     void *endpoint;
-    struct baton__stepper *stepper;       /* drives the group's schedules */
+    /* The stepper that drives the group's schedules. */
+    struct baton__stepper *stepper;
     const struct baton__kind_info *kinds; /* functions of the node kinds */
     /* Space for a part of each operand of a reduction; used if the transport
        copies parts of lent messages by `read`. */
     char *parts;
-    baton__device_t *device; /* the engine's, or NULL */
+    baton__device_t *device; /* the engine's device, or NULL */
     /* The next group in the engine's list of roots, or in a root's list of
        subsets. */
     baton_group_t *next;
@@ -83,13 +86,13 @@ struct baton_group {
     uint16_t incarnation; /* number of recoveries of the group so far */
     bool retired;         /* destroyed by the user: it only answers its peers */
     bool cost_only;       /* a simulation in which buffers have no memory */
-    bool borrowed;        /* owned by a simulator */
-    /* All ranks destroy the group together. A group over MPI gets this when all
-       ranks have made theirs: a driver may have the group already. */
+    bool borrowed;        /* a simulator owns the group */
+    /* All ranks destroy the group together. Set in a group over MPI after all
+       ranks have made theirs; the driver may have the group already. */
     _Atomic bool collective;
     int rank;
     int size;
-    /* In a simulation, plans that ranks share; or NULL. */
+    /* In a simulation: the plans that ranks share; or NULL. */
     struct baton__sharing *sharing;
     baton_engine_t *engine;
 
@@ -105,9 +108,11 @@ struct baton_group {
     baton__attribute_t *attributes; /* protected by a lock of group.c */
     /* By rank, the rank in the group that this one was made of; or NULL. */
     int *origins;
-    char *name;       /* the name that the group was created by; or NULL */
-    uint64_t channel; /* identifies the group's messages; 0 for a root */
-    /* The next two fields are used in roots. */
+    char *name; /* the name by which the group was created, or NULL */
+    /* The number that identifies the group's messages; 0 for a root. */
+    uint64_t channel;
+    /* The next two fields are used in roots. `subsets`: the groups that use the
+       root's endpoint. */
     baton_group_t *subsets;  /* the groups that use the root's endpoint */
     baton__table_t channels; /* the same groups by channel */
 };

@@ -7,13 +7,14 @@
 #include "transport/around.h"
 
 typedef struct subset {
-    baton__around_t around; /* passes calls on to the root's endpoint */
+    baton__around_t around; /* passes calls on to the endpoint of the root */
     uint64_t channel;
     int size;
-    int *root_ranks; /* by rank of the subset, the rank in the root */
+    int *root_ranks; /* by rank of the subset: the rank's number in the root */
     /* By rank of the subset, the number of the rank's host in the subset. */
     int *hosts;
-    int *ranks; /* by rank of the root, the rank in the subset; or -1 */
+    /* By rank of the root: the rank's number in the subset, or -1. */
+    int *ranks;
 } subset_t;
 
 /* ---- channels ---------------------------------------------------------- */
@@ -218,9 +219,9 @@ static baton_transport_t subset_table_around(const baton_transport_t *inner)
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.process = inner->process != NULL ? subset_process : NULL;
-    table.flush = NULL; /* the engine calls the root's flush and is_copying */
+    table.flush = NULL; /* the engine calls these two functions of the root */
     table.is_copying = NULL;
-    /* Messages of device memory are staged at the root. */
+    /* Messages of device memory are staged by the root's endpoint. */
     table.takes_device = NULL;
     return table;
 }

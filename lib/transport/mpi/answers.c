@@ -51,8 +51,8 @@ static bool answers_is_inside(baton__answers_t *self)
     bool same = returned == self->seen && begun != returned;
     self->inside_ns += since < most ? since : most;
     self->inside_ns = same ? self->inside_ns : 0;
-    /* If no call is in progress, `seen` is a value that `returned` does not
-       have. */
+    /* If no call is in progress, `seen` gets a value that `returned` does not
+       have, so that no call counts as seen. */
     self->seen = returned - (begun == returned);
     self->seen_ns = now;
     return self->timeout_ns > 0 && self->inside_ns >= self->timeout_ns;
@@ -65,11 +65,13 @@ static void *answer_all(void *arg)
     for (;;) {
         (void)poll(&listener, 1, -1);
         if ((listener.revents & POLLHUP) != 0) {
-            return NULL; /* baton__answers_close has shut the listener down */
+            /* baton__answers_close has shut the listener down, so the thread
+               ends. */
+            return NULL;
         }
         int fd = baton__descriptor_move(
             accept4(self->listener, NULL, NULL, SOCK_CLOEXEC));
-        if (fd < 0) { /* probably too many descriptors are open */
+        if (fd < 0) { /* this process probably has too many open descriptors */
             (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
             continue;
         }
@@ -98,7 +100,8 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .size = size,
         .doorbell = doorbell,
         .timeout_ns = (uint64_t)ms * 1000000,
-        .seen = UINT32_MAX, /* no call was seen in progress */
+        /* This value says that no call was seen in progress. */
+        .seen = UINT32_MAX,
         .places = baton__alloc((size_t)size, sizeof *self->places),
         .asked = baton__alloc((size_t)size, sizeof *self->asked)};
     self->answer = baton__alloc(1, answer_bytes(self));

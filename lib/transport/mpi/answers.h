@@ -36,7 +36,8 @@ typedef struct baton__answers_place {
 } baton__answers_place_t;
 
 typedef struct baton__asked {
-    int fd;             /* connection that awaits the answer; -1: none */
+    /* The connection on which the answer is awaited; -1: there is none. */
+    int fd;
     uint64_t asked_ns;  /* when the rank was last asked */
     uint64_t looked_ns; /* when this rank last looked for the answer */
     /* Time without an answer, summed over all looks; 0: the rank was not asked,
@@ -49,7 +50,8 @@ typedef struct baton__answers {
     int rank, size;
     uint64_t timeout_ns; /* 0: a silent rank is never lost */
     char silent[80];     /* says that the rank has not answered for too long */
-    char inside[80];     /* says that the rank has been in MPI for too long */
+    /* Says that the rank has been in a call of MPI for too long. */
+    char inside[80];
     /* Numbers of MPI calls that the driver has begun, and that have
        returned. */
     _Atomic uint32_t begun, returned;

@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-/* The interval between probes of a rank that delays close. */
+/* The interval at which close asks the rank that delays it whether it lives. */
 enum { ASK_NS = 250000000 };
 
 /* The endpoint that was closed last, if all its ranks are on this host and have
@@ -165,8 +165,8 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
     close_release(mpi, in_use);
 }
 
-/* True if the endpoint can be kept for another group: all its ranks are on this
-   host, none was lost, and nothing of this rank is in motion. */
+/* Returns true if the endpoint can be kept for another group: all its ranks are
+   on this host, none was lost, and this rank has nothing in motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
     return mpi->far.peers == 0 && mpi->host.count > 1 && mpi->first_lost == 0 &&

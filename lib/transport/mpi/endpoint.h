@@ -78,8 +78,10 @@
 
 enum {
     BATON__MPI_NOTICES = 4, /* the most notices in flight to one peer */
-    BATON__MPI_PULLS = 4,   /* messages that are pulled from a peer at a time */
-    BATON__MPI_PARTS = 8,   /* MPI messages in motion for each pulled message */
+    /* The most messages that are pulled from one peer at a time. */
+    BATON__MPI_PULLS = 4,
+    /* The most MPI messages in motion for each pulled message. */
+    BATON__MPI_PARTS = 8,
     /* A send is announced when a packet was sent for it that the peer has to
        answer before the send ends (packet.h). This is the most announced sends
        that one peer has not answered yet. Beyond this number, one more send is
@@ -123,8 +125,9 @@ enum {
 /* An entry of a peer's outbox: a packet that could not be sent at once. */
 typedef struct baton__outgoing {
     struct baton__outgoing *next;
-    struct baton__outgoing *previous; /* undefined in the first entry */
-    /* True: the entry is the `out` of a baton__record_t, whose answer is to be
+    /* Not defined in the first entry of an outbox. */
+    struct baton__outgoing *previous;
+    /* True: the entry is the `out` of a baton__record_t, and its answer must be
        sent. False: the entry is the `out` of a baton__send_t. */
     bool answers;
 } baton__outgoing_t;
@@ -136,12 +139,13 @@ typedef struct baton__outbox {
 
 typedef enum baton__send_state {
     BATON__SEND_FREE,
-    BATON__SEND_QUEUED,    /* in the outbox */
+    BATON__SEND_QUEUED,    /* the send waits in the outbox */
     BATON__SEND_ANNOUNCED, /* the receiver has not answered yet */
     BATON__SEND_PULLED,    /* the receiver has asked for the data */
     BATON__SEND_MOVING,    /* MPI is sending the data */
     BATON__SEND_PUTTING,   /* the data is written into a posted receive */
-    BATON__SEND_PARTING    /* in the outbox until all parts are sent */
+    /* The send stays in the outbox until all its parts are sent. */
+    BATON__SEND_PARTING
 } baton__send_state_t;
 
 typedef struct baton__send {
@@ -169,7 +173,7 @@ typedef struct baton__send {
     uint32_t asked;
     size_t part;    /* PULLED, MOVING: bytes of each MPI message */
     size_t moved;   /* number of bytes handed to MPI or to the peer so far */
-    uint32_t parts; /* MOVING: MPI messages in motion */
+    uint32_t parts; /* MOVING: number of MPI messages in motion */
     /* PUTTING, PARTING: index of the peer's posted receive. BATON__HOST_POSTS
        in PARTING: there is no posted receive, and the peer, which has accepted
        the message, could not read the data. */
@@ -206,10 +210,15 @@ typedef struct baton__record {
     /* OFFER: the address at which this rank can read the data; NULL: this rank
        reads the data by CMA. */
     const char *source;
-    size_t copied; /* bytes copied; or, if pulled, bytes requested from MPI */
+    /* Bytes that were copied; if the message is pulled: bytes of the receives
+       that were posted. */
+    size_t copied;
     size_t part;
-    uint32_t parts; /* if pulled: MPI receives in motion */
-    size_t arrived; /* bytes that have arrived: pulled, in PARTs or as a body */
+    /* If the message is pulled: number of MPI receives in motion. */
+    uint32_t parts;
+    /* Bytes that have arrived, if the data comes in MPI messages, in PARTs or
+       as a body. */
+    size_t arrived;
     uint32_t body_count;
     baton__far_buffer_t *bodies[BATON__BODY_BUFFERS];
     unsigned char data[BATON__SHORT_BYTES];
@@ -223,28 +232,31 @@ BATON__LIST(baton__records, baton__record_t)
    bodies. The counts cover the group's whole life, and wrap. */
 typedef struct baton__flow {
     uint32_t sent;
-    uint32_t limit; /* highest total that the peer is known to allow */
+    uint32_t limit; /* the highest total that the peer is known to allow */
     /* `granted` and `reported` are for far peers. Near peers read their credits
        in shared memory. */
-    uint32_t granted;  /* total that this rank allows the peer to send */
+    /* The total number that this rank allows the peer to send. */
+    uint32_t granted;
     uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
 
 typedef struct baton__peer {
     int near;           /* the peer's index among this host's ranks; -1: far */
     baton__ring_t ring; /* near peers: the ring to the peer */
-    bool contacted;     /* reserve was called for this peer */
+    bool contacted;     /* baton__mpi_reserve was called for this peer */
     bool listed;        /* in the list of peers with a non-empty outbox */
     bool lost;
-    bool reported; /* the engine was told of the loss */
-    /* The system refuses copies from and to the peer's memory. */
+    bool reported; /* this peer's loss was reported to the engine */
+    /* The system has refused copies from or to the peer's memory. */
     bool refused;
-    baton__flow_t messages, notices, bodies; /* bodies: far peers only */
+    /* `bodies` is used for far peers only. */
+    baton__flow_t messages, notices, bodies;
     uint32_t announced; /* number of announced sends without an answer */
     /* When a send was last announced while BATON__MPI_ANNOUNCED or more sends
        were unanswered. */
     uint64_t exceeded_ns;
-    /* The outbox has answers and sends in parts first, then other sends. */
+    /* In the outbox, answers and sends in parts come first, and then the other
+       sends. */
     baton__outbox_t outbox;
     /* The last entry of the outbox that is an answer or a send in parts; or
        NULL. */
@@ -300,8 +312,9 @@ typedef struct baton__far {
     int peers; /* number of far peers */
     /* Time of the last send, or of the last poll that found something. */
     uint64_t now_ns;
-    uint32_t quiet;   /* number of polls since now_ns, which found nothing */
-    bool credits_due; /* some peer may need to be told of new credits */
+    /* Number of polls since now_ns; all of them have found nothing. */
+    uint32_t quiet;
+    bool credits_due; /* some peer may have to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
     MPI_Request *requests;
     baton__transfer_t *transfers;
@@ -363,11 +376,11 @@ typedef struct baton__process {
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    MPI_Comm comm; /* MPI_COMM_NULL if the group does without MPI */
+    MPI_Comm comm; /* MPI_COMM_NULL if the group does not use MPI */
     MPI_Group members;
     int rank;
     int size;
-    /* number of credits for messages that this rank grants to each peer */
+    /* Number of credits for messages that this rank grants each peer. */
     uint32_t window;
     baton__peer_t *peers;
     int *host_of;                /* by rank: the number of the rank's host */
@@ -375,15 +388,19 @@ typedef struct baton__mpi {
     /* The processors on which this rank could run when the endpoint was
        opened. */
     cpu_set_t processors;
-    bool reads; /* ranks of this host can read each other's memory */
-    /* Ranks of this host can also write into each other's memory, and each has
-       a processor. So a receiver may ask the sender of an offer to write. */
+    bool reads; /* the ranks of this host can read each other's memory */
+    /* The ranks of this host can also write into each other's memory, and each
+       has a processor. So a receiver may ask the sender of an offer to write
+       the data. */
     bool asks;
     /* MPI carries no messages, and the group has no communicator. */
     bool keeps_off;
-    size_t put_above; /* only longer messages are written by their sender */
-    size_t put_bytes; /* longest message that is written; 0: no message is */
-    size_t buffered_bytes; /* longest message in a shm buffer; 0: none is */
+    /* Only messages longer than this are written by their senders. */
+    size_t put_above;
+    /* The longest message that a sender writes; 0: none is written. */
+    size_t put_bytes;
+    /* The longest message that goes into a shm buffer; 0: none does. */
+    size_t buffered_bytes;
     /* The memory that the ranks of this host share. This rank may be the only
        one. */
     baton__host_t host;
@@ -394,19 +411,21 @@ typedef struct baton__mpi {
     struct {
         baton_event_t *out;
         size_t count, max;
-    } events; /* events that the running poll returns */
+    } events; /* the events that the running poll will return */
     uint32_t polls;
-    uint32_t unreported; /* number of lost peers to tell the engine of */
+    /* Number of lost peers that the engine must still be told of. */
+    uint32_t unreported;
     uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
     /* The reason for the loss of peers that have closed the group because
        first_lost was lost. */
     char closed[64];
-    bool alone; /* this rank leaves while others may wait for it */
+    /* This rank leaves the group while other ranks may wait for it. */
+    bool alone;
 
     /* Pools, see pool.c. Their records never move in memory. */
     struct baton__slab *slabs;
     baton__send_t **sends;
-    bool is_hashed; /* the lists of hash_list have all sends in flight */
+    bool is_hashed; /* hash_list and same_hash list all sends in flight */
     uint32_t send_count, record_count, in_use;
     baton__send_t *free_sends;
     baton__record_t *free_records;
@@ -526,8 +545,8 @@ bool baton__far_owes_credits(const baton__mpi_t *mpi,
    true of their credits. */
 void baton__far_report_credits(baton__mpi_t *mpi);
 
-/* Asks a far peer over MPI whether it lives, unless MPI has not completed an
-   earlier packet to the peer. */
+/* Asks a far peer over MPI whether it lives. Does nothing if MPI has not
+   completed an earlier packet to the peer. */
 void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Replies to a peer that has asked whether this rank lives. */
@@ -580,8 +599,8 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code);
 /* Marks all far peers as lost. */
 void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
 
-/* Detaches the transfers of a send or record that has ended: their completion
-   in MPI is reported to nobody. */
+/* Detaches the transfers of a send or record that has ended, so that no one is
+   told when MPI completes them. */
 void baton__far_forget(baton__far_t *far, const void *ended);
 
 /* Ends the transfers with a lost peer. Returns false if not all events had
@@ -748,14 +767,18 @@ typedef struct baton__meeting {
     int rank, size;
     baton_status_t status;
     unsigned char *data; /* result of the last exchange */
-    /* By rank; valid once the first exchange has ended. */
+    /* By rank: the rank's record of the first exchange. Valid once that
+       exchange has ended. */
     struct baton__member *members;
     uint64_t secret;
-    int listener; /* a socket where peers report a rank that has ended; or -1 */
-    /* A kept endpoint, which watches the processes of this host; or NULL. */
+    /* The socket on which peers report a rank that has ended; or -1. */
+    int listener;
+    /* The endpoint that this rank has kept from an earlier group, which watches
+       the processes of this host; or NULL. */
     const baton__mpi_t *kept;
-    bool met;      /* an exchange has ended, so all ranks make the group */
-    bool reported; /* the long wait was logged */
+    /* At least one exchange has ended, so all ranks are making the group. */
+    bool met;
+    bool reported; /* a warning about the long wait was logged */
 } baton__meeting_t;
 
 /* The most bytes that a rank contributes to an exchange, unless it contributes
@@ -825,7 +848,7 @@ typedef struct baton__opening {
     /* The socket by which the host's first rank passes the descriptor of the
        shared memory to the other ranks; or -1. */
     int socket;
-    int error; /* the value of errno if there is no socket */
+    int error; /* the errno that says why there is no socket */
 } baton__opening_t;
 
 /* Opens the memory that the ranks of this host share. If they can share none,

@@ -37,8 +37,8 @@
 
 enum {
     PACKET_TAG = 0,
-    /* A peer that was woken more recently than this still polls by itself: see
-       poll.c. */
+    /* A peer that was woken more recently than this is not woken again, since
+       it still polls by itself: see poll.c. */
     RANG_NS = 400000,
     /* Interval between wake-ups of a peer that data or packets are awaited
        from. */
@@ -358,7 +358,8 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
                                   .source = packet->source};
     uint32_t slot;
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
-    /* As many slots as the peer's packets occupy stay free for other peers. */
+    /* A peer's packets may not take all slots: as many slots as they occupy
+       must stay free for other peers. */
     size_t others = mpi->far.peers > 1 ? baton__far_unsent(mpi, peer) : 0;
     if (!baton__far_enter(mpi)) {
         return true; /* All far peers are lost, so the packet counts as sent. */
@@ -599,7 +600,8 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
         code =
             PMPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
         if (code == MPI_SUCCESS) {
-            code = PMPI_Request_free(&request); /* MPI completes the send */
+            /* MPI completes the send by itself. */
+            code = PMPI_Request_free(&request);
         }
     }
     if (code != MPI_SUCCESS) {

@@ -238,7 +238,8 @@ int baton__links_listen(const baton__link_place_t *place, int backlog,
     if (listener < 0) {
         return -1;
     }
-    if (any.family == AF_INET6) { /* The listener accepts IPv4, too. */
+    /* The listener accepts IPv4 connections, too. */
+    if (any.family == AF_INET6) {
         (void)setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     if (bind(listener, (struct sockaddr *)&at, bytes) != 0 ||
@@ -474,8 +475,8 @@ static void accept_connections(baton__links_t *links)
     }
 }
 
-/* Returns the rank that a greeting is from; -1 if the greeting is not of this
-   group. */
+/* Returns the rank that has sent a greeting; -1 if the greeting is not from a
+   rank of this group. */
 static int sender_of(const baton__links_t *links, const greeting_t *greeting)
 {
     return greeting->nonce == links->nonce &&

@@ -29,10 +29,11 @@ typedef enum baton__link_state {
 } baton__link_state_t;
 
 enum {
-    BATON__LINK_ADDRESSES = 4, /* addresses of a rank, at most */
+    BATON__LINK_ADDRESSES = 4, /* the most addresses of a rank */
     /* The most accepted connections that have not sent their greeting. */
     BATON__LINK_PENDING = 16,
-    BATON__LINK_WORD = 8 /* bytes of each message on a link, see links.c */
+    /* The size in bytes of each word on a link, see links.c. */
+    BATON__LINK_WORD = 8
 };
 
 typedef struct baton__link {
@@ -42,7 +43,7 @@ typedef struct baton__link {
     /* When the link was reset, by the peer's death or by a firewall; 0: the
        link was not reset since it was last open. */
     uint64_t reset_ns;
-    int error;     /* errno of a failed write; 0: none */
+    int error;     /* the errno of a failed write; 0: no write has failed */
     bool farewell; /* the peer has announced that it closes its group */
     /* The peer's farewell says that it closes its group because it has lost a
        rank. Such a peer does not wait for the other ranks to close theirs. */
@@ -50,8 +51,8 @@ typedef struct baton__link {
     /* 1 + the rank that the peer lost first; 0: the peer named none */
     uint32_t blamed;
     const char *lost; /* why the peer is lost; NULL if it is not lost */
-    /* Number of packets sent to the peer that the peer was told of, or has
-       taken. */
+    /* The number of packets sent to the peer of which the peer knows: it was
+       told of them, or has taken them. */
     uint32_t reported;
     uint32_t announced; /* number of packets that the peer has announced */
     /* in: the first bytes of a word that is being received. out: the last bytes
@@ -86,8 +87,8 @@ typedef struct baton__links {
        will say so. */
     bool gives_up;
     uint32_t blamed; /* 1 + the lost rank that the farewell names; 0: none */
-    /* The listener of answers.h, which is here because forked children close
-       it; -1: none. */
+    /* The listener of answers.h. It is here because forked children must close
+       it. -1: there is none. */
     int answers;
     baton__link_t *at; /* by rank */
     /* The places of all ranks, by rank. They are set once ranks have exchanged

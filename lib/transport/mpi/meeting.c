@@ -24,7 +24,8 @@ enum {
     NS_PER_MS = 1000000,
     /* A rank that waits yields for this long before it begins to sleep. */
     YIELD_NS = 30 * NS_PER_MS,
-    LONGEST_NS = 10 * NS_PER_MS, /* longest sleep, after YIELD_NS */
+    /* The longest sleep of a rank that waits for longer than YIELD_NS. */
+    LONGEST_NS = 10 * NS_PER_MS,
     /* A sleep lasts the time waited so far, divided by this number. */
     WAITED_FOR_A_SLEEP = 16,
     /* The most that one look at the clock adds to the time waited. */
@@ -42,13 +43,15 @@ enum {
    read only if all ranks have the same version and wire format. */
 typedef struct baton__member {
     char version[12];
-    /* BATON__WIRE_FORMAT. Earlier builds have no such number: for them these
-       bytes are the end of `version`, which is 0, and which they compare,
+    /* BATON__WIRE_FORMAT. In builds from before this number these bytes are the
+       end of `version`, which is 0 there; these builds compare the bytes,
        too. */
     uint32_t format;
-    uint64_t kept; /* identifies the endpoint that the rank has kept; 0: none */
+    /* A number that identifies the endpoint that the rank has kept; 0: none. */
+    uint64_t kept;
     uint64_t host, pids;
-    uint64_t secret; /* messages to `place` begin with this */
+    /* Messages to this rank's `place` begin with this number. */
+    uint64_t secret;
     pid_t process;
     baton__link_place_t place;
 } member_t;
@@ -71,7 +74,7 @@ static baton_status_t check_library(void)
 #else
     static const char built_with[] = "MPICH, or one like it";
 #endif
-    char version[8192] = ""; /* as MPICH needs; Open MPI needs 256 bytes */
+    char version[8192] = ""; /* MPICH needs so many bytes; Open MPI needs 256 */
     int length;
     (void)PMPI_Get_library_version(version, &length);
     return (strncmp(version, "Open MPI", 8) == 0) == (built_with[0] == 'O')
@@ -127,7 +130,8 @@ baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
     PMPI_Comm_size(comm, &self->size);
     PMPI_Comm_rank(comm, &self->rank);
     size_t size = (size_t)self->size;
-    /* `row` is rounded up so that `members` is aligned. */
+    /* `row` is rounded up so that `members`, which follow the data, are
+       aligned. */
     size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
                  BATON__MEETING_BYTES;
     const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->members));
@@ -297,10 +301,12 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
                              MPI_Request request)
 {
     uint64_t seen_ns = baton__clock_ns();
-    uint64_t waited_ns = 0; /* excludes time in which the job is stopped */
-    uint64_t ended_ns = 0;  /* waited_ns when `ended` was found */
-    int ended = -1;         /* a rank that has ended; -1: none */
-    bool told = false;      /* another rank has reported the end of `ended` */
+    /* The time waited so far, without the time in which the job was stopped. */
+    uint64_t waited_ns = 0;
+    /* The value of waited_ns when this rank learned that `ended` has ended. */
+    uint64_t ended_ns = 0;
+    int ended = -1;    /* a rank that has ended; -1: none */
+    bool told = false; /* another rank has reported the end of `ended` */
     int done = 0;
     while (code == MPI_SUCCESS) {
         code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A rank's sentence about why it lacks a feature; "" if it has the feature, or
-   can't tell why it lacks it. */
+/* A rank's text that says why it lacks a feature; "" if it has the feature, or
+   does not know why it lacks it. */
 typedef char reason_t[200];
 
 static void near_say(const baton__opening_t *host, reason_t *why,
@@ -98,7 +98,8 @@ static baton_status_t create_host(const baton__opening_t *host,
     baton_status_t status =
         baton__host_create(host->size, *buffers_out, file_out);
     for (int i = 1; status == BATON_OK && i < host->size; i++) {
-        /* If this fails, the receiver's baton__share_take reports that. */
+        /* If this fails, the receiving rank's baton__share_take reports the
+           failure. */
         (void)baton__share_pass(host->socket, host->secret, i, *file_out);
     }
     return status;

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROOF_NS = 1000000000 /* longest wait for other hosts to answer */ };
+/* The longest wait for answers from other hosts. */
+enum { PROOF_NS = 1000000000 };
 
 /* The bootstrap record, which each rank sends to all others before it opens a
    new endpoint. */
@@ -42,7 +43,8 @@ static int open_quota(void)
     char text[64];
     char *end = text;
     (void)baton__descriptor_read("/sys/fs/cgroup/cpu.max", text, sizeof text);
-    double limit = strtod(text, &end); /* no limit ("max") becomes 0 */
+    /* The text "max", which means no limit, becomes 0. */
+    double limit = strtod(text, &end);
     double period = strtod(end, NULL);
     double share = period > 0 ? limit / period : 0;
     return share > 0 && share < INT_MAX - 1 ? (int)(share + 0.999) : INT_MAX;
@@ -117,7 +119,7 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards,
             of[i]++;
         }
         transport->verify |= cards[i].verifies;
-        /* Number of ranks before rank i on the host of rank i. */
+        /* Number of ranks below i on the host of rank i. */
         int before = 0;
         for (int k = 0; k < i; k++) {
             before += of[k] == of[i];
@@ -158,7 +160,7 @@ static baton_status_t open_places(baton__mpi_t *mpi,
         }
         place = &links->places[mpi->rank];
     } else {
-        /* Forked children close links->answers, too. */
+        /* This makes forked children close links->answers, too. */
         baton__links_list(links);
     }
     int listener = baton__links_listen(place, mpi->size, &port);
@@ -259,8 +261,8 @@ static int process(const void *endpoint, int rank, const char **host_out)
     return mpi->host_of[rank] != mpi->host_of[mpi->rank] ||
                    found->pids == mpi->processes[mpi->rank].pids
                ? found->number
-               /* The process is in another PID namespace, so its number means
-                  another process here. */
+               /* The process is in another PID namespace, where its number
+                  means another process. */
                : 0;
 }
 
@@ -421,7 +423,7 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                       ? baton__share_socket(host.secret, host.index)
                       : -1;
     host.error = errno;
-    /* After this, all ranks have their sockets. */
+    /* After this agreement all ranks have their sockets. */
     status = baton__meeting_agree(meeting, status);
     if (status == BATON_OK && *out != NULL) {
         status = open_meet(*out, &host);

@@ -47,15 +47,16 @@ typedef enum baton__packet_kind {
     BATON__PACKET_CTS,
     BATON__PACKET_COPY,
     BATON__PACKET_PART,
-    /* Has only the counts that every packet over MPI carries. */
+    /* A packet that carries only the counts that are in every packet over
+       MPI. */
     BATON__PACKET_CREDIT,
-    BATON__PACKET_ASK, /* requests a CREDIT as a reply */
+    BATON__PACKET_ASK, /* asks the receiver for a CREDIT as a reply */
     BATON__PACKET_LAST /* the sender closes its group */
 } baton__packet_kind_t;
 
 enum {
     BATON__PACKET_CREDITED = 1,
-    BATON__PACKET_NOTICE = 2, /* uses a credit for notices */
+    BATON__PACKET_NOTICE = 2, /* the packet uses a credit for notices */
     BATON__PACKET_MADE = 4,   /* OFFER: the send's token.made */
     /* CREDIT: the sender has marked the receiver as lost. */
     BATON__PACKET_DISOWNS = 8

@@ -30,7 +30,7 @@ enum {
        that found nothing: in an exchange of messages this rank's next message
        soon carries them anyway. */
     CREDIT_POLLS = 8,
-    /* How long this rank looks again after a wake-up. */
+    /* How long after a wake-up this rank looks for packets again and again. */
     AFTER_RING_NS = 1000000,
     AFTER_RING_US = 50, /* sleep between these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
@@ -184,12 +184,13 @@ static bool complete_transfer(baton__mpi_t *mpi)
     }
     int code = PMPI_Testany(far->count, far->requests, &at, &done, &status);
     if (at == MPI_UNDEFINED) {
-        return false; /* none is complete, or all requests are null */
+        return false; /* no receive is complete, or there are no requests */
     }
     const baton__transfer_t transfer = far->transfers[at];
     if (code != MPI_SUCCESS &&
         (transfer.send != NULL || transfer.record != NULL)) {
-        /* The transfer stays listed until the peer's transfers are ended. */
+        /* The transfer stays in the list until all transfers with the peer are
+           ended. */
         far->requests[at] = MPI_REQUEST_NULL;
         baton__far_fail(mpi,
                         transfer.send != NULL ? transfer.send->peer
@@ -207,7 +208,8 @@ static bool complete_transfer(baton__mpi_t *mpi)
         } else {
             baton__events_moved(mpi, transfer.send->token);
         }
-        /* If both are NULL, the send or record ended when its peer was lost. */
+        /* If both fields are NULL, the send or record has ended with the loss
+           of its peer. */
     } else if (transfer.record != NULL) {
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].heard = true;
@@ -353,7 +355,7 @@ static void report_lost(baton__mpi_t *mpi)
             !baton__mpi_end_pulled(mpi, peer) ||
             !baton__mpi_end_posted(mpi, peer) || !baton__far_end(mpi, peer) ||
             baton__events_are_full(mpi)) {
-            return; /* the next poll continues */
+            return; /* the next poll continues from here */
         }
         bool own = peer->near < 0 && mpi->far.cut;
         baton__events_add(
@@ -524,7 +526,8 @@ static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
     }
     far->heard = false;
     if (!baton__links_is_open(&mpi->far.links, peer)) {
-        asked->asked_ns = 0; /* ask the peer at once, which wakes it */
+        /* Makes this call ask the peer at once, which wakes the peer. */
+        asked->asked_ns = 0;
         baton__links_connect(&mpi->far.links, peer);
     }
     baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);

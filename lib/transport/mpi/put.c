@@ -188,7 +188,7 @@ void baton__mpi_take_put(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || !change(post_from(mpi, peer, packet->place),
                                  packet->generation, POST_TAKEN, POST_NONE)) {
-        return; /* the receive ended when the peer was lost */
+        return; /* the receive has ended with the loss of the peer */
     }
     posted->used = false;
     baton__events_received(
@@ -204,7 +204,7 @@ void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__host_posted_t *posted = posted_from(mpi, peer, packet->place);
     if (!posted->used || generation_of(post_from(mpi, peer, packet->place)) !=
                              packet->generation) {
-        return; /* the receive ended when the peer was lost */
+        return; /* the receive has ended with the loss of the peer */
     }
     memcpy(posted->target, packet->data, packet->bytes);
     posted->target += packet->bytes;
@@ -273,8 +273,8 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
         post->bytes != send->bytes) {
         return false;
     }
-    /* If this change fails, the receive was withdrawn meanwhile, and the fields
-       that were read may be those of another receive. */
+    /* If this change of the state fails, the receive was withdrawn meanwhile.
+       Then the fields that were read may be those of another receive. */
     uint64_t address = post->address;
     bool taken = change(post, word / POST_STATES, POST_MADE, POST_TAKEN);
     if (taken) {

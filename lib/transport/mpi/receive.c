@@ -79,7 +79,7 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
     baton__peer_t *peer = &mpi->peers[packet->source];
     baton__record_t *record = peer->begun;
     if (record == NULL) {
-        return; /* the message ended when the peer was lost */
+        return; /* the message has ended with the loss of the peer */
     }
     baton__far_keep(mpi, record);
     if (record->arrived == record->message.bytes) {
@@ -100,7 +100,7 @@ static void mpi_receive_take_part(baton__mpi_t *mpi,
         record = record->next;
     }
     if (record == NULL) {
-        return; /* the message ended when the peer was lost */
+        return; /* the message has ended with the loss of the peer */
     }
     memcpy(record->target + record->arrived, packet->data, packet->bytes);
     record->arrived += packet->bytes;
@@ -166,7 +166,8 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
         _Atomic uint32_t *count = notice ? &credit->notices : &credit->messages;
         uint32_t given = atomic_load_explicit(count, memory_order_relaxed);
         /* Only this rank writes the count. The store pairs with the acquire
-           load in has_credit, send.c: the record is free again. */
+           load in has_credit, send.c: when the sender sees the new count, the
+           record is free again. */
         atomic_store_explicit(count, given + 1, memory_order_release);
         return;
     }
@@ -180,7 +181,8 @@ static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     if (record->kind == BATON__PACKET_BUFFER) {
-        /* Pairs with the acquire load in fill_buffer, send.c. */
+        /* Pairs with the acquire load in fill_buffer, send.c: when the sender
+           sees the 0, the buffer was read. */
         atomic_store_explicit(
             &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
             memory_order_release);
@@ -389,7 +391,8 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
         if (record->source != NULL || mpi->reads) {
             return accept_offer(mpi, record, posted);
         }
-        /* The segment can't be mapped, and CMA is not allowed. */
+        /* This rank can't map the segment, and CMA is not allowed, so the data
+           comes in MPI messages. */
         record->kind = BATON__PACKET_RTS;
     }
     baton__peer_t *peer = &mpi->peers[message->peer];

@@ -38,7 +38,7 @@ static bool has_credit(baton__peer_t *peer, bool notice)
 /* ---- announcing ------------------------------------------------------- */
 
 typedef enum outcome {
-    NO_ROOM,   /* the send must be queued, or stays queued */
+    NO_ROOM,   /* there was no space: the send must wait in the outbox */
     ENDED,     /* the send is complete */
     ANNOUNCED, /* the send completes when the peer has answered */
     /* The send completes when its data is written; the peer need not answer. */
@@ -92,8 +92,8 @@ static int fill_buffer(baton__mpi_t *mpi, const void *data, size_t bytes)
     for (int i = 0; baton__host_reserve(host, i); i++) {
         baton__host_buffer_t *buffer =
             baton__host_buffer(host, host->index, (uint32_t)i);
-        /* Pairs with the release store in mpi_receive_release, receive.c: the
-           buffer was read. */
+        /* Pairs with the release store in mpi_receive_release, receive.c: once
+           this load returns 0, the receiver has read the buffer. */
         if (atomic_load_explicit(&buffer->full, memory_order_acquire) == 0) {
             atomic_store_explicit(&buffer->full, 1, memory_order_relaxed);
             memcpy(buffer->data, data, bytes);
@@ -129,7 +129,7 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
     packet->flags = send->token.made ? BATON__PACKET_MADE : 0;
     packet->place = segment;
     /* The receiver reads this word after it has taken the packet, and so after
-       this store: relaxed order suffices. */
+       this store. Relaxed order therefore suffices. */
     atomic_store_explicit(
         baton__host_offer(&mpi->host, mpi->host.index, send->id),
         offer_word(send, OFFER_MADE), memory_order_relaxed);
@@ -644,7 +644,7 @@ void baton__mpi_send_pulled(baton__mpi_t *mpi)
 
 bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    /* last_reply may be one of the sends that end here */
+    /* last_reply may be one of the sends that end below. */
     peer->last_reply = NULL;
     for (uint32_t i = 0; i < mpi->send_count; i++) {
         baton__send_t *send = mpi->sends[i];
