@@ -1789,6 +1789,17 @@ TEST(test_mpi_far_errors_lose_the_peer)
     }
 }
 
+/* Once MPI_Finalize has begun, no call of MPI follows: far peers are lost. */
+TEST(test_mpi_far_sends_nothing_behind_finalize)
+{
+    open_far(2, 0);
+    atomic_store(&rank_of(0)->far.finalized, true);
+    (void)post(0, 1, 1, 8);
+    assert_int_equal(fake_mpi_unreceived(), 0);
+    settle_loss(0, 1);
+    assert_int_equal(atomic_load(&rank_of(0)->far.inside), 0);
+}
+
 /* A receive that went on after an error has its packet, and is posted again. */
 TEST(test_mpi_far_receives_go_on)
 {
