@@ -26,9 +26,9 @@ baton_schedule_t *baton_sim_schedule(baton_sim_t *sim, int rank)
     return exists ? sim->built[rank] : NULL;
 }
 
-/* Builds one rank's schedule. Each group counts the attempts to create a
-   schedule of each name. If the rank's group has counted this attempt, adds 1
-   to *counted. */
+/* Builds one rank's schedule. Each group counts the schedules that were created
+   by each name, even if the creation fails later (attempts). If the rank's
+   group has counted this attempt, adds 1 to *counted. */
 static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
                                  const char *name, baton_sim_build_fn build,
                                  void *arg, size_t *counted)
@@ -50,8 +50,8 @@ static baton_status_t build_rank(baton_sim_t *sim, size_t rank,
 }
 
 /* Undoes a build that failed. Sends no messages, since no rank was told of the
-   schedules. The attempts to create the name that the first `counted` ranks
-   have counted are uncounted. */
+   schedules. The first `counted` ranks have counted an attempt to create a
+   schedule of this name; takes these counts back. */
 static void undo_build(baton_sim_t *sim, const char *name, size_t counted)
 {
     sim->ending = true;
@@ -106,8 +106,8 @@ static void build_start(void *arg)
     }
 }
 
-/* Starts the schedule on each rank that is alive, late by the rank's skew. The
-   time of the earliest start goes to *first_us. */
+/* Starts the schedule on each rank that is alive, delayed by the rank's skew.
+   Stores the time of the earliest start in *first_us. */
 static baton_status_t build_start_all(baton_sim_t *sim, double *first_us)
 {
     const baton_sim_options_t *options = &sim->options;

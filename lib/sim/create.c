@@ -76,7 +76,7 @@ static void sim_create_on_end(baton_schedule_t *schedule)
     baton__sim_task_t *sim_task = baton__sim_task_of(schedule);
     if (!sim_task->timed) {
         /* No epoch was running: the schedule has failed between two epochs, or
-           it is draining after a failure. */
+           after a failure it is waiting for transfers to end. */
         return;
     }
     sim_task->timed = false;
@@ -156,8 +156,8 @@ baton_status_t baton_sim_fail_send(baton_sim_t *sim, int rank, uint64_t k)
     baton_status_t status = check_rank(sim, rank);
     if (status == BATON_OK) {
         baton__sim_port_t *port = baton__sim_port(sim, rank);
-        /* With k = 0 this is the number of a send that is past, so no send
-           fails. */
+        /* With k = 0 this is the number of a send that has been made already,
+           so no send fails. */
         port->fail_at = port->sends + k;
     }
     return status;
@@ -236,7 +236,8 @@ baton_status_t baton_sim_create(const baton_sim_options_t *given,
     if (sim->ranks == NULL ||
         baton__sim_net_init(&sim->net, &baton__sim_transport, &sim->options) !=
             BATON_OK) {
-        /* net_fini may get a network that is still zero. */
+        /* This call is allowed even if the network was not initialised and is
+           all zeros. */
         baton__sim_net_fini(&sim->net);
         baton__free(sim->ranks);
         baton__free(sim);

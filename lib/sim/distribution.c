@@ -150,7 +150,7 @@ static const form_t forms[BATON_DISTRIBUTION_COUNT] = {
 baton_status_t baton__sim_check_number(const char *subject, const char *name,
                                        double value, double least, bool above)
 {
-    /* Both comparisons are false for a NaN, so NaNs are refused. */
+    /* For a NaN both comparisons are false, so NaNs are refused. */
     if ((above ? value > least : value >= least) && value <= BATON__SIM_MOST) {
         return BATON_OK;
     }

@@ -51,7 +51,8 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         return;
     }
     if (port->clock > sim->net.now_us) {
-        /* The rank is busy. It handles arrivals when it is free. */
+        /* The rank's processor is busy. The rank handles arrivals when it is
+           free. */
         port->step_pending = true;
         baton__sim_net_push(&sim->net, port->clock, BATON__SIM_STEP,
                             port->rank);
@@ -73,17 +74,18 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
         baton__sim_net_due(port);
     }
     if (stepper->polled > 0 && !port->poll_pending && !port->dead) {
-        /* No event tells when async nodes complete. */
+        /* No event tells when async nodes complete, so the rank polls them. */
         port->poll_pending = true;
         baton__sim_net_push(&sim->net, sim->net.now_us + POLL_US,
                             BATON__SIM_POLL, port->rank);
     }
 }
 
-/* The node that a completion is about. */
+/* The node that a completion concerns. */
 typedef struct subject {
-    const baton_schedule_t *schedule; /* NULL when there is nothing to fetch */
-    /* For an arrival: its message, by which `node` is found. Otherwise NULL. */
+    const baton_schedule_t *schedule; /* NULL if nothing must be prefetched */
+    /* For an arrival: its message, by which `node` is found. For other
+       completions: NULL. */
     const baton_message_t *message;
     uint32_t node;
 } subject_t;
@@ -263,7 +265,8 @@ static progress_t sim_driver_advance(baton_sim_t *sim, double until_us)
 {
     baton__sim_net_t *net = &sim->net;
     if (net->failed) {
-        /* A lost event would have changed what happens from now on. */
+        /* Events were lost, and what happens from now on would depend on
+           them. */
         return FAILED;
     }
     if (net->due_count == 0) {
@@ -332,7 +335,7 @@ static bool driver_try_enter(baton_engine_t *engine)
     return true;
 }
 
-/* Makes the group's rank step at the present time. */
+/* Makes the group's rank step at the current time. */
 static void wake(baton_group_t *group)
 {
     baton__sim_port_t *port = group->endpoint;
@@ -371,7 +374,7 @@ static baton_status_t driver_wait(baton_engine_t *engine,
         return BATON_OK;
     }
     if (schedule == NULL && sim_driver_is_inside(sim)) {
-        /* In a callback time can't advance. The recovery continues later. */
+        /* Time can't advance in a callback, so the recovery continues later. */
         return BATON_ERR_TIMEOUT;
     }
     double until_us = wait->timeout_ms < 0

@@ -124,8 +124,8 @@ static const char *other_kind(const baton__op_t *op)
     return baton__op_activates(op) ? "activate" : "send";
 }
 
-/* Returns the error of a message that has no match. `peer` is NULL if the other
-   rank has not committed the schedule. */
+/* Returns the error that reports a message without a match. `peer` is NULL if
+   the other rank has not committed the schedule. */
 static baton_status_t fail_unmatched(const baton_schedule_t *schedule,
                                      const baton__op_t *op,
                                      const baton_schedule_t *peer)
@@ -225,7 +225,8 @@ static baton_status_t match_search(const baton_sim_t *sim)
             return status;
         }
     }
-    /* Nothing is wrong: the sums differ only since the epoch sets lengths. */
+    /* There is no mismatch: the sums differ only because some lengths are set
+       in the epoch. */
     return BATON_OK;
 }
 

@@ -65,7 +65,7 @@ baton_status_t baton__sim_check_options(const baton_sim_options_t *options)
    reported. */
 static double cost_in_range(double cost)
 {
-    double least = cost > 0 ? cost : 0; /* a NaN becomes 0, too */
+    double least = cost > 0 ? cost : 0; /* this also replaces a NaN by 0 */
     return least < BATON__SIM_MOST ? least : BATON__SIM_MOST;
 }
 

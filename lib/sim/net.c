@@ -173,8 +173,8 @@ static void begin_queued(baton__sim_port_t *port)
     }
 }
 
-/* Makes the next baton__sim_net_begin begin transfers from the port's queue, if
-   it can. */
+/* If a transfer from the port's queue can begin, makes the next
+   baton__sim_net_begin begin it. */
 static void pump(baton__sim_port_t *port)
 {
     baton__sim_net_t *net = port->net;

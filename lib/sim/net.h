@@ -39,7 +39,9 @@ enum {
 
 /* A completion that its rank has not polled yet. */
 typedef struct baton__sim_completion {
-    void *subject; /* the owner of the send's token, or the arrived message */
+    /* For the end of a send, the owner of its token; for an arrival, the
+       message. */
+    void *subject;
     uint32_t node;
     int32_t peer;
     int16_t status;
@@ -86,7 +88,8 @@ typedef struct baton__sim_net {
     baton__sim_port_t *ports;
     int size;
     baton__sim_pool_t pool;
-    /* A ring of the ranks that are to step. Each rank is in it at most once. */
+    /* A ring with the ranks that must step at the current time. Each rank is in
+       it at most once. */
     uint32_t *due;
     uint32_t due_first, due_count;
     uint32_t *pumps; /* the ranks with sends whose transfer may begin */
@@ -119,11 +122,11 @@ void baton__sim_net_events(baton__sim_net_t *net,
 /* Begins all transfers that may begin. Called after ranks have stepped. */
 void baton__sim_net_begin(baton__sim_net_t *net);
 
-/* Adds the rank to the ranks that are to step at the present time. */
+/* Adds the rank to the ranks that must step at the current time. */
 void baton__sim_net_due(baton__sim_port_t *port);
 
-/* Removes the next rank from those that are to step, and returns it. Returns
-   NULL if there is none. */
+/* Removes the next of the ranks that must step, and returns it. Returns NULL if
+   there is none. */
 baton__sim_port_t *baton__sim_net_take_due(baton__sim_net_t *net);
 
 void baton__sim_net_push(baton__sim_net_t *net, double at_us, uint32_t kind,

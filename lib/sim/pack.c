@@ -21,8 +21,9 @@ typedef struct head {
 
 /* A node. The graph's edges come after all its nodes. */
 typedef struct record {
-    uint64_t bytes; /* the bytes of a message; 0 for other nodes */
-    int32_t peer;   /* the peer of a message; 0 for other nodes */
+    /* The bytes of a message; 0 for a node that is no message. */
+    uint64_t bytes;
+    int32_t peer; /* the peer of a message; 0 for a node that is no message */
     uint32_t need;
     uint16_t kind;
     uint16_t flags;

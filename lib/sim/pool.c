@@ -8,7 +8,7 @@ static bool add_slab(baton__sim_pool_t *pool)
 {
     uint32_t slabs = pool->slab_count;
     if (slabs == BATON__SIM_NONE / BATON__SIM_SLAB) {
-        return false; /* there are no more numbers for items */
+        return false; /* all numbers that an item can have are in use */
     }
     if (!baton__extend(&pool->slabs, slabs, slabs + 1, sizeof *pool->slabs)) {
         return false;

@@ -29,7 +29,7 @@ typedef struct baton__sim_item {
     /* This field is first, so that the address of a message can be cast to that
        of its item. */
     baton_message_t message;
-    unsigned rank : 24; /* the receiver */
+    unsigned rank : 24; /* the receiver's rank */
     unsigned state : 3;
     unsigned sent : 1;        /* the sender was notified */
     unsigned synchronous : 1; /* the sender is notified after the item was
@@ -48,7 +48,7 @@ typedef struct baton__sim_item {
        the time at which the transfer began at the receiver. */
     double begin_us;
     double delivery_us;
-    char small[32]; /* holds the copy of short data */
+    char small[32]; /* holds the copy if the data is short */
 } baton__sim_item_t;
 static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
               "an item is two cache lines");

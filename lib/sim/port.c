@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Has nothing to reserve, since items come from a pool that grows. */
+/* Reserves nothing, since items come from a pool that grows. */
 static baton_status_t sim_port_reserve(void *endpoint, int peer, int64_t sends,
                                        int64_t receives)
 {
@@ -24,7 +24,8 @@ static baton_status_t sim_port_post(baton__sim_port_t *port,
     baton__sim_net_t *net = port->net;
     uint32_t index = baton__sim_pool_take(&net->pool);
     if (index == BATON__SIM_NONE) {
-        /* The ranks that need the message would wait forever. */
+        /* The ranks that need this message would wait for ever, so the
+           simulation fails. */
         net->failed = true;
         return BATON_ERR_NO_MEMORY;
     }

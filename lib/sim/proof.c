@@ -36,7 +36,8 @@ typedef struct records {
     /* The hash table, of 2 * room slots: a record's number + 1, or 0. */
     uint32_t *slots;
     uint32_t count;
-    uint32_t room; /* 0 or a power of two */
+    /* The number of records that `all` has memory for: 0 or a power of two. */
+    uint32_t room;
 } records_t;
 
 /* Returns the record of the given number. The address is valid until a new
@@ -121,11 +122,11 @@ static void proof_free_records(records_t *records)
 /* ---- values ----------------------------------------------------------- */
 
 typedef enum kind {
-    SET,       /* the ranks are those of set number `detail` */
+    SET,       /* an element with the ranks of set number `detail` */
     NO_MEMORY, /* this and the kinds below are flaws */
     TWICE,     /* rank `detail` was on both sides of a union */
     MIXED,     /* `element` was united with element `detail` */
-    FOREIGN    /* `detail` was no value of this proof */
+    FOREIGN    /* `detail` was not an element of this proof */
 } kind_t;
 
 typedef struct value {
@@ -329,8 +330,9 @@ baton_status_t baton_proof_fill(baton_proof_t *proof, int rank, size_t first,
     return BATON_OK;
 }
 
-/* Returns the lowest rank that is in the set though it should not be, or is
-   missing from it. Returns the number of ranks if the set is right. */
+/* Returns the lowest rank that is in the set but must not be, or that must be
+   in the set but is missing. Returns the number of ranks if the set is
+   right. */
 static int wrong_rank(const baton_proof_t *proof, const uint64_t *set,
                       const bool *contributors)
 {
@@ -384,7 +386,8 @@ baton_status_t baton_proof_check(const baton_proof_t *proof,
                             "elements are u32",
                             baton_dtype_name(proof->dtype));
     }
-    /* The number of the set that was last found to be right. */
+    /* The number of a set that was checked and is right; NO_NUMBER: none
+       yet. */
     uint64_t right = NO_NUMBER;
     for (size_t i = 0; i < count; i++) {
         value_t value = proof_value_of(proof, elements[i]);

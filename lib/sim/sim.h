@@ -30,7 +30,7 @@ struct baton_sim {
     baton__sharing_t sharing;
     baton__sim_port_t *stepping; /* the rank whose step runs, or NULL */
     bool calling;                /* a callback of baton_sim_at runs */
-    bool ending; /* schedules are destroyed without telling the peers */
+    bool ending; /* schedules are destroyed without notices to the peers */
     /* Schedules were committed since sends and receives were last compared. */
     bool unmatched;
     baton__sim_call_t *calls;
@@ -59,7 +59,7 @@ typedef struct baton__sim_task {
     /* The schedule was compared with those of the other ranks. */
     bool matched;
     bool timed; /* an epoch has begun and not ended */
-    /* Virtual times at which the last epoch began and ended. */
+    /* The virtual times at which the last epoch began and ended. */
     double began_us, ended_us;
 } baton__sim_task_t;
 
@@ -69,8 +69,8 @@ static inline baton__sim_port_t *baton__sim_port(const baton_sim_t *sim,
     return &sim->net.ports[rank];
 }
 
-/* Returns the time in us at which the rank's processor is free; the present
-   time, if it is free now. */
+/* Returns the time in us at which the rank's processor is free. If it is free
+   now, returns the current time. */
 static inline double baton__sim_clock(const baton__sim_port_t *port)
 {
     double now_us = port->net->now_us;

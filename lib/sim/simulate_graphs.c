@@ -20,7 +20,7 @@ static baton_status_t simulate(baton__sim_packed_graph_t *graphs, int ranks,
     options.ranks = ranks;
     options.cost_only = true;
     options.sync_bytes = sync_bytes;
-    /* So messages arrive after all ranks have begun. */
+    /* A message takes 1 us, so it arrives after all ranks have begun. */
     options.link.alpha_us = 1.0;
     baton_sim_t *sim;
     baton_status_t status = baton_sim_create(&options, &sim);

@@ -252,7 +252,8 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
     } else if (!algorithm.segmented || of->segment_bytes > 0) {
         size_t segment = algorithm.segmented ? of->segment_bytes : 0;
         *out = (baton_choice_t){algorithm, segment, NAN};
-        status = BATON_OK; /* the choice does not depend on costs */
+        /* Only one algorithm can be chosen, so the costs do not matter. */
+        status = BATON_OK;
     }
     return status;
 }
@@ -262,7 +263,8 @@ baton_status_t baton__choice_take(const baton__measured_t *measured,
                                   baton_choice_t *out)
 {
     baton_choice_t choice = {.cost_us = 0};
-    /* With the measured segment size, costs decide nothing in choose_named. */
+    /* The segment size is the measured one, so costs decide nothing in
+       choose_named. */
     baton_choice_case_t with = *of;
     with.segment_bytes = measured->segment_bytes;
     baton_status_t status = choose_named(&with, measured->algorithm, &choice);

@@ -30,9 +30,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* At most CANDIDATES algorithms are measured for a size. TURNS samples are
-   taken of each, after one that does not count. BUDGET_MS is the default budget
-   of a tuning, and MEASURE_MS the budget for a case with BATON_TUNE=measure. */
+/* At most CANDIDATES algorithms are measured for a size. TURNS samples of each
+   are taken, and one more before them, which does not count. BUDGET_MS is the
+   default budget of a tuning, and MEASURE_MS the budget for one case with
+   BATON_TUNE=measure. */
 enum { TURNS = 9, CANDIDATES = 4, BUDGET_MS = 10000, MEASURE_MS = 1000 };
 
 /* A sample has several epochs, since the time of a single one would suffer from
@@ -59,8 +60,8 @@ typedef struct tuned {
     /* Number of tunings so far, which is part of the names of their
        schedules. */
     uint32_t calls;
-    /* A measurement for BATON_TUNE=measure has failed, so the group makes no
-       other. Accesses are relaxed, since the flag only saves time. */
+    /* A measurement for BATON_TUNE=measure has failed, so the group measures no
+       more. Accesses are relaxed, since the flag only saves time. */
     atomic_bool refused;
 } tuned_t;
 
@@ -110,8 +111,8 @@ typedef struct tuning {
     double mine[VALUES];
     double all[VALUES];
     void *source, *target;
-    /* A schedule could not be stopped. It still uses this struct and the
-       vectors, so they are never freed. */
+    /* A schedule could not be stopped, and still uses this struct and the
+       vectors. So they are never freed. */
     bool moving;
     baton__measured_t *learned;
 } tuning_t;
@@ -209,7 +210,7 @@ static void tune_build(const trial_t *trial, const baton_choice_t *choice,
         BUILD(ALLTOALL, alltoall, .source = from, .target = to)
 #undef BUILD
     default:
-        break; /* there is only one algorithm to choose */
+        break; /* there is only one algorithm to choose from */
     }
 }
 
@@ -361,8 +362,8 @@ static baton_status_t tune_allocate(tuning_t *tuning)
     tuning->source = baton__alloc(1, room);
     tuning->target = baton__alloc(1, room);
     if (tuning->source != NULL) {
-        /* Until they are written, all pages of the vector are one page of
-           zeros. */
+        /* Before anything is written to them, all pages of the vector are one
+           and the same page of zeros. */
         memset(tuning->source, 0, room);
     }
     return tuning->source != NULL && tuning->target != NULL
@@ -608,7 +609,7 @@ static const baton__measured_t *tune_find(tuned_t *tuned,
 }
 
 /* Measures the candidates for a case. After a failure the group does not try
-   again: if ranks do not make the same calls, each try would cost them time. */
+   again: if ranks do not make the same calls, each try costs them time. */
 static void tune_measure(baton_group_t *group, tuned_t *tuned,
                          const baton__measured_t *key)
 {

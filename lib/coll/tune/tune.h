@@ -19,7 +19,7 @@ typedef struct baton__measured {
     int ranks;
     int hosts;
     bool in_place;
-    const char *algorithm; /* in static memory */
+    const char *algorithm; /* the algorithm's name, in static memory */
     size_t segment_bytes;
     struct baton__measured *next;
 } baton__measured_t;
