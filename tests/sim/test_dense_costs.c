@@ -174,6 +174,44 @@ TEST(test_each_algorithm_takes_what_its_formula_says)
     }
 }
 
+/* If the core's ranks have equal parts, the formula also holds where ranks are
+   folded, up to the alphas of two messages. */
+TEST(test_rabenseifner_folds_as_its_formula_says)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        dense_case_t c =
+            case_of(dense_builder("allreduce_rabenseifner"), sizes[i]);
+        baton_traffic_t sent;
+        c.count = (size_t)BLOCK * 64;
+        const baton_cost_case_t of = {.ranks = c.size,
+                                      .bytes = (double)(c.count * c.element),
+                                      .alpha_us = ALPHA_US,
+                                      .beta_us = BETA_NS / 1e3,
+                                      .gamma_us = 0.02 / 1e3};
+        double expected = baton_algorithm_cost_us(&c.builder->algorithm, &of);
+        double us = simulate(&c, (world_t){0, 0.02}, &sent);
+        assert_true(us >= (1 - BOUND) * expected &&
+                    us <= (1 + BOUND) * expected + 2 * ALPHA_US);
+    }
+}
+
+/* A rank of two receives one vector; an inner rank of more receives two. Each
+   reduces one. What is passed on is divided among all. */
+TEST(test_the_linear_pipeline_counts_the_work_of_a_rank)
+{
+    static const double expected_us[] = {1 + 1, 2 + 1 + 1. / 3, 2 + 1 + 2. / 4};
+    const dense_builder_t *builder = dense_builder("allreduce_linear_pipeline");
+    for (int i = 0; i < 3; i++) {
+        const baton_cost_case_t of = {.ranks = 2 + i,
+                                      .bytes = 1000,
+                                      .beta_us = 1e-3,
+                                      .gamma_us = 1e-3,
+                                      .segment_bytes = 10};
+        double us = baton_algorithm_host_us(&builder->algorithm, &of);
+        assert_true(fabs(us - expected_us[i]) < BOUND);
+    }
+}
+
 /* Those whose formulas count the messages inside hosts. */
 TEST(test_formulas_that_know_hosts)
 {
