@@ -15,12 +15,13 @@ void baton__gtopk_build(baton_sparse_t *sparse);
 void baton__oktopk_build(baton_sparse_t *sparse);
 
 typedef struct baton__sparse_place {
-    /* `processors` is the number of processors of each host; 0: each rank has
-       one. */
+    /* `processors` is the number of processors of each host; 0 means that each
+       rank has a processor of its own. */
     int ranks, hosts, processors;
-    /* The options have no link costs, so costs are this machine's. */
+    /* The caller has given no costs of links, so the costs are those of this
+       machine. */
     bool measured;
 } baton__sparse_place_t;
-/* Replaces each AUTO in the options by the cheapest choice. */
+/* Replaces each AUTO in the options by the choice that costs least. */
 void baton__sparse_take_choice(baton_sparse_options_t *o,
                                const baton__sparse_place_t *place);

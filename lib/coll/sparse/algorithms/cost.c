@@ -28,7 +28,7 @@
    from these. */
 typedef struct cost_case {
     const baton_sparse_options_t *options;
-    double ranks, rounds; /* P and ceil(log2 P) */
+    double ranks, rounds; /* number of ranks P, and ceil(log2 P) */
     double n, k;
     double element, entry; /* bytes of an element, and of an entry */
     double alpha_us, beta_us;
@@ -66,10 +66,10 @@ static void set_rounds(const cost_case_t *of, double rounds, double bytes,
     out->us = rounds * of->alpha_us + bytes * of->beta_us;
 }
 
-/* If k is no multiple of the number of blocks, the first blocks have an entry
+/* If k is no multiple of the number of blocks, the first blocks have one entry
    more than the others, and the longest path leads through these blocks. The
-   next two functions return how many entries this path has more than with k /
-   blocks in each block. */
+   next two functions return how many entries this path has in addition to k /
+   blocks for each block. */
 
 /* Returns the additional entries for a Bruck all-gather, or for a
    reduce-scatter by bags. On the longest path of these two, a message of
@@ -96,8 +96,8 @@ static double direct_longest(double blocks, double k)
     return (blocks - 1) * (ceil(block) - block);
 }
 
-/* Returns the number of entries that a team sends in the first exchange by
-   B-SAG; see spardl_teams.c. */
+/* Returns the initial h of B-SAG: the number of entries that each team sends
+   from a block; see spardl_teams.c. */
 static double first_share(double quota, int teams)
 {
     double share = floor(floor(quota) / teams);
@@ -278,7 +278,7 @@ static double shared_dense_us(const cost_case_t *of, double sharers)
 }
 
 /* Returns the value that the choice minimises. If the caller has given the
-   costs of links, it is that of the closed form alone. */
+   costs of links, this value is the closed form's time alone. */
 static double weight_of(const cost_case_t *of, const baton_sparse_cost_t *out)
 {
     const baton__sparse_place_t *place = of->place;

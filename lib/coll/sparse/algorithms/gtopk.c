@@ -41,17 +41,19 @@ struct gtopk {
     void *scratch;
     char *own; /* the entries that this rank has selected */
     size_t own_count;
-    /* Memory for two lists, each as long as a union may be. */
+    /* Memory for the sum of all lists so far, and for the next sum. Each merge
+       swaps the two. */
     char *sum, *other;
     size_t sum_count;
-    /* Memory for the new residual's entries at the result's indices. */
+    /* Memory for values of `work` at the result's indices; see gtopk_keep. */
     char *kept;
     gtopk_merge_t merges[ROUNDS];
     int merge_count;
-    /* The message to the parent; at rank 0 the result. */
+    /* The sum that this rank sends to its parent. At rank 0 this sum is the
+       result. */
     baton__message_t up;
     baton__message_t result; /* the message from the parent, with the result */
-    int sends;               /* number of sends of the result */
+    int sends; /* number of children to which this rank sends the result */
 };
 
 /* ---- in a step --------------------------------------------------------- */
@@ -130,8 +132,8 @@ static void undo(gtopk_t *gtopk)
                       sparse->work);
 }
 
-/* Turns `work` into the new residual: only at the indices of the result it
-   keeps its values, and elsewhere the changes are undone. */
+/* Turns `work` into the new residual: keeps the values of `work` at the
+   result's indices, and undoes all changes of this step elsewhere. */
 static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
@@ -186,8 +188,8 @@ static baton_node_t add_reduce(gtopk_t *gtopk)
     return last;
 }
 
-/* Adds the sends of the result to the children, the one with the largest
-   subtree first. The result is in the memory of the message `from`. */
+/* Adds the sends of the result to the children. The child with the largest
+   subtree comes first. The result is in the memory of the message `from`. */
 static void add_sends(gtopk_t *gtopk, const baton__message_t *from,
                       baton_node_t ready)
 {

@@ -240,8 +240,8 @@ static baton_status_t oktopk_sum_region(void *arg, baton_call_t *call)
 
 /* ---- finish ------------------------------------------------------------ */
 
-/* Copies the entries that the owners have published to `all`, in the order of
-   owners. Returns their number. */
+/* Fills `all` with the entries that the owners have published, in the order of
+   owners. Returns the number of these entries. */
 static size_t oktopk_collect(oktopk_t *self)
 {
     const baton_sparse_t *sparse = self->sparse;
@@ -280,8 +280,8 @@ static void follow_global(oktopk_t *self, size_t count)
     }
 }
 
-/* Removes all sums but the k largest. The smallest of their magnitudes becomes
-   the next global threshold. */
+/* Keeps only the k largest of all sums. The magnitude of the k-th largest
+   becomes the next global threshold. */
 static size_t search_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;

@@ -7,8 +7,8 @@
 
 typedef struct baton__regions {
     baton_sparse_t *sparse;
-    size_t room; /* the most entries of a rank's selection */
-    bool fixed;  /* the bounds of regions never change */
+    size_t room; /* the most entries that a rank may select */
+    bool fixed;  /* the bounds of the regions never change */
     /* Region r is [bounds[r], bounds[r + 1]). The bounds are a part of exported
        and imported states, as `extra` of the sparse all-reduce, since the rank
        that sums an element determines the order of additions. With
@@ -17,11 +17,13 @@ typedef struct baton__regions {
     uint64_t *bounds;
     uint32_t *indices; /* the indices of this rank's selection */
     size_t count;
-    char *own; /* the entries of the selection */
-    /* [i] is the message to rank r + 1 + i, or from rank r - 1 - i. */
+    char *own; /* the entries of this rank's selection */
+    /* sends[i] is the message to rank r + 1 + i, and recvs[i] the message from
+       rank r - 1 - i, where r is this rank. */
     baton__message_t *sends, *recvs;
-    /* For each rank, the entries of its selection that are in this rank's
-       region. */
+    /* The entries of this rank's region, in one list for each rank that has
+       selected them. The first list is this rank's own. The next ones are of
+       the ranks before this one, the nearest rank first. */
     baton_entries_t *lists;
 } baton__regions_t;
 
@@ -30,7 +32,8 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
 
 /* Adds P - 1 sends after `ready`, which must be a call of baton__regions_send,
    and P - 1 receives before `sum`, which must be a call of baton__regions_take.
-   If the bounds are fixed, they must have been set. */
+   P is the number of ranks. If the bounds are fixed, the caller must have set
+   them before. */
 void baton__regions_build(baton__regions_t *regions, baton_node_t ready,
                           baton_node_t sum);
 
@@ -52,6 +55,5 @@ baton_entries_t baton__regions_entries(const baton__regions_t *regions,
 baton_status_t baton__regions_send(baton__regions_t *regions,
                                    baton_call_t *call);
 
-/* Sets `lists` to this rank's own entries, and then those of ranks r - 1, r -
-   2, ... */
+/* Fills `lists` from this rank's selection and the received messages. */
 void baton__regions_take(baton__regions_t *regions, baton_call_t *call);

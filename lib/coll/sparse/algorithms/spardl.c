@@ -189,8 +189,9 @@ static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* Puts those entries of a list that are at the result's indices of a block into
-   `work`. If `zeros`, puts zeros in their place. */
+/* Writes those entries of a list whose indices are among `indices` to `work`;
+   `indices` are the result's indices in one block. If `zeros`, writes zeros at
+   these indices instead. */
 static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
                         const uint32_t *indices, size_t count, bool zeros)
 {
@@ -225,8 +226,8 @@ static void keep_xi(void *state, size_t left)
 
 /* ---- building ---------------------------------------------------------- */
 
-/* Adds nodes that accumulate the first `blocks` blocks from this rank's own on,
-   after the node `before`. */
+/* Adds a call for each of `blocks` blocks, from this rank's own block on. The
+   call accumulates the block, and comes after the node `before`. */
 static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
 {
     for (int j = 0; j < blocks; j++) {
@@ -276,8 +277,8 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
         baton__sparse_add_call(spardl->sparse, s, baton__spardl_begin, spardl);
     if (spardl->step_count > 0) {
         last = spardl_add_bag(spardl, 0, last);
-        /* The blocks of the first bag are accumulated by their selections, so
-           these are the other blocks. */
+        /* The selections for the first bag accumulate the blocks of that bag.
+           So these calls accumulate the other blocks. */
         add_accumulations(spardl, spardl->steps[0].gap, last);
     }
     for (int i = 0; i < spardl->step_count; i++) {

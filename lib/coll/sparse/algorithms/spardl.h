@@ -12,7 +12,7 @@
 
 typedef struct spardl spardl_t;
 
-/* A list of entries, in memory of the algorithm itself. */
+/* A list of entries, in memory that the algorithm has allocated. */
 typedef struct spardl_list {
     /* NULL if messages carry no data, as in a simulation of costs. */
     char *data;
@@ -27,7 +27,7 @@ typedef struct spardl_block {
     /* The step whose bag contains the block; -1: this rank's own block, which
        is in no bag. */
     int step;
-    int place; /* the place of the block in that bag */
+    int place; /* the index of the block in the bag of `step` */
     /* The threshold that the search for candidates tries first. */
     baton_magnitude_t guess;
     /* The number of steps before the selection from the block. Each of them may
@@ -38,7 +38,9 @@ typedef struct spardl_block {
     baton_candidates_t candidates;
     /* Sums of the candidates and of the received entries. */
     spardl_list_t sums;
-    spardl_list_t chosen; /* the selected entries, in a message or in `own` */
+    /* The entries selected from the block; they lie in a message or in
+       `own`. */
+    spardl_list_t chosen;
     /* On a device: the change of `work` by this selection. */
     baton__change_t change;
 } spardl_block_t;
@@ -46,14 +48,16 @@ typedef struct spardl_block {
 /* A step of Spar-Reduce-Scatter: this rank sends one bag and receives one. */
 typedef struct spardl_step {
     spardl_t *spardl;
-    /* The bag goes to the member `gap` positions after this rank; one comes
-       from the member `gap` positions before it. */
+    /* This rank sends its bag to the member `gap` positions after it, and
+       receives a bag from the member `gap` positions before it. */
     int gap;
-    /* Number of blocks in the bag that is sent, and in the received one. */
+    /* The number of blocks in each of these two bags. */
     int blocks;
     baton_node_t arrive;
     baton__message_t send, recv;
-    baton_entries_t *lists; /* received lists, by the distance of their block */
+    /* For each block, by its distance from this rank's own: the received
+       entries. */
+    baton_entries_t *lists;
     /* On a device: mirrors of the selections for the bag, and of the received
        entries. */
     baton__mirror_t selected, received;
@@ -74,29 +78,34 @@ typedef struct spardl_exchange {
 
 struct spardl {
     baton_sparse_t *sparse;
-    int teams, members; /* d and m in spardl.c */
-    int team, position; /* of this rank: g and p in spardl.c */
-    int step_count;     /* number of steps in a team: l in spardl.c */
+    /* Number of teams, and of members of a team: d and m in spardl.c. */
+    int teams, members;
+    /* This rank's team, and its position there: g and p in spardl.c. */
+    int team, position;
+    int step_count; /* number of steps within a team: l in spardl.c */
     spardl_step_t *steps;
-    spardl_block_t *blocks; /* the blocks, by number */
-    uint32_t *indices;      /* the indices of the selection from one block */
-    void *scratch;          /* memory for selections */
-    /* The candidates of the block whose selection no step precedes. */
+    spardl_block_t *blocks; /* blocks[b] is block b of the vector */
+    uint32_t *indices;      /* memory for the indices selected from a block */
+    void *scratch; /* memory that one selection or exchange uses at a time */
+    /* The candidates of a block from which this rank selects before any step.
+       Selections from such blocks come one after another, so they share this
+       memory. */
     baton_candidates_t candidates;
-    baton_entries_t *terms; /* the lists that are summed for a block */
+    baton_entries_t *terms; /* the lists that are added up for a block */
     spardl_list_t own;      /* this rank's selection from its own block */
     /* The sum of the teams' `own`; unused if there is one team. */
     spardl_list_t sum;
-    spardl_list_t other; /* memory for the next sum */
+    /* R-SAG: memory for the next `sum`; each exchange swaps the two. */
+    spardl_list_t other;
     /* Memory for those entries of a block's list that are at the result's
        indices. */
     char *common;
     int exchange_count;
-    spardl_exchange_t *exchanges; /* the steps of R-SAG */
-    baton__gather_t *sets;        /* the all-gather of B-SAG */
+    spardl_exchange_t *exchanges; /* exchanges[i] is step i of R-SAG */
+    baton__gather_t *sets;        /* B-SAG: the all-gather between teams */
     baton_entries_t *lists;
     baton__gather_t *result;
-    /* These are used on a device only. */
+    /* The next two fields are used only with gradients on a device. */
     baton__mirror_t own_selected, result_indices;
 };
 
@@ -116,13 +125,13 @@ static inline int baton__spardl_block_at(const spardl_t *spardl, int distance)
    spardl_teams.c). */
 size_t baton__spardl_share(const spardl_t *spardl);
 
-/* Begins a step: baton__sparse_begin, and with B-SAG a first value of h if k
-   has changed. This is the function of the schedule's first call node; `arg` is
-   the spardl_t. */
+/* Begins a step: calls baton__sparse_begin and, with B-SAG, gives h its initial
+   value if k has changed. This is the function of the schedule's first call
+   node; `arg` is the spardl_t. */
 baton_status_t baton__spardl_begin(void *arg, baton_call_t *call);
 
 /* Adds the exchange between teams, after `ready`, a call that has set `own`.
-   Returns a node; after that `sum` is the sum over all teams. */
+   Returns the node after which `sum` is the sum over all teams. */
 baton_node_t baton__spardl_add_teams(spardl_t *spardl, baton_node_t ready);
 
 /* Returns the number of `indices` that are in the block. The indices are
@@ -142,10 +151,10 @@ size_t baton__spardl_teams_scratch(const spardl_t *spardl);
    these entries that each of the ranks keeps in its residual. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
-/* ---- what residuals on the host and on a device share ------------------ */
+/* ---- for residuals in main memory and on a device ----------------------- */
 
-/* Allocates the state, with its blocks and steps, and the rooms for results.
-   Returns NULL if there is no memory. */
+/* Allocates SparDL's state, with its blocks and steps, and the rooms for
+   results. Returns NULL if there is no memory. */
 spardl_t *baton__spardl_open(baton_sparse_t *sparse);
 
 /* Adds the send of the bag that this rank sends in a step, after the node

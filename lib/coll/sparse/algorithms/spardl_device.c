@@ -182,7 +182,7 @@ static baton_node_t add_receiving(spardl_t *spardl, int index,
     return add;
 }
 
-/* Adds the nodes of Spar-Reduce-Scatter. Returns a node, after which `own` is
+/* Adds the nodes of Spar-Reduce-Scatter. Returns the node after which `own` is
    set. */
 static baton_node_t spardl_device_add_reduce_scatter(spardl_t *spardl)
 {

@@ -137,9 +137,10 @@ static baton_entries_t entries_of(const baton__message_t *message)
     return (baton_entries_t){message->data, baton__message_entries(message)};
 }
 
-/* Sets `other` to the sum of the sent and the received message, of which the
-   top-L becomes the new sum. Both ranks add the entries of the lower team
-   first, because the sum of two NaNs has the bits of the first one. */
+/* Adds the sent and the received list. The top-L of this sum becomes the new
+   `sum`, and the other entries go to `dropped`. Both ranks add the entries of
+   the lower team first, because the sum of two NaNs has the bits of the first
+   one. */
 static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
 {
     spardl_exchange_t *exchange = arg;

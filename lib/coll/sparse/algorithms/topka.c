@@ -23,17 +23,17 @@ enum { SAMPLED_PERIOD = 5, COUNT_BYTES = sizeof(uint32_t) };
 
 typedef struct topka {
     baton_sparse_t *sparse;
-    size_t room; /* the most entries of a rank's selection */
+    size_t room; /* the most entries that a rank may select */
     uint32_t *indices;
     size_t count;
     void *scratch;
-    /* With RedSync: the entries of this rank's selection, and later those of
-       the parts of all ranks. */
+    /* With RedSync: memory for the entries of this rank's selection and, later
+       in the step, for the entries of all ranks. */
     char *entries;
     char *sum;
     baton_entries_t *lists;
     baton__gather_t *gather;
-    /* These are used on a device only. */
+    /* The next three fields are used only with gradients on a device. */
     baton__selecting_t selecting;
     baton__mirror_t selected;
     baton__change_t change;
@@ -128,8 +128,8 @@ static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
                            : count * sparse->entry_bytes;
 }
 
-/* Writes the mean of the values as an element. All values have the same sign,
-   so the magnitude of the mean is the mean of the magnitudes. */
+/* Writes the mean of `count` values to `mean`, as an element. All values have
+   the same sign, so the magnitude of the mean is the mean of the magnitudes. */
 static void mean_of(const baton_sparse_t *sparse, const void *values,
                     size_t count, void *mean)
 {
@@ -155,7 +155,8 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     baton_dtype_t dtype = sparse->options.dtype;
     uint32_t count = (uint32_t)topka->count;
     char *behind = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
-    /* `sum` is free until the parts of all ranks are summed. */
+    /* If a mean is wanted, the values go to `sum`, which is free until the
+       parts of all ranks are summed. */
     char *values = sparse->options.quantise ? topka->sum : behind;
     memcpy(to, &count, sizeof count);
     memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
@@ -191,7 +192,8 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = topka->sparse;
     baton_dtype_t dtype = sparse->options.dtype;
     char *to = baton__gather_begin(topka->gather, call);
-    /* `entries` is free until the parts of all ranks have come. */
+    /* With RedSync, the selected entries go to `entries`, which is free until
+       the parts of all ranks have come. */
     char *taken = redsync(sparse) ? topka->entries : to;
     baton__sparse_begin(sparse);
     if (sparse->payload || !redsync(sparse)) {

@@ -23,7 +23,7 @@ typedef struct topkdsa {
     void *scratch;
     char *sum; /* the sum of this rank's region, as entries */
     size_t sum_count;
-    bool dense; /* the sums are sent as dense regions, not as entries */
+    bool dense; /* this step sends the sums as dense regions, not as entries */
     baton__gather_t *lengths, *sums;
 } topkdsa_t;
 

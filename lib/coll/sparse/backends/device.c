@@ -34,7 +34,8 @@ typedef struct feed {
     /* The number of requests to copy results that were made before this
        step. */
     uint64_t results;
-    /* The epoch of the other schedule after which this step comes, or 0. */
+    /* If the step before this one was still running and belongs to the other
+       schedule, the epoch of that step; otherwise 0. */
     uint64_t behind;
 } feed_t;
 
@@ -52,7 +53,7 @@ typedef struct side {
 typedef struct result_request {
     const side_t *side;
     uint64_t epoch;
-    void *target; /* device memory of n elements */
+    void *target; /* device memory of n elements, for the result */
 } result_request_t;
 
 /* The form in which a result is copied. NOTHING: the step has failed, so it has
@@ -88,9 +89,9 @@ typedef struct backend {
     /* The entries of the result, from which the device writes the target. */
     baton__mirror_t entries;
     size_t entry_count;
-    /* The last epoch of `results` whose failure is not to be reported again:
-       check_result has returned the failure, or the caller has got the error of
-       the step itself. */
+    /* The last epoch of `results` whose failure must not be reported again:
+       check_result has returned that failure, or the caller has got the error
+       of the step itself. */
     uint64_t reported;
 
     baton__requests_t vectors;
@@ -183,8 +184,9 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
     const baton_schedule_t *before =
         side->dense ? sparse->schedule : sparse->dense;
     baton_failure_t failure;
-    /* If feed->behind is 0, no step came before, and the other schedule may
-       have been destroyed. So do not touch it. */
+    /* If feed->behind is 0, no step of the other schedule was running when this
+       one was started. So do not use the other schedule: it may have been
+       destroyed. */
     if (feed->behind == 0 || baton_schedule_epoch(before) >= feed->behind) {
         return BATON_OK;
     }
@@ -563,8 +565,8 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 static baton_status_t sparse_device_start(baton_sparse_t *sparse, bool flush,
                                           const void *gradient, double factor)
 {
-    /* Only sets of tensors have a factor other than 1, and their gradients are
-       in main memory. */
+    /* The factor is 1: only sets of tensors use other factors, and their
+       gradients are in main memory. */
     (void)factor;
     return start_step(sparse, flush, gradient, NULL);
 }

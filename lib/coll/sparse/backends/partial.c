@@ -466,7 +466,7 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    (void)flush;  /* baton_sparse_flush refuses flushes */
+    (void)flush;  /* baton_sparse_flush refuses flushes with options.partial */
     (void)factor; /* The factor is 1, also for sets of tensors. */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);

@@ -120,7 +120,7 @@ void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
 }
 
 /* Sets `target` to left + right. The order matters: the sum of two NaNs is the
-   first one. */
+   first of them. */
 static void device_work_sum(baton__enqueue_t *queue, char *target,
                             const void *left, const void *right)
 {

@@ -29,7 +29,8 @@
 
 typedef struct baton__change baton__change_t;
 
-/* Memory on the device, and as many bytes of pinned main memory. */
+/* Memory on the device, and pinned main memory of the same size. Data is copied
+   between the two. */
 typedef struct baton__mirror {
     char *device, *host;
 } baton__mirror_t;
@@ -39,15 +40,16 @@ struct baton__sparse_device {
     const baton_device_port_t *port;
     void *device;
 
-    char *residual, *work; /* vectors of n elements */
-    /* The velocity before the step and after it; NULL without momentum. */
+    char *residual, *work; /* vectors of n elements, on the device */
+    /* The velocity before the step and after it, on the device; NULL without
+       momentum. */
     char *velocity, *new_velocity;
-    /* The indices of the last selection, with room for 2k + 1. */
+    /* The indices of the last selection. There is memory for 2k + 1 of them. */
     uint32_t *indices;
     void *scratch; /* memory for selections */
     /* Memory for the new residual's entries at the result's indices. */
     char *kept;
-    /* For clipping, the sum of the squares of the gradient. */
+    /* With clipping: the sum of the squares of the gradient's elements. */
     baton__mirror_t square_sum;
     baton__change_t *latest; /* the last change of `work` in this step */
     /* The buffer that is bound to `work` in the dense schedule. */
@@ -60,8 +62,8 @@ void baton__device_allocate(baton_sparse_t *sparse);
 /* Allocates `kept`, once the capacity of results is known. */
 void baton__device_allocate_kept(baton_sparse_t *sparse);
 
-/* Allocates a mirror. `host` is its pinned memory, if that exists; otherwise
-   NULL. */
+/* Allocates a mirror. If `host` is not NULL, it becomes the mirror's pinned
+   memory. Otherwise that memory is allocated, too. */
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
                                    size_t bytes);
 
@@ -91,7 +93,8 @@ void baton__enqueue_to_host(baton__enqueue_t *queue,
 void baton__enqueue_to_device(baton__enqueue_t *queue,
                               const baton__mirror_t *mirror, size_t bytes);
 
-/* Sets `target` to factor * source. If source is NULL, sets it to zeros. */
+/* Sets `target` to factor * source. If `source` is NULL, sets `target` to
+   zeros. */
 void baton__enqueue_scale(baton__enqueue_t *queue, char *target,
                           const void *source, double factor);
 
@@ -115,7 +118,8 @@ baton_node_t baton__sparse_device_add_accumulation(baton_sparse_t *sparse,
 
 /* ---- in a step --------------------------------------------------------- */
 
-/* A list by which `work` was changed in this step. */
+/* A list of entries by which this step has changed `work`. `earlier` is the
+   change before this one, or NULL. */
 struct baton__change {
     baton_device_entries_t list;
     baton__change_t *earlier;
@@ -138,7 +142,7 @@ typedef struct baton__selecting {
     size_t k;
     baton_side_t side;
     bool sampled;
-    /* The threshold of an earlier step that is used again, or 0. */
+    /* The threshold of an earlier step that this selection uses again, or 0. */
     baton_magnitude_t earlier;
 } baton__selecting_t;
 
@@ -173,7 +177,8 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count);
 
 /* If there is a velocity, clears it at the indices in `indices`, which is in
-   device memory. Their number is *count or, if `count` is NULL, `capacity`. */
+   device memory. The number of indices is *count or, if `count` is NULL,
+   `capacity`. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count);
 

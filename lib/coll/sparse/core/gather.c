@@ -21,7 +21,8 @@
 
 typedef struct gather_round {
     baton__gather_t *gather;
-    /* Number of parts that are sent, and of parts that are received. */
+    /* The number of parts that this rank sends in the round. It receives as
+       many. */
     int parts;
     int have; /* number of parts that are present before the round */
     baton_length_t sent;
@@ -32,7 +33,8 @@ struct baton__gather {
     baton__gather_plan_t plan;
     baton_view_t view;
     char *data;
-    /* The offsets of the parts, of which there are `size`, and their end. */
+    /* offsets[i] is where part i begins in `data`; the last offset is the end
+       of the last part. */
     size_t *offsets;
     int round_count;
     gather_round_t *rounds;

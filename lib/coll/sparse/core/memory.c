@@ -8,7 +8,7 @@ struct baton__sparse_memory {
     baton__sparse_memory_t *next;
     void *memory;
     bool of_device; /* baton_device_alloc has allocated the memory */
-    bool lasts;     /* it outlives the schedules, as sparse->lasting was set */
+    bool lasts; /* the memory outlives the schedules: sparse->lasting was set */
     baton_memory_t kind;
 };
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define PADDING UINT32_MAX /* the index of an entry that fills up a list */
+#define PADDING UINT32_MAX /* the index of entries that only fill up a list */
 
 static void message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity)

@@ -122,7 +122,10 @@ static bool check_link(const baton_sparse_options_t *o, baton__wrong_t *wrong)
                   o->link.alpha_us, o->link.beta_ns);
 }
 
-enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 }; /* used with options.partial */
+/* With options.partial: HISTORY is the default of options.history, and
+   MOST_EPOCHS the most that options.history and options.max_staleness may
+   be. */
+enum { HISTORY = 4, MOST_EPOCHS = 1 << 20 };
 
 static bool check_not_partial(const baton_sparse_options_t *o,
                               baton__wrong_t *wrong)
@@ -250,7 +253,8 @@ static bool is_chosen(const baton_sparse_options_t *o)
            o->teams == BATON_SPARSE_TEAMS_AUTO;
 }
 
-/* Fills in the costs of a message if the options have none. */
+/* Fills in the costs of a message, as measured on this machine, if the caller
+   has given none. */
 static void fill_link(baton_sparse_options_t *o, int hosts,
                       baton__wrong_t *wrong)
 {
@@ -442,7 +446,7 @@ baton_status_t baton__sparse_compare(baton_schedule_t *schedule,
     baton_status_t status = baton_schedule_commit(schedule);
     baton_status_t started =
         status == BATON_OK ? baton__start_to_wait(schedule) : BATON_OK;
-    /* A peer may have failed before this rank started. */
+    /* The start fails if a peer has failed before this rank has started. */
     baton__wrong_keep(wrong, started);
     return status;
 }

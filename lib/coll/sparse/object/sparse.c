@@ -236,7 +236,8 @@ baton_status_t baton_sparse_destroy(baton_sparse_t *sparse)
     if (status == BATON_OK) {
         status = baton__sparse_leave(sparse);
     }
-    if (status == BATON_OK) { /* after an error the vectors are still in use */
+    /* After an error, schedules may still use the vectors. */
+    if (status == BATON_OK) {
         free_sparse(sparse);
     }
     return status;

@@ -194,7 +194,7 @@ static baton_status_t make_units(baton_tensors_t *set)
         const baton__member_t *member = &set->members[i];
         baton__unit_t *unit = &set->units[member->unit];
         if (unit->sparse != NULL) {
-            continue; /* another packed tensor has made this unit */
+            continue; /* another tensor of the unit has made this unit */
         }
         baton_sparse_options_t options = options_of(set, unit, member);
         baton_status_t status =
@@ -296,7 +296,8 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
         status = make_indices(set);
     }
     if (status == BATON_OK && set->options.on_loss == BATON_ON_LOSS_CONTINUE) {
-        /* After this the application may destroy the group. */
+        /* Once the comparison is destroyed, the application may destroy the
+           group. */
         status = forget_comparison(set);
     }
     if (status == BATON_OK) {
@@ -343,7 +344,7 @@ baton_status_t baton_tensors_destroy(baton_tensors_t *set)
             set->units[i].sparse = NULL;
         }
     }
-    /* After an error the set's memory is still in use. */
+    /* After an error, all-reduces of the set may still use its memory. */
     if (status == BATON_OK) {
         free_set(set);
     }
@@ -531,7 +532,7 @@ baton_status_t baton_tensors_test(baton_tensors_t *set, size_t tensor,
     return status;
 }
 
-/* Returns an error that names a tensor whose gradient is awaited. */
+/* Returns an error that names a tensor whose gradient was not passed yet. */
 static baton_status_t not_started(const baton_tensors_t *set, size_t tensor)
 {
     const baton__member_t *member = &set->members[tensor];

@@ -10,7 +10,7 @@
 
 /* A tensor of a set. */
 typedef struct baton__member {
-    baton_tensor_t tensor; /* tensor.name is a copy */
+    baton_tensor_t tensor; /* tensor.name is the set's own copy */
     baton_tensor_plan_t plan;
     size_t unit;
     /* The index of the tensor's first element in the vector of the unit. */
@@ -32,8 +32,8 @@ typedef struct baton__unit {
     /* Number of tensors whose gradients were passed for this step. */
     size_t ready;
     const char *gradient;
-    char *pack;     /* memory of a gradient that is a copy; or NULL */
-    bool started;   /* the step of the last gradients was started */
+    char *pack;     /* memory to which gradients are copied, or NULL */
+    bool started;   /* the step of the gradients passed last was started */
     double density; /* the density that was set last; 0: none yet */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
@@ -45,8 +45,9 @@ typedef struct baton__unit {
 struct baton_tensors {
     baton_group_t *group;
     char *name;
-    baton_tensors_options_t options; /* defaults filled in */
-    double *densities;               /* memory of options.densities */
+    /* The user's options, with defaults filled in. */
+    baton_tensors_options_t options;
+    double *densities; /* the set's copy of options.densities */
     int ranks;
     bool payload;
     size_t element_bytes;
@@ -56,11 +57,12 @@ struct baton_tensors {
     size_t count;
     baton__unit_t *units;
     size_t unit_count;
-    /* With clipping: number of units that have all their gradients. */
+    /* With clipping: the number of units whose gradients have all been
+       passed. */
     size_t ready_units;
 
     baton_schedule_t *comparison;
-    baton__wrong_t wrong; /* error of this rank's options */
+    baton__wrong_t wrong; /* an error in this rank's options */
     bool agreed, connected;
 };
 
