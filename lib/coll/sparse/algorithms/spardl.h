@@ -151,7 +151,7 @@ size_t baton__spardl_teams_scratch(const spardl_t *spardl);
    these entries that each of the ranks keeps in its residual. */
 double baton__spardl_residual_share(const spardl_exchange_t *exchange);
 
-/* ---- for residuals in main memory and on a device ----------------------- */
+/* ---- for residuals in main memory and on a device ---------------------- */
 
 /* Allocates SparDL's state, with its blocks and steps, and the rooms for
    results. Returns NULL if there is no memory. */
