@@ -163,7 +163,7 @@ static size_t part_count(const baton__contribution_t *self, size_t part)
     return self->begins[part + 1] - self->begins[part];
 }
 
-/* Copies a vector's parts, or only the lent ones. */
+/* Copies all parts of a vector, or only the lent ones. */
 static void copy_parts(const baton__contribution_t *self, char *to,
                        const baton__vector_t *from, bool lent_alone)
 {
@@ -299,8 +299,8 @@ static bool is_read(const baton__contribution_t *self, uint32_t slot)
 static void use_taken(baton__contribution_t *self)
 {
     self->source = self->taken.memory;
-    /* In this order: a thread that no longer sees the contribution pending sees
-       it taken. */
+    /* The order of these stores matters: a thread that no longer sees the
+       contribution as pending must see it as taken. */
     atomic_store_explicit(&self->oldest_taken, self->steps.first,
                           memory_order_relaxed);
     atomic_store_explicit(&self->oldest, self->first_step,
@@ -339,8 +339,8 @@ static void take_carried(baton__contribution_t *self)
     use_taken(self);
 }
 
-/* True if `pending` would be too old for the epoch after this one. Any thread
-   may call this. */
+/* Returns true if `pending` would be too old for the epoch after this one. Any
+   thread may call this. */
 static bool is_due(const baton__contribution_t *self, uint64_t epoch)
 {
     uint64_t oldest = atomic_load_explicit(&self->oldest, memory_order_relaxed);
@@ -416,7 +416,8 @@ static void contribution_give_back(baton__contribution_t *self)
         exchange(&self->pending, &self->taken);
         self->last_step = self->steps.last;
     } else if (self->engine != NULL) {
-        /* `carried` is free: the epoch has taken its contribution, if any. */
+        /* `carried` is free, because the failed epoch has taken the
+           contribution that it held, if any. */
         exchange_memory(&self->carried, &self->taken.memory);
         self->is_carrying = true;
         atomic_store_explicit(&self->oldest, 1, memory_order_release);
