@@ -60,7 +60,7 @@ typedef struct baton__learned {
     int64_t h, h_step, h_flag;
     /* The k for which h was initialised; 0: h is not set. */
     uint64_t k;
-    uint64_t steps;           /* sparse steps since this state was reset */
+    uint64_t steps; /* number of sparse steps since this state was reset */
     uint64_t local_threshold; /* a baton_magnitude_t */
     uint64_t global_threshold;
 } baton__learned_t;
@@ -332,7 +332,8 @@ void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count);
 
-/* Ends a result of `count` entries: removes zeros, averages, and settles. */
+/* Completes the result, which has `count` entries: removes entries of zero,
+   averages if options.average is set, and calls `settle`. */
 void baton__sparse_publish(baton_sparse_t *sparse, size_t count);
 
 /* Binds dense_buffer to `work`. */
@@ -371,8 +372,9 @@ static inline void baton__sparse_exchange(char **left, char **right)
     *right = other;
 }
 
-/* Counts the steps that a recovery has confirmed. `epoch` is that of the
-   baton_schedule_on_recover callback. Returns true. */
+/* Called in a recovery, with the epoch that the callback of
+   baton_schedule_on_recover gets. Adds the steps that the recovery has
+   confirmed to `steps`, and resets `learned` unless `dense`. Returns true. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 
 /* Builds the schedule by which ranks hand over results in a recovery or a
@@ -574,7 +576,8 @@ static inline size_t baton__message_entries(const baton__message_t *message)
     return message->bytes / message->sparse->entry_bytes;
 }
 
-/* Begins and ends a message with a list, which is copied. */
+/* Copies a list of entries into a message: calls baton__message_begin and
+   baton__message_end. */
 baton_status_t baton__message_put(baton__message_t *message, baton_call_t *call,
                                   baton_entries_t list);
 
@@ -632,17 +635,21 @@ baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
                                  baton_node_t ready, baton_call_fn then,
                                  baton__gather_t **out);
 
-/* Called in the call `ready`. Returns the memory for this member's part. */
+/* Called in the call `ready` of baton__gather_build. Returns the memory for
+   this member's part. */
 char *baton__gather_begin(baton__gather_t *gather, baton_call_t *call);
-/* Called in the call `ready`, after the part of `bytes` bytes was written. */
+/* Called in the call `ready`, after this member's part of `bytes` bytes was
+   written. */
 baton_status_t baton__gather_end(baton__gather_t *gather, baton_call_t *call,
                                  size_t bytes);
-/* Begins and ends this member's part, which is copied. */
+/* Copies this member's part: calls baton__gather_begin and
+   baton__gather_end. */
 baton_status_t baton__gather_put(baton__gather_t *gather, baton_call_t *call,
                                  const void *part, size_t bytes);
 
-/* Called in the call `then`. Returns a member's part, and its bytes. Returns
-   NULL in a group without payload. */
+/* Called in the call `then` of baton__gather_build. Returns a member's part,
+   and stores its bytes in *bytes_out. Returns NULL in a group without
+   payload. */
 const char *baton__gather_part(const baton__gather_t *gather, int member,
                                size_t *bytes_out);
 /* Writes the parts, which must be lists of entries, to the result, in the order
