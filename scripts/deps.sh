@@ -23,8 +23,8 @@ for option in "$@"; do
     case $option in
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
     --ci) packages="$packages clang clang-format clang-tidy llvm doxygen
-        libclang-rt-dev iproute2 nftables locales ninja-build procps python3-mpi4py python3-torch
-        libopenmpi-dev openmpi-bin libmpich-dev mpich
+        libclang-rt-dev iproute2 nftables locales mypy ninja-build procps python3-mpi4py
+        python3-torch libopenmpi-dev openmpi-bin libmpich-dev mpich
         hpcc scalapack-mpi-test" ;;
     *)
         echo "usage: $0 [--demo] [--ci]" >&2

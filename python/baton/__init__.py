@@ -14,15 +14,19 @@ ranks in virtual time, and `baton.torch` PyTorch.
 """
 from typing import Any
 
-from baton._handles import attach_cuda
+# To import a name as itself says to type checkers that the package offers it.
+from baton._handles import attach_cuda as attach_cuda
 from baton._library import version as __version__
 from baton.errors import *  # noqa: F403
-from baton.graph import SKIP, Call, Graph, Node, View
-from baton.group import Group
-from baton.partial import Partial, PartialResult
-from baton.schedule import Failure, Schedule, Timeout, Traffic
-from baton.sparse import Sparse, SparseResult, SparseStats, TensorPlan, Tensors
-from baton.sim import Event, Result, Simulator, Totals, picture, prove, simulate
+from baton.graph import SKIP as SKIP, Call as Call, Graph as Graph, Node as Node, View as View
+from baton.group import Group as Group
+from baton.partial import Partial as Partial, PartialResult as PartialResult
+from baton.schedule import Failure as Failure, Schedule as Schedule, Timeout as Timeout
+from baton.schedule import Traffic as Traffic
+from baton.sparse import Sparse as Sparse, SparseResult as SparseResult, Tensors as Tensors
+from baton.sparse import SparseStats as SparseStats, TensorPlan as TensorPlan
+from baton.sim import Event as Event, Result as Result, Simulator as Simulator, Totals as Totals
+from baton.sim import picture as picture, prove as prove, simulate as simulate
 
 
 def allreduce(a: Any, op: Any = "sum", out: Any = None, *, timeout: Timeout = None) -> Any:

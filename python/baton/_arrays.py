@@ -10,6 +10,7 @@ import functools
 import math
 import re
 import sys
+from typing import Any, Optional
 
 import numpy
 
@@ -25,7 +26,7 @@ SIZES = [0] + [lib.baton_dtype_size(i) for i in NUMBERS.values()]
 NUMPY = {name: numpy.dtype(f"{name[0]}{int(name[1:]) // 8}")
          for name in NUMBERS if re.fullmatch(r"[iufc]\d+", name)}
 NUMPY["bool"] = numpy.dtype("?")
-_PAIRS = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
+_PAIRS: dict = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
           for name in NUMBERS if name.endswith("_i32")}
 NUMPY.update(_PAIRS)
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
@@ -40,22 +41,22 @@ _OF_DEVICE = {1: "cpu", 3: "cpu", 11: "cpu", 2: "cuda", 13: "cuda"}
 class Operand:
     """What a call needs to know of an array. `keep` is what its memory lives in."""
 
-    def __init__(self, address, count, dtype, memory, keep):
+    def __init__(self, address: int, count: int, dtype: int, memory: int, keep: Any) -> None:
         self.address = ffi.cast("void *", address or NOWHERE)
         self.bytes = count * SIZES[dtype]
         self.kind = self.count, self.dtype, self.memory = count, dtype, memory
         self.keep = keep
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return describe(*self.kind)
 
 
-def describe(count, dtype, memory):
+def describe(count: int, dtype: int, memory: int) -> str:
     device = " of a device" if memory == lib.BATON_MEMORY_DEVICE else ""
     return f"{_NAMES[dtype]}[{count}]{device}"
 
 
-def dtype_number(dtype):
+def dtype_number(dtype: Any) -> int:
     """Baton's number of a type: "f32", a numpy or a torch type."""
     if isinstance(dtype, str) and dtype in NUMBERS:
         return NUMBERS[dtype]
@@ -64,14 +65,13 @@ def dtype_number(dtype):
     return _of_numpy(numpy.dtype(dtype))
 
 
-def operation(op):
+def operation(op: Any) -> Any:
     """A reduction by its name, "sum" and so on, or a `baton_op_t *` as it is."""
-    if isinstance(op, str):
-        return answer("const baton_op_t *", lib.baton_op_find, op.encode())
-    return op
+    named = isinstance(op, str)
+    return answer("const baton_op_t *", lib.baton_op_find, op.encode()) if named else op
 
 
-def _of_numpy(dtype):
+def _of_numpy(dtype: Any) -> int:
     number = _OF_NUMPY.get(dtype) or (NUMBERS["bf16"] if dtype.name == "bfloat16" else None)
     if number is None and dtype.names and len(dtype.names) == 2:
         fields = [dtype.fields[name] for name in dtype.names]
@@ -85,20 +85,20 @@ def _of_numpy(dtype):
 
 
 @functools.lru_cache(None)
-def _of_torch(dtype):
+def _of_torch(dtype: Any) -> int:
     name = re.sub(r"torch\.|(?<=u)int|(?<=i)nt|(?<=f)loat|(?<=c)omplex", "", str(dtype))
     if name not in NUMBERS:
         raise errors.Invalid(f"elements of type {dtype} can't be sent")
     return NUMBERS[name]
 
 
-def _refuse_strides(kind, shape, strides, remedy):
+def _refuse_strides(kind: str, shape: Any, strides: Any, remedy: str) -> None:
     raise errors.Invalid(
         f"{kind} of shape {tuple(shape)} with strides {tuple(strides)} is not contiguous: "
         f"its elements do not lie one after another; pass {remedy}")
 
 
-def _from_numpy(a, writable):
+def _from_numpy(a: numpy.ndarray, writable: bool) -> Operand:
     if not a.flags.c_contiguous:
         _refuse_strides("a numpy array", a.shape, a.strides, "numpy.ascontiguousarray(a), "
                         "or a.T if that is contiguous")
@@ -109,7 +109,7 @@ def _from_numpy(a, writable):
                    lib.BATON_MEMORY_HOST, a)
 
 
-def _from_torch(torch, a):
+def _from_torch(torch: Any, a: Any) -> Operand:
     if a.layout is not torch.strided:
         raise errors.Invalid(f"a tensor of layout {a.layout} can't be sent: pass its values")
     if a.device.type not in _MEMORY:
@@ -126,7 +126,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
     ("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
-def _from_dlpack(a):
+def _from_dlpack(a: Any) -> Operand:
     capsule = a.__dlpack__()
     tensor = ffi.cast("dlpack_tensor_t *", _capsule_pointer(capsule, b"dltensor"))
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
@@ -148,7 +148,7 @@ def _from_dlpack(a):
                    math.prod(shape), number, _MEMORY[_OF_DEVICE[tensor.device]], (a, capsule))
 
 
-def operand(a, writable=True):
+def operand(a: Any, writable: bool = True) -> Operand:
     """The Operand of an array, which is not copied. `writable`: results go into it.
 
     Invalid: strides, a type that Baton does not have, or memory that is read-only or on a
@@ -177,7 +177,8 @@ def operand(a, writable=True):
     return _from_numpy(numpy.asarray(view), writable)
 
 
-def exactly(a, writable, count, dtype, memory=lib.BATON_MEMORY_HOST):
+def exactly(a: Any, writable: bool, count: Optional[int], dtype: int,
+            memory: int = lib.BATON_MEMORY_HOST) -> Operand:
     """Returns the Operand of an array, which must have so many elements (None: any), this type
     and this memory."""
     given = operand(a, writable)
@@ -187,7 +188,7 @@ def exactly(a, writable, count, dtype, memory=lib.BATON_MEMORY_HOST):
     return given
 
 
-def empty_like(a, shape):
+def empty_like(a: Any, shape: tuple) -> Any:
     """A new array of the kind and type of `a`, for a result."""
     if hasattr(a, "new_empty"):  # a tensor
         return a.new_empty(shape)
@@ -196,7 +197,7 @@ def empty_like(a, shape):
     raise errors.Invalid(f"out= is needed with a {type(a).__name__}")
 
 
-def _over(buffer, dtype):
+def _over(buffer: Any, dtype: int) -> Any:
     """A vector in a buffer: numpy's, or of bf16, which numpy does not have, a tensor where
     PyTorch is loaded, else the bits."""
     torch = sys.modules.get("torch") if dtype == NUMBERS["bf16"] else None
@@ -206,12 +207,12 @@ def _over(buffer, dtype):
                             dtype=torch.bfloat16)[:len(buffer) // 2]
 
 
-def empty(count, dtype):
+def empty(count: int, dtype: int) -> Any:
     """A new vector, of the kind that `vector` returns."""
     return _over(numpy.empty(count * SIZES[dtype], "u1"), dtype)
 
 
-def vector(pointer, count, dtype, owner=None):
+def vector(pointer: Any, count: int, dtype: int, owner: Any = None) -> Any:
     """A numpy array, or of bf16 a tensor, over memory of the library, which lives as long
     as `owner` does, and keeps that alive; with None it can be written, and may not outlive
     a call."""

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import weakref
+from typing import Any, Callable, Iterable, List, Optional, TypeVar
 
 from baton import errors
 from baton._library import answer, check, error, ffi, lib, place
@@ -26,23 +27,24 @@ SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
 
 _numbers = itertools.count()
-_live = weakref.WeakSet()  # all handles that were not destroyed
+_live: weakref.WeakSet = weakref.WeakSet()  # all handles that were not destroyed
 _pid = os.getpid()
+_Self = TypeVar("_Self", bound="Handle")
 
 
 class Handle:
     """Owns an object of the library; the base of Group, Schedule and the others."""
 
-    _destroyer = None  # the function of C
+    _destroyer: Any = None  # the function of C
     _collected = True  # whether __del__ may destroy it
 
-    def __init__(self, pointer, group=None):
+    def __init__(self, pointer: Any, group: Any = None) -> None:
         self._number, self._handle, self.group = next(_numbers), pointer, group
         _live.add(self)
         if group is not None:
             group._made.add(self)
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Destroys it, after what was made in it; a second call does nothing. Any other
         use afterwards is `baton.State` or `baton.Invalid`."""
         if self._handle == NULL:
@@ -57,19 +59,19 @@ class Handle:
             _later.append(self)  # a transfer that has not ended may use its arrays
         check(status)
 
-    def _alive(self):
+    def _alive(self) -> Any:
         """The C object; State if it was destroyed."""
         if self._handle == NULL:
             raise errors.State(f"this {type(self).__name__} was destroyed")
         return self._handle
 
-    def _error(self, status):
+    def _error(self, status: int) -> BaseException:
         """Returns the exception of a wait or a test, and notes that a rank is lost."""
         global lost
         lost |= status == lib.BATON_ERR_TRANSPORT
         return error(status)
 
-    def _has_ended(self, test, *given):
+    def _has_ended(self, test: Any, *given: Any) -> bool:
         """What a function of C that tests says."""
         done = ffi.new("bool *")
         status = test(self._alive(), *given, done)
@@ -77,16 +79,16 @@ class Handle:
             raise self._error(status)
         return done[0]
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         self._alive()
         return self
 
-    def __exit__(self, kind, value, trace):
+    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
         # An exception that is raised already says more.
         with contextlib.suppress(*() if kind is None else (errors.Error,)):
             self.destroy()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if self._collected and getattr(self, "_handle", NULL) != NULL:
             try:
                 self.destroy()
@@ -95,15 +97,15 @@ class Handle:
                     _later.append(self)  # in a call node: it lives on until the exit
 
 
-_later = []  # what lives on until the exit
+_later: List[Handle] = []  # what lives on until the exit
 
 
-def in_order(handles):
+def in_order(handles: Iterable[Handle]) -> List[Handle]:
     """A list of handles, the last that was made first."""
     return sorted(handles, key=lambda handle: handle._number, reverse=True)
 
 
-def milliseconds(timeout):
+def milliseconds(timeout: Any) -> int:
     """A timeout in seconds, a timedelta, or None for ever, as C has it."""
     if timeout is None:
         return -1
@@ -114,7 +116,7 @@ def milliseconds(timeout):
     return int(min(timeout * 1000 + 0.999, 2**31 - 1))
 
 
-def wait(call, timeout, cancel=None):
+def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
     """Returns the status of call(timeout_ms), which is called again and again, so that
     Python handles signals meanwhile. What a handler raises, as that of Ctrl-C does, ends
     the wait, after cancel(). (baton_engine_interrupt would have to be called by a thread
@@ -147,15 +149,15 @@ def wait(call, timeout, cancel=None):
 # ---- the engine, and MPI -------------------------------------------------------
 
 _engine = ffi.new("baton_engine_t **")  # It has NULL until the first group is made.
-_opening = threading.RLock()
+making = threading.RLock()  # the engine, or the world
 _mpi_is_ours = has_cuda = False
 lost = False  # a rank: MPI_Finalize may wait for it for ever
 
 
-def engine():
+def engine() -> Any:
     """The engine of this process, which is opened at the first call."""
     global _pid
-    with _opening:
+    with making:
         if _engine[0] == NULL:
             _pid = os.getpid()
             check(lib.baton_engine_open(NULL, _engine))
@@ -177,7 +179,7 @@ def attach_cuda(ordinal: int = 0) -> None:
     has_cuda = True
 
 
-def initialise_mpi():
+def initialise_mpi() -> None:
     """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
     global _mpi_is_ours
     try:
@@ -193,12 +195,12 @@ def initialise_mpi():
             raise errors.PeerLost("MPI_Init_thread failed")
 
 
-def _nobody_caught():
+def _nobody_caught() -> bool:
     return getattr(sys, "last_value", None) is not None and not hasattr(sys, "ps1")
 
 
 @atexit.register
-def _at_exit():
+def _at_exit() -> None:
     if os.getpid() != _pid or _nobody_caught():
         return
     for handle in _later + in_order(_live):

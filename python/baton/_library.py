@@ -12,11 +12,10 @@ import collections
 import functools
 import os
 import pathlib
+from typing import Any, List, Optional, Tuple
 
 from baton import errors
 from baton._declarations import ffi
-
-MPICH_COMM_WORLD = 0x44000000
 
 _WANTED = "{}.{}".format(*map(ffi.integer_const, ("BATON_VERSION_MAJOR", "BATON_VERSION_MINOR")))
 _SONAME = "libbaton.so." + _WANTED
@@ -31,17 +30,15 @@ Tried:
 """
 
 
-def _places():
+def _places() -> list:
     """Returns where the library may be. The first place where it exists counts."""
     if os.environ.get("BATON_LIBRARY"):
         return [os.environ["BATON_LIBRARY"]]
     above = pathlib.Path(__file__).resolve().parents  # prefix/lib of .../pythonX/site-packages
-    is_tree = (above[2] / "include" / "baton" / "baton.h").exists()
-    return [*([above[2] / "build" / "libbaton.so"] if is_tree else []),
-            *(folder / _SONAME for folder in above[2:5]), _SONAME]
+    return [above[2] / "build" / "libbaton.so", *(of / _SONAME for of in above[2:5]), _SONAME]
 
 
-def _open():
+def _open() -> Tuple[str, Any]:
     tried = []
     for place in map(str, _places()):
         try:
@@ -65,7 +62,7 @@ for _status, _class in _BY_STATUS.items():
     _class.status = _status
 
 
-def error(status, text=None):
+def error(status: int, text: Optional[str] = None) -> errors.Error:
     """The exception for a status; its text is that of this thread's last failed call."""
     if text is None:
         text = ffi.string(lib.baton_error_message()).decode(errors="replace")
@@ -76,7 +73,7 @@ def error(status, text=None):
     return made
 
 
-def failed_start(status, schedule):
+def failed_start(status: int, schedule: Any) -> errors.Error:
     """The exception for the status of a start, which is that of the first epoch's failure
     where a peer's news of that came before this rank's start."""
     made, failure = error(status), ffi.new("baton_failure_t *")
@@ -86,13 +83,13 @@ def failed_start(status, schedule):
     return made
 
 
-def check(status):
+def check(status: int) -> None:
     """Raises the exception of `status`, a baton_status_t, unless it is BATON_OK."""
     if status:
         raise error(status)
 
 
-def answer(kind, function, *given):
+def answer(kind: str, function: Any, *given: Any) -> Any:
     """What a function writes through its last argument, a pointer to a `kind`."""
     made = ffi.new(f"{kind} *")
     check(function(*given, made))
@@ -100,25 +97,24 @@ def answer(kind, function, *given):
 
 
 @functools.lru_cache(None)
-def words(enum):
+def words(enum: Any) -> List[str]:
     """Returns the enumerators of a type, by their values, in lower case and without the common
     prefix."""
     names = [name for _, name in sorted(enum.elements.items()) if not name.endswith("_COUNT")]
     return [name[len(os.path.commonprefix(names)):].lower() for name in names]
 
 
-def options(kind, alive, given):
+def options(kind: str, alive: list, given: dict) -> Any:
     """A new `kind *`, whose fields are `given` by name: numbers, lists of them, text, or one
     of the words of a type; None leaves it as it is. `alive` gets what the struct points to.
     Invalid: there is no such option."""
     made = ffi.new(f"{kind} *")
     fields = dict(ffi.typeof(kind).fields)
-    if "size" in fields:
+    if fields.pop("size", None):
         made.size = ffi.sizeof(kind)
     for name, value in given.items():
-        if name not in fields or name == "size":
-            raise errors.Invalid(f"no option {name}; there are: " + ", ".join(
-                field for field in fields if field != "size"))
+        if name not in fields:
+            raise errors.Invalid(f"no option {name}; there are: " + ", ".join(fields))
         if value is None:
             continue
         of = fields[name].type
@@ -137,17 +133,17 @@ def options(kind, alive, given):
     return made
 
 
-def record(name, kind):
-    """Returns a type of named tuples with the fields of a struct. Enumerators become words, except
-    a status."""
-    fields = ffi.typeof(kind).fields
-    made = collections.namedtuple(name, [field for field, _ in fields])
-    made._words = {field: words(of.type) for field, of in fields
-                   if of.type.kind == "enum" and field != "status"}
+def record(kind: str) -> Any:
+    """Returns a base class for named tuples with the fields of a struct. Enumerators become
+    words, except a status."""
+    fields = dict(ffi.typeof(kind).fields)
+    made = collections.namedtuple("made", fields)  # type: ignore[misc]
+    setattr(made, "_words", {field: words(of.type) for field, of in fields.items()
+                             if of.type.kind == "enum" and field != "status"})
     return made
 
 
-def filled(of, struct):
+def filled(of: Any, struct: Any) -> Any:
     """Returns the record of a struct."""
     values = {field: getattr(struct, field) for field in of._fields}
     values.update((field, ffi.string(value).decode(errors="replace"))

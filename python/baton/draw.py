@@ -1,6 +1,4 @@
 """Pictures of graphs: of one rank, or of several with the messages between them."""
-from __future__ import annotations
-
 import collections
 import contextlib
 import graphlib

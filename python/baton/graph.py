@@ -1,6 +1,4 @@
 """Collectives of your own: a schedule is a graph of nodes of one rank."""
-from __future__ import annotations
-
 from typing import Any, Callable, Iterable, List, Optional, Union
 
 import numpy
@@ -14,7 +12,7 @@ class View:
     """An operand of nodes: `count` elements of a buffer, from `first` on. A slice of it,
     view[a:b], is a view of the elements a to b."""
 
-    def __init__(self, graph: Graph, buffer: Any, first: int, count: int, dtype: int) -> None:
+    def __init__(self, graph: "Graph", buffer: Any, first: int, count: int, dtype: int) -> None:
         self.graph, self.buffer = graph, buffer
         self.first, self.count, self.dtype = first, count, dtype
 
@@ -94,7 +92,7 @@ def _run_call(arg: Any, call: Any) -> int:
 
 _After = Union[None, Node, Iterable[Node]]
 # Collectives that may be nodes, and the name of their arguments' type.
-_ARGUMENTS = {name: name for name in ("broadcast", "reduce", "allreduce", "reduce_scatter",
+_ARGUMENTS: dict = {name: name for name in ("broadcast", "reduce", "allreduce", "reduce_scatter",
                                       "allgather", "alltoall", "scan")}
 _ARGUMENTS.update(exscan="scan", scatter="rooted", gather="rooted", barrier=None)
 
@@ -132,7 +130,7 @@ class Graph(Schedule):
         self._bound = [None, None]  # kind of the first input, and of the first other array
         self._views: dict = {}  # of arrays, by address, bytes and type
         self._alive_too: List[Any] = []  # arrays, and handles of functions
-        self._nodes, self._edges = [], []  # for draw
+        self._nodes, self._edges = [], []  # type: list, list  # for draw
 
     @classmethod
     def _lent(cls, pointer: Any) -> "Graph":
@@ -170,7 +168,7 @@ class Graph(Schedule):
         if isinstance(like, int):
             count, number = like, _arrays.dtype_number(dtype)
         else:
-            given = like if isinstance(like, View) else _arrays.operand(like, False)
+            given: Any = like if isinstance(like, View) else _arrays.operand(like, False)
             count, number = given.count, given.dtype
         buffer = lib.baton_buffer_scratch(self._alive(), count * _arrays.SIZES[number])
         return View(self, buffer, 0, count, number)
@@ -252,9 +250,9 @@ class Graph(Schedule):
         if name not in _ARGUMENTS:
             raise errors.Invalid(f'no collective "{name}" as a node; there are: '
                                  + ", ".join(_ARGUMENTS))
-        handle, args = self._alive(), ()
+        handle, args = self._alive(), ()  # type: Any, tuple
         if name != "barrier":
-            kind, given = f"baton_{_ARGUMENTS[name]}_args_t", {"algorithm": algorithm}
+            kind, given = f"baton_{_ARGUMENTS[name]}_args_t", dict[str, Any](algorithm=algorithm)
             fields = dict(ffi.typeof(kind).fields)
             for field, a in (("source", source), ("target", target)):
                 if a is not None:

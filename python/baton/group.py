@@ -1,17 +1,14 @@
 """Groups: ranks that communicate, and the collectives among them."""
-from __future__ import annotations
-
 import contextlib
 import sys
-import threading
 import weakref
 from typing import Any, Optional, Sequence
 
 import numpy
 
 from baton import _arrays, _handles, errors
-from baton._library import MPICH_COMM_WORLD, answer, check, ffi, lib, options
-from baton.schedule import Schedule, Timeout
+from baton._library import answer, check, ffi, lib, options
+from baton.schedule import _NULL, _SLICE, Schedule, Timeout, _rebind, _run
 
 _Counts = Optional[Sequence[int]]
 # What source and out have: n elements on all ranks, one of blocks (mine), or all of them.
@@ -27,13 +24,10 @@ _KEPT = 64  # schedules of collectives in one call, by shape
 
 _IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
-_run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
-_SLICE, _NULL = _handles.SLICE_MS, ffi.NULL
 _from_buffer, _CHARS = ffi.from_buffer, ffi.typeof("char[]")
 _ndarray = numpy.ndarray
 
 _world: Optional["Group"] = None
-_making_world = threading.RLock()
 
 
 class Group(_handles.Handle):
@@ -63,7 +57,7 @@ class Group(_handles.Handle):
         super().__init__(pointer)
         self.rank: int = lib.baton_group_rank(pointer)
         self.size: int = lib.baton_group_size(pointer)
-        self._made = weakref.WeakSet()  # what was made in it
+        self._made: weakref.WeakSet = weakref.WeakSet()  # what was made in it
         self._kept: dict = {}  # by shape, the same on all ranks
         self._quick: dict = {}  # those of in-place all-reduces, by what numpy says
 
@@ -75,7 +69,7 @@ class Group(_handles.Handle):
         initialises MPI, unless that is done, and MPI is finalised at exit then."""
         global _world
         if _world is None or _world._handle == _NULL:
-            with _making_world:  # One of several threads makes the group.
+            with _handles.making:  # One of several threads makes the group.
                 if _world is None or _world._handle == _NULL:
                     _handles.initialise_mpi()
                     _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
@@ -184,7 +178,7 @@ class Group(_handles.Handle):
     def _prepare(self, collective: str, source: Any, target: Any, result: Any, count: int, *,
                  op: Any = None, root: int = 0, counts: _Counts = None, depth: int = 1,
                  **more: Any) -> Schedule:
-        given, alive = target or source, []
+        given, alive = target or source, []  # type: Any, list
         if collective in ("gatherv", "scatterv") and self.rank != root:
             counts = None
         operands = options("baton_operands_t", alive, {
@@ -193,9 +187,8 @@ class Group(_handles.Handle):
             "op": _arrays.operation(op) if collective in _REDUCE else None,
             "root": root if collective in _ROOTED else None,
             "count": count, "counts": counts, "depth": depth, **more})
-        schedule = Schedule(self, answer("baton_schedule_t *", _CREATE[collective],
-                                         self._alive(), operands),
-                            (source, target), result, depth)
+        pointer = answer("baton_schedule_t *", _CREATE[collective], self._alive(), operands)
+        schedule: Any = Schedule(self, pointer, (source, target), result, depth)
         schedule._bound = source and source.kind, target and target.kind
         schedule._op = op  # one of the caller's own
         return schedule
@@ -240,7 +233,7 @@ class Group(_handles.Handle):
             a, out, gets = None, a, gives  # the target has the data
         source = None if a is None else _arrays.operand(a, False)
         target = None if out is None else _arrays.operand(out)
-        first, kind = (target, gets) if source is None else (source, gives)
+        first, kind = (target, gets) if source is None else (source, gives)  # type: Any, str
         if first is None and gives + gets != "--":
             raise errors.Invalid(f"{collective}: rank {rank} gave no array, and no out=")
         total = None if counts is None else sum(counts)
@@ -295,7 +288,7 @@ class Group(_handles.Handle):
         shape = (collective, count, given and given.kind[1:], op, root,
                  None if counts is None else tuple(counts),
                  collective in _IN_PLACE and source is None)
-        kept = self._kept.get(shape)
+        kept: Any = self._kept.get(shape)
         if kept is None:
             if len(self._kept) >= _KEPT:
                 self._drop(next(iter(self._kept)))
@@ -319,7 +312,7 @@ class Group(_handles.Handle):
             self._drop(shape)
         return result
 
-    def _give_up(self, kept: Schedule, *arrays: Any) -> None:
+    def _give_up(self, kept: Any, *arrays: Any) -> None:
         """Cancels, and destroys: memory is the caller's again, unless that takes too long.
         Another exception is on its way, and says more than what these may fail with."""
         lib.baton_schedule_cancel(kept._handle)
@@ -332,7 +325,7 @@ class Group(_handles.Handle):
         """The reduction of all ranks' `a`, n elements, into `a`, or into `out`; the same
         bits on all ranks."""
         if out is None and timeout is None and type(a) is _ndarray:
-            kept = self._quick.get((a.nbytes, a.dtype, op))
+            kept: Any = self._quick.get((a.nbytes, a.dtype, op))
             try:
                 memory = kept and _from_buffer(_CHARS, a, True)
             except ValueError:  # strides, or read-only
@@ -409,5 +402,5 @@ def _world_comm() -> Any:
     try:
         world = ffi.cast("uintptr_t", lib.ompi_mpi_comm_world)
     except (AttributeError, ffi.error):  # no such symbol
-        world = MPICH_COMM_WORLD
+        world = 0x44000000  # MPICH's
     return ffi.new("uintptr_t *", world)

@@ -1,6 +1,4 @@
 """Partial all-reduces: sums that do not wait for the slowest rank."""
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -71,7 +69,7 @@ class Partial(_handles.Handle):
                  counts: Optional[Sequence[int]] = None, keep: str = "all",
                  history: int = 0, sync_every: int = 0, max_staleness: int = 0,
                  seed: int = 0, on_loss: str = "fail", name: str = "partial") -> None:
-        self.dtype, alive = _arrays.dtype_number(dtype), []
+        self.dtype, alive = _arrays.dtype_number(dtype), []  # type: int, list
         self.counts = None if counts is None else list(counts)
         given = options("baton_partial_options_t", alive, {
             "dtype": self.dtype, "op": _arrays.operation(op), "history": history,
@@ -92,7 +90,7 @@ class Partial(_handles.Handle):
         `counts`, for the step that is started next. Copies: `a` is the caller's again. With
         `lent` more than 1 MiB is not copied, and must stay as it is until the step's wait
         has returned (after TimedOut the loan goes on)."""
-        calls, count, where = _CONTRIBUTE, self.count, ()
+        calls, count, where = _CONTRIBUTE, self.count, ()  # type: Any, int, tuple
         if tensor is not None:
             if self.counts is None or not 0 <= tensor < len(self.counts):
                 raise errors.Invalid(f"there is no tensor {tensor}")
@@ -124,7 +122,7 @@ class Partial(_handles.Handle):
         those that were lent. TimedOut: the step goes on; wait again. PeerLost, Cancelled,
         Failed: the step failed; recover the group."""
         handle, result = self._alive(), self._result
-        call, given = lib.baton_partial_wait, ()
+        call, given = lib.baton_partial_wait, ()  # type: Any, tuple
         if out is not None:
             call, given = lib.baton_partial_wait_into, (self._targets(out),)
         status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout, self._cancel)
@@ -160,8 +158,7 @@ class Partial(_handles.Handle):
 
     def split(self, data: Any) -> list:
         """The tensors of a result, by `counts`."""
-        return [data[end - count:end]
-                for count, end in zip(self._parts, accumulate(self._parts))]
+        return [data[end - count:end] for count, end in zip(self._parts, accumulate(self._parts))]
 
     def pending(self, out: Any) -> bool:
         """Copies what no epoch has taken yet to `out`; whether there is something."""

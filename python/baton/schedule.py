@@ -1,6 +1,4 @@
 """Schedules: collectives that are prepared once and run any number of times."""
-from __future__ import annotations
-
 import collections
 import datetime
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -17,10 +15,12 @@ _SLICE, _NULL = _handles.SLICE_MS, ffi.NULL
 Timeout = Union[float, datetime.timedelta, None]  # seconds; None: for ever
 
 
-# What this rank has sent for a schedule in all of its epochs; how a schedule failed: the
-# first cause, and the rank and epoch where it was met.
-Traffic = record("Traffic", "baton_traffic_t")
-Failure = record("Failure", "baton_failure_t")
+class Traffic(record("baton_traffic_t")):  # type: ignore[misc]
+    """What this rank has sent for a schedule in all of its epochs."""
+
+
+class Failure(record("baton_failure_t")):  # type: ignore[misc]
+    """How a schedule failed: the first cause, and the rank and epoch where it was met."""
 
 
 class Schedule(_handles.Handle):
@@ -88,7 +88,7 @@ class Schedule(_handles.Handle):
             raise self._error(status)
 
     def _error(self, status: int) -> BaseException:
-        failed: BaseException = failed_start(status, self._alive())
+        failed: Any = failed_start(status, self._alive())
         _handles.lost |= failed.status == lib.BATON_ERR_TRANSPORT
         cause, self._raised = self._raised, None
         if cause is not None and not isinstance(cause, Exception):  # Ctrl-C, or an exit

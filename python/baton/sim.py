@@ -5,8 +5,6 @@
     baton.prove(ring, ranks=12)                       # whose data is in each element
     baton.simulate(ring, ranks=4096, bytes=1 << 20, alpha_us=1.5, gbit=100).us
 """
-from __future__ import annotations
-
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy
@@ -18,8 +16,12 @@ from baton.graph import Graph
 Build = Callable[..., Any]
 
 
-Totals = record("Totals", "baton_sim_totals_t")
-Event = record("Event", "baton_sim_event_t")  # times in virtual us; what: send, recv ...
+class Totals(record("baton_sim_totals_t")):  # type: ignore[misc]
+    """Counts of what has happened on all ranks."""
+
+
+class Event(record("baton_sim_event_t")):  # type: ignore[misc]
+    """What a rank has done. Times are in virtual us; `what` is send, recv and so on."""
 
 
 class Result(NamedTuple):
@@ -97,7 +99,7 @@ class Simulator(_handles.Handle):
             "host_link": {"alpha_us": host_alpha_us, "beta_ns": host_beta_ns}, **more})
         super().__init__(answer("baton_sim_t *", lib.baton_sim_create, given))
         self.ranks = ranks
-        self._graphs, self._alive_too = [], []
+        self._graphs, self._alive_too = [], []  # type: List[Graph], list
         self._raised: Optional[BaseException] = None
 
     def destroy(self) -> None:

@@ -1,6 +1,4 @@
 """Sparse all-reduces: the largest entries of a gradient, and the rest in a later step."""
-from __future__ import annotations
-
 import contextlib
 from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,21 +11,22 @@ from baton.partial import mode_of
 from baton.schedule import Timeout
 
 
-
 class SparseResult(NamedTuple):
     """The sum's entries: `indices` ascend (uint32); None after a dense step, when `values`
     are all elements. Both are the library's memory: valid until the next start."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # in place of tuple.count
     indices: Optional[numpy.ndarray]
     values: numpy.ndarray
     included: bool  # False if partial, and this rank was late
 
 
-# Of the last step, at this rank; k, h, threshold and teams of the next one (sparse.h).
-SparseStats = record("SparseStats", "baton_sparse_stats_t")
-# What was decided about a tensor, the same on all ranks: form is packed, dense or sparse.
-TensorPlan = record("TensorPlan", "baton_tensor_plan_t")
+class SparseStats(record("baton_sparse_stats_t")):  # type: ignore[misc]
+    """Of the last step, at this rank; k, h, threshold and teams of the next one (sparse.h)."""
+
+
+class TensorPlan(record("baton_tensor_plan_t")):  # type: ignore[misc]
+    """What was decided about a tensor, the same on all ranks: form is packed, dense or sparse."""
 
 
 def partial_if(mode: Optional[str]) -> dict:
@@ -37,6 +36,9 @@ def partial_if(mode: Optional[str]) -> dict:
 
 class _Entries(_handles.Handle):
     """What Sparse and Tensors have in common."""
+
+    dtype: int
+    _shrinker: Any
 
     def _open(self, group: Group, pointer: Any, timeout: Timeout, left: list) -> None:
         """Waits for the parts of what creates it, which are left to do."""
@@ -103,12 +105,12 @@ class Sparse(_Entries):
     def __init__(self, group: Group, count: int, *, k: int = 0, density: float = 0.0,
                  dtype: Any = "f32", mode: Optional[str] = None, name: str = "sparse",
                  timeout: Timeout = None, **more: Any) -> None:
-        self.count, self.dtype, keep = count, _arrays.dtype_number(dtype), []
+        self.count, self.dtype = count, _arrays.dtype_number(dtype)
+        self._keep: Any = []
         self._memory = more.get("memory") or lib.BATON_MEMORY_HOST
-        given = options("baton_sparse_options_t", keep, {
+        given = options("baton_sparse_options_t", self._keep, {
             "count": count, "k": k, "density": density, "dtype": self.dtype, "name": name,
             **more, **partial_if(mode)})
-        self._keep: Any = None
         self._open(group, answer("baton_sparse_t *", lib.baton_sparse_prepare, group._alive(),
                                  given), timeout, [lib.baton_sparse_connect])
 
@@ -230,7 +232,7 @@ class Tensors(_Entries):
                  density: float = 0.0, dtype: Any = "f32", mode: Optional[str] = None,
                  name: str = "tensors", densities: Sequence[float] = (),
                  timeout: Timeout = None, **more: Any) -> None:
-        self.dtype, keep = _arrays.dtype_number(dtype), []
+        self.dtype, keep = _arrays.dtype_number(dtype), []  # type: int, list
         if not all(isinstance(of, (tuple, list)) and len(of) == 3 for of in tensors):
             raise errors.Invalid("tensors are given as (name, role, elements), such as "
                                  '("w", "dense", w.size)')

@@ -16,7 +16,7 @@ import itertools
 import re
 import time
 import weakref
-from typing import NamedTuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -40,12 +40,12 @@ class Step(NamedTuple):
     this rank's; how many ranks live."""
 
     included: bool
-    active: int
+    active: Optional[int]
     staleness: int
     living: int
 
 
-def _group_for(group):
+def _group_for(group: Any) -> baton.Group:
     """A group of its own, whose failures are nobody else's."""
     default = dist.group.WORLD if dist.is_initialized() else None
     group = default if group is None else group
@@ -61,7 +61,7 @@ def _group_for(group):
     return group.sub(range(group.size), f"gradients {next(_numbers)}")
 
 
-def _refuse_sparse(gradient):
+def _refuse_sparse(gradient: torch.Tensor) -> None:
     if gradient.layout is not torch.strided:
         raise errors.Invalid(f"a gradient of layout {gradient.layout} can't be averaged: "
                              "make layers with sparse=False")
@@ -72,18 +72,19 @@ class _Full:
     with a timeout in a copy, as the next backward pass writes over the tensor while a step
     that was not done in time goes on."""
 
-    def __init__(self, group, options, timeout):
+    def __init__(self, group: baton.Group, options: dict, timeout: baton.Timeout) -> None:
         self._group, self._timeout = group, timeout
-        self.means = []  # of the last step, until the next one, where they are not in the tensors
-        self._schedules = {}  # by position, elements and type of a tensor
-        self._started = []
+        # Of the last step, until the next one, where they are not in the tensors.
+        self.means: list = []
+        self._schedules: dict = {}  # by position, elements and type of a tensor
+        self._started: list = []
 
-    def begin(self):
+    def begin(self) -> None:
         if self._started:  # after TimedOut, or of a backward pass that was broken off
             self.end()
         self.means = []
 
-    def add(self, tensor, layout):
+    def add(self, tensor: torch.Tensor, layout: tuple) -> None:
         shape = len(self._started), tensor.numel(), tensor.dtype
         if self._timeout is not None:
             tensor = tensor.clone()
@@ -100,7 +101,7 @@ class _Full:
         self._started.append(schedule)  # Ctrl-C may interrupt the next call.
         schedule.start()
 
-    def end(self):
+    def end(self) -> Step:
         end = time.monotonic() + _handles.milliseconds(self._timeout) / 1000
         for schedule in self._started:
             schedule.wait(None if self._timeout is None else max(0, end - time.monotonic()))
@@ -113,25 +114,27 @@ class _Full:
 class _Vector:
     """All gradients as one contribution; the base of partial and sparse ones."""
 
-    means = ()
+    means: Sequence[torch.Tensor] = ()
+    _make = _give = _finish = _state = _load = None  # type: Any  # of a mode
 
-    def __init__(self, group, options, timeout):
+    def __init__(self, group: baton.Group, options: dict, timeout: baton.Timeout) -> None:
         self._group, self._options, self._timeout = group, options, timeout
-        self._loaded = None
-        self._offsets, self._count = {}, 0  # of each parameter, in the first step's order
-        self._pieces = []  # of this step: tensor, and its runs
-        self._runs = {}  # of a layout: offset in that order, in the tensor, length
-        self._steps = None  # the Partial or Sparse
+        self._loaded: Optional[dict] = None
+        # Of each parameter, in the first step's order.
+        self._offsets, self._count = {}, 0  # type: dict, int
+        self._pieces: list = []  # of this step: tensor, and its runs
+        self._runs: dict = {}  # of a layout: offset in that order, in the tensor, length
+        self._steps: Any = None  # the Partial or Sparse
         self._reads = False  # whether a step that was started may read gradients
 
-    def begin(self):
+    def begin(self) -> None:
         if self._reads:  # after TimedOut, or Ctrl-C; its mean is not for these gradients
             self._wait()
         if self._steps is None:  # forgets a first step that failed
             self._offsets, self._count, self._runs = {}, 0, {}
         self._pieces.clear()
 
-    def add(self, tensor, layout):
+    def add(self, tensor: torch.Tensor, layout: tuple) -> None:
         """`layout` is a tuple of the parameters whose gradients are in the tensor."""
         if self._steps is None:
             for parameter in layout:
@@ -150,7 +153,7 @@ class _Vector:
             self._runs[layout] = runs
         self._pieces.append((tensor, runs))
 
-    def end(self):
+    def end(self) -> Step:
         if self._steps is None:
             types = {tensor.dtype for tensor, _ in self._pieces}
             self._dtype = types.pop() if len(types) == 1 else torch.float32
@@ -167,7 +170,7 @@ class _Vector:
         self._pieces.clear()
         return step
 
-    def _wait(self):
+    def _wait(self) -> Any:
         try:
             got = self._steps.wait(self._timeout)
         except errors.Error as error:
@@ -176,13 +179,13 @@ class _Vector:
         self._reads = False
         return got
 
-    def state(self):
+    def state(self) -> Optional[dict]:
         if self._steps is None:
             return self._loaded
         return {"count": self._count, "rank": self._group.rank,
                 "size": self._group.size, **self._state()}
 
-    def load(self, state):
+    def load(self, state: Optional[dict]) -> None:
         mine = self._group.rank, self._group.size
         if state is not None and (state["rank"], state["size"]) != mine:
             raise errors.Invalid("the state is of rank {} of {}, and this is rank {} of {}"
@@ -200,13 +203,13 @@ class _Vector:
 class _Partial(_Vector):
     """Tensors are lent, and means read where the library has them."""
 
-    def _make(self):
+    def _make(self) -> baton.Partial:
         self._cut, self._last = [runs for _, runs in self._pieces], 0
         return baton.Partial(self._group, counts=[len(tensor) for tensor, _ in self._pieces],
                              dtype=self._dtype, op="sum" if self._half > 1 else "avg",
                              **self._options)
 
-    def _give(self):
+    def _give(self) -> None:
         if self._cut != [runs for _, runs in self._pieces]:  # on all ranks
             state, old = self._state(), self._steps
             self._steps = self._make()
@@ -218,7 +221,7 @@ class _Partial(_Vector):
             # After TimedOut the next backward pass writes over what this step still reads.
             self._steps.contribute(tensor.to(self._dtype), i, lent=self._timeout is None)
 
-    def _finish(self, got):
+    def _finish(self, got: Any) -> Step:
         self._last, size, self.means = got.staleness, self._group.size, []
         _handles.lost |= got.living < size  # the end must not wait for it
         result = torch.as_tensor(_arrays.vector(self._steps._result.data, self._count,
@@ -229,7 +232,7 @@ class _Partial(_Vector):
             self.means.append(mean.to(tensor.dtype))
         return Step(got.included, got.active, got.staleness, got.living)
 
-    def _ordered(self, vector, first):
+    def _ordered(self, vector: torch.Tensor, first: bool) -> torch.Tensor:
         """From the order of the tensors to that of the first step, or back."""
         made, begin = torch.empty_like(vector), 0
         for to, _, count in itertools.chain(*self._cut):
@@ -238,33 +241,33 @@ class _Partial(_Vector):
             begin += count
         return made
 
-    def _state(self):
+    def _state(self) -> dict:
         pending = torch.empty(self._count, dtype=self._dtype)
         some = self._steps.pending(pending)
         return {"pending": self._ordered(pending, True) if some else None, "staleness": self._last}
 
-    def _load(self, state):
+    def _load(self, state: dict) -> None:
         if state["pending"] is not None:
             self._steps.contribute(self._ordered(state["pending"], False))
 
 
 class _Sparse(_Vector):
-    def _make(self):
+    def _make(self) -> baton.Sparse:
         return baton.Sparse(self._group, self._count, dtype=self._dtype,
                             average=self._half == 1, **self._options)
 
-    def begin(self):
+    def begin(self) -> None:
         super().begin()
         self._given = 0  # pieces whose parts were contributed
         if self._steps is not None:
             self._steps.discard()  # those of a backward pass that was broken off
 
-    def add(self, tensor, layout):
+    def add(self, tensor: torch.Tensor, layout: tuple) -> None:
         super().add(tensor, layout)
         if self._steps is not None and self._loaded is None:
             self._give()
 
-    def _give(self):
+    def _give(self) -> None:
         for tensor, runs in self._pieces[self._given:]:
             part = tensor.to(self._dtype)
             part = part / self._half if self._half > 1 else part
@@ -272,7 +275,7 @@ class _Sparse(_Vector):
                 self._steps.contribute(to, part[at:at + count])
             self._given += 1
 
-    def _finish(self, got):
+    def _finish(self, got: Any) -> Step:
         living = size = self._group.size
         if self._options.get("on_loss") == "continue":
             living = sum(map(self._steps.lives, range(size)))
@@ -287,33 +290,33 @@ class _Sparse(_Vector):
                 tensor.div_(living / size)
         return Step(got.included, None, 0, living)
 
-    def _between(self):
+    def _between(self) -> None:
         """With a mode: no rank goes on before all have their state."""
         if self._options["mode"] and all(map(self._steps.lives, range(self._group.size))):
             self._group.barrier(timeout=self._timeout)
 
-    def _state(self):
+    def _state(self) -> dict:
         state = self._steps.state()
         self._between()
         return {"sparse": state}
 
-    def _load(self, state):
+    def _load(self, state: dict) -> None:
         self._steps.load_state(state["sparse"])
         self._between()
 
 
-def _exchange_of(mode, options):
+def _exchange_of(mode: str, options: dict) -> Tuple[Any, dict]:
     """The class for a mode, and its options. The library's object is made in the first
     step, so the options are checked here: Invalid, TypeError."""
     if not isinstance(mode, str):
         raise TypeError(f"mode is text, such as \"majority\", and not {mode!r}")
     kind, _, rest = mode.partition(":")
     if kind == "sparse":
-        density, _, late = rest.partition(":")
+        given, _, late = rest.partition(":")
         try:
-            density = float(density)
+            density = float(given)
         except ValueError:
-            density = 0
+            density = 0.0
         if not 0 < density <= 1:
             raise errors.Invalid(f'mode is "{mode}"; a sparse one is "sparse:0.01" or '
                                  '"sparse:0.01:majority"')
@@ -335,33 +338,35 @@ _OF_VECTOR = {"size", "count", "dtype", "average", "k", "partial", "mode", "mode
 _OF_PARTIAL = {"history", "sync_every", "max_staleness", "seed", "on_loss", "name"}
 
 
-def _without(options, mode, wrong):
-    wrong = sorted(wrong.intersection(options))
+def _without(options: dict, mode: str, wrong: set) -> None:
+    wrong = wrong & set(options)
     if wrong:
-        raise errors.Invalid(f"mode {mode} has no option " + ", ".join(wrong))
+        raise errors.Invalid(f"mode {mode} has no option " + ", ".join(sorted(wrong)))
 
 
 class _Averager:
     """What a hook and a loop's averager have in common."""
 
-    _is_over = False  # after an error behind which no step succeeds
+    _is_over, _remedy = False, ""  # after an error behind which no step succeeds; what to do then
 
-    def __init__(self, mode="full", *, group=None, timeout=None, **options):
+    def __init__(self, mode: str = "full", *, group: Any = None, timeout: baton.Timeout = None,
+                 **options: Any) -> None:
         kind, options = _exchange_of(mode, options)
         _handles.milliseconds(timeout)
-        self.mode, self.step = mode, None
+        self.mode, self.step = mode, None  # type: str, Optional[Step]
         self._group = _group_for(group)
         self._exchange = kind(self._group, options, timeout)
+        self.__name__ = self.__qualname__ = f"baton.torch {mode}"  # for DDP
         # Keeps the schedules: a group ends after what was made in it.
         weakref.finalize(self, lambda group, _: group.destroy(), self._group,
                          self._exchange).atexit = False
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """This rank's: what is pending, or a residual. Call it between steps; of
         "sparse:0.01:majority" and the like on all ranks, behind the same step."""
         return {"mode": self.mode, "state": self._exchange.state()}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict) -> None:
         """Goes on from `state_dict()` of the same rank of as many, model and mode: call it
         before the first step, which must bring the parameters in the order in which they
         came then. Invalid: another rank, mode, or number of elements."""
@@ -369,7 +374,7 @@ class _Averager:
             raise errors.Invalid(f"the state is of mode {state['mode']}, and this is {self.mode}")
         self._exchange.load(state["state"])
 
-    def _explain(self, failed):
+    def _explain(self, failed: errors.Error) -> None:
         """Says in an error what to do, in place of recovering the group, which is not the
         user's."""
         if isinstance(failed, (errors.Invalid, *_GOES_ON)):
@@ -381,7 +386,7 @@ class _Averager:
         cause = re.split("[;:] (?=[^;:]*recover)", str(failed))[0]
         failed.args = f"{cause}; {self._remedy} {where}",
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Frees the library's objects. All ranks call it."""
         self._group.destroy()
 
@@ -413,15 +418,12 @@ class DDPHook(_Averager):
 
     _remedy = "wrap the module in a new DistributedDataParallel with a new DDPHook"
 
-    def __init__(self, mode="full", *, group=None, timeout=None, **options):
-        super().__init__(mode, group=group, timeout=timeout, **options)
-        self.__name__ = self.__qualname__ = f"baton.torch.DDPHook {mode}"  # for DDP
-
-    def __call__(self, state, bucket):
+    def __call__(self, state: Any, bucket: dist.GradBucket
+                 ) -> torch.futures.Future[torch.Tensor]:  # DDP insists on these two
         buffer, future = bucket.buffer(), torch.futures.Future()
         _refuse_sparse(buffer)
         if bucket.index() == 0:  # A step begins.
-            self._buckets, self._failed = [], None
+            self._buckets, self._failed = [], None  # type: list, Any
         self._buckets.append((buffer, future))
         if self._failed is None:
             try:
@@ -442,11 +444,11 @@ class DDPHook(_Averager):
                 return future.then(self._raise)
         return future
 
-    def _raise(self, _):
+    def _raise(self, _: Any) -> None:
         raise self._failed
 
 
-_averagers = weakref.WeakKeyDictionary()
+_averagers: Any = weakref.WeakKeyDictionary()
 
 
 class GradientAverager(_Averager):
@@ -456,18 +458,19 @@ class GradientAverager(_Averager):
 
     _remedy = "make a new GradientAverager"
 
-    def __init__(self, model, mode="full", *, group=None, timeout=None, **options):
+    def __init__(self, model: torch.nn.Module, mode: str = "full", *, group: Any = None,
+                 timeout: baton.Timeout = None, **options: Any) -> None:
         super().__init__(mode, group=group, timeout=timeout, **options)
         self._model = model
         self._parameters = self._trained()
 
-    def _trained(self):
+    def _trained(self) -> list:
         return [of for of in self._model.parameters() if of.requires_grad]
 
-    def _trains_others(self):
+    def _trains_others(self) -> bool:
         return list(map(id, self._trained())) != list(map(id, self._parameters))
 
-    def average(self):
+    def average(self) -> Step:
         """Returns the `Step`. Invalid: other parameters are trained than when this was
         made, as where layers were unfrozen: make a new one on all ranks."""
         if self._trains_others():
@@ -486,16 +489,17 @@ class GradientAverager(_Averager):
                     parameter.grad = parameter.grad.contiguous()
                 gradients.append(parameter.grad.view(-1))
                 self._exchange.add(gradients[-1], (parameter,))
-            self.step = self._exchange.end()
+            self.step = step = self._exchange.end()
         except errors.Error as failed:
             self._explain(failed)
             raise
         for gradient, mean in zip(gradients, self._exchange.means):
             gradient.copy_(mean)
-        return self.step
+        return step
 
 
-def average_gradients(model, mode="full", *, group=None, **options):
+def average_gradients(model: torch.nn.Module, mode: str = "full", *, group: Any = None,
+                      **options: Any) -> Step:
     """Makes each gradient of the model the mean over ranks, as `DDPHook` does; call it
     after the backward pass. The model keeps a `GradientAverager`; where options, or the
     parameters that are trained, change, or a step has failed, it gets a new one, without what

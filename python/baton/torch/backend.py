@@ -22,7 +22,6 @@ import atexit
 import collections
 import contextlib
 import ctypes
-import datetime
 import os
 import queue
 import select
@@ -30,16 +29,18 @@ import socket
 import threading
 import time
 import weakref
+from datetime import timedelta
 from sys import getrefcount
+from typing import Any, Iterable, List, NoReturn, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C import _distributed_c10d as _c10d
 
 import baton
 from baton import _arrays, _handles, errors
 from baton._library import check, ffi, lib
-from baton.graph import Graph
 
 _KEPT = 256  # shapes whose schedules a group keeps
 _DEPTH = 8  # epochs of one schedule that may be in flight; with a GPU no more are allowed
@@ -51,7 +52,7 @@ _ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 _start, _run = lib.baton_schedule_start, lib.baton_schedule_run
 _wait_epoch, _rebind = lib.baton_schedule_wait_epoch, lib.baton_schedule_rebind
 _SLICE, _BUSY, _cast = _handles.SLICE_MS, lib.BATON_ERR_BUSY, ffi.cast
-_no_timeout = datetime.timedelta(0)
+_no_timeout = timedelta(0)
 _TORCH_2 = hasattr(_c10d, "Backend")
 # Whether a collective that nobody waits for later may return None, after it has ended.
 _SAYS_SYNC = hasattr(dist.AllreduceOptions(), "asyncOp")
@@ -67,22 +68,22 @@ _number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
 class _Kept:
     """The schedule of a shape, and what is in flight."""
 
-    def __init__(self, state, schedule, depth=_DEPTH):
+    def __init__(self, state: "_State", schedule: baton.Schedule, depth: int = _DEPTH) -> None:
         self.state, self.schedule, self.depth = state, schedule, depth
         self.handle = schedule._handle
-        self.source = self.target = None
+        self.source = self.target = None  # type: Optional[int]
         self.started = self.ended = 0
-        self.works = collections.deque()  # that were started and not waited for
+        self.works: collections.deque = collections.deque()  # that were started and not waited for
         state.all.add(self)
 
-    def bind(self, source, target):
+    def bind(self, source: int, target: int) -> None:
         """Source and target are addresses; 0 means none."""
         if source != self.source or target != self.target:
             self.source = self.target = None  # Ctrl-C may interrupt the next call.
             check(self.with_room(_rebind, _cast("void *", source), _cast("void *", target)))
             self.source, self.target = source, target
 
-    def run(self, tensors, opts):
+    def run(self, tensors: Any, opts: Any) -> Any:
         """Starts an epoch where none is in flight, and waits for it. Returns None, or a
         work if it takes long."""
         try:
@@ -94,7 +95,7 @@ class _Kept:
             self.in_flight(Work(tensors, opts))
             raise
 
-    def start(self, work):
+    def start(self, work: "Work") -> "Work":
         try:
             status = self.with_room(_start)
             return self.fail(status) if status else self.add(work)
@@ -102,12 +103,12 @@ class _Kept:
             self.in_flight(work)
             raise
 
-    def in_flight(self, work):
+    def in_flight(self, work: "Work") -> Optional["Work"]:
         """Adds the work if its epoch has started and is not counted yet; else returns None."""
         started = lib.baton_schedule_started(self.handle) > self.started
         return self.add(work) if started else None
 
-    def add(self, work):
+    def add(self, work: "Work") -> "Work":
         """Keeps the work of the epoch that was started last until that has ended."""
         work._kept = self
         work._epoch = self.started + 1
@@ -119,7 +120,7 @@ class _Kept:
             self.retire(lib.baton_schedule_epoch(self.handle))
         return work
 
-    def with_room(self, call, *given):
+    def with_room(self, call: Any, *given: Any) -> int:
         """Calls it, and again after the oldest epoch where `depth` are in flight."""
         status = call(self.handle, *given)
         if status == _BUSY:
@@ -127,7 +128,7 @@ class _Kept:
             status = call(self.handle, *given)
         return status
 
-    def ends_at(self, epoch, timeout):
+    def ends_at(self, epoch: int, timeout: float) -> None:
         """Waits for an epoch; `timeout` is in seconds."""
         status = _handles.wait(lambda ms: _wait_epoch(self.handle, epoch, ms), timeout,
                                lambda: lib.baton_schedule_cancel(self.handle))
@@ -138,20 +139,20 @@ class _Kept:
             self.fail(status)
         self.retire(epoch)
 
-    def fail(self, status):
+    def fail(self, status: int) -> NoReturn:
         failed = self.schedule._error(status)
         if not isinstance(failed, errors.Interrupted):  # after which the epochs go on
             self.give_up(failed)
         raise failed
 
-    def give_up(self, failed):
+    def give_up(self, failed: BaseException) -> None:
         with _finishing:
             while self.works:
                 work = self.works.popleft()
                 work._failed = failed
                 self.abandon(work)
 
-    def close(self, failed):
+    def close(self, failed: BaseException) -> None:
         """Cancels what is in flight: the schedule is destroyed next."""
         with _finishing:
             if self.works:
@@ -160,7 +161,7 @@ class _Kept:
                 self.give_up(failed)
             self.handle = ffi.NULL
 
-    def retire(self, epoch):
+    def retire(self, epoch: int) -> None:
         """All works up to `epoch` have ended: copies results, and then says so."""
         with _finishing:
             works = self.works
@@ -176,7 +177,7 @@ class _Kept:
                 self.abandon(work)
             self.ended = max(self.ended, epoch)
 
-    def abandon(self, work):
+    def abandon(self, work: "Work") -> None:
         """Keeps a work to which no Python code refers: C++ of torch 1 may, and would find no
         wait() without the Python object."""
         if not _TORCH_2 and getrefcount(work) <= 3:  # this variable, the caller's, a call's
@@ -189,17 +190,17 @@ class Work(_c10d.Work):
     it raises `baton.TimedOut` after the group's timeout, and what `Schedule.wait` raises.
     After TimedOut the operation goes on: wait again, or end the process."""
 
-    _kept = _failed = _future = None
+    _kept = _failed = _future = None  # type: Any
     _epoch = 0
-    _after = None  # copies results to where they belong
-    _buffers = None  # tensors that the epoch works on
+    _after: Any = None  # copies results to where they belong
+    _buffers: Any = None  # tensors that the epoch works on
 
-    def __init__(self, tensors, options=None):
+    def __init__(self, tensors: Any, options: Any = None) -> None:
         _c10d.Work.__init__(self)
         self._tensors = tensors
         self._options = options
 
-    def wait(self, timeout=_no_timeout):
+    def wait(self, timeout: timedelta = _no_timeout) -> bool:
         kept, epoch = self._kept, self._epoch
         if epoch > kept.ended:
             status = _wait_epoch(kept.handle, epoch, _SLICE if timeout <= _no_timeout else 0)
@@ -221,12 +222,12 @@ class Work(_c10d.Work):
             raise self._failed
         return True
 
-    def _seconds(self, timeout):
+    def _seconds(self, timeout: timedelta) -> float:
         if timeout <= _no_timeout:
             timeout = getattr(self._options, "timeout", timeout)
         return timeout.total_seconds() if timeout > _no_timeout else self._kept.state.timeout
 
-    def _ends_within(self, ms):
+    def _ends_within(self, ms: int) -> bool:
         """Whether it has ended, or failed, after at most so many milliseconds."""
         kept = self._kept
         with _finishing:  # nobody destroys the schedule meanwhile
@@ -240,22 +241,22 @@ class Work(_c10d.Work):
                     kept.retire(self._epoch)
             return True
 
-    def is_completed(self):
+    def is_completed(self) -> bool:
         return self._ends_within(0)
 
-    def is_success(self):
+    def is_success(self) -> bool:
         return self.is_completed() and self._failed is None
 
-    def exception(self):
+    def exception(self) -> Optional[BaseException]:
         return self._failed
 
-    def result(self):
+    def result(self) -> Any:
         return self._tensors
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.wait()
 
-    def get_future(self):
+    def get_future(self) -> torch.futures.Future:
         """A torch.futures.Future of the tensors, which a thread of this package completes:
         the library's own thread never waits for Python."""
         if self._future is None:
@@ -266,7 +267,7 @@ class Work(_c10d.Work):
                 _completer.add(self)
         return self._future
 
-    def _complete(self):
+    def _complete(self) -> None:
         if self._failed is not None:
             self._future.set_exception(self._failed)
         else:
@@ -276,21 +277,21 @@ class Work(_c10d.Work):
 class _Works(Work):
     """Several operations as one."""
 
-    def __init__(self, works, tensors):
+    def __init__(self, works: Iterable[Work], tensors: Any) -> None:
         super().__init__(tensors)
         self._works = list(works)
 
-    def wait(self, timeout=_no_timeout):
+    def wait(self, timeout: timedelta = _no_timeout) -> bool:
         for work in self._works:
             work.wait(timeout)
         return True
 
-    def _ends_within(self, ms):
+    def _ends_within(self, ms: int) -> bool:
         done = all([work._ends_within(ms) for work in self._works])
         self._failed = next((work._failed for work in self._works if work._failed), None)
         return done
 
-    def _seconds(self, timeout):
+    def _seconds(self, timeout: timedelta) -> float:
         return max(work._seconds(timeout) for work in self._works)
 
 
@@ -298,23 +299,24 @@ class _Completer:
     """Completes futures. Its thread sleeps until something has ended on the engine, whose own
     thread makes progress, and then asks all works, since they may end in any order."""
 
-    _queue, _thread = queue.SimpleQueue(), None  # The queue has works and their deadlines.
+    _queue: Any = queue.SimpleQueue()  # of works and their deadlines
+    _thread: Optional[threading.Thread] = None
 
-    def add(self, work):
+    def add(self, work: Work) -> None:
         self._queue.put((work, time.monotonic() + work._seconds(_no_timeout)))
         with _finishing:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True, name="baton futures")
                 self._thread.start()
 
-    def stop(self):
+    def stop(self) -> None:
         """At exit, before the engine is closed."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(1.0)  # longer than it sleeps
 
-    def _run(self):
-        works, ended = [], ffi.new("int *")
+    def _run(self) -> None:
+        works, ended = [], ffi.new("int *")  # type: list, Any
         while True:
             while not works or not self._queue.empty():
                 works.append(self._queue.get())
@@ -330,7 +332,7 @@ class _Completer:
                 works[0][0]._ends_within(1)
 
     @staticmethod
-    def _ends(work, deadline):
+    def _ends(work: Work, deadline: float) -> bool:
         try:
             if not work._ends_within(0):
                 if time.monotonic() < deadline:
@@ -349,26 +351,26 @@ _completer = _Completer()
 # ---- process groups -------------------------------------------------------------
 
 
-_states = weakref.WeakSet()
+_states: weakref.WeakSet = weakref.WeakSet()
 
 
 class _State:
     """What works need of their process group; it does not refer to that, so that a group
     that nobody has is collected at once."""
 
-    def __init__(self, group, timeout):
+    def __init__(self, group: baton.Group, timeout: float) -> None:
         self.group = group
         self.timeout = timeout
-        self.all = weakref.WeakSet()  # of _Kept
-        self.kept = {}  # by shape, the same on all ranks
-        self.pairs = {}  # groups of two ranks, for send and recv
-        self.messages = {}  # their schedules
-        self.old_pairs = []  # before the last recovery
-        self.abandoned = collections.deque(maxlen=_ABANDONED)
-        self.coalesced = None  # works since start_coalescing
+        self.all: weakref.WeakSet = weakref.WeakSet()  # of _Kept
+        self.kept: dict = {}  # by shape, the same on all ranks
+        self.pairs: dict = {}  # groups of two ranks, for send and recv
+        self.messages: dict = {}  # their schedules
+        self.old_pairs: list = []  # before the last recovery
+        self.abandoned: collections.deque = collections.deque(maxlen=_ABANDONED)
+        self.coalesced: Any = None  # works since start_coalescing
         _states.add(self)
 
-    def destroy(self):
+    def destroy(self) -> None:
         """Waits for what is in flight as long as the library would; works that have not
         ended then fail."""
         for kept in list(self.all):
@@ -380,7 +382,7 @@ class _State:
             group.destroy()
 
 
-def _vector(tensor):
+def _vector(tensor: Tensor) -> Tensor:
     """A contiguous tensor of the CPU with the same elements: itself, or a copy."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise errors.Invalid(f"the backend baton is for dense tensors of the CPU; this one "
@@ -388,7 +390,7 @@ def _vector(tensor):
     return tensor.contiguous()
 
 
-def _into(tensor, options=None):
+def _into(tensor: Tensor, options: Any = None) -> Tuple[Tensor, Work]:
     """The tensor, or a vector whose elements its work copies to it."""
     vector, work = _vector(tensor), Work([tensor], options)
     if vector is not tensor:
@@ -396,22 +398,22 @@ def _into(tensor, options=None):
     return vector, work
 
 
-def _address(tensor):
+def _address(tensor: Tensor) -> int:
     return tensor.data_ptr() or _arrays.NOWHERE
 
 
-def _overlap(a, b):
+def _overlap(a: Tensor, b: Tensor) -> bool:
     return (a.data_ptr() < b.data_ptr() + b.numel() * b.element_size()
             and b.data_ptr() < a.data_ptr() + a.numel() * a.element_size())
 
 
-def _sizes(what, given, wanted):
+def _sizes(what: str, given: Sequence[int], wanted: Sequence[int]) -> None:
     if list(given) != list(wanted):
         raise ValueError(f"{what}: there are tensors of {list(given)} elements, where "
                          f"{list(wanted)} are needed")
 
 
-def _into_all(tensors, options):
+def _into_all(tensors: Sequence[Tensor], options: Any) -> Tuple[Tensor, Work]:
     """A vector whose elements its work copies to the tensors, one after another."""
     counts = [tensor.numel() for tensor in tensors]
     vector, work = torch.empty(sum(counts), dtype=tensors[0].dtype), Work(tensors, options)
@@ -421,11 +423,11 @@ def _into_all(tensors, options):
     return vector, work
 
 
-def _joined(tensors):
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
     return torch.cat([_vector(tensor).reshape(-1) for tensor in tensors])
 
 
-def _one(tensors):
+def _one(tensors: Any) -> Tensor:
     if isinstance(tensors, torch.Tensor):
         return tensors
     if len(tensors) != 1:
@@ -434,11 +436,11 @@ def _one(tensors):
     return tensors[0]
 
 
-def _number(opts):
+def _number(opts: Any) -> int:
     return hash(dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts))
 
 
-def _reduction(opts):
+def _reduction(opts: Any) -> str:
     if _number(opts) not in _OF_REDUCE_OP:
         raise errors.Invalid("the backend baton has the reductions " + ", ".join(_OPS))
     return _OF_REDUCE_OP[_number(opts)]
@@ -447,19 +449,19 @@ def _reduction(opts):
 class _Collectives:
     """What torch calls of a process group, and of a backend in torch 2."""
 
-    def _prepare(self, group, timeout):
+    def _prepare(self, group: baton.Group, timeout: timedelta) -> None:
         self.group = group
         self._rank, self._size = group.rank, group.size
         self._state = _State(group, timeout.total_seconds())
         self._kept = self._state.kept
-        self._sums = {}  # _kept of all-reduces in place, by elements, type and number
+        self._sums: dict = {}  # _kept of all-reduces in place, by elements, type and number
         self.shutdown = weakref.finalize(self, self._state.destroy)
         self.shutdown.atexit = False  # baton destroys all groups, the last one first
 
     # ---- schedules ---------------------------------------------------------------
 
-    def _run(self, work, collective, source, target, count=0, op=None, root=0, counts=None,
-             target_counts=None):
+    def _run(self, work: Work, collective: str, source: Any, target: Any, count: int = 0,
+             op: Any = None, root: int = 0, counts: Any = None, target_counts: Any = None) -> Work:
         """Starts a collective on tensors that are contiguous, or None. `counts`: of each
         rank's block, where they may differ."""
         if counts is not None and target_counts is None:
@@ -477,15 +479,14 @@ class _Collectives:
         if kept is None:
             if shape[2] is torch.bool:
                 op = _OPS_OF_BOOL.get(op, op)
+            sends, gets = [of if of is None else _arrays.operand(of) for of in (source, target)]
             schedule = self.group._for_calls(
-                collective, *(of if of is None else _arrays.operand(of)
-                              for of in (source, target)),
-                count, op=op, root=root, counts=counts, target_counts=target_counts,
-                depth=_DEPTH)
+                collective, sends, gets, count, op=op, root=root, counts=counts, depth=_DEPTH,
+                target_counts=target_counts)
             kept = _Kept(self._state, schedule)
             if once:
                 copy = work._after or bool
-                work._after = lambda: (copy(), schedule.destroy())
+                work._after = lambda: [end() for end in (copy, schedule.destroy)]
             else:
                 if len(self._kept) >= _KEPT:
                     self._drop(next(iter(self._kept)))
@@ -494,7 +495,7 @@ class _Collectives:
         work._buffers = source, target
         return kept.start(work)
 
-    def _drop(self, shape):
+    def _drop(self, shape: tuple) -> None:
         """Forgets a schedule, after all of its epochs have ended."""
         kept = self._kept.pop(shape)
         self._sums.clear()
@@ -502,7 +503,7 @@ class _Collectives:
             kept.ends_at(kept.started, self._state.timeout)
         kept.schedule.destroy()
 
-    def recover(self, timeout=None):
+    def recover(self, timeout: baton.Timeout = None) -> None:
         """Makes the group usable again after a failure, as `baton.Group.recover`: all
         ranks call it. What is in flight is cancelled, and messages that nobody has
         received are lost."""
@@ -518,7 +519,7 @@ class _Collectives:
 
     # ---- collectives --------------------------------------------------------------
 
-    def allreduce(self, tensors, opts=None):
+    def allreduce(self, tensors: Any, opts: Any = None) -> Optional[Work]:
         try:
             tensor, = tensors
             kept = self._sums[tensor.numel(), tensor.dtype, _number_of(opts.reduceOp)]
@@ -533,22 +534,22 @@ class _Collectives:
             return kept.run(tensors, opts)
         return kept.start(Work(tensors, opts))
 
-    def _allreduce(self, tensors, opts):
+    def _allreduce(self, tensors: Any, opts: Any) -> Work:
         vector, work = _into(_one(tensors), opts)
         self._run(work, "allreduce", None, vector, vector.numel(), _reduction(opts))
         if vector.numel():
             self._sums[vector.numel(), vector.dtype, _number(opts)] = work._kept
         return work
 
-    def allreduce_coalesced(self, tensors, opts=None):
+    def allreduce_coalesced(self, tensors: List[Tensor], opts: Any = None) -> Work:
         return _Works([self._allreduce([tensor], opts) for tensor in tensors], tensors)
 
-    def broadcast(self, tensors, opts=0):
+    def broadcast(self, tensors: Any, opts: Any = 0) -> Work:
         vector, work = _into(_one(tensors), opts)
         return self._run(work, "broadcast", None, vector, vector.numel(),
                          root=getattr(opts, "rootRank", opts))
 
-    def reduce(self, tensors, opts=None):
+    def reduce(self, tensors: Any, opts: Any = None) -> Work:
         vector, work = _into(_one(tensors), opts)
         operands = None, vector
         if self._rank != opts.rootRank:
@@ -556,10 +557,11 @@ class _Collectives:
         return self._run(work, "reduce", *operands, vector.numel(), _reduction(opts),
                          opts.rootRank)
 
-    def barrier(self, opts=None):
+    def barrier(self, opts: Any = None) -> Work:
         return self._run(Work([], opts), "barrier", None, None)
 
-    def monitored_barrier(self, timeout=_no_timeout, wait_all_ranks=False):
+    def monitored_barrier(self, timeout: timedelta = _no_timeout,
+                          wait_all_ranks: bool = False) -> None:
         """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
         one that did not, or all of them. They may call again, and those that are late come
         to this call first."""
@@ -567,9 +569,9 @@ class _Collectives:
         end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
         others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
 
-        def comes(work):
+        def comes(work: Work) -> bool:
             try:
-                return work.wait(datetime.timedelta(seconds=max(end - time.monotonic(), 1e-3)))
+                return work.wait(timedelta(seconds=max(end - time.monotonic(), 1e-3)))
             except errors.TimedOut:
                 return False
 
@@ -590,34 +592,34 @@ class _Collectives:
             raise errors.TimedOut(f"Rank {self._rank} {here}: Rank{'s' * (',' in who)} {who} "
                                   "failed to pass monitoredBarrier")
 
-    def _of_ranks(self, what, given):
+    def _of_ranks(self, what: str, given: Any) -> Tuple[Sequence[Tensor], Tuple[int, ...]]:
         """A tensor for each rank, of a list or of the one list in it, and their elements."""
         tensors = given if isinstance(given[0], torch.Tensor) else _one(given)
         if len(tensors) != self._size:
             raise ValueError(f"{what}: {len(tensors)} tensors for {self._size} ranks")
         return tensors, tuple(of.numel() for of in tensors)
 
-    def allgather(self, output_lists, inputs, opts=None):
+    def allgather(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
         outputs, counts = self._of_ranks("all_gather", output_lists)
         tensor = _one(inputs)
         _sizes("all_gather: the input", [tensor.numel()], [counts[self._rank]])
         vector, work = _into_all(outputs, opts)
         return self._run(work, "allgather", _vector(tensor), vector, counts=counts)
 
-    def all_gather_single(self, output, tensor, opts=None):
+    def all_gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
         _sizes("all_gather_into_tensor: the output", [output.numel()],
                [tensor.numel() * self._size])
         vector, work = _into(output, opts)
         return self._run(work, "allgather", _vector(tensor), vector, tensor.numel())
 
-    def allgather_coalesced(self, output_lists, inputs, opts=None):
+    def allgather_coalesced(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
         """Output list r has rank r's tensors."""
         return _Works(map(self.allgather, zip(*output_lists), inputs), output_lists)
 
-    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         return _Works(map(self.all_gather_single, outputs, inputs), outputs)
 
-    def gather(self, output_lists, inputs, opts=None):
+    def gather(self, output_lists: Any, inputs: Any, opts: Any = None) -> Work:
         tensor, vector, work = _one(inputs), None, Work([], opts)
         if self._rank == opts.rootRank:
             outputs, counts = self._of_ranks("gather", output_lists)
@@ -626,7 +628,7 @@ class _Collectives:
         return self._run(work, "gather", _vector(tensor), vector, tensor.numel(),
                          root=opts.rootRank)
 
-    def scatter(self, outputs, input_lists, opts=None):
+    def scatter(self, outputs: Any, input_lists: Any, opts: Any = None) -> Work:
         (vector, work), source = _into(_one(outputs), opts), None
         if self._rank == opts.rootRank:
             inputs, counts = self._of_ranks("scatter", input_lists)
@@ -634,31 +636,32 @@ class _Collectives:
             source = _joined(inputs)
         return self._run(work, "scatter", source, vector, vector.numel(), root=opts.rootRank)
 
-    def reduce_scatter(self, outputs, input_lists, opts=None):
+    def reduce_scatter(self, outputs: Any, input_lists: Any, opts: Any = None) -> Work:
         inputs, counts = self._of_ranks("reduce_scatter", input_lists)
         return self._scatter_sums(_one(outputs), _joined(inputs), counts, opts)
 
-    def reduce_scatter_single(self, output, tensor, opts=None):
+    def reduce_scatter_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> Work:
         return self._scatter_sums(output, _vector(tensor), (output.numel(),) * self._size, opts)
 
-    def _scatter_sums(self, output, source, counts, opts):
+    def _scatter_sums(self, output: Tensor, source: Tensor, counts: tuple, opts: Any) -> Work:
         _sizes("reduce_scatter", [source.numel(), output.numel()],
                [sum(counts), counts[self._rank]])
         vector, work = _into(output, opts)
         return self._run(work, "reduce_scatter", source, vector, op=_reduction(opts),
                          counts=counts)
 
-    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         return _Works([self.reduce_scatter_single(*pair, opts)
                        for pair in zip(outputs, inputs)], outputs)
 
-    def alltoall(self, outputs, inputs, opts=None):
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
         outputs, come = self._of_ranks("all_to_all", outputs)
         inputs, go = self._of_ranks("all_to_all", inputs)
         vector, work = _into_all(outputs, opts)
         return self._run(work, "alltoallv", _joined(inputs), vector, counts=go, target_counts=come)
 
-    def all_to_all_single(self, output, tensor, output_splits, input_splits, opts=None):
+    def all_to_all_single(self, output: Tensor, tensor: Tensor, output_splits: Any,
+                          input_splits: Any, opts: Any = None) -> Work:
         vector, work = _into(output, opts)
         if not output_splits and not input_splits:
             _sizes("all_to_all_single", [output.numel(), tensor.numel() % self._size],
@@ -678,18 +681,18 @@ class _Collectives:
 
     # ---- messages -------------------------------------------------------------------
 
-    def send(self, tensors, peer, tag=0):
+    def send(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         tensor = _vector(_one(tensors))
         return self._message("send", tensor, Work([tensor]), peer, tag)
 
-    def recv(self, tensors, peer, tag=0):
+    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Work:
         return self._message("recv", *_into(_one(tensors)), peer, tag)
 
-    def recv_anysource(self, tensors, tag=0):
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> NoReturn:
         raise errors.Unsupported("the backend baton receives from a rank that is named: "
                                  "give recv its src")
 
-    def _message(self, kind, vector, work, peer, tag):
+    def _message(self, kind: str, vector: Tensor, work: Work, peer: int, tag: int) -> Work:
         """A message has a schedule of its size and tag in a group of the two ranks."""
         size = vector.numel() * vector.element_size()
         kept = self._state.messages.get((kind, peer, tag, size))
@@ -699,7 +702,7 @@ class _Collectives:
         work._buffers = vector
         return kept.start(work)
 
-    def _make_message(self, kind, peer, tag, size):
+    def _make_message(self, kind: str, peer: int, tag: int, size: int) -> _Kept:
         if not 0 <= peer < self._size or peer == self._rank:
             raise ValueError(f"{kind}: the peer is {peer}; this is rank {self._rank} of "
                              f"{self._size}")
@@ -710,7 +713,7 @@ class _Collectives:
             pair = self._state.pairs[peer] = self.group.sub(
                 ranks, "ranks {} and {}, {} recoveries".format(*ranks, self.group._recoveries()))
         sender = self._rank if kind == "send" else peer
-        graph = Graph(pair, f"from {sender}, tag {tag}, {size} bytes")
+        graph = baton.Graph(pair, f"from {sender}, tag {tag}, {size} bytes")
         depth = _DEPTH if _handles.has_cuda else _MESSAGES
         graph.set_depth(depth)
         operand = _arrays.Operand(_arrays.NOWHERE, size, _arrays.NUMBERS["u8"],
@@ -722,13 +725,13 @@ class _Collectives:
 
     # ---- the rest of what torch calls -------------------------------------------------
 
-    def getBackendName(self):
+    def getBackendName(self) -> str:
         return "baton"
 
-    def start_coalescing(self, *_):
+    def start_coalescing(self, *_: Any) -> None:
         self._state.coalesced = []
 
-    def end_coalescing(self, *_):
+    def end_coalescing(self, *_: Any) -> Work:
         works, self._state.coalesced = self._state.coalesced, None
         return _Works(works, [])
 
@@ -749,9 +752,9 @@ if _TORCH_2:
         supports_coalescing = supports_shrinking = supports_reconfigure = False
         supports_window = _supports_time_estimate = False
 
-        def __init__(self, group, timeout, shared=None):
+        def __init__(self, group: baton.Group, timeout: timedelta, shared: Any = None) -> None:
             _c10d.Backend.__init__(self, group.rank, group.size)
-            vars(self).update(shared) if shared else self._prepare(group, timeout)
+            self.__dict__.update(shared) if shared else self._prepare(group, timeout)
 
 
 class ProcessGroup(_Collectives, dist.ProcessGroup):
@@ -763,7 +766,7 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
     take most of the time of a small collective.
     """
 
-    def __init__(self, group, timeout, store=None):
+    def __init__(self, group: baton.Group, timeout: timedelta, store: Any = None) -> None:
         dist.ProcessGroup.__init__(self, *([] if store is None else [store]), group.rank,
                                    group.size)
         self._prepare(group, timeout)
@@ -772,7 +775,8 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
             self._set_default_backend(kind)
             self._register_backend(torch.device("cpu"), kind, Backend(group, timeout, vars(self)))
 
-    def split_group(self, ranks, timeout, group_name, group_desc, **_):
+    def split_group(self, ranks: Sequence[int], timeout: timedelta, group_name: str,
+                    group_desc: Optional[str], **_: Any) -> Optional["ProcessGroup"]:
         if self._rank not in ranks:
             return None
         group = ProcessGroup(self.group.sub(ranks, f"torch {group_name}"), timeout,
@@ -784,11 +788,11 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
 
 # ---- torch's registration --------------------------------------------------------
 
-_base = None  # whose ranks are torch's
+_base: Any = None  # whose ranks are torch's
 
 
 @atexit.register
-def _at_exit():
+def _at_exit() -> None:
     """After an exception that nobody caught operations may be in flight while Python frees
     the tensors: those stay."""
     _completer.stop()
@@ -797,7 +801,7 @@ def _at_exit():
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(state))
 
 
-def _create(options, _):
+def _create(options: Any, _: Any) -> Any:
     """A process group, as torch asks for it."""
     base = _base or baton.Group.world()
     ranks = list(options.global_ranks_in_group)
@@ -817,7 +821,8 @@ dist.Backend.register_backend("baton", _create, extended_api=True,
                               **({"devices": ["cpu"]} if _TORCH_2 else {}))
 
 
-def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **options):
+def init_process_group(group: Optional[baton.Group] = None,
+                       timeout: timedelta = timedelta(minutes=30), **options: Any) -> None:
     """torch.distributed.init_process_group("baton") for the ranks of mpirun, or of
     `group`, a baton.Group (after a loss: what `shrink` has made). Collective. Sets RANK,
     WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE in the environment; ranks of one host are
@@ -834,14 +839,15 @@ def init_process_group(group=None, timeout=datetime.timedelta(minutes=30), **opt
         LOCAL_RANK=str(local.index(_base.rank)))
     if "init_method" not in options and "store" not in options:
         host, first = "127.0.0.1" if len(local) == _base.size else names[0], _base.rank == 0
-        store = first and dist.TCPStore(host, 0, _base.size, True, timeout, wait_for_workers=False)
+        store: Any = first and dist.TCPStore(host, 0, _base.size, True, timeout,
+                                             wait_for_workers=False)
         port = int(_texts(str(store.port) if first else "")[0])
         options["store"] = store or dist.TCPStore(host, port, _base.size, False, timeout)
     dist.init_process_group("baton", rank=_base.rank, world_size=_base.size, timeout=timeout,
                             **options)
 
 
-def _texts(text):
+def _texts(text: str) -> List[str]:
     """Each rank's text, of at most 256 bytes."""
     mine = torch.tensor(list(text.encode().ljust(256, b"\0")), dtype=torch.uint8)
     return [bytes(of).rstrip(b"\0").decode() for of in _base.allgather(mine).tolist()]
