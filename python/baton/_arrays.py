@@ -58,11 +58,9 @@ def describe(count: int, dtype: int, memory: int) -> str:
 
 def dtype_number(dtype: Any) -> int:
     """Baton's number of a type: "f32", a numpy or a torch type."""
-    if isinstance(dtype, str) and dtype in NUMBERS:
-        return NUMBERS[dtype]
     if str(dtype).startswith("torch."):
         return _of_torch(dtype)
-    return _of_numpy(numpy.dtype(dtype))
+    return NUMBERS.get(str(dtype)) or _of_numpy(numpy.dtype(dtype))
 
 
 def operation(op: Any) -> Any:

@@ -149,7 +149,10 @@ def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
 # ---- the engine, and MPI -------------------------------------------------------
 
 _engine = ffi.new("baton_engine_t **")  # It has NULL until the first group is made.
-making = threading.RLock()  # the engine, or the world
+# Held while the engine or the world is made, and while works end; and by a fork, whose child
+# would otherwise have half of an engine, and locks that nobody releases.
+lock = threading.RLock()
+os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 _mpi_is_ours = has_cuda = False
 lost = False  # a rank: MPI_Finalize may wait for it for ever
 
@@ -157,7 +160,7 @@ lost = False  # a rank: MPI_Finalize may wait for it for ever
 def engine() -> Any:
     """The engine of this process, which is opened at the first call."""
     global _pid
-    with making:
+    with lock:
         if _engine[0] == NULL:
             _pid = os.getpid()
             check(lib.baton_engine_open(NULL, _engine))

@@ -22,8 +22,7 @@ _SONAME = "libbaton.so." + _WANTED
 _INSTALL = f"""\
 Baton's Python package needs the C library libbaton, which was not found.
 To build and install it, in Baton's source tree:
-    scripts/deps.sh
-    cmake -S . -B build && cmake --build build -j2
+    scripts/deps.sh && cmake -S . -B build && cmake --build build -j2
     sudo cmake --install build && sudo ldconfig
 Or name the file: export BATON_LIBRARY=/path/to/{_SONAME}
 Tried:

@@ -4,7 +4,7 @@ import sys
 import weakref
 from typing import Any, Optional, Sequence
 
-import numpy
+from numpy import ndarray
 
 from baton import _arrays, _handles, errors
 from baton._library import answer, check, ffi, lib, options
@@ -25,7 +25,6 @@ _KEPT = 64  # schedules of collectives in one call, by shape
 _IN_PLACE = {"allreduce", "reduce", "scan", "exscan", "alltoall", "alltoallv", "reduce_scatter"}
 
 _from_buffer, _CHARS = ffi.from_buffer, ffi.typeof("char[]")
-_ndarray = numpy.ndarray
 
 _world: Optional["Group"] = None
 
@@ -68,12 +67,10 @@ class Group(_handles.Handle):
         """All ranks of the job; alone without mpirun. The first call is collective. It
         initialises MPI, unless that is done, and MPI is finalised at exit then."""
         global _world
-        if _world is None or _world._handle == _NULL:
-            with _handles.making:  # One of several threads makes the group.
-                if _world is None or _world._handle == _NULL:
-                    _handles.initialise_mpi()
-                    _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
-                                     _world_comm())
+        with _handles.lock:  # One of several threads makes the group.
+            if _world is None or _world._handle == _NULL:
+                _handles.initialise_mpi()
+                _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
         return _world
 
     @classmethod
@@ -306,7 +303,7 @@ class Group(_handles.Handle):
         except BaseException:
             self._give_up(kept, source, target)
             raise
-        if shape[0] == "allreduce" and shape[-1] and type(a) is _ndarray:
+        if shape[0] == "allreduce" and shape[-1] and type(a) is ndarray:
             self._quick[a.nbytes, a.dtype, op] = kept
         if collective == "alltoallv":  # its counts are not the same on all ranks
             self._drop(shape)
@@ -324,7 +321,7 @@ class Group(_handles.Handle):
                   timeout: Timeout = None) -> Any:
         """The reduction of all ranks' `a`, n elements, into `a`, or into `out`; the same
         bits on all ranks."""
-        if out is None and timeout is None and type(a) is _ndarray:
+        if out is None and timeout is None and type(a) is ndarray:
             kept: Any = self._quick.get((a.nbytes, a.dtype, op))
             try:
                 memory = kept and _from_buffer(_CHARS, a, True)

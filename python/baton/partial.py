@@ -125,7 +125,8 @@ class Partial(_handles.Handle):
         call, given = lib.baton_partial_wait, ()  # type: Any, tuple
         if out is not None:
             call, given = lib.baton_partial_wait_into, (self._targets(out),)
-        status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout, self._cancel)
+        status = _handles.wait(lambda ms: call(handle, ms, *given, result), timeout, lambda: (
+            lib.baton_schedule_cancel(lib.baton_partial_schedule(self._handle))))
         if status not in _LOANS_GO_ON:
             self._kept.clear()
         check(status)
@@ -144,11 +145,6 @@ class Partial(_handles.Handle):
         at = ffi.cast("char *", _arrays.exactly(out, True, self.count, self.dtype).address)
         starts = accumulate([0, *self._parts[:-1]])
         return ffi.new("void *[]", [at + _arrays.SIZES[self.dtype] * start for start in starts])
-
-    def _cancel(self) -> None:
-        schedule = lib.baton_partial_schedule(self._handle)
-        if schedule != ffi.NULL:
-            lib.baton_schedule_cancel(ffi.cast("baton_schedule_t *", schedule))
 
     def step(self, a: Any, timeout: Timeout = None) -> PartialResult:
         """`contribute`, `start` and `wait`."""

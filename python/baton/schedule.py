@@ -1,13 +1,10 @@
 """Schedules: collectives that are prepared once and run any number of times."""
 import collections
 import datetime
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import Any, Optional, Union
 
 from baton import _arrays, _handles, errors
 from baton._library import check, failed_start, ffi, filled, lib, record
-
-if TYPE_CHECKING:
-    from baton.group import Group
 
 _start, _wait = lib.baton_schedule_start, lib.baton_schedule_wait
 _run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
@@ -43,7 +40,7 @@ class Schedule(_handles.Handle):
 
     _destroyer = lib.baton_schedule_destroy
 
-    def __init__(self, group: "Group", pointer: Any, keep: Any = None,
+    def __init__(self, group: Any, pointer: Any, keep: Any = None,
                  result: Any = None, depth: int = 1) -> None:
         super().__init__(pointer, group)
         self.result = result

@@ -193,6 +193,31 @@ def test_fork_before_the_first_group():
     assert code == 0 and all(each in text for each in ("child 1", "status 0", "parent 1"))
 
 
+def test_fork_while_another_thread_makes_the_first_group():
+    program = """
+        from baton import _handles
+        initialise, makes = _handles.initialise_mpi, threading.Event()
+
+        def slowly():
+            makes.set()
+            time.sleep(0.2)
+            initialise()
+
+        _handles.initialise_mpi = slowly
+        threading.Thread(target=baton.Group.world).start()
+        makes.wait()
+        child = os.fork()
+        if child == 0:
+            told("child:", baton.State, baton.allreduce, numpy.ones(1))
+            sys.exit(0)
+        say("status", os.waitpid(child, 0)[1])
+        say("sum", baton.allreduce(numpy.ones(1))[0])
+    """
+    code, text = job(2, program)
+    assert code == 0, text
+    assert text.count("child:") == text.count("status 0") == text.count("sum 2.0") == 2, text
+
+
 def test_two_threads_make_the_first_group():
     """There is one engine, and one world."""
     program = """

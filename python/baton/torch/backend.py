@@ -52,6 +52,7 @@ _ABANDONED = 32  # ended works that only C++ may still refer to, in torch 1
 _start, _run = lib.baton_schedule_start, lib.baton_schedule_run
 _wait_epoch, _rebind = lib.baton_schedule_wait_epoch, lib.baton_schedule_rebind
 _SLICE, _BUSY, _cast = _handles.SLICE_MS, lib.BATON_ERR_BUSY, ffi.cast
+_finishing = _handles.lock
 _no_timeout = timedelta(0)
 _TORCH_2 = hasattr(_c10d, "Backend")
 # Whether a collective that nobody waits for later may return None, after it has ended.
@@ -344,7 +345,6 @@ class _Completer:
         return True
 
 
-_finishing = threading.RLock()
 _completer = _Completer()
 
 
