@@ -67,8 +67,13 @@ class Call:
         return lib.baton_call_completed(self._call, node.exit)
 
     def array(self, view: Any) -> numpy.ndarray:
-        """A view's elements, as an array that can be written, also those of scratch."""
-        view = self._graph._view(view, True)
+        """A view's elements, as an array that can be written, also those of scratch.
+        Unsupported: the memory is a device's, or scratch of a graph with arrays of a device,
+        which may be placed there."""
+        view, memories = self._graph._view(view, True), self._graph._memories
+        if memories.get(view.buffer.index, max(memories.values(), default=0)):
+            raise errors.Unsupported("the view is in a device's memory, or its scratch may be: "
+                                     "use a tensor of yours, or bind memory of the CPU")
         address = lib.baton_call_address(self._call, self._graph._c(view))
         if address == ffi.NULL:
             raise errors.State("the view has no memory: the simulation is of costs only")
@@ -129,6 +134,7 @@ class Graph(Schedule):
         self.size: int = lib.baton_schedule_size(pointer)
         self._bound = [None, None]  # kind of the first input, and of the first other array
         self._views: dict = {}  # of arrays, by address, bytes and type
+        self._memories: dict = {}  # of arrays, by their buffers' numbers
         self._alive_too: List[Any] = []  # arrays, and handles of functions
         self._nodes, self._edges = [], []  # type: list, list  # for draw
 
@@ -156,6 +162,7 @@ class Graph(Schedule):
         buffer = bind(self._alive(), operand.address, operand.bytes)
         if operand.memory:
             lib.baton_buffer_set_memory(self._handle, buffer, operand.memory)
+        self._memories[buffer.index] = operand.memory
         view = View(self, buffer, 0, operand.count, operand.dtype)
         self._views[operand.address, operand.bytes, operand.dtype] = view
         self._alive_too.append(operand)

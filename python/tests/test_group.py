@@ -296,6 +296,15 @@ def test_the_cpu_does_not_touch_device_memory(group):
         with pytest.raises(baton.Unsupported, match="device"):
             alone.reduce(OnDevice(a), out=OnDevice(out))
         assert not out.any()
+        graph = baton.Graph(alone)
+        scratch, call = graph.scratch(a), baton.Call(None, graph)
+        view = graph.bind(OnDevice(a))
+        for of in (view, view[1:], scratch):
+            with pytest.raises(baton.Unsupported, match="a device's memory"):
+                call.array(of)
+        with pytest.raises(baton.Unsupported, match="device"):
+            graph.reduce(view, view, view)
+            graph.commit()
         with baton.Partial(alone, 3) as partial, baton.Sparse(alone, 3, k=3) as sparse:
             for use in (partial.contribute, partial.pending, sparse.start, sparse.dense,
                         sparse.set_residual, lambda a: sparse.contribute(0, a)):
