@@ -477,6 +477,7 @@ def test_wrong_modes():
         baton_torch.DDPHook(group=group).destroy()
     for mode, options, match in (
             ("full", {"history": 3}, "history"), ("solo", {"histry": 3}, "histry"),
+            ("solo", {"name": "a"}, "name"), ("sparse:0.1", {"name": "a"}, "name"),
             ("solo", {"history": -1}, "history"), ("solo", {"on_loss": "go"}, "on_loss"),
             ("solo", {"count": 3}, "count"), ("sparse:0.1", {"dtype": "f4"}, "dtype"),
             ("sparse:0.1", {"algorithm": "best"}, "algorithm"), ("sparse:1.5", {}, "0.01"),

@@ -323,25 +323,24 @@ def _exchange_of(mode: str, options: dict) -> Tuple[Any, dict]:
         _without(options, mode, _OF_VECTOR)
         options["density"] = density
         _library.options("baton_sparse_options_t", [], {**options, **partial_if(late or None)})
-        return _Sparse, {"name": _NAME, **options, "mode": late or None}
+        return _Sparse, {**options, "name": _NAME, "mode": late or None}
     mode_of(mode)
     _without(options, mode, set(options) - _OF_PARTIAL)
     _library.options("baton_partial_options_t", [], options)
     if mode == "full" and options.get("on_loss", "fail") == "fail":
         _without(options, mode, _OF_PARTIAL - {"on_loss"})
         return _Full, {}
-    return _Partial, {"name": _NAME, **options, "mode": mode}
+    return _Partial, {**options, "name": _NAME, "mode": mode}
 
 
 # Options that the vector decides, and those that are left of a Partial's.
-_OF_VECTOR = {"size", "count", "dtype", "average", "k", "partial", "mode", "mode_ranks"}
-_OF_PARTIAL = {"history", "sync_every", "max_staleness", "seed", "on_loss", "name"}
+_OF_VECTOR = {"size", "count", "dtype", "average", "k", "partial", "mode", "mode_ranks", "name"}
+_OF_PARTIAL = {"history", "sync_every", "max_staleness", "seed", "on_loss"}
 
 
 def _without(options: dict, mode: str, wrong: set) -> None:
-    wrong = wrong & set(options)
-    if wrong:
-        raise errors.Invalid(f"mode {mode} has no option " + ", ".join(sorted(wrong)))
+    for option in sorted(wrong.intersection(options)):
+        raise errors.Invalid(f"mode {mode} has no option {option}")
 
 
 class _Averager:
@@ -408,7 +407,7 @@ class DDPHook(_Averager):
     torch.distributed, or all ranks. `timeout`: of a step, in seconds. `options`: those of
     baton.Partial or baton.Sparse, such as history=8, max_staleness=2, momentum=0.9;
     on_loss="continue": training goes on among the ranks that live. All ranks make the
-    same hook, of the same mode and name, in the same order: Mismatch in the first step.
+    same hook, of the same mode, in the same order: Mismatch in the first step.
 
     `step` says what the last step was. An error is a RuntimeError of the backward pass that
     names its class, and says what to do. After TimedOut the step goes on, and the next one
