@@ -247,8 +247,8 @@ size_t baton_entries_scratch_bytes(size_t count, size_t k);
 void baton_elements_scale(baton_dtype_t dtype, void *values, size_t count,
                           double factor);
 
-/* Statistics of a vector's magnitudes. Sums are computed in doubles, in an
-   order that is the same on all machines. */
+/* Statistics of the magnitudes of a vector's elements x. Sums are computed in
+   doubles, in an order that is the same on all machines. */
 typedef struct baton_magnitudes {
     double sum;                /* the sum of all |x| */
     double square_sum;         /* the sum of all x^2 */

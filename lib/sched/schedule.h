@@ -24,11 +24,13 @@ typedef struct baton__buffer {
     baton_memory_t kind;
     bool placed; /* the builder has set `kind` */
     bool scratch;
-    /* Scratch from the transport's memory, which peers can read in place. */
+    /* The buffer is scratch in the transport's memory, which peers can read in
+       place. */
     bool shared;
     bool input;   /* no node may write the buffer */
     bool written; /* a node writes the buffer */
-    /* Bound to other memory since baton__check_rebound last succeeded. */
+    /* The buffer was bound to other memory after baton__check_rebound last
+       succeeded. */
     bool rebound;
     /* The memory of buffers that overlapped at commit is one space, whose
        number is that of its first buffer. */

@@ -34,7 +34,7 @@ typedef struct contestant {
     double *sums;
 } contestant_t;
 
-/* All systems, at one size and density. */
+/* The comparison of all systems at one size and density. */
 typedef struct contest {
     bench_run_t *run;
     uint64_t seed;

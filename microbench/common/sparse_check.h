@@ -19,9 +19,11 @@ void gradient_fill(uint64_t key, float *elements, size_t count);
    once. */
 typedef struct sparse_slice {
     size_t first, count;
-    /* An array of [count]: sums of the gradients of all ranks. */
+    /* An array of [count]: for each element, the sum of the gradients of all
+       ranks. */
     double *gradients;
-    /* An array of [count]: sums of the magnitudes of these gradients. */
+    /* An array of [count]: for each element, the sum of the gradients'
+       magnitudes. */
     double *magnitudes;
 } sparse_slice_t;
 

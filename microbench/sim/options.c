@@ -35,7 +35,9 @@ enum {
     DENSE = COLLECTIVES | SIM_PARTIAL,
     ALL = DENSE | SIM_SPARSE,
     WITH_DATA = DENSE & ~SIM_BARRIER,
-    AXIS = 1 << 8 /* a bit of no command, for options that --sweep can vary */
+    /* This bit stands for no command. It marks options that --sweep can
+       vary. */
+    AXIS = 1 << 8
 };
 
 #define AT(member) offsetof(sim_options_t, member)

@@ -30,8 +30,10 @@ enum {
     /* An epoch whose messages have at least this many bytes counts as long: a
        wait for it yields for longer before it sleeps. */
     LONG_BYTES = 1 << 18,
-    YIELD_BYTES = 1 << 15, /* the longest epoch for which a start yields */
-    START_NODES = 64,      /* the most nodes that a start issues */
+    /* A start yields only if the messages for which the epoch waits have at
+       most this many bytes. */
+    YIELD_BYTES = 1 << 15,
+    START_NODES = 64, /* the most nodes that a start issues */
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
     /* The longest yield during which no other thread has run. */

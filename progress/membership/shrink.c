@@ -88,7 +88,8 @@ static uint32_t progress_shrink_count_bits(const view_t *view)
    rank. */
 static bool is_majority(const baton_group_t *group, const view_t *view)
 {
-    int lead = 0; /* living ranks less lost ones that may live */
+    /* Number of living ranks, minus that of lost ranks that may live. */
+    int lead = 0;
     bool lowest = false;
     for (int rank = group->size - 1; rank >= 0; rank--) {
         bool ended =

@@ -172,10 +172,11 @@ static void ask_peers(const baton_schedule_t *schedule)
     }
 }
 
-/* Checks the ranks for which groups wait in a recovery, a shrink or a farewell.
-   The death of a rank of this host is noticed at once, and all ranks of the
-   host may wait for the same rank; so such a rank is only checked from the
-   second look on. */
+/* Checks whether the ranks are alive for which groups wait in a recovery, a
+   shrink or a farewell. Except in a shrink, a rank of this host is checked only
+   if the group waited for it at the last look, too: its death is noticed
+   without a check, and all ranks of the host may wait for it at the same
+   time. */
 static void ask_members(const baton__stepper_t *stepper)
 {
     for (baton_group_t *g = stepper->groups; g != NULL;

@@ -116,8 +116,8 @@ baton_status_t support_collective_connect(support_collective_t *self,
                                           int round);
 baton_status_t support_collective_destroy(support_collective_t *self);
 
-/* Contributes a vector to the next step. support_is_partial must be true of the
-   row. */
+/* Contributes a vector to the next step. The row must be one for which
+   support_is_partial returns true. */
 baton_status_t support_collective_contribute(support_collective_t *self,
                                              const double *gradient);
 

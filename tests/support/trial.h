@@ -62,7 +62,7 @@ static void try_each(void (*attempt)(void))
     for (int i = 0; i < BATON__KEPT_OBJECTS; i++) {
         baton__free_later(baton__alloc(1, 1));
     }
-    attempt(); /* an attempt without a failure, which fills caches */
+    attempt(); /* no allocation fails here; this call fills caches */
     assert_true(counted > 0);
     do {
         int64_t live = malloc_live;

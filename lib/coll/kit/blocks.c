@@ -39,7 +39,8 @@ size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
 
 /* ---- ranges ------------------------------------------------------------ */
 
-/* Returns how many of the blocks from `first` on are in one piece with it. */
+/* Returns how many of the `count` blocks from `first` on are contiguous in
+   memory. */
 static int run_of(const baton__blocks_t *blocks, int first, int count)
 {
     int distance = baton__rank_shift(first, -blocks->base, blocks->parts);

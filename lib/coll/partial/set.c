@@ -69,7 +69,9 @@ bool baton__partial_resolve_tensors(baton_partial_options_t *options,
 
 /* ---- life -------------------------------------------------------------- */
 
-/* If there are no tensors, the vector is the only part. */
+/* Divides the vector into pieces. A piece is one long part, or several short
+   parts that follow each other. A part is a tensor or, if there are no tensors,
+   the vector. */
 static void set_cut(baton__partial_set_t *self,
                     const baton_partial_options_t *options, size_t parts)
 {

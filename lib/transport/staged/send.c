@@ -255,8 +255,8 @@ void baton__staged_send_control(staged_t *self, baton__staged_kind_t kind,
     }
     if (kind == BATON__STAGED_ASK) {
         take_ask(self, send, message);
-    } else if (send != NULL &&
-               send->state != BATON__TRANSFER_SENDING) { /* the kind is DONE */
+    } else if (send != NULL && send->state != BATON__TRANSFER_SENDING) {
+        /* The message is of kind DONE. */
         baton__staged_end(self, send);
     }
     self->around.inner->drop(self->around.endpoint, message);
