@@ -402,7 +402,7 @@ __device__ tile<D> load_tile(const vector<D> &from, uint32_t number)
 
 typedef struct beginning {
     uint64_t k, most, need;
-    const baton_magnitude_t *threshold; /* in device memory, or NULL */
+    const baton_magnitude_t *threshold; /* points to device memory; or NULL */
 } beginning_t;
 
 template <baton_dtype_t D>

@@ -313,7 +313,7 @@ BATON_CHECKED baton_status_t baton_schedule_destroy(baton_schedule_t *schedule);
    result, and results have the same bits on all ranks. All ranks start the same
    number of steps. Partial.h has the paper and all guarantees. */
 typedef struct baton_partial baton_partial_t;
-/* When an epoch begins. */
+/* The moment at which an epoch begins. */
 typedef enum baton_partial_mode {
     BATON_SOLO,     /* at the first start of any rank; about one contributes */
     BATON_MAJORITY, /* at the start of ONE elected rank; about (P + 1) / 2 do */
@@ -442,7 +442,7 @@ typedef struct baton_sparse_options {
     uint64_t warmup;           /* number of first steps that are dense */
     baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
     bool quantise;             /* REDSYNC sends the mean, not each value */
-    baton_link_cost_t link;    /* for AUTO; 0: this machine's (costs.h) */
+    baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
     bool partial;              /* do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* 0: SOLO */
@@ -454,7 +454,7 @@ typedef struct baton_sparse_options {
     baton_memory_t memory;     /* where gradients are; 0: host */
     bool in_place;             /* use baton_sparse_accumulator */
     bool short_velocity;       /* keep the velocity of momentum as bf16 */
-    baton_on_loss_t on_loss;   /* with partial; 0: steps fail */
+    baton_on_loss_t on_loss;   /* with partial: on a loss; 0: steps fail */
 } baton_sparse_options_t;
 #define BATON_SPARSE_OPTIONS BATON_INITIALIZER(baton_sparse_options_t)
 

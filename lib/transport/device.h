@@ -10,7 +10,7 @@
    only grows, because streams may still wait for values that it has long
    passed. */
 typedef struct baton__flag {
-    struct baton__flag *next; /* in the list of unused flags */
+    struct baton__flag *next; /* the next flag in the list of unused ones */
     uint64_t *word;
     uint64_t value; /* the value that the flag had when it was given back */
 } baton__flag_t;

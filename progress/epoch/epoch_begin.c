@@ -45,7 +45,7 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
                                         &activation) == BATON_DONE) {
         baton__run_activate(&schedule->run, node, activation);
         release_if_activated(baton__task_of(schedule));
-    } /* else the sender has withdrawn the message */
+    } /* otherwise the sender has withdrawn the message */
 }
 
 /* Delivers activations that came early, for the epoch that has just begun. */

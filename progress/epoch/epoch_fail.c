@@ -69,7 +69,7 @@ static void epoch_fail_stop(baton_schedule_t *schedule)
                 op->async_ops->cancel(op->async.argument);
             }
             break;
-        case BATON__NODE_QUEUED: /* in motion until the device is done */
+        case BATON__NODE_QUEUED: /* stays in motion until the device is done */
         case BATON__NODE_IDLE:
         case BATON__NODE_SKIPPED:
         case BATON__NODE_COMPLETED:

@@ -340,7 +340,7 @@ static bool may_prove_ends(const baton_group_t *group)
         shrink->parts_ns =
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
-    group->transport->drain(group->endpoint); /* this step then polls */
+    group->transport->drain(group->endpoint); /* makes this step poll */
     group->stepper->untold = true;            /* nothing else wakes this rank */
     return now < shrink->parts_ns;
 }

@@ -56,10 +56,11 @@ enum { BATON__TASK_MAGIC = 0x6b736174 };
 
 /* What the caller will probably do after a start. */
 typedef enum baton__next {
-    BATON__NEXT_WORK,      /* it does not wait */
-    BATON__NEXT_WAIT,      /* it waits at once */
-    BATON__NEXT_WAIT_SOON, /* it waits after a few microseconds of work */
-    BATON__NEXT_WAIT_LATE, /* it waits after more work */
+    BATON__NEXT_WORK, /* the caller does not wait */
+    BATON__NEXT_WAIT, /* the caller waits at once */
+    /* The caller waits after a few microseconds of work. */
+    BATON__NEXT_WAIT_SOON,
+    BATON__NEXT_WAIT_LATE, /* the caller waits after more work */
     BATON__NEXT_UNKNOWN    /* the call is not baton_schedule_start */
 } baton__next_t;
 

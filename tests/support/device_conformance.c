@@ -403,9 +403,9 @@ CASE(submissions_return_at_once)
     char *host = pinned(self, 1024);
     fill(host, 1024, 3);
     baton_stream_t s = stream(self, 2);
-    /* an event that was never recorded counts as reached */
+    /* An event that was never recorded counts as reached. */
     EXPECT(self, query(self, made) == BATON_OK);
-    follow(self, s, made); /* so this wait delays nothing */
+    follow(self, s, made); /* that wait delays nothing */
     await(self, s, gate, 1);
     copy(self, s, memory, host, 1024);
     copy(self, s, memory + 1024, memory, 1024);

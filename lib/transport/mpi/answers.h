@@ -65,7 +65,7 @@ typedef struct baton__answers {
     /* The places of all ranks, by rank. They are set once ranks have exchanged
        them. */
     baton__answers_place_t *places;
-    baton__asked_t *asked; /* by rank */
+    baton__asked_t *asked; /* indexed by rank */
     pthread_t thread;
     pthread_mutex_t lock; /* protects `answer` */
     /* The answer: this rank's key, a byte of flags, and a bit for each lost

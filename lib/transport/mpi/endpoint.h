@@ -384,7 +384,7 @@ typedef struct baton__mpi {
     uint32_t window;
     baton__peer_t *peers;
     int *host_of;                /* by rank: the number of the rank's host */
-    baton__process_t *processes; /* by rank */
+    baton__process_t *processes; /* indexed by rank */
     /* The processors on which this rank could run when the endpoint was
        opened. */
     cpu_set_t processors;
@@ -831,7 +831,7 @@ void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
 /* ---- near.c: what the ranks of a host share ------------------------------ */
 
-/* This host, while the endpoint is opened. */
+/* Data about this host that is needed only while the endpoint is opened. */
 typedef struct baton__opening {
     baton__meeting_t *meeting;
     const int *of; /* by rank: the number of the rank's host */

@@ -90,13 +90,13 @@ typedef struct baton__links {
     /* The listener of answers.h. It is here because forked children must close
        it. -1: there is none. */
     int answers;
-    baton__link_t *at; /* by rank */
+    baton__link_t *at; /* the links, indexed by rank */
     /* The places of all ranks, by rank. They are set once ranks have exchanged
        them. */
     baton__link_place_t *places;
     int pending[BATON__LINK_PENDING];
     _Atomic bool rang;         /* some link was touched; stored with release */
-    struct baton__links *next; /* in the list of all open links */
+    struct baton__links *next; /* in the list of all baton__links_t */
 } baton__links_t;
 
 /* Finds the addresses by which other hosts reach this one. If there are none

@@ -104,9 +104,9 @@ typedef enum baton__due_ring {
     /* The bells are rung if the delay has passed, and otherwise stay delayed.
        Each poll does this. */
     BATON__DUE_LATER,
-    /* The call waits until the delay has passed, and then rings the bells, or
-       until no bell is left, because all those processes have polled. Used when
-       no thread of this process will poll afterwards. */
+    /* The call waits until the delay has passed, and then rings the bells. It
+       returns earlier if no bell is left, because all those processes have
+       polled. Used when no thread of this process will poll afterwards. */
     BATON__DUE_WAIT,
     /* The bells are rung at once, because this process will not poll for a
        while. */

@@ -94,7 +94,7 @@ typedef struct baton__host {
     /* This process's posted receives, by sender and place. */
     baton__host_posted_t *posted;
     /* The pointers from here on point into the shared memory. */
-    baton__segment_table_t *tables; /* by process */
+    baton__segment_table_t *tables; /* indexed by process */
     baton__freed_count_t *freed;
     /* By process: the address of the process's `probe`. */
     uint64_t *probes;

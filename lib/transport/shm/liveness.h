@@ -25,7 +25,7 @@ typedef struct baton__liveness {
     /* baton__liveness_drain sets `ended` and `any_ended`, from any thread. Its
        release store to `any_ended` comes last, and pairs with the exchange in
        baton__liveness_next. */
-    _Atomic bool *ended; /* by process */
+    _Atomic bool *ended; /* indexed by process */
     _Atomic bool any_ended;
 } baton__liveness_t;
 

@@ -23,7 +23,7 @@ typedef struct baton__mappings {
     /* The number of segments that are mapped now. If it is 0, a sweep does not
        go through the array, which would take long. */
     uint32_t mapped;
-    baton__mapping_t *at; /* by peer and place */
+    baton__mapping_t *at; /* indexed by peer and place */
 } baton__mappings_t;
 
 /* Opens the socket. BATON_ERR_SYSTEM, _NO_MEMORY. */
