@@ -15,7 +15,7 @@ sums='include,lib,progress,cuda 54799
 mpi 2600
 microbench,examples 7200
 python 2510
-tests,python/tests 47875'
+tests,python/tests 47916'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state
     progress/epoch progress/membership progress/driving progress/calls lib/sim
