@@ -106,7 +106,8 @@ static baton_status_t peers_describe(const baton__gpu_t *gpu,
         cudaError_t shared = cudaIpcGetMemHandle(&out->ipc, (void *)base);
         out->shared = shared == cudaSuccess;
         if (shared != cudaSuccess) {
-            (void)cudaGetLastError(); /* the handle is for this process only */
+            /* Other processes can't use the handle; that is no error. */
+            (void)cudaGetLastError();
         }
     }
     return BATON_OK;

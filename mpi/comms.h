@@ -96,7 +96,7 @@ baton__mpi_why_t baton__mpi_comm_join(baton__mpi_comm_t *comm);
 /* Called after MPI has made a call that was left to it. Returns `code`, which
    MPI has returned. If `left` is FIRST, records the call's request, unless
    `request` is NULL. If the call has failed, it no longer counts as one of the
-   first calls. */
+   communicator's first calls. */
 int baton__mpi_note(int left, int code, MPI_Comm comm,
                     const MPI_Request *request);
 

@@ -87,7 +87,7 @@ steal_t steal_parse(const char *line)
         read = sscanf(line, "%lf%n", &field, &used) == 1;
         line += used;
         reading.total += field;
-        /* Steal is the last field, so it stays in `stolen`. */
+        /* The last field is the stolen time, so that stays in `stolen`. */
         reading.stolen = field;
     }
     return read ? reading : (steal_t){0, 0};

@@ -92,7 +92,7 @@ struct baton_engine {
     baton__idle_t idle;
     baton__watchdog_t watchdog;
     bool armed;
-    uint32_t armed_us; /* the longest sleep while armed */
+    uint32_t armed_us; /* the longest time that a driver sleeps while armed */
     /* The engine that the driver was driving when it took the lock of this
        engine, or NULL. */
     const baton_engine_t *outer;

@@ -9,7 +9,7 @@
 #include <baton/types.h>
 
 typedef struct baton__event_loop baton__event_loop_t;
-typedef struct baton__watch baton__watch_t; /* the descriptors of one object */
+typedef struct baton__watch baton__watch_t; /* see baton__watched_t */
 
 /* An object with descriptors: an endpoint or a device. When a watch begins, and
    when it ends, the function `descriptor` is called with k = 0, 1 and so on

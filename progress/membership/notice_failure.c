@@ -17,7 +17,7 @@ typedef struct failure {
     int32_t rank;
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
-    uint32_t final; /* 1: the schedule can't be recovered; or GONE */
+    uint32_t final; /* 0; GONE; or 1: the schedule can't be recovered */
     uint32_t lost; /* 1 + the first lost rank, see baton__group_hear; 0: none */
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");

@@ -11,13 +11,14 @@
 #include <stdatomic.h>
 
 enum {
-    BATON__INPROC_COPY_BYTES = 256,   /* largest message that a send copies; at
-                                         least a notice */
-    BATON__INPROC_COPIES_MOST = 1024, /* copies of one rank's sends that may be
-                                         in flight */
+    /* The bytes of the longest message that a send copies. A notice must not be
+       longer. */
+    BATON__INPROC_COPY_BYTES = 256,
+    /* The most copies of one rank's sends that may be in flight. */
+    BATON__INPROC_COPIES_MOST = 1024,
     BATON__INPROC_SLAB_LEAST = 64,
-    BATON__INPROC_SLICE_BYTES = 1 << 18 /* part of a long message that one poll
-                                           copies */
+    /* The most bytes of a long message that one poll copies. */
+    BATON__INPROC_SLICE_BYTES = 1 << 18
 };
 static_assert(BATON__INPROC_COPY_BYTES >= BATON_NOTICE_BYTES,
               "a notice is copied");

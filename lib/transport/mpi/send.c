@@ -664,7 +664,8 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__far_forget(&mpi->far, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
-    while (peer->outbox.head != NULL) { /* only answers are left */
+    /* The outbox now has answers only. */
+    while (peer->outbox.head != NULL) {
         baton__record_t *record = (baton__record_t *)peer->outbox.head;
         peer->outbox.head = record->out.next;
         if (is_last(record)) {
