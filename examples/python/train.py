@@ -1,7 +1,8 @@
-"""Trains a small CNN on handwritten digits, on the ranks of mpirun, without waiting for
-late ones.
+"""Trains a small CNN on handwritten digits, on the ranks of torchrun or mpirun, without
+waiting for late ones.
 
     scripts/digits.sh                                   # fetches the digits, once
+    torchrun --nproc-per-node 4 examples/python/train.py --mode majority --late-ms 50
     mpirun -np 4 python3 examples/python/train.py --mode majority --late-ms 50
 
     rank 0    backward --> bucket 2, bucket 1, bucket 0 --+

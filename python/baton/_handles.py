@@ -182,6 +182,13 @@ def attach_cuda(ordinal: int = 0) -> None:
     has_cuda = True
 
 
+def is_started_by_mpi() -> bool:
+    """Whether MPI has started this process, or is in use in it."""
+    names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
+    return (any(name in os.environ for name in names)
+            or hasattr(lib, "MPI_Initialized") and answer("int", lib.MPI_Initialized) != 0)
+
+
 def initialise_mpi() -> None:
     """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
     global _mpi_is_ours

@@ -1,5 +1,6 @@
 """Groups: ranks that communicate, and the collectives among them."""
 import contextlib
+import os
 import sys
 import weakref
 from typing import Any, Optional, Sequence
@@ -8,6 +9,7 @@ from numpy import ndarray
 
 from baton import _arrays, _handles, errors
 from baton._library import answer, check, ffi, lib, options
+from baton._store import Store
 from baton.schedule import _NULL, _SLICE, Schedule, Timeout, _rebind, _run
 
 _Counts = Optional[Sequence[int]]
@@ -31,7 +33,7 @@ _world: Optional["Group"] = None
 
 class Group(_handles.Handle):
     """P ranks that can address each other: `Group.world()`, `Group.from_mpi(comm)`,
-    `Group.alone()`, `group.sub(ranks)`.
+    `Group.from_store(store, rank, size)`, `Group.alone()`, `group.sub(ranks)`.
 
     `rank` is this process's, 0 to `size` - 1. Collectives in one call wait; all ranks
     make them in the same order, on one thread at a time, with the same counts, type,
@@ -64,14 +66,42 @@ class Group(_handles.Handle):
 
     @classmethod
     def world(cls) -> "Group":
-        """All ranks of the job; alone without mpirun. The first call is collective. It
-        initialises MPI, unless that is done, and MPI is finalised at exit then."""
+        """All ranks of the job; alone without mpirun and torchrun. The first call is
+        collective. Under mpirun it initialises MPI, unless that is done, and MPI is
+        finalised at exit then. Under torchrun, or another program that sets RANK,
+        WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store, and must
+        be on one host."""
         global _world
         with _handles.lock:  # One of several threads makes the group.
             if _world is None or _world._handle == _NULL:
-                _handles.initialise_mpi()
-                _world = cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
+                _world = cls._make_world()
         return _world
+
+    @classmethod
+    def _make_world(cls) -> "Group":
+        if _handles.is_started_by_mpi() or "WORLD_SIZE" not in os.environ:
+            _handles.initialise_mpi()
+            return cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
+        import torch.distributed
+        return cls.from_store(*next(torch.distributed.rendezvous("env://")))
+
+    @classmethod
+    def from_store(cls, store: Any, rank: int, size: int, name: str = "baton",
+                   timeout: Timeout = 300) -> "Group":
+        """`size` processes of one host, without MPI; this is rank `rank` of them. Collective.
+
+        The ranks meet in `store`: the path of a folder, or a torch.distributed.Store. `name`
+        is that of the group in the store: letters, digits, ".", "_", "-"; take another one
+        after a failure. TimedOut names the ranks that have not come within `timeout`
+        seconds. Unsupported: ranks are on different hosts, or can't share memory."""
+        opened = Store(store)
+        try:
+            return cls._by(lib.baton_group_create_store, _handles.engine(), opened.pointer, rank,
+                           size, name.encode(), _handles.milliseconds(timeout))
+        except errors.Error:
+            if opened.raised is not None:
+                raise opened.raised
+            raise
 
     @classmethod
     def from_mpi(cls, comm: Any) -> "Group":

@@ -2,6 +2,7 @@
 programs is a job of its own, with a time limit: none of them may hang."""
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
@@ -489,3 +490,68 @@ def test_a_gpu_that_is_not_there():
     """
     code, text = job(1, program)
     assert code == 0 and "unsupported: " in text and "refused: " in text, text
+
+
+def without_mpi(program, *given, ranks=3):
+    """Runs a program on ranks that no mpirun has started; what they printed."""
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPI_"))}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    children = [subprocess.Popen(
+        ["timeout", "-k", "2", "60", sys.executable, "-c", START + textwrap.dedent(program),
+         *map(str, given)],
+        env=dict(kept, RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1",
+                 MASTER_PORT=str(port)),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(ranks)]
+    texts = [child.communicate()[0] for child in children]
+    assert all(child.returncode == 0 for child in children), "\n".join(texts)
+    return "".join(texts)
+
+
+def test_ranks_meet_in_a_folder(tmp_path):
+    program = """
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        for _ in range(2):
+            with baton.Group.from_store(sys.argv[1], rank, size, "pair", timeout=30) as group:
+                say("sum", group.allreduce(numpy.full(1000, rank + 1.0))[999])
+        told("refused:", baton.Invalid, baton.Group.from_store, sys.argv[1], rank, size, "a/b")
+        told("late:", baton.TimedOut, baton.Group.from_store, sys.argv[1], rank, size + 1, "late",
+             timeout=0.2)
+        told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
+    """
+    text = without_mpi(program, tmp_path)
+    assert text.count("sum 6.0") == 6 and text.count("refused: ") == 3, text
+    assert text.count("for rank 3") == 3 and text.count("no folder: ") == 3, text
+
+
+def test_ranks_meet_in_a_store_of_torch():
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        import torch.distributed as dist
+        import baton.torch
+        dist.init_process_group("baton")
+        a = torch.full((1000,), dist.get_rank() + 1.0)
+        dist.all_reduce(a)
+        say("sums", a[0].item(), baton.allreduce(numpy.ones(3))[2])
+        store = dist.HashStore()
+        store.set("alone.1.all", "an earlier group's answer")
+        say("alone", baton.Group.from_store(store, 0, 1, "alone").size)
+    """
+    text = without_mpi(program)
+    assert text.count("sums 6.0 3.0") == 3 and text.count("alone 1") == 3, text
+
+
+def test_ctrl_c_while_ranks_are_awaited(tmp_path):
+    program = """
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        begin = time.monotonic()
+        try:
+            baton.Group.from_store(sys.argv[1], int(os.environ["RANK"]), 4, timeout=50)
+        except KeyboardInterrupt:
+            say("interrupted", time.monotonic() - begin < 10)
+    """
+    text = without_mpi(program, tmp_path)
+    assert text.count("interrupted True") == 3, text

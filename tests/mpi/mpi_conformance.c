@@ -17,12 +17,15 @@ static bool yield(conformance_rank_t *rank)
 
 static baton_status_t try_to_open(MPI_Comm comm, baton_status_t local)
 {
+    baton__bootstrap_mpi_t bootstrap;
     baton__meeting_t meeting;
     baton__mpi_t *mpi = NULL;
-    support_mpi_ok(baton__meeting_begin(&meeting, comm));
+    support_mpi_ok(baton__bootstrap_open_mpi(&bootstrap, comm));
+    support_mpi_ok(baton__meeting_begin(&meeting, &bootstrap.shared));
     baton_status_t status = baton__mpi_open(&meeting, local, &mpi);
     (void)!baton__meeting_agree(&meeting, status);
     baton__meeting_end(&meeting);
+    baton__bootstrap_close_mpi(&bootstrap);
     support_mpi_check((mpi != NULL) == (status == BATON_OK), "opened, or not");
     self.endpoint = mpi;
     self.transport = mpi != NULL ? &mpi->transport : NULL;

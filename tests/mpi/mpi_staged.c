@@ -85,12 +85,15 @@ static void run_programs(baton_progress_t progress, const char *block)
    or the user does. */
 static void ask_for_gpu_aware_mpi(const char *word, bool expected)
 {
+    baton__bootstrap_mpi_t bootstrap;
     baton__meeting_t meeting;
     baton__mpi_t *mpi = NULL;
     support_set_variable("BATON_GPU_AWARE_MPI", word);
-    support_mpi_ok(baton__meeting_begin(&meeting, MPI_COMM_WORLD));
+    support_mpi_ok(baton__bootstrap_open_mpi(&bootstrap, MPI_COMM_WORLD));
+    support_mpi_ok(baton__meeting_begin(&meeting, &bootstrap.shared));
     support_mpi_ok(baton__mpi_open(&meeting, BATON_OK, &mpi));
     baton__meeting_end(&meeting);
+    baton__bootstrap_close_mpi(&bootstrap);
     const baton_transport_t *transport = &mpi->transport;
     for (int peer = 0; peer < world.size; peer++) {
         bool far = mpi->peers[peer].near < 0;

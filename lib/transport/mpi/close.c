@@ -165,13 +165,14 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
     close_release(mpi, in_use);
 }
 
-/* Returns true if the endpoint can be kept for another group: all its ranks are
-   on this host, none was lost, and this rank has nothing in motion. */
+/* Returns true if the endpoint can be kept for another group of the same
+   communicator's ranks: all are on this host, none was lost, and this rank has
+   nothing in motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
-    return mpi->far.peers == 0 && mpi->host.count > 1 && mpi->first_lost == 0 &&
-           !mpi->alone && mpi->listed == NULL && mpi->far.count == 0 &&
-           mpi->in_use == 0;
+    return mpi->members != MPI_GROUP_NULL && mpi->far.peers == 0 &&
+           mpi->host.count > 1 && mpi->first_lost == 0 && !mpi->alone &&
+           mpi->listed == NULL && mpi->far.count == 0 && mpi->in_use == 0;
 }
 
 void baton__mpi_close(void *endpoint)

@@ -60,7 +60,7 @@
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
-       meeting.c    the exchanges between ranks while they open
+       meeting.c    the exchanges between ranks while they open; bootstrap.h
        near.c       what the ranks of a host share
        close.c      closing; MPI_Finalize
        open.c       opening */
@@ -68,6 +68,7 @@
 
 #include "base/list.h"
 #include "transport/mpi/answers.h"
+#include "transport/mpi/bootstrap.h"
 #include "transport/mpi/links.h"
 #include "transport/mpi/packet.h"
 #include "transport/shm/host.h"
@@ -376,8 +377,8 @@ typedef struct baton__process {
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    MPI_Comm comm; /* MPI_COMM_NULL if the group does not use MPI */
-    MPI_Group members;
+    MPI_Comm comm;     /* MPI_COMM_NULL if the group does not use MPI */
+    MPI_Group members; /* MPI_GROUP_NULL if the group was made without MPI */
     int rank;
     int size;
     /* Number of credits for messages that this rank grants each peer. */
@@ -755,18 +756,18 @@ void baton__mpi_disarm(void *endpoint);
 
 /* ---- meeting.c: the exchanges between ranks while they open -------------- */
 
-/* The bootstrap exchange. All ranks of a communicator call each of these
-   functions. It is an error if MPI fails, the ranks run different versions of
-   Baton, a rank of this host has ended, or a rank that took part before does
-   not answer for BATON_PEER_TIMEOUT_MS. The first error is kept. After an error
-   the functions do nothing, and `data` is NULL. No call blocks in MPI: a rank
-   that has ended or never comes would keep the others there for good. */
+/* The exchanges by which ranks open their endpoints. All ranks call each of
+   these functions. It is an error if the bootstrap fails, ranks do not come in
+   time, the ranks run different versions of Baton, a rank of this host has
+   ended, or a rank that took part before does not answer for
+   BATON_PEER_TIMEOUT_MS. The first error is kept. After an error the functions
+   do nothing, and `data` is NULL. */
 typedef struct baton__meeting {
-    MPI_Comm comm; /* the application's communicator */
-    MPI_Errhandler handler;
+    baton__bootstrap_t *bootstrap;
     int rank, size;
     baton_status_t status;
-    unsigned char *data; /* result of the last exchange */
+    unsigned char *memory; /* holds `data` and `members` */
+    unsigned char *data;   /* result of the last exchange */
     /* By rank: the rank's record of the first exchange. Valid once that
        exchange has ended. */
     struct baton__member *members;
@@ -785,16 +786,15 @@ typedef struct baton__meeting {
    one byte for each rank. */
 enum { BATON__MEETING_BYTES = 256 };
 
-/* baton__meeting_begin may return BATON_ERR_STATE, BATON_ERR_INVALID or
-   BATON_ERR_TRANSPORT. baton__meeting_end must be called only if it has
-   returned BATON_OK. */
-baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm);
+/* BATON_ERR_NO_MEMORY, and then baton__meeting_end must not be called. */
+baton_status_t baton__meeting_begin(baton__meeting_t *self,
+                                    baton__bootstrap_t *bootstrap);
 void baton__meeting_end(baton__meeting_t *self);
 
 /* The place where this process runs. */
 typedef struct baton__location {
-    /* Hash of MPI's name for the host and of its kernel's boot id, as names may
-       be equal. */
+    /* Hash of the host's name and of its kernel's boot id, as names may be
+       equal. */
     uint64_t host;
     uint64_t pids, network; /* namespaces; 0: unknown */
 } baton__location_t;
@@ -823,10 +823,8 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local);
 
-/* Makes a communicator of the same ranks, without waiting in MPI. After an
-   error it makes none. Other functions of MPI that make a communicator do not
-   return while a rank is missing. This one (MPI_Comm_idup) also calls the
-   application's functions that copy its attributes. */
+/* Duplicates the bootstrap's communicator, without waiting in MPI. After an
+   error it makes none. */
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
 /* ---- near.c: what the ranks of a host share ------------------------------ */
@@ -886,7 +884,8 @@ baton__mpi_t *baton__mpi_take_kept(MPI_Comm comm, baton_status_t local,
 
 /* Allocates an endpoint of `comm` that has not met its peers. Not
    collective. */
-baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out);
+baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
+                               baton__mpi_t **out);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
    any rank fails, all do, and the others' message says so. On success closing

@@ -1,24 +1,10 @@
-/* Creates groups of an MPI communicator's processes. */
+/* Creates groups of processes, once they have a bootstrap. */
 #include <baton/engine.h>
-#include <baton/mpi.h>
-#include <baton/mpi_at.h>
 #include <baton/transport.h>
 
 #include "base/error.h"
 #include "transport/group.h"
 #include "transport/mpi/endpoint.h"
-
-#include <string.h>
-
-static baton_status_t mpi_group_check_engine(const baton_engine_t *engine,
-                                             baton_group_t **out)
-{
-    static const char function[] = "baton_group_create_mpi";
-    return baton__is_given(engine, true, function, "engine") &&
-                   baton__is_given(out, true, function, "out")
-               ? BATON_OK
-               : BATON_ERR_INVALID;
-}
 
 /* Checks an endpoint that was opened. If it was kept from an earlier group, it
    may have lost a rank, and only this rank may know that. A progress thread
@@ -30,9 +16,11 @@ static baton_status_t check_endpoint(const baton_engine_t *engine,
     if (mpi->first_lost > 0) {
         return baton__error(BATON_ERR_TRANSPORT,
                             "mpi: a rank of this host has ended: create the "
-                            "group on a communicator without it");
+                            "group without it");
     }
-    PMPI_Query_thread(&level);
+    if (!mpi->keeps_off) {
+        PMPI_Query_thread(&level);
+    }
     return baton_engine_progress(engine) == BATON_PROGRESS_MANUAL ||
                    level == MPI_THREAD_MULTIPLE || mpi->keeps_off
                ? BATON_OK
@@ -48,10 +36,13 @@ static baton_status_t mpi_group_create(baton_engine_t *engine,
                                        baton__meeting_t *meeting,
                                        baton_group_t **out)
 {
+    const char *function = meeting->bootstrap->function;
+    const bool given = baton__is_given(engine, true, function, "engine") &&
+                       baton__is_given(out, true, function, "out");
     baton__mpi_t *mpi = NULL;
     baton_group_t *group = NULL;
     baton_status_t status =
-        baton__mpi_open(meeting, mpi_group_check_engine(engine, out), &mpi);
+        baton__mpi_open(meeting, given ? BATON_OK : BATON_ERR_INVALID, &mpi);
     if (status != BATON_OK) {
         return status;
     }
@@ -75,29 +66,15 @@ static baton_status_t mpi_group_create(baton_engine_t *engine,
     return BATON_OK;
 }
 
-baton_status_t baton_group_create_mpi(baton_engine_t *engine, MPI_Comm comm,
-                                      baton_group_t **out)
+baton_status_t baton__mpi_create_group(baton_engine_t *engine,
+                                       baton__bootstrap_t *bootstrap,
+                                       baton_group_t **out)
 {
     baton__meeting_t meeting;
-    if (!baton__process_is_own(__func__)) {
-        return BATON_ERR_STATE;
-    }
-    baton_status_t status = baton__meeting_begin(&meeting, comm);
+    baton_status_t status = baton__meeting_begin(&meeting, bootstrap);
     if (status == BATON_OK) {
         status = mpi_group_create(engine, &meeting, out);
         baton__meeting_end(&meeting);
     }
     return status;
-}
-
-baton_status_t baton_group_create_mpi_at(baton_engine_t *engine,
-                                         const void *comm_address,
-                                         baton_group_t **out)
-{
-    MPI_Comm comm;
-    if (!baton__is_given(comm_address, true, __func__, "comm_address")) {
-        return BATON_ERR_INVALID;
-    }
-    memcpy(&comm, comm_address, sizeof comm);
-    return baton_group_create_mpi(engine, comm, out);
 }

@@ -1,6 +1,6 @@
-/* The bootstrap exchange: how ranks exchange data while they make a group. No
-   call blocks in MPI, because a rank that has ended, or never comes, would keep
-   all others there for good. */
+/* The exchanges of records between the ranks while they make a group
+   (bootstrap.h says by which means), and how ranks notice meanwhile that one of
+   them has ended. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -12,6 +12,7 @@
 #include "base/random.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -57,6 +58,11 @@ typedef struct baton__member {
 } member_t;
 static_assert(sizeof(member_t) == 136, "as in all versions");
 
+/* The ranks that others wait for, as the bootstrap names them. */
+typedef struct missing {
+    char text[120];
+} missing_t;
+
 /* The message that tells a rank, at its `place`, that another rank has
    ended. */
 typedef struct news {
@@ -64,96 +70,33 @@ typedef struct news {
     int32_t ended; /* a rank whose process has ended */
 } news_t;
 
-/* Checks that the program runs with the kind of MPI library that Baton was
-   built with: handles are pointers in Open MPI, and numbers in other
-   libraries. */
-static baton_status_t check_library(void)
+baton_status_t baton__meeting_begin(baton__meeting_t *self,
+                                    baton__bootstrap_t *bootstrap)
 {
-#ifdef OPEN_MPI
-    static const char built_with[] = "Open MPI";
-#else
-    static const char built_with[] = "MPICH, or one like it";
-#endif
-    char version[8192] = ""; /* MPICH needs so many bytes; Open MPI needs 256 */
-    int length;
-    (void)PMPI_Get_library_version(version, &length);
-    return (strncmp(version, "Open MPI", 8) == 0) == (built_with[0] == 'O')
-               ? BATON_OK
-               : baton__error(BATON_ERR_STATE,
-                              "mpi: Baton was built with %s, and the program "
-                              "runs with \"%.*s\": build both with one MPI",
-                              built_with, (int)strcspn(version, "\n,"),
-                              version);
-}
-
-/* Checks conditions that are the same on all ranks, so that no rank needs to be
-   told of a failure. */
-static baton_status_t check_comm(MPI_Comm comm)
-{
-    int yes = 0;
-    baton_status_t status = check_library();
-    if (status != BATON_OK) {
-        return status;
-    }
-    PMPI_Initialized(&yes);
-    if (!yes) {
-        return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Init has not been called: call "
-                            "MPI_Init_thread first");
-    }
-    PMPI_Finalized(&yes);
-    if (yes) {
-        return baton__error(BATON_ERR_STATE,
-                            "mpi: MPI_Finalize has been called already: "
-                            "create and destroy groups before it");
-    }
-    if (comm == MPI_COMM_NULL) {
-        return baton__error(BATON_ERR_INVALID,
-                            "mpi: the communicator is MPI_COMM_NULL");
-    }
-    int code = PMPI_Comm_test_inter(comm, &yes);
-    return code == MPI_SUCCESS && yes
-               ? baton__error(BATON_ERR_INVALID,
-                              "mpi: an intercommunicator can't be a group; use "
-                              "MPI_Intercomm_merge first")
-               : baton__mpi_error("MPI_Comm_test_inter", code);
-}
-
-baton_status_t baton__meeting_begin(baton__meeting_t *self, MPI_Comm comm)
-{
-    *self = (baton__meeting_t){
-        .comm = comm, .secret = baton__share_random(), .listener = -1};
-    baton_status_t status = check_comm(comm);
-    if (status != BATON_OK) {
-        return status;
-    }
-    PMPI_Comm_size(comm, &self->size);
-    PMPI_Comm_rank(comm, &self->rank);
+    *self = (baton__meeting_t){.bootstrap = bootstrap,
+                               .rank = bootstrap->rank,
+                               .size = bootstrap->size,
+                               .secret = baton__share_random(),
+                               .listener = -1};
     size_t size = (size_t)self->size;
     /* `row` is rounded up so that `members`, which follow the data, are
        aligned. */
     size_t row = (size + BATON__MEETING_BYTES - 1) / BATON__MEETING_BYTES *
                  BATON__MEETING_BYTES;
-    const MPI_Aint bytes = (MPI_Aint)(size * (row + sizeof *self->members));
-    int code = PMPI_Alloc_mem(bytes, MPI_INFO_NULL, &self->data);
-    if (code != MPI_SUCCESS) {
-        return baton__mpi_error("MPI_Alloc_mem", code);
+    self->memory = bootstrap->allocate(size * (row + sizeof *self->members));
+    if (self->memory == NULL) {
+        return BATON_ERR_NO_MEMORY;
     }
+    self->data = self->memory;
     self->members = (void *)(self->data + size * row);
     memset(self->members, 0, size * sizeof *self->members);
-    (void)PMPI_Comm_get_errhandler(comm, &self->handler);
-    (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     return BATON_OK;
 }
 
 void baton__meeting_end(baton__meeting_t *self)
 {
-    (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
-    (void)PMPI_Errhandler_free(&self->handler);
     baton__descriptor_close(&self->listener);
-    if (self->data != NULL) {
-        (void)PMPI_Free_mem(self->data);
-    }
+    self->bootstrap->release(self->bootstrap, self->memory);
 }
 
 /* True if this rank can look for the process of another rank: the two share a
@@ -189,22 +132,33 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
     return found;
 }
 
-static baton_status_t tell_ended(int rank)
+static baton_status_t tell_ended(const baton__meeting_t *self, int rank)
 {
     return baton__error(BATON_ERR_TRANSPORT,
-                        "mpi: rank %d is gone: its process has ended: create "
-                        "the group on a communicator without it",
-                        rank);
+                        "%s: rank %d is gone: its process has ended: create "
+                        "the group without it",
+                        self->bootstrap->function, rank);
 }
 
-static baton_status_t tell_failed(baton_status_t elsewhere)
+static baton_status_t tell_failed(const baton__meeting_t *self,
+                                  baton_status_t elsewhere)
 {
     return elsewhere == BATON_OK
                ? BATON_OK
                : baton__error(elsewhere,
-                              "mpi: the group could not be made on another "
+                              "%s: the group could not be made on another "
                               "rank (%s), whose message says more",
+                              self->bootstrap->function,
                               baton_status_text(elsewhere));
+}
+
+/* Names the ranks that have not taken part in the current exchange. */
+static missing_t find_missing(const baton__meeting_t *self)
+{
+    missing_t missing;
+    self->bootstrap->missing(self->bootstrap, missing.text,
+                             sizeof missing.text);
+    return missing;
 }
 
 /* Logs a warning once if this rank has waited for long. Returns true if the
@@ -214,7 +168,9 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
 {
     uint64_t stall_ms = (uint64_t)baton__config_number(BATON__CONFIG_STALL_MS);
     uint64_t most_ms =
-        (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+        self->met
+            ? (uint64_t)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS)
+            : self->bootstrap->first_ms;
     /* Low ranks warn first, since a few warnings mostly suffice. But the low
        ranks may be the ones that are missing, so all others warn in the end. */
     uint64_t turn = 1;
@@ -224,12 +180,12 @@ static bool is_too_long(baton__meeting_t *self, uint64_t waited_ns)
     if (!self->reported && waited_ns >= turn * stall_ms * NS_PER_MS) {
         self->reported = true;
         baton__log(BATON_LOG_WARN,
-                   "mpi: rank %d of %d has waited %s in "
-                   "baton_group_create_mpi: another rank has not called it, is "
-                   "stopped, or has ended",
-                   self->rank, self->size, baton__time_text(waited_ns));
+                   "%s: rank %d of %d has waited %s for %s: a rank has not "
+                   "called it, is stopped, or has ended",
+                   self->bootstrap->function, self->rank, self->size,
+                   baton__time_text(waited_ns), find_missing(self).text);
     }
-    return self->met && most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
+    return most_ms > 0 && waited_ns >= most_ms * NS_PER_MS;
 }
 
 /* Tells all other ranks that the rank `ended` has ended. Ranks on other hosts
@@ -294,11 +250,9 @@ static int take_news(const baton__meeting_t *self)
                : -1;
 }
 
-/* Waits until a request of the MPI function `name` is complete. If that fails,
-   self->status is set, and the memory that MPI may still write to is never
-   freed. */
-static void meeting_complete(baton__meeting_t *self, const char *name, int code,
-                             MPI_Request request)
+/* Waits until the exchange has ended that was begun with `status`. If it
+   fails, self->status is set. */
+static void meeting_complete(baton__meeting_t *self, baton_status_t status)
 {
     uint64_t seen_ns = baton__clock_ns();
     /* The time waited so far, without the time in which the job was stopped. */
@@ -307,14 +261,14 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     uint64_t ended_ns = 0;
     int ended = -1;    /* a rank that has ended; -1: none */
     bool told = false; /* another rank has reported the end of `ended` */
-    int done = 0;
-    while (code == MPI_SUCCESS) {
-        code = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    bool done = false;
+    while (status == BATON_OK) {
+        status = self->bootstrap->test(self->bootstrap, &done);
         const uint64_t now_ns = baton__clock_ns();
         const uint64_t since_ns = now_ns - seen_ns;
         waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
         seen_ns = now_ns;
-        if (code != MPI_SUCCESS || done) {
+        if (status != BATON_OK || done) {
             break;
         }
         if (waited_ns < YIELD_NS) {
@@ -339,8 +293,9 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
             break;
         }
     }
+    const bool first = !self->met;
     self->met = true;
-    if (done && code == MPI_SUCCESS) {
+    if (done && status == BATON_OK) {
         return;
     }
     self->data = NULL;
@@ -349,37 +304,33 @@ static void meeting_complete(baton__meeting_t *self, const char *name, int code,
     if (ended >= 0 && !told) {
         tell_all(self, ended);
     }
-    self->status =
-        ended >= 0 ? tell_ended(ended)
-        : code != MPI_SUCCESS
-            ? baton__mpi_error(name, code)
-            : baton__error(
-                  BATON_ERR_TRANSPORT,
-                  "mpi: a rank has called baton_group_create_mpi, and not "
-                  "answered for %s (BATON_PEER_TIMEOUT_MS): it is stopped, "
-                  "has ended, or is out of reach",
-                  baton__time_text(waited_ns));
-}
-
-static void meeting_reduce(baton__meeting_t *self, int count, MPI_Datatype type,
-                           MPI_Op op)
-{
-    MPI_Request request = MPI_REQUEST_NULL;
-    int code = PMPI_Iallreduce(MPI_IN_PLACE, self->data, count, type, op,
-                               self->comm, &request);
-    meeting_complete(self, "MPI_Iallreduce", code, request);
+    if (ended >= 0) {
+        self->status = tell_ended(self, ended);
+    } else if (status != BATON_OK) {
+        self->status = status;
+    } else if (first) {
+        self->status = baton__error(
+            BATON_ERR_TIMEOUT, "%s: rank %d of %d has waited %s for %s",
+            self->bootstrap->function, self->rank, self->size,
+            baton__time_text(waited_ns), find_missing(self).text);
+    } else {
+        self->status = baton__error(
+            BATON_ERR_TRANSPORT,
+            "mpi: a rank has called %s, and not answered for %s "
+            "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
+            "or is out of reach",
+            self->bootstrap->function, baton__time_text(waited_ns));
+    }
 }
 
 void *baton__meeting_gather(baton__meeting_t *self, const void *own,
                             size_t bytes)
 {
-    const size_t all = (size_t)self->size * bytes;
     if (self->data != NULL) {
-        /* MPI_Iallgather is not used: for it Open MPI sends a message from each
-           rank to each other rank. */
-        memset(self->data, 0, all);
+        memset(self->data, 0, (size_t)self->size * bytes);
         memcpy(self->data + (size_t)self->rank * bytes, own, bytes);
-        meeting_reduce(self, (int)all, MPI_BYTE, MPI_BOR);
+        meeting_complete(
+            self, self->bootstrap->gather(self->bootstrap, self->data, bytes));
     }
     return self->data;
 }
@@ -394,11 +345,11 @@ static uint64_t find_namespace(const char *path)
 
 static void find_location(void)
 {
-    char text[MPI_MAX_PROCESSOR_NAME + 40];
-    int length = 0;
-    (void)PMPI_Get_processor_name(text, &length);
+    char text[HOST_NAME_MAX + 40] = "";
+    (void)gethostname(text, HOST_NAME_MAX);
+    size_t length = strlen(text);
     (void)baton__descriptor_read("/proc/sys/kernel/random/boot_id",
-                                 text + length, sizeof text - (size_t)length);
+                                 text + length, sizeof text - length);
     for (const char *at = text; *at != '\0'; at++) {
         here.host = baton__mix(here.host ^ (unsigned char)*at);
     }
@@ -433,7 +384,6 @@ static bool have_one_version(baton__meeting_t *self, const member_t *all)
         "Baton %.12s, wire format %u: have all ranks load one libbaton",
         other, all[other].version, all[other].format, self->rank, own->version,
         own->format);
-    (void)PMPI_Free_mem(self->data);
     self->data = NULL;
     return false;
 }
@@ -448,9 +398,12 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
                     .pids = here_now->pids,
                     .secret = self->secret,
                     .process = getpid()};
-    baton__links_find(&own.place, true);
-    self->listener =
-        baton__links_listen(&own.place, self->size, &own.place.port);
+    if (self->bootstrap->comm != MPI_COMM_NULL) {
+        /* Without MPI all ranks are on one host, and see who ends. */
+        baton__links_find(&own.place, true);
+        self->listener =
+            baton__links_listen(&own.place, self->size, &own.place.port);
+    }
     (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
     self->kept = kept;
     const member_t *all = baton__meeting_gather(self, &own, sizeof own);
@@ -467,16 +420,16 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
 baton_status_t baton__meeting_agree(baton__meeting_t *self,
                                     baton_status_t local)
 {
-    int worst = local;
-    if (self->data != NULL) {
-        memcpy(self->data, &worst, sizeof worst);
-        meeting_reduce(self, 1, MPI_INT, MPI_MIN);
-    }
-    if (self->data == NULL) {
+    const int own = local;
+    const int *all = baton__meeting_gather(self, &own, sizeof own);
+    int worst = BATON_OK;
+    if (all == NULL) {
         return self->status;
     }
-    memcpy(&worst, self->data, sizeof worst);
-    return local == BATON_OK ? tell_failed((baton_status_t)worst) : local;
+    for (int i = 0; i < self->size; i++) {
+        worst = all[i] < worst ? all[i] : worst;
+    }
+    return local == BATON_OK ? tell_failed(self, (baton_status_t)worst) : local;
 }
 
 baton_status_t baton__meeting_conclude(baton__meeting_t *self,
@@ -493,17 +446,16 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
     }
     int ended = meeting_look_for_ended(self);
     return missed       ? BATON_OK
-           : ended >= 0 ? tell_ended(ended)
-                        : tell_failed(BATON_ERR_TRANSPORT);
+           : ended >= 0 ? tell_ended(self, ended)
+                        : tell_failed(self, BATON_ERR_TRANSPORT);
 }
 
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out)
 {
     if (self->data != NULL) {
-        MPI_Request request = MPI_REQUEST_NULL;
         MPI_Comm *own = (MPI_Comm *)(void *)self->data;
-        int code = PMPI_Comm_idup(self->comm, own, &request);
-        meeting_complete(self, "MPI_Comm_idup", code, request);
+        meeting_complete(self,
+                         self->bootstrap->duplicate(self->bootstrap, own));
     }
     if (self->data != NULL) {
         memcpy(out, self->data, sizeof *out);

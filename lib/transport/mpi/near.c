@@ -73,10 +73,12 @@ static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
         [LACK_LIVENESS] = {"ranks of one host can't watch each other by "
                            "pidfd_open",
                            "a killed one is noticed by time-outs only"},
-        [LACK_CMA] = {"ranks of one host may not read each other's memory by "
-                      "process_vm_readv",
-                      "MPI copies messages above 68 KiB, unless their memory "
-                      "is of baton_memory_alloc"}};
+        [LACK_CMA] = {
+            "ranks of one host may not read each other's memory by "
+            "process_vm_readv",
+            "messages above 68 KiB are sent over MPI, or without it in "
+            "small parts, unless their memory is of "
+            "baton_memory_alloc"}};
     if (host->index == 0 &&
         !atomic_exchange_explicit(&logged[lack], true, memory_order_relaxed)) {
         baton__log(BATON_LOG_WARN, "mpi: %s%s%s%s: %s", texts[lack][0],
@@ -250,6 +252,14 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
         log_lack(host, LACK_CMA, unread);
     }
     near_number(mpi);
+    if (!mpi->reads && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
+        /* MPI can't carry what a rank may not read, so senders send it in
+           parts. */
+        for (int i = 0; i < mpi->size; i++) {
+            mpi->peers[i].refused = true;
+        }
+        mpi->reads = true;
+    }
     mpi->put_bytes = able & WRITES ? most_put(mpi) : 0;
     mpi->asks = able & WRITES && has_processor_each(mpi);
     if (mpi->host.buffers > 0) {

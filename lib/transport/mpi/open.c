@@ -326,10 +326,9 @@ static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
     far->part_bytes = (size_t)baton__config_number(BATON__CONFIG_FAR_PART);
 }
 
-baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
+baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
+                               baton__mpi_t **out)
 {
-    int size = 0;
-    PMPI_Comm_size(comm, &size);
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     if (mpi != NULL) {
         open_init_group(mpi, comm);
@@ -344,8 +343,8 @@ baton_status_t baton__mpi_make(MPI_Comm comm, baton__mpi_t **out)
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for a group of %d ranks", size);
     }
+    mpi->rank = rank;
     mpi->size = size;
-    PMPI_Comm_rank(comm, &mpi->rank);
     for (int i = 0; i < size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
         peer->near = -1;
@@ -375,7 +374,31 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
     if (status == BATON_OK && mpi->size > 1) {
         status = open_places(mpi, host);
     }
-    return status == BATON_OK ? baton__mpi_watch_finalize(mpi) : status;
+    return status == BATON_OK && mpi->members != MPI_GROUP_NULL
+               ? baton__mpi_watch_finalize(mpi)
+               : status;
+}
+
+/* A group without MPI is of ranks that share memory. All ranks find out by
+   themselves that some do not. */
+static baton_status_t refuse_without_mpi(const baton__mpi_t *mpi,
+                                         const baton__opening_t *host)
+{
+    const char *function = host->meeting->bootstrap->function;
+    int other = 0;
+    while (other < mpi->size && mpi->host_of[other] == 0) {
+        other++;
+    }
+    return other < mpi->size
+               ? baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s: ranks 0 and %d are on different hosts, and "
+                              "only groups of an MPI communicator span hosts: "
+                              "use baton_group_create_mpi",
+                              function, other)
+               : baton__error(BATON_ERR_UNSUPPORTED,
+                              "%s: the ranks can't share memory: a warning of "
+                              "rank 0 says why",
+                              function);
 }
 
 /* Opens the memory that the ranks of this host share, and this rank's
@@ -388,6 +411,9 @@ static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
         return status;
     }
     mpi->far.peers = mpi->size - mpi->host.count;
+    if (mpi->far.peers > 0 && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
+        return refuse_without_mpi(mpi, host);
+    }
     /* Ranks of two hosts make their link at the first reservation, so a notice
        that is sent earlier wakes nobody. */
     mpi->transport.strangers = mpi->far.peers > 0;
@@ -407,16 +433,20 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     baton__opening_t host = {.meeting = meeting};
+    const MPI_Comm comm = meeting->bootstrap->comm;
     const card_t own = own_card();
     const card_t *cards = baton__meeting_gather(meeting, &own, sizeof own);
     if (cards == NULL) {
         return meeting->status;
     }
     baton_status_t status =
-        local != BATON_OK ? local : baton__mpi_make(meeting->comm, out);
+        local != BATON_OK
+            ? local
+            : baton__mpi_make(MPI_COMM_NULL, meeting->rank, meeting->size, out);
     if (status == BATON_OK && *out != NULL) {
-        (*out)->comm = MPI_COMM_NULL;
-        (void)PMPI_Comm_group(meeting->comm, &(*out)->members);
+        if (comm != MPI_COMM_NULL) {
+            (void)PMPI_Comm_group(comm, &(*out)->members);
+        }
         read_cards(*out, cards, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
@@ -436,7 +466,9 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     const cpu_set_t own = own_processors();
-    baton__mpi_t *mpi = baton__mpi_take_kept(meeting->comm, local, &own);
+    const MPI_Comm comm = meeting->bootstrap->comm;
+    baton__mpi_t *mpi =
+        comm != MPI_COMM_NULL ? baton__mpi_take_kept(comm, local, &own) : NULL;
     baton_status_t status = BATON_OK;
     if (baton__meeting_keeps(meeting, mpi)) {
         /* All ranks have left the previous group, so its last notices are in

@@ -803,6 +803,10 @@ def _at_exit() -> None:
 
 def _create(options: Any, _: Any) -> Any:
     """A process group, as torch asks for it."""
+    global _base
+    if _base is None and not _handles.is_started_by_mpi() and "WORLD_SIZE" not in os.environ:
+        _base = baton.Group.from_store(options.store, options.group_rank, options.group_size,
+                                       "torch", options.timeout)
     base = _base or baton.Group.world()
     ranks = list(options.global_ranks_in_group)
     if not ranks and (options.group_rank, options.group_size) != (base.rank, base.size):

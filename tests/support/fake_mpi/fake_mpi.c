@@ -392,7 +392,7 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
 {
     baton__mpi_t *mpi = NULL;
     MPI_Comm comm = (MPI_Comm)(uintptr_t)(rank + 1);
-    support_ok(baton__mpi_make(comm, &mpi));
+    support_ok(baton__mpi_make(comm, rank, options->size, &mpi));
     int first = rank - rank % options->host_ranks;
     int left = options->size - first;
     int count = left < options->host_ranks ? left : options->host_ranks;

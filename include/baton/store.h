@@ -1,0 +1,71 @@
+/* Groups without MPI: of processes that torchrun, a shell or another program
+   has started. The ranks meet in a store: a place that all of them can write to
+   and read from, such as a folder. Only the making of a group uses the store.
+
+       baton_store_t store;
+       baton_store_open_folder("/tmp/my-job", &store);
+       baton_group_create_store(engine, &store, rank, size, "all", 60000,
+                                &group);
+       baton_store_close_folder(&store); */
+#ifndef BATON_STORE_H
+#define BATON_STORE_H
+
+#include <baton/baton.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A store, as the application supplies it: values by key. A key has up to 160
+   letters, digits and the characters ". _ -". The calls come from the thread
+   that makes a group, one at a time, and should take milliseconds at most. A
+   status other than those named here ends the making of the group with that
+   status. */
+typedef struct baton_store {
+    void *context; /* passed to each function */
+    /* Stores a value of `bytes` bytes, in place of an earlier one. Another rank
+       sees either the whole value or none. */
+    baton_status_t (*put)(void *context, const char *key, const void *value,
+                          size_t bytes);
+    /* Copies the first `capacity` bytes of the value, or fewer if it is
+       shorter, and stores the size of the whole value; does not wait.
+       BATON_AGAIN: there is no value of the key yet. */
+    baton_status_t (*get)(void *context, const char *key, void *value,
+                          size_t capacity, size_t *bytes_out);
+    /* Removes the value. NULL: the store keeps all values. */
+    void (*remove)(void *context, const char *key);
+} baton_store_t;
+
+/* Fills in a store that keeps its values as files of the folder `path`, which
+   exists. baton_store_close_folder frees what `store` holds; files that are
+   left stay. BATON_ERR_INVALID: a pointer is NULL; BATON_ERR_SYSTEM: the
+   folder can't be opened; BATON_ERR_NO_MEMORY. */
+BATON_CHECKED baton_status_t baton_store_open_folder(const char *path,
+                                                     baton_store_t *out);
+void baton_store_close_folder(baton_store_t *store);
+
+/* Creates a group of `size` processes, this one being rank `rank`. Collective:
+   blocks until all ranks have called it with the same `size` and `name`. The
+   store is not used any more once the call has returned.
+
+   name: up to 100 letters, digits and the characters ". _ -". If a group could
+   not be made, take another name for the next attempt, for values of the failed
+   one may be left.
+   timeout_ms: longest wait for ranks that have not called it; negative means
+   for ever. BATON_ERR_TIMEOUT names them.
+
+   The group is like one of baton_group_create_mpi (mpi.h) whose ranks are all
+   on one host, and needs no MPI_Init. All ranks must be on one host and able to
+   share memory: otherwise all get BATON_ERR_UNSUPPORTED. Processes that may not
+   read each other's memory copy long messages in small parts, which is slower.
+   BATON_ERR_TRANSPORT: a rank ended meanwhile, or has not answered for
+   BATON_PEER_TIMEOUT_MS. BATON_ERR_INVALID, _NO_MEMORY, _MISMATCH (another
+   version of Baton). */
+BATON_CHECKED baton_status_t baton_group_create_store(
+    baton_engine_t *engine, const baton_store_t *store, int rank, int size,
+    const char *name, int timeout_ms, baton_group_t **out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,58 @@
+/* The means by which the ranks of a group that is being made exchange records:
+   MPI's collectives (bootstrap_mpi.c), or a store that the application supplies
+   (bootstrap_store.c). meeting.c makes the exchanges, and is alike for both.
+   None of these functions waits for another rank, because a rank that has
+   ended, or never comes, would keep all others there for good. */
+#pragma once
+
+#include <baton/mpi.h>
+
+typedef struct baton__bootstrap {
+    const char *function; /* the public function that makes the group */
+    /* The application's communicator. MPI_COMM_NULL: the group must do without
+       MPI, so all its ranks must be on one host. */
+    MPI_Comm comm;
+    int rank, size;
+    /* Longest wait for ranks to take part in the first exchange; 0: no limit.
+     */
+    uint64_t first_ms;
+
+    /* Allocates the memory for the records of all ranks; and frees it, unless
+       an exchange that has not ended may still write to it. `allocate` returns
+       NULL, with this thread's error, if there is no memory. */
+    unsigned char *(*allocate)(size_t bytes);
+    void (*release)(struct baton__bootstrap *self, unsigned char *memory);
+
+    /* Begins an exchange. `data` has a record of `bytes` bytes for each rank.
+       That of this rank is filled in, and all others are zero. They are filled
+       in when the exchange ends. */
+    baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
+                             size_t bytes);
+    /* Begins to duplicate `comm`, with the ranks' consent; NULL without MPI. */
+    baton_status_t (*duplicate)(struct baton__bootstrap *self, MPI_Comm *out);
+    /* Looks whether the exchange that was begun, or the duplication, has
+       ended. */
+    baton_status_t (*test)(struct baton__bootstrap *self, bool *ended_out);
+    /* Writes which ranks have not taken part in the current exchange, such as
+       "ranks 2 and 3"; "another rank" if that is not known. */
+    void (*missing)(struct baton__bootstrap *self, char *out, size_t bytes);
+} baton__bootstrap_t;
+
+/* Makes a group of the bootstrap's ranks. */
+baton_status_t baton__mpi_create_group(baton_engine_t *engine,
+                                       baton__bootstrap_t *bootstrap,
+                                       baton_group_t **out);
+
+typedef struct baton__bootstrap_mpi {
+    baton__bootstrap_t shared; /* the first field, for casts from it */
+    MPI_Errhandler handler;    /* that of the application's communicator */
+    MPI_Request request;       /* the exchange in progress */
+    const char *called;        /* the MPI function that began the exchange */
+    bool failed;               /* MPI has reported an error */
+} baton__bootstrap_mpi_t;
+
+/* Checks `comm` and makes it return errors. After an error
+   baton__bootstrap_close_mpi must not be called. */
+baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
+                                         MPI_Comm comm);
+void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self);

@@ -1,0 +1,286 @@
+/* The bootstrap through a store. Each exchange has a number. Each rank puts its
+   record under NAME.NUMBER.RANK; rank 0 gets all records, and puts them under
+   NAME.NUMBER.all, where the others get them. So an exchange of P ranks takes 4
+   P calls of the store, and not P squared.
+
+   Each record begins with a random number that its rank has drawn for this
+   group. A rank takes only an answer that has its own number, because the last
+   answer stays in the store, and a later group may have the same name. */
+#include <baton/store.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "transport/mpi/endpoint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_CHARS = 100, NONCE_BYTES = sizeof(uint64_t) };
+
+typedef struct bootstrap_store {
+    baton__bootstrap_t shared; /* the first field, for casts from it */
+    const baton_store_t *store;
+    const char *name;
+    uint64_t nonce;
+    unsigned exchange;   /* number of the current exchange, from 1 on */
+    unsigned char *data; /* result of the current exchange */
+    size_t bytes;        /* bytes of a record in `data` */
+    /* The records of all ranks as they are in the store: each with its nonce
+       before it. */
+    unsigned char *records;
+    int received; /* rank 0: number of records received, its own included */
+    /* The answer that is in the store is of another group. */
+    bool foreign;
+} bootstrap_store_t;
+
+typedef struct store_key {
+    char text[NAME_CHARS + 40];
+} store_key_t;
+
+/* Returns the key of a rank's record, or of rank 0's answer if `rank` is -1. */
+static store_key_t key_of(const bootstrap_store_t *self, unsigned exchange,
+                          int rank)
+{
+    store_key_t key;
+    if (rank < 0) {
+        (void)snprintf(key.text, sizeof key.text, "%s.%u.all", self->name,
+                       exchange);
+    } else {
+        (void)snprintf(key.text, sizeof key.text, "%s.%u.%d", self->name,
+                       exchange, rank);
+    }
+    return key;
+}
+
+static baton_status_t check_call(const bootstrap_store_t *self,
+                                 const char *call, const store_key_t *key,
+                                 baton_status_t status)
+{
+    return status == BATON_OK || status == BATON_AGAIN
+               ? status
+               : baton__error(status, "%s: the store's %s of %s failed (%s)",
+                              self->shared.function, call, key->text,
+                              baton_status_text(status));
+}
+
+static baton_status_t store_put(const bootstrap_store_t *self, int rank,
+                                const void *value, size_t bytes)
+{
+    const store_key_t key = key_of(self, self->exchange, rank);
+    return check_call(
+        self, "put", &key,
+        self->store->put(self->store->context, key.text, value, bytes));
+}
+
+/* Gets a value, and stores its size. BATON_AGAIN: there is none yet. */
+static baton_status_t store_get(const bootstrap_store_t *self, int rank,
+                                void *value, size_t bytes, size_t *bytes_out)
+{
+    const store_key_t key = key_of(self, self->exchange, rank);
+    return check_call(self, "get", &key,
+                      self->store->get(self->store->context, key.text, value,
+                                       bytes, bytes_out));
+}
+
+static void store_remove(const bootstrap_store_t *self, unsigned exchange,
+                         int rank)
+{
+    const store_key_t key = key_of(self, exchange, rank);
+    if (exchange > 0 && self->store->remove != NULL) {
+        self->store->remove(self->store->context, key.text);
+    }
+}
+
+/* ---- the bootstrap ------------------------------------------------------- */
+
+static unsigned char *store_allocate(size_t bytes)
+{
+    unsigned char *memory = baton__alloc(1, bytes);
+    if (memory == NULL) {
+        (void)baton__error(BATON_ERR_NO_MEMORY,
+                           "baton_group_create_store: no memory");
+    }
+    return memory;
+}
+
+static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
+{
+    (void)shared;
+    baton__free(memory);
+}
+
+static unsigned char *record_of(const bootstrap_store_t *self, int rank)
+{
+    return self->records + (size_t)rank * (NONCE_BYTES + self->bytes);
+}
+
+static baton_status_t store_gather(baton__bootstrap_t *shared,
+                                   unsigned char *data, size_t bytes)
+{
+    bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    self->exchange++;
+    self->data = data;
+    self->bytes = bytes;
+    self->received = 1;
+    unsigned char *own = record_of(self, shared->rank);
+    memcpy(own, &self->nonce, NONCE_BYTES);
+    memcpy(own + NONCE_BYTES, data + (size_t)shared->rank * bytes, bytes);
+    return store_put(self, shared->rank, own, NONCE_BYTES + bytes);
+}
+
+/* Gets the records that rank 0 still lacks, and answers once it has all. */
+static baton_status_t collect(bootstrap_store_t *self)
+{
+    const size_t bytes = NONCE_BYTES + self->bytes;
+    const int size = self->shared.size;
+    baton_status_t status = BATON_OK;
+    while (self->received < size && status == BATON_OK) {
+        size_t stored = 0;
+        status = store_get(self, self->received,
+                           record_of(self, self->received), bytes, &stored);
+        if (status == BATON_OK && stored != bytes) {
+            return baton__error(BATON_ERR_MISMATCH,
+                                "%s: the record of rank %d has %zu bytes, and "
+                                "not %zu: have all ranks load one libbaton",
+                                self->shared.function, self->received, stored,
+                                bytes);
+        }
+        self->received += status == BATON_OK;
+    }
+    if (status == BATON_OK) {
+        status = store_put(self, -1, self->records, bytes * (size_t)size);
+        store_remove(self, self->exchange - 1, -1);
+    }
+    return status;
+}
+
+static baton_status_t take_answer(bootstrap_store_t *self)
+{
+    const size_t bytes =
+        (NONCE_BYTES + self->bytes) * (size_t)self->shared.size;
+    size_t stored = 0;
+    baton_status_t status = store_get(self, -1, self->records, bytes, &stored);
+    self->foreign =
+        status == BATON_OK &&
+        (stored != bytes || memcmp(record_of(self, self->shared.rank),
+                                   &self->nonce, NONCE_BYTES) != 0);
+    return self->foreign ? BATON_AGAIN : status;
+}
+
+static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
+{
+    bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    baton_status_t status =
+        shared->rank == 0 ? collect(self) : take_answer(self);
+    *ended_out = status == BATON_OK;
+    if (status == BATON_OK) {
+        for (int i = 0; i < shared->size; i++) {
+            memcpy(self->data + (size_t)i * self->bytes,
+                   record_of(self, i) + NONCE_BYTES, self->bytes);
+        }
+        /* Rank 0 has answered, so no rank waits for this record. */
+        store_remove(self, self->exchange, shared->rank);
+    }
+    return status == BATON_AGAIN ? BATON_OK : status;
+}
+
+static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
+{
+    const bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    size_t length = 0;
+    int count = 0;
+    for (int i = 0; i < shared->size; i++) {
+        const store_key_t key = key_of(self, self->exchange, i);
+        size_t stored = 0;
+        char byte;
+        if (self->store->get(self->store->context, key.text, &byte, 1,
+                             &stored) == BATON_OK) {
+            continue;
+        }
+        if (length < bytes) {
+            length += (size_t)snprintf(out + length, bytes - length, "%s%d",
+                                       count == 0 ? "rank " : ", ", i);
+        }
+        count++;
+    }
+    if (count == 0) {
+        (void)snprintf(out, bytes, "%s",
+                       self->foreign
+                           ? "rank 0: its answer is of another group (with "
+                             "other processes, or of another size)"
+                           : "rank 0 to answer");
+    }
+}
+
+/* ---- creating a group ---------------------------------------------------- */
+
+static bool is_name(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz"
+                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    return length > 0 && length <= NAME_CHARS && name[length] == '\0';
+}
+
+static baton_status_t check_store(const baton_store_t *store, int rank,
+                                  int size, const char *name)
+{
+    static const char function[] = "baton_group_create_store";
+    if (!baton__process_is_own(function)) {
+        return BATON_ERR_STATE;
+    }
+    if (!baton__is_given(store, true, function, "store") ||
+        !baton__is_given(name, true, function, "name")) {
+        return BATON_ERR_INVALID;
+    }
+    if (store->put == NULL || store->get == NULL) {
+        return baton__error(BATON_ERR_INVALID, "%s: the store lacks put or get",
+                            function);
+    }
+    if (size < 1 || rank < 0 || rank >= size) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: rank %d of %d: a group has at least 1 rank, "
+                            "and ranks count from 0",
+                            function, rank, size);
+    }
+    return is_name(name)
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s: the name \"%.20s\" is not of 1 to %d "
+                              "letters, digits and \"._-\"",
+                              function, name, NAME_CHARS);
+}
+
+baton_status_t baton_group_create_store(baton_engine_t *engine,
+                                        const baton_store_t *store, int rank,
+                                        int size, const char *name,
+                                        int timeout_ms, baton_group_t **out)
+{
+    bootstrap_store_t self = {
+        .shared = {.function = "baton_group_create_store",
+                   .comm = MPI_COMM_NULL,
+                   .rank = rank,
+                   .size = size,
+                   .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,
+                   .allocate = store_allocate,
+                   .release = store_release,
+                   .gather = store_gather,
+                   .test = store_test,
+                   .missing = store_missing},
+        .store = store,
+        .name = name,
+        .nonce = baton__share_random()};
+    baton_status_t status = check_store(store, rank, size, name);
+    if (status != BATON_OK) {
+        return status;
+    }
+    const size_t most =
+        size > BATON__MEETING_BYTES ? (size_t)size : BATON__MEETING_BYTES;
+    self.records = store_allocate((size_t)size * (NONCE_BYTES + most));
+    if (self.records == NULL) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    status = baton__mpi_create_group(engine, &self.shared, out);
+    baton__free(self.records);
+    return status;
+}

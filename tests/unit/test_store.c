@@ -1,0 +1,335 @@
+/* Groups that processes without MPI make through a store. Each rank is a child
+   process, which ends with 0, or with the line of the check that failed. */
+#include "support/cmocka.h"
+
+#include <baton/baton.h>
+#include <baton/store.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 8, COUNT = 300000 };
+
+#define CHECK(condition)                                                       \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            (void)fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__,        \
+                          __LINE__, rank, #condition, baton_error_message());  \
+            _exit(1);                                                          \
+        }                                                                      \
+    } while (0)
+#define CHECK_OK(call)   CHECK((call) == BATON_OK)
+#define CHECK_SAYS(text) CHECK(strstr(baton_error_message(), text) != NULL)
+
+typedef void rank_program_t(int rank, int size, baton_engine_t *engine,
+                            const baton_store_t *store);
+
+static char folder[] = "/tmp/test_store.XXXXXX";
+
+static int remove_file(const char *path, const struct stat *found, int type,
+                       struct FTW *at)
+{
+    (void)found;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_file, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static pid_t start_rank(rank_program_t *program, int rank, int size)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        baton_engine_t *engine = NULL;
+        baton_store_t store;
+        (void)alarm(120);
+        CHECK_OK(baton_engine_open(NULL, &engine));
+        CHECK_OK(baton_store_open_folder(folder, &store));
+        program(rank, size, engine, &store);
+        baton_store_close_folder(&store);
+        CHECK_OK(baton_engine_close(engine));
+        _exit(0);
+    }
+    assert_true(child > 0);
+    return child;
+}
+
+/* Runs a process for each rank. The rank `killed` must be killed by SIGKILL,
+   and all others succeed. */
+static void run_ranks(rank_program_t *program, int size, int killed)
+{
+    pid_t children[MOST_RANKS];
+    for (int i = 0; i < size; i++) {
+        children[i] = start_rank(program, i, size);
+    }
+    for (int i = 0; i < size; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        if (i == killed) {
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        } else {
+            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+    }
+}
+
+static int count_files(void)
+{
+    int count = 0;
+    char command[100];
+    (void)snprintf(command, sizeof command, "ls %s | wc -l", folder);
+    FILE *list = popen(command, "r");
+    assert_non_null(list);
+    assert_int_equal(fscanf(list, "%d", &count), 1);
+    assert_int_equal(pclose(list), 0);
+    return count;
+}
+
+/* Checks an all-reduce of short and of long vectors. */
+static void check_sums(int rank, baton_group_t *group)
+{
+    static float vector[COUNT];
+    const int size = baton_group_size(group);
+    for (int count = 1; count <= COUNT; count += COUNT - 1) {
+        for (int i = 0; i < count; i++) {
+            vector[i] = (float)(baton_group_rank(group) + i % 7);
+        }
+        CHECK_OK(baton_allreduce_now(group, NULL, vector, (size_t)count,
+                                     BATON_F32, BATON_SUM));
+        for (int i = 0; i < count; i++) {
+            CHECK(vector[i] == (float)(size * (i % 7) + size * (size - 1) / 2));
+        }
+    }
+}
+
+/* ---- groups that are made ------------------------------------------------ */
+
+static void sum(int rank, int size, baton_engine_t *engine,
+                const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    CHECK_OK(baton_group_create_store(engine, store, rank, size, "sum", 60000,
+                                      &group));
+    CHECK(baton_group_rank(group) == rank && baton_group_size(group) == size);
+    check_sums(rank, group);
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
+{
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 5, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        run_ranks(sum, sizes[i], -1);
+        /* All that is left is the last answer of rank 0, and the next group has
+           the same name. */
+        assert_int_equal(count_files(), 1);
+    }
+}
+
+TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
+             remove_folder)
+{
+    (void)state;
+    support_set_variable("BATON_CMA", "0");
+    run_ranks(sum, 3, -1);
+    support_set_variable("BATON_CMA", NULL);
+}
+
+/* A rank is killed in the middle of its work: the others get an error that
+   names it, and shrink the group. */
+static void lose(int rank, int size, baton_engine_t *engine,
+                 const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_group_t *survivors = NULL;
+    float one = 1;
+    CHECK_OK(baton_group_create_store(engine, store, rank, size, "lose", 60000,
+                                      &group));
+    check_sums(rank, group);
+    if (rank == 1) {
+        (void)raise(SIGKILL);
+    }
+    CHECK(baton_allreduce_now(group, NULL, &one, 1, BATON_F32, BATON_SUM) ==
+          BATON_ERR_TRANSPORT);
+    CHECK_SAYS("rank 1");
+    CHECK_OK(baton_group_shrink(group, 60000, &survivors));
+    CHECK(baton_group_size(survivors) == size - 1);
+    check_sums(rank, survivors);
+    CHECK_OK(baton_group_destroy(survivors));
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_groups_lose_a_rank, make_folder, remove_folder)
+{
+    (void)state;
+    run_ranks(lose, 4, 1);
+}
+
+/* ---- groups that can't be made ------------------------------------------- */
+
+static void wait_for_others(int rank, int size, baton_engine_t *engine,
+                            const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    CHECK(baton_group_create_store(engine, store, rank, size + 2, "late", 300,
+                                   &group) == BATON_ERR_TIMEOUT);
+    CHECK_SAYS("for rank 2, 3");
+}
+
+TEST_BETWEEN(test_store_names_ranks_that_do_not_come, make_folder,
+             remove_folder)
+{
+    (void)state;
+    run_ranks(wait_for_others, 2, -1);
+}
+
+/* Rank 1 is killed in its `puts`-th call of put. */
+static int puts_left;
+
+static baton_status_t put_and_die(void *context, const char *key,
+                                  const void *value, size_t bytes)
+{
+    const baton_store_t *inner = context;
+    baton_status_t status = inner->put(inner->context, key, value, bytes);
+    if (--puts_left == 0) {
+        (void)raise(SIGKILL);
+    }
+    return status;
+}
+
+static baton_status_t get_inner(void *context, const char *key, void *value,
+                                size_t capacity, size_t *bytes_out)
+{
+    const baton_store_t *inner = context;
+    return inner->get(inner->context, key, value, capacity, bytes_out);
+}
+
+static void die_early(int rank, int size, baton_engine_t *engine,
+                      const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t dying = {
+        .context = &inner, .put = put_and_die, .get = get_inner};
+    char name[20];
+    (void)snprintf(name, sizeof name, "early%d", puts_left);
+    puts_left = rank == 1 ? puts_left : 0;
+    CHECK(baton_group_create_store(engine, &dying, rank, size, name, 60000,
+                                   &group) == BATON_ERR_TRANSPORT);
+    CHECK_SAYS("rank 1");
+}
+
+TEST_BETWEEN(test_store_names_a_rank_that_dies_early, make_folder,
+             remove_folder)
+{
+    (void)state;
+    for (int i = 1; i <= 8; i++) {
+        puts_left = i;
+        run_ranks(die_early, 3, 1);
+    }
+}
+
+/* Each host has a name and a boot id. */
+static void be_elsewhere(int rank, int size, baton_engine_t *engine,
+                         const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    if (rank == 2) {
+        CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname("elsewhere", 9) == 0);
+    }
+    CHECK(baton_group_create_store(engine, store, rank, size, "hosts", 60000,
+                                   &group) == BATON_ERR_UNSUPPORTED);
+    CHECK_SAYS("ranks 0 and 2 are on different hosts");
+}
+
+TEST_BETWEEN(test_store_groups_are_of_one_host, make_folder, remove_folder)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip(); /* only root may name a host */
+    }
+    run_ranks(be_elsewhere, 3, -1);
+}
+
+static void share_a_rank(int rank, int size, baton_engine_t *engine,
+                         const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    const int claimed = rank < 2 ? rank : 1;
+    baton_status_t status = baton_group_create_store(
+        engine, store, claimed, size - 1, "twice", 1000, &group);
+    if (status == BATON_OK) {
+        CHECK_OK(baton_group_destroy(group));
+    } else {
+        CHECK(status == BATON_ERR_TIMEOUT || status == BATON_ERR_TRANSPORT);
+    }
+}
+
+TEST_BETWEEN(test_store_ranks_are_claimed_twice, make_folder, remove_folder)
+{
+    (void)state;
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    run_ranks(share_a_rank, 3, -1);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
+static void refuse(int rank, int size, baton_engine_t *engine,
+                   const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t other;
+    const baton_store_t empty = {0};
+    char long_name[200];
+    memset(long_name, 'n', sizeof long_name - 1);
+    long_name[sizeof long_name - 1] = '\0';
+    const struct {
+        const baton_store_t *store;
+        int rank, size;
+        const char *name, *says;
+    } calls[] = {{NULL, 0, 1, "n", "store is NULL"},
+                 {&empty, 0, 1, "n", "the store lacks put or get"},
+                 {store, 0, 0, "n", "rank 0 of 0"},
+                 {store, -1, 1, "n", "rank -1 of 1"},
+                 {store, 1, 1, "n", "rank 1 of 1"},
+                 {store, 0, 1, NULL, "name is NULL"},
+                 {store, 0, 1, "", "the name \"\""},
+                 {store, 0, 1, "a/b", "the name \"a/b\""},
+                 {store, 0, 1, long_name, "letters, digits"}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        CHECK(baton_group_create_store(engine, calls[i].store, calls[i].rank,
+                                       calls[i].size, calls[i].name, 1000,
+                                       &group) == BATON_ERR_INVALID);
+        CHECK_SAYS(calls[i].says);
+    }
+    CHECK(baton_group_create_store(NULL, store, rank, size, "none", 1000,
+                                   &group) == BATON_ERR_INVALID);
+    CHECK_SAYS("engine is NULL");
+    CHECK(baton_store_open_folder("/nowhere", &other) == BATON_ERR_SYSTEM);
+    CHECK_SAYS("/nowhere");
+    CHECK(baton_store_open_folder(NULL, &other) == BATON_ERR_INVALID);
+    baton_store_close_folder(NULL);
+}
+
+TEST_BETWEEN(test_store_calls_are_refused, make_folder, remove_folder)
+{
+    (void)state;
+    run_ranks(refuse, 1, -1);
+}
