@@ -35,7 +35,8 @@ enum {
     WARP = 32,
     THREADS = 256, /* threads of a block, unless a kernel says otherwise */
     WARPS = THREADS / WARP,
-    /* 16-byte loads by which each thread reads its part of a tile. */
+    /* The number of 16-byte loads by which a thread reads its part of a
+       tile. */
     ROUNDS = 8,
     TILE_BYTES = WARP * ROUNDS * 16,
     DIGIT_BITS = 11,

@@ -48,9 +48,10 @@ typedef struct bench_system {
 
 /* What the application does between the start and the wait. */
 typedef enum bench_way {
-    BENCH_WAY_WAIT,     /* does nothing, waits at once; always measured */
-    BENCH_WAY_UNWAITED, /* calls nothing of the library until the operation has
-                           ended */
+    /* Waits at once. This way is always measured. */
+    BENCH_WAY_WAIT,
+    /* Calls no function of the library until the operation has ended. */
+    BENCH_WAY_UNWAITED,
     /* Starts the operations of all layers, then waits for all. */
     BENCH_WAY_TOGETHER,
     /* Sleeps after starting each layer's operation, then waits for all. */

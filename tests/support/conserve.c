@@ -26,10 +26,10 @@ void conserve_give(conserve_account_t *account, uint64_t step, double *vector)
     vector[2 + 2 * rank] = (double)ordinal;
 }
 
-/* A rank numbers its contributions from 1. A result contains those from `first`
-   to `last`. */
+/* A rank numbers its contributions from 1. A result contains the contributions
+   from `first` to `last`. */
 typedef struct range {
-    uint64_t first, last; /* `first` is 0 if there are none */
+    uint64_t first, last; /* first: 0 if the result contains no contribution */
 } range_t;
 
 static bool range_of(const double *result, int rank, range_t *out)

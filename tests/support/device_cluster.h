@@ -4,8 +4,9 @@
 
 #include "support/cluster.h"
 
-/* Opens a cluster of such ranks. `variant` is SUPPORT_OWN_ENGINES or
-   SUPPORT_OWN_MANUAL. Rank r's device has the seed options->seed + r. */
+/* Opens a cluster whose ranks have emulated devices. `variant` is
+   SUPPORT_OWN_ENGINES or SUPPORT_OWN_MANUAL. Rank r's device has the seed
+   options->seed + r. */
 support_cluster_t *device_cluster_open(int size, int variant,
                                        const emulated_options_t *options);
 

@@ -32,7 +32,7 @@ enum {
     CREDIT_POLLS = 8,
     /* How long after a wake-up this rank looks for packets again and again. */
     AFTER_RING_NS = 1000000,
-    AFTER_RING_US = 50, /* sleep between these looks */
+    AFTER_RING_US = 50, /* the sleep between two of these looks */
     /* The sleep between looks if no epoch waits for a message. It is as long as
        the timer that a start sets, so that alternating starts and waits need
        not set the timer each time. */
