@@ -1,8 +1,8 @@
-/* The means by which the ranks of a group that is being made exchange records:
-   MPI's collectives (bootstrap_mpi.c), or a store that the application supplies
-   (bootstrap_store.c). meeting.c makes the exchanges, and is alike for both.
-   None of these functions waits for another rank, because a rank that has
-   ended, or never comes, would keep all others there for good. */
+/* How the ranks of a group that is being made exchange records: by MPI's
+   collectives (bootstrap_mpi.c), or through a store that the application
+   supplies (bootstrap_store.c). meeting.c makes the exchanges, in the same way
+   for both. None of these functions waits for another rank, because a rank that
+   has ended, or never comes, would keep all other ranks waiting for good. */
 #pragma once
 
 #include <baton/mpi.h>
@@ -13,28 +13,31 @@ typedef struct baton__bootstrap {
        MPI, so all its ranks must be on one host. */
     MPI_Comm comm;
     int rank, size;
-    /* Longest wait for ranks to take part in the first exchange; 0: no limit.
-     */
+    /* The longest wait for ranks to take part in the first exchange; 0: no
+       limit. */
     uint64_t first_ms;
 
-    /* Allocates the memory for the records of all ranks; and frees it, unless
-       an exchange that has not ended may still write to it. `allocate` returns
-       NULL, with this thread's error, if there is no memory. */
+    /* `allocate` allocates the memory for the records of all ranks. It returns
+       NULL, with this thread's error, if there is no memory. `release` frees
+       this memory, unless an exchange that has not ended may still write to
+       it. */
     unsigned char *(*allocate)(size_t bytes);
     void (*release)(struct baton__bootstrap *self, unsigned char *memory);
 
     /* Begins an exchange. `data` has a record of `bytes` bytes for each rank.
-       That of this rank is filled in, and all others are zero. They are filled
-       in when the exchange ends. */
+       The record of this rank is filled in, and all others are zero. The others
+       are filled in when the exchange ends. */
     baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
                              size_t bytes);
-    /* Begins to duplicate `comm`, with the ranks' consent; NULL without MPI. */
+    /* Begins to duplicate `comm`, which all ranks do. NULL: the group does
+       without MPI. */
     baton_status_t (*duplicate)(struct baton__bootstrap *self, MPI_Comm *out);
-    /* Looks whether the exchange that was begun, or the duplication, has
+    /* Stores whether the exchange or the duplication that was begun has
        ended. */
     baton_status_t (*test)(struct baton__bootstrap *self, bool *ended_out);
-    /* Writes which ranks have not taken part in the current exchange, such as
-       "ranks 2 and 3"; "another rank" if that is not known. */
+    /* Names the ranks that have not taken part in the current exchange, such as
+       "ranks 2 and 3", in `out`. Writes "another rank" if they are not
+       known. */
     void (*missing)(struct baton__bootstrap *self, char *out, size_t bytes);
 } baton__bootstrap_t;
 
@@ -44,11 +47,12 @@ baton_status_t baton__mpi_create_group(baton_engine_t *engine,
                                        baton_group_t **out);
 
 typedef struct baton__bootstrap_mpi {
-    baton__bootstrap_t shared; /* the first field, for casts from it */
-    MPI_Errhandler handler;    /* that of the application's communicator */
-    MPI_Request request;       /* the exchange in progress */
-    const char *called;        /* the MPI function that began the exchange */
-    bool failed;               /* MPI has reported an error */
+    /* This field is first, since bootstrap_mpi.c casts its address. */
+    baton__bootstrap_t shared;
+    MPI_Errhandler handler; /* the error handler that `comm` had before */
+    MPI_Request request;    /* the exchange in progress */
+    const char *called;     /* the MPI function that began the exchange */
+    bool failed;            /* MPI has reported an error */
 } baton__bootstrap_mpi_t;
 
 /* Checks `comm` and makes it return errors. After an error

@@ -101,9 +101,9 @@ static baton_status_t mpi_gather(baton__bootstrap_t *shared,
                         MPI_BYTE, MPI_BOR, shared->comm, &self->request));
 }
 
-/* Other functions of MPI that make a communicator do not return while a rank is
-   missing. This one also calls the application's functions that copy
-   attributes. */
+/* Uses MPI_Comm_idup, which also calls the application's functions that copy
+   attributes. Other functions of MPI that make a communicator do not return
+   while a rank is missing. */
 static baton_status_t mpi_duplicate(baton__bootstrap_t *shared, MPI_Comm *out)
 {
     baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;

@@ -19,18 +19,19 @@
 enum { NAME_CHARS = 100, NONCE_BYTES = sizeof(uint64_t) };
 
 typedef struct bootstrap_store {
-    baton__bootstrap_t shared; /* the first field, for casts from it */
+    /* This field is first, since this file casts its address. */
+    baton__bootstrap_t shared;
     const baton_store_t *store;
     const char *name;
     uint64_t nonce;
     unsigned exchange;   /* number of the current exchange, from 1 on */
     unsigned char *data; /* result of the current exchange */
     size_t bytes;        /* bytes of a record in `data` */
-    /* The records of all ranks as they are in the store: each with its nonce
-       before it. */
+    /* The records of all ranks as they are in the store, each with its rank's
+       nonce before it. */
     unsigned char *records;
     int received; /* rank 0: number of records received, its own included */
-    /* The answer that is in the store is of another group. */
+    /* The answer in the store is one of another group. */
     bool foreign;
 } bootstrap_store_t;
 

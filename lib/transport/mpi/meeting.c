@@ -399,7 +399,8 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
                     .secret = self->secret,
                     .process = getpid()};
     if (self->bootstrap->comm != MPI_COMM_NULL) {
-        /* Without MPI all ranks are on one host, and see who ends. */
+        /* Without MPI all ranks are on one host, so each sees which rank has
+           ended. */
         baton__links_find(&own.place, true);
         self->listener =
             baton__links_listen(&own.place, self->size, &own.place.port);
