@@ -510,6 +510,29 @@ TEST(test_oktopk_publishes_about_k)
     support_sparse_close(group);
 }
 
+/* Three entries of all ranks: each of three regions has one. So their owners
+   receive as much. */
+TEST(test_oktopk_divides_few_entries_evenly)
+{
+    enum { SIZE = 4, K = 3 };
+    baton_sparse_options_t options = some_options();
+    baton_sparse_stats_t stats[SIZE];
+    options.algorithm = BATON_SPARSE_OKTOPK;
+    options.k = K;
+    support_sparse_t *group = support_sparse_open(SIZE, &options);
+    for (int rank = 0; rank < SIZE; rank++) {
+        float *gradient = support_sparse_gradient(group, rank);
+        memset(gradient, 0, COUNT * sizeof *gradient);
+        gradient[0] = gradient[1] = gradient[2] = 1;
+    }
+    support_sparse_step(group);
+    for (int rank = 1; rank < SIZE; rank++) {
+        support_ok(baton_sparse_stats(group->ranks[rank], &stats[rank]));
+        assert_int_equal(stats[rank].bytes_received, stats[1].bytes_received);
+    }
+    support_sparse_close(group);
+}
+
 /* Six entries reach the threshold, and the last four still do after it was
    raised: these alone are selected. */
 TEST(test_oktopk_selects_again_what_a_raise_leaves)

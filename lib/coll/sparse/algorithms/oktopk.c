@@ -116,7 +116,7 @@ static void propose(const oktopk_t *self, char *to)
     for (size_t i = 0; i + 1 < size; i++) {
         uint64_t index =
             self->regions.count > 0
-                ? self->regions.indices[self->regions.count / size * (i + 1)]
+                ? self->regions.indices[self->regions.count * (i + 1) / size]
                 : self->sparse->options.count * (i + 1) / size;
         memcpy(to + i * sizeof index, &index, sizeof index);
     }
