@@ -481,7 +481,10 @@ baton_status_t baton_sim_run(baton_sim_t *sim, double until_us)
             break;
         case TIMED_OUT:
             return baton__error_forward(
-                BATON_ERR_TIMEOUT, "sim: the time is up, and epochs still run");
+                BATON_ERR_TIMEOUT,
+                find_waiting(sim) != NULL
+                    ? "sim: the time is up, and epochs still run"
+                    : "sim: the time is up, and callbacks or messages remain");
         case FAILED:
             return fail_memory();
         case QUIET:

@@ -98,6 +98,8 @@ TEST(test_sim_calls_at_once_what_has_passed)
     support_fails(baton_sim_at(diary.sim, (double)INFINITY, take_note, &early),
                   BATON_ERR_INVALID, "inf");
     support_ok(baton_sim_at(diary.sim, 10, take_note, &early));
+    support_fails(baton_sim_run(diary.sim, 5), BATON_ERR_TIMEOUT,
+                  "and callbacks or messages remain");
     support_ok(baton_sim_run(diary.sim, -1));
     support_ok(baton_sim_at(diary.sim, 3, take_note, &late));
     support_ok(baton_sim_at(diary.sim, -1, take_note, &late));
