@@ -1522,8 +1522,10 @@ TEST(test_mpi_near_peer_is_lost)
     assert_int_equal(post(0, 1, 5, 16), BATON_DONE);
     rank_of(0)->host.liveness.ended[1] = true; /* as drain does */
     rank_of(0)->host.liveness.any_ended = true;
+    rank_of(0)->host.processors[1] = 1;
     assert_false(arm(0));
     settle_loss(0, 1);
+    assert_int_equal(rank_of(0)->host.processors[1], 0); /* it polls no more */
     expect_failed_ends(0, 3);
     assert_true(arm(0));
     assert_int_equal(post(0, 1, 6, 16), BATON_ERR_TRANSPORT);

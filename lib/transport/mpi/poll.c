@@ -388,6 +388,8 @@ static void look_for_ended(baton__mpi_t *mpi)
         baton__host_spread(&mpi->host);
     }
     while ((ended = baton__liveness_next(&mpi->host.liveness)) >= 0) {
+        atomic_store_explicit(&mpi->host.processors[ended], 0,
+                              memory_order_relaxed);
         for (int i = 0; i < mpi->size; i++) {
             if (mpi->peers[i].near == ended) {
                 baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,

@@ -104,7 +104,8 @@ typedef struct baton__host {
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
-    /* By process: 1 + the processor where it last polled; 0: it has not. */
+    /* By process: 1 + the processor where it last polled; 0: it has not polled,
+       or has ended. */
     _Atomic int32_t *processors;
     _Atomic uint8_t *counts; /* the inboxes' counts, if not in `states` */
     baton__cell_t *cells;
