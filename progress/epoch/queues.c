@@ -120,13 +120,29 @@ static baton_status_t queues_put(const baton__context_t *context,
     return baton__queues_record(offload, queue);
 }
 
-/* True if a predecessor of the node is still in a stream. */
-static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node)
+/* Returns BATON_OK if the node's event is done, BATON_AGAIN if it is not. */
+static baton_status_t query(const baton__offload_t *offload, uint32_t node)
+{
+    const baton__device_t *device = offload->device;
+    return device->port.query(device->device, offload->events[node]);
+}
+
+static bool has_failed(baton_status_t status)
+{
+    return status != BATON_OK && status != BATON_AGAIN;
+}
+
+/* True if a predecessor of the node is still in a stream; if `failed`, one that
+   has failed there. */
+static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node,
+                               bool failed)
 {
     const baton__offload_t *offload = schedule->offload;
     for (uint32_t i = offload->first_pred[node];
          i < offload->first_pred[node + 1]; i++) {
-        if (schedule->run.state[offload->preds[i]] == BATON__NODE_QUEUED) {
+        uint32_t pred = offload->preds[i];
+        if (schedule->run.state[pred] == BATON__NODE_QUEUED &&
+            (!failed || has_failed(query(offload, pred)))) {
             return true;
         }
     }
@@ -144,7 +160,7 @@ bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
         return false;
     }
     if (bytes == 0 && op->kind != BATON__DEVICE_CALL &&
-        !comes_after_queued(schedule, node)) {
+        !comes_after_queued(schedule, node, false)) {
         baton__run_complete(&schedule->run, node);
         return true;
     }
@@ -282,18 +298,6 @@ static bool poll_start(baton_schedule_t *schedule)
 
 /* ---- what has been done ----------------------------------------------- */
 
-/* Returns BATON_OK if the node's event is done, BATON_AGAIN if it is not. */
-static baton_status_t query(const baton__offload_t *offload, uint32_t node)
-{
-    const baton__device_t *device = offload->device;
-    return device->port.query(device->device, offload->events[node]);
-}
-
-static bool has_failed(baton_status_t status)
-{
-    return status != BATON_OK && status != BATON_AGAIN;
-}
-
 /* Removes the oldest node from the queue and completes it. Returns true if that
    has freed the schedule: an abandoned schedule is freed once none of its nodes
    is in motion. */
@@ -316,25 +320,29 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
     return false;
 }
 
-/* Returns the node that caused a failure that was found in the queue
-   `failed`. The queue's stream may follow the streams of earlier queues. So
-   the cause may be a node of an earlier queue that has failed since that
-   queue was queried. */
-static uint32_t queues_find_cause(const baton__offload_t *offload,
-                                  const baton__queue_t *failed,
-                                  baton_status_t *status)
+/* Returns the node that caused a failure that was found at the node `found`. A
+   stream fails when it follows another stream that has failed, in any queue,
+   and perhaps since that queue was queried. So the cause is the first failed
+   node of a queue that follows no failed one. Only the last queue that has
+   nodes follows others without a predecessor there; see seal(). */
+static uint32_t queues_find_cause(const baton_schedule_t *schedule,
+                                  uint32_t found, baton_status_t *status)
 {
-    for (const baton__queue_t *at = offload->queues; at < failed; at++) {
-        for (uint32_t node = at->first; node != BATON__NO_NODE;
-             node = offload->behind[node]) {
-            baton_status_t now = query(offload, node);
-            if (has_failed(now)) {
-                *status = now;
-                return node;
-            }
+    const baton__offload_t *offload = schedule->offload;
+    for (int i = 0; i < BATON_DEVICE_STREAMS; i++) {
+        uint32_t node = offload->queues[i].first;
+        baton_status_t now = BATON_OK;
+        while (node != BATON__NO_NODE &&
+               !has_failed(now = query(offload, node))) {
+            node = offload->behind[node];
+        }
+        if (node != BATON__NO_NODE &&
+            !comes_after_queued(schedule, node, true)) {
+            *status = now;
+            return node;
         }
     }
-    return failed->first;
+    return found;
 }
 
 /* True if the device has done the work of the queue's oldest node. In an epoch
@@ -346,7 +354,7 @@ static bool is_done(baton_schedule_t *schedule, const baton__queue_t *queue)
     const baton__offload_t *offload = schedule->offload;
     baton_status_t status = query(offload, queue->first);
     if (has_failed(status) && schedule->run.phase != BATON__RUN_DRAINING) {
-        uint32_t cause = queues_find_cause(offload, queue, &status);
+        uint32_t cause = queues_find_cause(schedule, queue->first, &status);
         baton__epoch_fail_at(schedule, cause, status);
     }
     return status != BATON_AGAIN;

@@ -4,6 +4,7 @@
 #include "support/device_cluster.h"
 
 #include <baton/baton.h>
+#include <time.h>
 
 enum { COUNT = 1000, BYTES = COUNT * sizeof(int32_t) };
 
@@ -437,6 +438,29 @@ TEST_WITH(test_failures, 1, SUPPORT_DEVICES)
     }
     for (int i = 0; i < 4 * 14; i++) { /* the progress at the failure varies */
         fail_kth(cluster, 1 + i % 14, emulated_fail_submit, "");
+    }
+}
+
+/* A copy to the host fails, and with it the copies from there that follow it,
+   whose queue is looked at first. */
+TEST_WITH(test_failure_names_its_cause_in_a_later_queue, 1,
+          SUPPORT_DEVICES_MANUAL)
+{
+    for (int round = 0; round < 8; round++) {
+        baton_schedule_t *s = begin(cluster, "following");
+        baton_view_t a = device_scratch(s, BYTES);
+        baton_view_t host = support_view(s, out, BYTES);
+        baton_node_t to = baton_add_copy(s, a, support_view(s, in, BYTES));
+        baton_node_t back = behind(s, to, baton_add_copy(s, host, a));
+        (void)behind(s, back, baton_add_copy(s, a, host));
+        support_ok(baton_schedule_commit(s));
+        emulated_fail_work(cluster->devices[0], 2);
+        support_ok(baton_schedule_start(s));
+        nanosleep(&(struct timespec){0, 2000000}, NULL); /* all have failed */
+        support_fails(baton_schedule_wait(s, SUPPORT_WAIT_MS), BATON_ERR_SYSTEM,
+                      "failed at copy#1");
+        emulated_repair(cluster->devices[0]);
+        support_ok(baton_schedule_destroy(s));
     }
 }
 
