@@ -379,12 +379,12 @@ enum { BUCKETS = 4 };
 
 /* All ranks of several schedules wait for one: each stall is told once, though
    inquiries about them mix. Also where that rank does not answer. */
-TEST_WITH(test_stall_of_several_schedules_is_reported_by_one, 3,
-          SUPPORT_OWN_MANUAL)
+TEST(test_stall_of_several_schedules_is_reported_by_one)
 {
+    support_set_variable("BATON_STALL_MS", "5");
+    support_cluster_t *cluster = support_cluster_open(3, SUPPORT_OWN_MANUAL);
     for (int answers = 0; answers < 2; answers++) {
         journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
-        support_set_variable("BATON_STALL_MS", "5");
         baton_schedule_t *s[BUCKETS][3];
         for (int k = 0; k < BUCKETS; k++) {
             for (int rank = 0; rank < 3; rank++) {
@@ -414,6 +414,7 @@ TEST_WITH(test_stall_of_several_schedules_is_reported_by_one, 3,
             }
         }
     }
+    support_cluster_close(cluster);
 }
 
 /* Two ranks wait for ranks that have not committed the schedule: the lowest of
@@ -449,10 +450,11 @@ enum { MANY = 32 };
 
 /* Many ranks wait for one, in a chain: one of them reports it. The last rank
    of a chain asks all others. */
-TEST_MANUALLY(test_stall_of_many_ranks_is_reported_by_one, MANY)
+TEST(test_stall_of_many_ranks_is_reported_by_one)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
     support_set_variable("BATON_STALL_MS", "5");
+    support_cluster_t *cluster = support_cluster_manual(MANY);
     baton_schedule_t **s = support_schedules_create(cluster, "many");
     for (int rank = 1; rank < MANY; rank++) {
         support_message(s, rank - 1, rank, NULL, NULL, 0);
@@ -476,4 +478,5 @@ TEST_MANUALLY(test_stall_of_many_ranks_is_reported_by_one, MANY)
     support_run(s[0]);
     support_ends(s[MANY - 1], BATON_OK);
     support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
 }
