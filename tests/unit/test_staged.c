@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "support/cluster.h"
 #include "transport/inproc/rank.h"
-#include "transport/staged/staged.h"
+#include "transport/staged/endpoint.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -400,6 +400,24 @@ TEST(test_staged_offers_wait_for_records)
         assert_int_equal(armed, i >= 3);
         poll_both(pair);
     }
+    pass(pair, DEVICE, DEVICE, 100);
+    close_pair(pair);
+}
+
+/* Offers that are not Baton's are dropped, and take no record. */
+TEST(test_staged_wrong_offers_take_no_record)
+{
+    pair_t *pair = open_pair("1");
+    const end_t *end = &pair->ends[0];
+    baton_header_t wrong = header;
+    wrong.kind |= BATON__STAGED_OFFER;
+    for (int i = 0; i < 5 * MESSAGES; i++) {
+        assert_int_equal(
+            end->inner.notify(end->inner_endpoint, 1, &wrong, "?", 1),
+            BATON_DONE);
+        poll_both(pair);
+    }
+    assert_null(pair->ends[1].arrived);
     pass(pair, DEVICE, DEVICE, 100);
     close_pair(pair);
 }
