@@ -30,23 +30,38 @@ TEST(test_hazard_is_named)
 
 /* ---- order ------------------------------------------------------------- */
 
-/* What is known of the ends of long chains does not pass a node that takes any
-   of its inputs. */
-TEST(test_hazard_of_any_behind_a_long_chain)
+/* Adds nodes that come one after another, from `last` on. Returns the last. */
+static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
 {
-    enum { LONG = 200 };
-    baton_schedule_t *s = refusal_begin();
-    baton_node_t last = writes(s, 0, 8);
-    for (int i = 0; i < LONG; i++) {
+    for (int i = 0; i < 200; i++) {
         baton_node_t next = baton_add_nop(s);
         baton_before(s, last, next);
         last = next;
     }
+    return last;
+}
+
+/* What is known of the ends of long chains does not pass a node that takes any
+   of its inputs. */
+TEST(test_hazard_of_any_behind_a_long_chain)
+{
+    baton_schedule_t *s = refusal_begin();
+    baton_node_t last = add_long_chain(s, writes(s, 0, 8));
     baton_node_t any = baton_add_nop(s);
     baton_set_need(s, any, BATON_NEED_ANY);
     baton_before(s, last, any);
     baton_before(s, baton_add_nop(s), any);
     baton_before(s, any, baton_add_recv(s, 1, refusal_part(0, 8)));
+    refused(s, BATON_ERR_HAZARD, "copy#0");
+}
+
+/* Nor does it hold for a node beside the chain. */
+TEST(test_hazard_beside_a_long_chain)
+{
+    baton_schedule_t *s = refusal_begin();
+    (void)writes(s, 0, 8);
+    baton_node_t last = add_long_chain(s, baton_add_nop(s));
+    baton_before(s, last, baton_add_recv(s, 1, refusal_part(0, 8)));
     refused(s, BATON_ERR_HAZARD, "copy#0");
 }
 
