@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, Iterable, List, Optional, TypeVar
+from typing import Any, Callable, List, Optional, TypeVar
 
 from baton import errors
 from baton._library import answer, check, error, ffi, lib, place
@@ -56,7 +56,7 @@ class Handle:
         else:
             _live.discard(self)
         if status == lib.BATON_ERR_TIMEOUT:
-            _later.append(self)  # a transfer that has not ended may use its arrays
+            later.append(self)  # a transfer that has not ended may use its arrays
         check(status)
 
     def _alive(self) -> Any:
@@ -94,15 +94,10 @@ class Handle:
                 self.destroy()
             except errors.Error:
                 if self._handle != NULL and os.getpid() == _pid:
-                    _later.append(self)  # in a call node: it lives on until the exit
+                    later.append(self)  # in a call node: it lives on until the exit
 
 
-_later: List[Handle] = []  # what lives on until the exit
-
-
-def in_order(handles: Iterable[Handle]) -> List[Handle]:
-    """A list of handles, the last that was made first."""
-    return sorted(handles, key=lambda handle: handle._number, reverse=True)
+later: List[Handle] = []  # what lives on until the exit
 
 
 def milliseconds(timeout: Any) -> int:
@@ -213,7 +208,7 @@ def _nobody_caught() -> bool:
 def _at_exit() -> None:
     if os.getpid() != _pid or _nobody_caught():
         return
-    for handle in _later + in_order(_live):
+    for handle in sorted([*later, *_live], key=lambda handle: -handle._number):
         try:
             handle.destroy()
         except errors.Error as left:

@@ -52,7 +52,6 @@ class Group(_handles.Handle):
     """
 
     _destroyer = lib.baton_group_destroy
-    _collected = False
 
     def __init__(self, pointer: Any) -> None:
         super().__init__(pointer)
@@ -155,9 +154,13 @@ class Group(_handles.Handle):
         Any other use afterwards is `baton.State` or `baton.Invalid`."""
         self._kept.clear()
         self._quick.clear()
-        for handle in _handles.in_order(self._made):
+        for handle in sorted(self._made, key=lambda handle: -handle._number):
             handle.destroy()
         super().destroy()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", _NULL) != _NULL:
+            _handles.later.append(self)  # Ranks collect at different times.
 
     def _drop(self, shape: tuple) -> None:
         self._quick.clear()
