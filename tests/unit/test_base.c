@@ -145,6 +145,9 @@ TEST_BETWEEN(test_config_names_what_is_wrong, clean, NULL)
                  {"BATON_ISA", "avx5122", word},
                  {"BATON_ISA", "2", word},
                  {"BATON_PLACEMENT", long_text, "shorter than 256 bytes"}};
+    record_t record = {0};
+    baton_log_set(keep_message, &record);
+    support_set_variable("BATON_LOG", "info");
     memset(long_text, 'p', sizeof long_text - 1);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         support_set_variable(wrong[i].name, wrong[i].value);
@@ -157,6 +160,8 @@ TEST_BETWEEN(test_config_names_what_is_wrong, clean, NULL)
             assert_contains(baton_error_message(), wrong[i].says);
             assert_contains(baton_error_message(), "; unset it for \"");
         }
+        assert_int_equal(record.messages, i + 1); /* once for all calls */
+        assert_int_equal(record.level, BATON_LOG_INFO);
         assert_int_equal(baton__config_number(BATON__CONFIG_SPIN), 32);
         assert_string_equal(baton__config_text(BATON__CONFIG_ISA), "auto");
         assert_string_equal(baton__config_text(BATON__CONFIG_PLACEMENT),
