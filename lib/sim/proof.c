@@ -30,7 +30,7 @@
 /* Records of one size, numbered from 0: equal records have equal numbers. An
    empty records_t has `words` set and the rest zero. */
 typedef struct records {
-    size_t words; /* 64-bit words of a record */
+    size_t words; /* number of 64-bit words of a record */
     /* The words of all records, in the order of their numbers. */
     uint64_t *all;
     /* The hash table, of 2 * room slots: a record's number + 1, or 0. */

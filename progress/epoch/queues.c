@@ -132,8 +132,8 @@ static bool has_failed(baton_status_t status)
     return status != BATON_OK && status != BATON_AGAIN;
 }
 
-/* True if a predecessor of the node is still in a stream; if `failed`, one that
-   has failed there. */
+/* Returns true if a predecessor of the node is still in a stream. If `failed`,
+   counts only predecessors that have failed there. */
 static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node,
                                bool failed)
 {
@@ -323,8 +323,9 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 /* Returns the node that caused a failure that was found at the node `found`. A
    stream fails when it follows another stream that has failed, in any queue,
    and perhaps since that queue was queried. So the cause is the first failed
-   node of a queue that follows no failed one. Only the last queue that has
-   nodes follows others without a predecessor there; see seal(). */
+   node of a queue that follows no failed one. A queue follows those in which
+   its nodes have predecessors. The last queue that has nodes may follow all
+   others, too; see seal(). */
 static uint32_t queues_find_cause(const baton_schedule_t *schedule,
                                   uint32_t found, baton_status_t *status)
 {
