@@ -114,8 +114,8 @@ typedef enum baton__recovery_state {
 
 enum { BATON__MEMBER_MAGIC = 0x626d656d };
 
-/* The fields that steps access come first, so they are near those of `group`.
- */
+/* The fields that steps access come first, so they are near those of the
+   group. */
 typedef struct baton__member {
     /* The queues of notices, by rank. A simulator's group has a single queue,
        because its transport always has space. */
