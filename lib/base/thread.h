@@ -2,6 +2,8 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* While this thread's counter is above 0, baton_engine_interrupt does not
    interrupt its waits. It is above 0 in threads of the library, and during
@@ -17,3 +19,10 @@ extern _Thread_local int baton__thread_patience;
    handler. */
 int baton__thread_start(pthread_t *thread, const char *name,
                         void *(*run)(void *arg), void *arg);
+
+/* True if some thread holds the lock. Only assertions in functions whose
+   callers must hold it call this: if it takes the lock, the program ends. */
+static inline bool baton__thread_has_locked(const pthread_mutex_t *lock)
+{
+    return pthread_mutex_trylock((pthread_mutex_t *)(uintptr_t)lock) != 0;
+}

@@ -2,6 +2,9 @@
 #include "transport/device.h"
 
 #include "base/alloc.h"
+#include "base/thread.h"
+
+#include <assert.h>
 
 /* LINE is the number of bytes from one flag's word to the next, and FLAGS the
    number of flags in a piece of pinned memory. */
@@ -16,10 +19,10 @@ typedef struct baton__flags {
 _Static_assert(sizeof(_Atomic uint64_t) == sizeof(uint64_t),
                "streams write the word as a plain integer");
 
-/* Allocates a piece of unused flags, unless there is no memory. Must be called
-   with the device's lock held. */
+/* Allocates a piece of unused flags, unless there is no memory. */
 static void transport_device_add_piece(baton__device_t *device)
 {
+    assert(baton__thread_has_locked(&device->lock));
     void *memory = NULL;
     piece_t *piece = baton__alloc(1, sizeof *piece);
     if (piece == NULL ||

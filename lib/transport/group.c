@@ -6,7 +6,9 @@
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/thread.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,10 +65,10 @@ unsigned baton_group_recoveries(const baton_group_t *group)
 
 static pthread_mutex_t attributes_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Must be called with attributes_lock held. */
 static void *attribute(baton_group_t *group, const void *key, void *value,
                        baton_attribute_destroy_fn destroy)
 {
+    assert(baton__thread_has_locked(&attributes_lock));
     baton__attribute_t *found = group->attributes;
     while (found != NULL && found->key != key) {
         found = found->next;

@@ -8,8 +8,7 @@
 /* Returns true if an epoch is over, whatever its outcome is. */
 bool baton__epoch_ended(const baton__task_t *task, uint64_t epoch);
 
-/* True if an epoch is running, or was started and will run. The caller has the
-   driver lock. */
+/* True if an epoch is running, or was started and will run. */
 bool baton__epoch_runs(const baton__task_t *task);
 
 /* Returns BATON_ERR_INVALID for NULL and for a destroyed schedule,

@@ -361,10 +361,10 @@ static bool is_waited_for(const baton__task_t *task)
 }
 
 /* Steps until nothing of the schedule is in motion and no thread waits for it.
-   The caller has the driver lock. False if something is still in motion at
-   `deadline_ns`. */
+   False if something is still in motion at `deadline_ns`. */
 static bool commit_drain(const baton__task_t *task, uint64_t deadline_ns)
 {
+    assert(baton__driven_here(task->schedule.group));
     baton__stepper_t *stepper = task->schedule.group->stepper;
     while (baton__task_in_motion(task) || is_waited_for(task)) {
         if (!baton__step(stepper, BATON__STEP_BYTES)) {
@@ -382,6 +382,7 @@ static bool commit_drain(const baton__task_t *task, uint64_t deadline_ns)
    is freed when nothing of it is in motion any more. */
 static void abandon(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     /* Pairs with the load in baton_async_complete: either that call sees this
        store, and does not use the engine, or the loop below waits for it. */
     atomic_store_explicit(&task->orphan, BATON__ORPHAN_MOVES,

@@ -112,6 +112,7 @@ baton_status_t baton__check_committed(const baton_schedule_t *schedule,
    nothing of it is in motion. */
 bool baton__epoch_runs(const baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     return atomic_load_explicit(&task->busy, memory_order_relaxed) ||
            !baton__epoch_ended(task, baton__task_requested(task));
 }

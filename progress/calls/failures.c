@@ -53,9 +53,10 @@ void baton_schedule_on_failure(baton_schedule_t *schedule, baton_failed_fn fn,
 
 /* Returns a schedule that could not be recovered, or NULL. (A schedule that was
    recovered may already have failed again, if a peer's recovery returned
-   sooner.) The caller has the driver lock. */
+   sooner.) */
 static const baton_schedule_t *find_failed(const baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__task_t *t = NULL;
     while (baton__member_of(group)->unrecovered > 0 &&
            (t = baton__stepper_next(group, t))) {

@@ -51,9 +51,9 @@ static void link_group(baton_group_t *group)
     engine->driver->leave(engine);
 }
 
-/* The caller has the driver lock. */
 static void unlink_group(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton_engine_t *engine = group->engine;
     baton_group_t *root = group->root;
     baton_group_t **link =
@@ -450,10 +450,10 @@ static baton_status_t check_empty(const baton_group_t *group)
                               left != NULL ? left->schedule.name : "?");
 }
 
-/* Begins to part from the peers. Later steps complete that; see recovery.h. The
-   caller has the driver lock. */
+/* Begins to part from the peers. Later steps complete that; see recovery.h. */
 static void begin_to_part(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__notice_retract(group, 0);
     baton__shrink_give_up(group);
     baton__recovery_part(group);
@@ -470,9 +470,10 @@ static void part_if_childless(baton_group_t *group)
     }
 }
 
-/* Stops waiting for any peer. The caller has the driver lock. */
+/* Stops waiting for any peer. */
 static void end_parting(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__notice_give_up(group);
     baton__member_of(group)->all_lost = true;
 }
@@ -484,9 +485,10 @@ static bool has_parted(const baton_group_t *group)
 }
 
 /* Frees groups that share the root's endpoint, were destroyed, and have parted
-   from their peers. The caller has the driver lock. */
+   from their peers. */
 static void reap(baton_group_t *root)
 {
+    assert(baton__driven_here(root));
     (void)baton__recovery_advance(root->stepper);
     baton_group_t *group = root->subsets;
     while (group != NULL) {
@@ -509,10 +511,10 @@ static void reap(baton_group_t *root)
 }
 
 /* True if a group that shares the root's endpoint has not been destroyed. The
-   root then goes on answering that group's peers. The caller has the driver
-   lock. */
+   root then goes on answering that group's peers. */
 static bool groups_is_shared(const baton_group_t *root)
 {
+    assert(baton__driven_here(root));
     const baton_group_t *g = root->subsets;
     while (g != NULL && g->retired) {
         g = g->next;

@@ -101,6 +101,12 @@ static bool progress_engine_is_inside(const baton_engine_t *engine)
     return each != NULL;
 }
 
+static bool progress_engine_is_driven(const baton__stepper_t *stepper)
+{
+    static_assert(offsetof(baton_engine_t, stepper) == 0, "the same address");
+    return progress_engine_is_inside((const baton_engine_t *)stepper);
+}
+
 /* Interrupts are numbered across all engines of the process. A thread that has
    returned from a wait because of an interrupt looks for the reason then, so no
    earlier interrupt of any engine needs to end another of its waits. Interrupts
@@ -141,6 +147,7 @@ static bool progress_engine_lock(baton_engine_t *engine)
 
 static void progress_engine_unlock(baton_engine_t *engine)
 {
+    assert(baton__stepper_driven_here(&engine->stepper));
     driven = engine->outer;
     atomic_store_explicit(&engine->driving, false, memory_order_seq_cst);
 }
@@ -193,6 +200,7 @@ static baton_arm_t arm_for(baton_engine_t *engine, bool sleeps)
    itself. */
 static bool progress_engine_arm(baton_engine_t *engine, bool sleeps)
 {
+    assert(baton__stepper_driven_here(&engine->stepper));
     baton_arm_t how = arm_for(engine, sleeps);
     engine->armed = true;
     engine->armed_us = BATON_SLEEP_FOREVER;
@@ -476,6 +484,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
    leads, the engine has no progress thread, or mail has come. */
 static bool leave_polling(baton_engine_t *engine)
 {
+    assert(baton__stepper_driven_here(&engine->stepper));
     if (!engine->threaded || engine->stepper.running == 0 ||
         atomic_load_explicit(&engine->leading, memory_order_relaxed)) {
         return false;
@@ -708,6 +717,7 @@ static bool take_over(const waiter_t *waiter)
    waiting thread lead. */
 static void stop_leading(baton_engine_t *engine)
 {
+    assert(atomic_load_explicit(&engine->leading, memory_order_relaxed));
     if (engine->gate_closed) {
         engine->gate_closed = false;
         baton__event_loop_gate(engine->event_loop, true);
@@ -1335,6 +1345,7 @@ static void init_stepper(baton__stepper_t *stepper)
     stepper->on_end = progress_engine_on_end;
     stepper->on_recovered = on_recovered;
     stepper->clock_ns = baton__clock_ns;
+    stepper->is_driven = progress_engine_is_driven;
     stepper->slice_bytes = BATON__SLICE_BYTES;
 }
 

@@ -201,6 +201,7 @@ static void progress_step_pass_on(baton_group_t *root, baton_message_t *message)
 
 void baton__step_adopt(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton_group_t *root = group->root;
     for (int rank = 0; rank < group->size; rank++) {
         const char *lost = baton__group_loss(
@@ -270,6 +271,7 @@ static bool poll_groups(baton__stepper_t *stepper)
 
 bool baton__step(baton__stepper_t *stepper, size_t bytes)
 {
+    assert(baton__stepper_driven_here(stepper));
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
@@ -308,6 +310,7 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
 
 void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__float_mode_t mode = baton__float_mode_enter();
     stepper->bytes_left = bytes;
@@ -354,11 +357,13 @@ static void unlink_from(baton__task_t **list, baton__task_t *task)
 
 void baton__step_attach(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     link_to(&schedule->group->stepper->uncommitted, baton__task_of(schedule));
 }
 
 void baton__step_commit(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
@@ -402,6 +407,7 @@ static void progress_step_forget(baton__stepper_t *stepper,
 
 void baton__step_detach(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);

@@ -5,8 +5,8 @@
              ^                                           |
              +------ events make schedules runnable -----+
 
-   This file has no thread, clock or wait: the caller decides when to step. One
-   thread at a time steps a stepper; any thread may send mail. */
+   This file has no thread, clock or wait: the caller decides when to step. Any
+   thread may send mail. */
 #pragma once
 
 #include "progress/state/stepper.h"

@@ -1,7 +1,7 @@
 /* The life of an epoch on one rank: how it begins, issues its nodes, takes
    messages, retires or fails. The state is in lib/sched/run.h; these functions
-   connect it to transports and to the threads that wait. The caller has the
-   driver lock, unless a comment says "any thread". */
+   connect it to transports and to the threads that wait. They assert that their
+   caller drives, unless a comment says "any thread". */
 #pragma once
 
 #include "progress/state/stepper.h"

@@ -51,6 +51,7 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
 
 void baton__epoch_deliver(baton_group_t *group, baton_message_t *message)
 {
+    assert(baton__driven_here(group));
     const baton_header_t *header = &message->header;
     baton_schedule_t *schedule = baton__group_find(group, header->schedule);
     if (schedule == NULL || header->incarnation != group->incarnation ||
@@ -83,6 +84,7 @@ void baton__epoch_deliver(baton_group_t *group, baton_message_t *message)
 void baton__epoch_complete_transfer(const baton_event_t *event)
 {
     baton_schedule_t *schedule = event->token.owner;
+    assert(baton__driven_here(schedule->group));
     baton__task_t *task = baton__task_of(schedule);
     uint32_t node = event->token.node;
     /* The node was withdrawn when an earlier event of the same poll failed the
@@ -145,6 +147,7 @@ static void end_async(baton_schedule_t *schedule, uint32_t node, int status)
 
 void baton__epoch_collect_asyncs(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     /* The schedule may be freed with its last async node. */
     uint32_t left = baton__task_of(schedule)->begun;
     for (uint32_t i = 0; left > 0; i++) {

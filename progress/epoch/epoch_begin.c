@@ -35,6 +35,7 @@ static void release_if_activated(baton__task_t *task)
 void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
                            baton_message_t *message)
 {
+    assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     const baton_token_t token = {.owner = schedule, .node = node};
     baton__activation_t activation = {0};
@@ -87,6 +88,7 @@ static void take_bindings(baton_schedule_t *schedule, char *const *bound)
 
 void baton__epoch_begin_if_due(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;

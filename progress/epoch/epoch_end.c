@@ -29,6 +29,7 @@ static void epoch_end_note_failure(const baton__task_t *task, uint64_t epoch)
 void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
                           uint64_t retired)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     /* The stores pair with the loads in follows_another(), epochs.c: either
@@ -61,6 +62,7 @@ uint64_t baton__epoch_last_ended(const baton__task_t *task)
 
 void baton__epoch_tell_ended(baton__task_t *task, uint64_t failed)
 {
+    assert(baton__driven_here(task->schedule.group));
     uint64_t last = task->on_end != NULL ? baton__epoch_last_ended(task) : 0;
     while (task->on_end != NULL && task->ended < last) {
         uint64_t epoch = ++task->ended;
@@ -85,6 +87,7 @@ static uint64_t fail_started(baton__task_t *task)
 
 void baton__epoch_end_if_drained(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     baton_schedule_t *schedule = &task->schedule;
     const baton__run_t *run = &schedule->run;
     if (run->phase != BATON__RUN_DRAINING || baton__task_in_motion(task)) {
@@ -119,6 +122,7 @@ void baton__epoch_end_if_drained(baton__task_t *task)
 
 bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
 {
+    assert(baton__driven_here(schedule->group));
     baton__task_t *task = baton__task_of(schedule);
     if (!task->abandoned) {
         baton__run_enter(&schedule->run, node, BATON__NODE_IDLE);
@@ -132,6 +136,7 @@ bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node)
 
 void baton__epoch_abandon(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     task->abandoned = true;

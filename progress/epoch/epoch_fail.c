@@ -84,6 +84,7 @@ static void epoch_fail_stop(baton_schedule_t *schedule)
 void baton__epoch_fail(baton_schedule_t *schedule,
                        const baton__failure_t *failure, const char *message)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
@@ -122,6 +123,7 @@ void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
 
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     _Atomic uint64_t *asked = &baton__task_of(schedule)->cancel;
     if (atomic_load_explicit(asked, memory_order_relaxed) == 0) {
         return false;
@@ -210,6 +212,7 @@ void baton__epoch_fail_recovered(baton_schedule_t *schedule, uint64_t epoch,
                                  const baton__failure_t *failure,
                                  const char *message)
 {
+    assert(baton__driven_here(schedule->group));
     baton__later_failure_t *later = &baton__task_of(schedule)->after_recovery;
     if (later->failing_from == 0 || epoch < later->failing_from) {
         later->failure = *failure;
@@ -222,6 +225,7 @@ void baton__epoch_fail_from(baton_schedule_t *schedule, uint64_t epoch,
                             const baton__failure_t *failure,
                             const char *message)
 {
+    assert(baton__driven_here(schedule->group));
     baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RECOVERING && failure->final) {
@@ -272,6 +276,7 @@ baton__failure_t baton__epoch_failure(const baton__task_t *task,
 
 void baton__epoch_forget_failure(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     uint64_t retired = baton__task_retired(task);
     uint64_t requested = baton__task_requested(task);
     uint64_t failed = atomic_load_explicit(&task->failed, memory_order_relaxed);

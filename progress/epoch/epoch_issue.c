@@ -50,6 +50,7 @@ static bool afford(baton__stepper_t *stepper, size_t bytes)
 bool baton__epoch_take_result(baton_schedule_t *schedule, uint32_t node,
                               int result)
 {
+    assert(baton__driven_here(schedule->group));
     switch (result) {
     case BATON_OK:
         baton__run_complete(&schedule->run, node);
@@ -340,6 +341,7 @@ static void issue_ready(baton_schedule_t *schedule, uint32_t nodes)
 
 void baton__epoch_introduce(baton_schedule_t *schedule, uint32_t index)
 {
+    assert(baton__driven_here(schedule->group));
     const int peer = (int)schedule->plan.peers[index];
     const baton__context_t context = context_of(schedule);
     baton__stepper_meet(baton__task_of(schedule), index, BATON__MET);
@@ -438,6 +440,7 @@ static void retire(baton_schedule_t *schedule)
 
 void baton__epoch_turn(baton_schedule_t *schedule, uint32_t nodes)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     const baton__task_t *task = baton__task_of(schedule);
     const baton__run_t *run = &schedule->run;

@@ -199,6 +199,7 @@ static void fail_message(baton_schedule_t *schedule, uint32_t node,
 void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
                                baton_status_t status, const char *why)
 {
+    assert(baton__driven_here(schedule->group));
     baton__task_t *task = baton__task_of(schedule);
     const int peer = baton__peer_of(schedule, &schedule->ops[node]);
     if (status != BATON_ERR_TRANSPORT) {
@@ -216,6 +217,7 @@ void baton__epoch_fail_message(baton_schedule_t *schedule, uint32_t node,
 
 void baton__epoch_end_doubts(baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     stepper->doubts = false;
     for (baton__task_t *t = stepper->tasks; t != NULL; t = t->next) {
         const uint32_t node = t->doubted;
@@ -231,6 +233,7 @@ void baton__epoch_end_doubts(baton__stepper_t *stepper)
 
 void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     const baton__member_t *member = baton__member_of(group);
     if (baton__task_of(schedule)->on_failure != NULL &&
@@ -247,6 +250,7 @@ void baton__epoch_fail_if_lost(baton_schedule_t *schedule)
 
 void baton__epoch_lose(baton_schedule_t *schedule, int peer)
 {
+    assert(baton__driven_here(schedule->group));
     baton__run_t *run = &schedule->run;
     baton__epoch_fail_if_lost(schedule);
     for (uint32_t node = 0;
@@ -296,6 +300,7 @@ static void epoch_receive_post(const baton_schedule_t *schedule, uint32_t node)
 
 bool baton__epoch_fire_receive(baton_schedule_t *schedule, uint32_t node)
 {
+    assert(baton__driven_here(schedule->group));
     const baton__op_t *op = &schedule->ops[node];
     baton_message_t *message =
         baton__epoch_find_early(&schedule->run, op->message.ordinal);

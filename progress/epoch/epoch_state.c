@@ -31,6 +31,7 @@ void baton__epoch_keep_early(baton__run_t *run, uint32_t ordinal,
 
 void baton__epoch_drop_up_to(baton_schedule_t *schedule, uint64_t epoch)
 {
+    assert(baton__driven_here(schedule->group));
     baton__run_t *run = &schedule->run;
     const baton_group_t *group = schedule->group;
     for (uint32_t i = 0; i < schedule->plan.receive_count && run->early_count;

@@ -152,6 +152,7 @@ static bool comes_after_queued(const baton_schedule_t *schedule, uint32_t node,
 bool baton__queues_issue(baton_schedule_t *schedule, uint32_t node,
                          const baton__context_t *context)
 {
+    assert(baton__driven_here(schedule->group));
     baton__offload_t *offload = schedule->offload;
     const baton__op_t *op = &schedule->ops[node];
     size_t bytes = baton__run_bytes(&schedule->run, op);
@@ -391,6 +392,7 @@ static bool poll_queues(baton_schedule_t *schedule, bool *moved)
 
 bool baton__queues_poll(baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     bool moved = false;
     baton_schedule_t *next = stepper->offloads;
     stepper->offloads = NULL;

@@ -44,6 +44,7 @@ bool baton__queues_waits(const baton_schedule_t *schedule, uint64_t epoch)
 
 void baton__queues_begin(baton_schedule_t *schedule, bool external)
 {
+    assert(baton__driven_here(schedule->group));
     baton__offload_t *offload = schedule->offload;
     if (offload->waits) {
         return;
@@ -66,6 +67,7 @@ void baton__queues_forget_start(baton_schedule_t *schedule)
 
 void baton__queues_stop(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__offload_t *offload = schedule->offload;
     baton__queues_forget_start(schedule);
     offload->sealed = false;

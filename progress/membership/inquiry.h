@@ -14,7 +14,7 @@
    Therefore all ranks ask the two lowest ranks, too.
 
    This file keeps what was found out. notice_inquiry.c sends the messages,
-   and watchdog.c reports. All functions are called by the driver. */
+   and watchdog.c reports. */
 #pragma once
 
 #include "progress/state/task.h"

@@ -7,6 +7,7 @@
 
 void baton__loss_take(baton_group_t *group, int peer, const char *detail)
 {
+    assert(baton__driven_here(group));
     baton__group_lose(group, peer, detail);
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         baton__epoch_lose(&t->schedule, peer);
@@ -184,6 +185,7 @@ static void heed_leaves(baton_group_t *group)
 
 void baton__loss_happen(baton_group_t *group, const baton_event_t *event)
 {
+    assert(baton__driven_here(group));
     if (event->status != BATON_ERR_STATE) {
         lose_for_all(group, event->peer, event->status, event->detail);
     } else if (baton__group_loss(group, event->peer) == NULL) {

@@ -140,6 +140,7 @@ static bool send_queue(baton__peer_queue_t *queue)
 
 bool baton__notice_send(baton__stepper_t *stepper, bool all)
 {
+    assert(baton__stepper_driven_here(stepper));
     bool moved = false;
     for (baton__peer_queue_t *queue = stepper->queues.head; queue != NULL;
          queue = queue->next) {
@@ -153,6 +154,7 @@ bool baton__notice_send(baton__stepper_t *stepper, bool all)
 
 int baton__notice_awaits(const baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     for (int peer = 0; peer < group->size; peer++) {
         const baton__peer_queue_t *queue = baton__group_queue(group, peer);
         if (queue->answers.head != NULL || queue->due.head != NULL) {
@@ -178,6 +180,7 @@ void baton__notice_give_up(baton_group_t *group)
 
 void baton__notice_forget(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     baton_group_t *group = task->schedule.group;
     for (uint32_t i = 0; task->due_count > 0; i++) {
         baton__peer_notice_t *due = &task->due[i];

@@ -162,6 +162,7 @@ uint32_t baton__failures_send(const baton__peer_notice_t *first)
 void baton__notice_answer(baton_group_t *group, const baton_header_t *header,
                           uint64_t epoch, int peer)
 {
+    assert(baton__driven_here(group));
     baton_header_t answer = *header;
     answer.epoch = epoch;
     baton__stepper_answer(group, answer, BATON__MESSAGE_FAILURE, peer);
@@ -193,6 +194,7 @@ void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
 
 void baton__notice_retract(baton_group_t *group, uint64_t identity)
 {
+    assert(baton__driven_here(group));
     baton__member_t *member = baton__member_of(group);
     if (identity != ALL_SCHEDULES) {
         baton__notice_forget_early(group, identity, ALL_PEERS, true);
@@ -251,6 +253,7 @@ static void notice_end(baton_schedule_t *schedule, const char *how,
 
 void baton__notice_destroy(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     const baton__run_t *run = &schedule->run;
     if (run->phase == BATON__RUN_RUNNING) {
         notice_end(schedule, "destroyed", run->epoch, BATON_ERR_CANCELLED);
@@ -287,6 +290,7 @@ static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
    epoch. */
 void baton__notice_depart(const baton__task_t *task, bool has_failed)
 {
+    assert(baton__driven_here(task->schedule.group));
     baton_group_t *group = task->schedule.group;
     baton__member_t *member = baton__member_of(group);
     const baton__plan_t *plan = &task->schedule.plan;

@@ -130,6 +130,7 @@ static void answer_early(baton__task_t *task)
 
 void baton__notice_hello(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     const baton_group_t *group = schedule->group;
     baton__task_t *task = baton__task_of(schedule);
     task->unmet = schedule->plan.peer_count;

@@ -50,6 +50,7 @@ static void ask_next(const baton__task_t *task)
 
 void baton__notice_inquire(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     const baton__run_t *run = &task->schedule.run;
     baton_group_t *group = task->schedule.group;
     if (run->phase == BATON__RUN_RUNNING) {

@@ -200,6 +200,7 @@ static bool recovery_advance(baton__task_t *task)
 
 void baton__recovery_begin(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__group_set_recovery(group, BATON__RECOVERY_STOPPING);
     baton__member_of(group)->unrecovered = 0;
     begin_part(group);
@@ -279,6 +280,7 @@ static bool advance_group(baton_group_t *group)
 
 void baton__recovery_give_up(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     if (baton__group_recovers(group)) {
         baton__group_set_recovery(group, BATON__RECOVERY_OVER);
         recovery_end_part(group);
@@ -305,6 +307,7 @@ static void contact(const baton_group_t *group)
 
 void baton__recovery_part(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__recovery_give_up(group);
     baton__group_set_recovery(group, BATON__RECOVERY_PARTING);
     if (group->root != NULL && group->root->transport->strangers) {
@@ -372,6 +375,7 @@ static void rest(baton_group_t *group)
 
 void baton__recovery_rouse(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__member_t *member = baton__member_of(group);
     group->stepper->recovering += member->dormant;
     member->dormant = false;
@@ -379,6 +383,7 @@ void baton__recovery_rouse(baton_group_t *group)
 
 bool baton__recovery_advance(baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     bool moved = false;
     stepper->untold = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
@@ -406,6 +411,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
 
 bool baton__recovery_asks(const baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     bool asks = stepper->untold;
     for (const baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
         asks |= g->transport->strangers;
@@ -416,6 +422,7 @@ bool baton__recovery_asks(const baton__stepper_t *stepper)
 void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
                              int peer)
 {
+    assert(baton__driven_here(group));
     baton__member_t *member = baton__member_of(group);
     baton__agreement_t *agreement = member->agreements;
     if (header->schedule != 0) {
@@ -445,6 +452,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
 
 void baton__recovery_leave(baton__task_t *task)
 {
+    assert(baton__driven_here(task->schedule.group));
     if (task->schedule.run.phase == BATON__RUN_RECOVERING) {
         baton__task_set_phase(task, BATON__RUN_FAILED);
         end_schedule(task->schedule.group);
@@ -453,6 +461,7 @@ void baton__recovery_leave(baton__task_t *task)
 
 int baton__recovery_awaits(const baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     const baton__member_t *member = baton__member_of(group);
     uint16_t parity = group->incarnation & 1;
     const baton__agreement_t *waits =

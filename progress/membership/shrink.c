@@ -173,6 +173,7 @@ uint64_t baton__shrink_number(const baton_group_t *group)
 
 void baton__shrink_end(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     set_state(baton__member_of(group)->shrink, BATON__SHRINK_NONE);
 }
 
@@ -221,6 +222,7 @@ static baton_status_t contact_all(const baton_group_t *group)
 
 baton_status_t baton__shrink_begin(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     baton__member_t *member = baton__member_of(group);
     baton_status_t status =
         member->shrink == NULL ? progress_shrink_make(group) : BATON_OK;
@@ -276,6 +278,7 @@ int baton__shrink_parted(const baton_group_t *group, int *count_out)
 
 int baton__shrink_awaits(const baton_group_t *group, int from)
 {
+    assert(baton__driven_here(group));
     const shrink_t *shrink = baton__member_of(group)->shrink;
     for (int peer = from; peer < group->size; peer++) {
         const exchange_t *exchange = &shrink->exchanges[peer];
@@ -472,6 +475,7 @@ static bool progress_shrink_advance(baton_group_t *group)
 
 bool baton__shrink_advance(baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     bool moved = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
@@ -483,6 +487,7 @@ bool baton__shrink_advance(baton__stepper_t *stepper)
 
 void baton__shrink_give_up(baton_group_t *group)
 {
+    assert(baton__driven_here(group));
     shrink_t *shrink = baton__member_of(group)->shrink;
     for (int peer = 0; shrink != NULL && peer < group->size; peer++) {
         group->stepper->recovering -= shrink->exchanges[peer].owed;

@@ -102,6 +102,7 @@ static void describe_draining(const baton__task_t *task, baton__text_t *text)
 
 void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
 {
+    assert(baton__driven_here(schedule->group));
     const baton__task_t *task = baton__task_of(schedule);
     uint64_t since = task->seen_at_ns;
     /* In an idle schedule run.epoch is the last epoch. */
@@ -197,6 +198,7 @@ static void ask_members(const baton__stepper_t *stepper)
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     if (stepper->running + stepper->draining + stepper->recovering == 0) {
         return;
     }

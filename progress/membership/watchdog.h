@@ -19,12 +19,10 @@ typedef struct baton__watchdog {
    has the transport check whether the ranks that an epoch waits for live. A
    rank that does not answer is then lost: the epoch fails with that rank's
    name, and so do the epochs that wait for this rank. The same check is made of
-   ranks that a recovery, a shrink or a farewell waits for. Called by the
-   driver. */
+   ranks that a recovery, a shrink or a farewell waits for. */
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper);
 
-/* Appends a paragraph about what a schedule's present epoch waits for. Called
-   by the driver. */
+/* Appends a paragraph about what a schedule's present epoch waits for. */
 void baton__describe_wait(const baton_schedule_t *schedule,
                           baton__text_t *text);

@@ -4,6 +4,8 @@
 
 #include "progress/state/task.h"
 
+#include <assert.h>
+
 /* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
    BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
@@ -62,12 +64,29 @@ typedef struct baton__stepper {
     /* Optional: returns the time, which serves to tell long calls from quick
        ones. Without this function calls are not timed. */
     uint64_t (*clock_ns)(void);
+    /* Optional: true if the calling thread drives. Without this function, in a
+       simulator, there is only one thread. Assertions call it. */
+    bool (*is_driven)(const struct baton__stepper *stepper);
 } baton__stepper_t;
+
+/* True if the calling thread holds the driver lock. Assertions say with this,
+   and with baton__driven_here, who may call a function. */
+static inline bool baton__stepper_driven_here(const baton__stepper_t *stepper)
+{
+    return stepper->is_driven == NULL || stepper->is_driven(stepper);
+}
+
+/* The same of the stepper that drives a group. */
+static inline bool baton__driven_here(const baton_group_t *group)
+{
+    return baton__stepper_driven_here(group->stepper);
+}
 
 /* Has the transports send wake-ups that they have delayed. Call it if this
    driver may not poll for a while. */
 static inline void baton__stepper_flush(const baton__stepper_t *stepper)
 {
+    assert(baton__stepper_driven_here(stepper));
     for (baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
         if (g->transport->flush != NULL) {
             g->transport->flush(g->endpoint);
@@ -90,6 +109,7 @@ static inline baton__task_t *baton__stepper_next(const baton_group_t *group,
 /* Gives the schedule a turn in the next step. */
 static inline void baton__stepper_add_runnable(baton_schedule_t *schedule)
 {
+    assert(baton__driven_here(schedule->group));
     baton__stepper_t *stepper = schedule->group->stepper;
     baton__task_t *task = baton__task_of(schedule);
     if (task->runnable) {
@@ -172,6 +192,7 @@ static inline void baton__stepper_answer(baton_group_t *group,
 static inline void baton__stepper_meet(baton__task_t *task, uint32_t peer,
                                        baton__acquaintance_t acquaintance)
 {
+    assert(baton__driven_here(task->schedule.group));
     uint8_t *now = &task->due[peer].acquaintance;
     task->unmet -= *now == BATON__UNMET;
     *now = acquaintance > *now ? (uint8_t)acquaintance : *now;

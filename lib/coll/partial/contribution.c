@@ -4,7 +4,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float_mode.h"
+#include "base/thread.h"
 
+#include <assert.h>
 #include <baton/device.h>
 
 #include <string.h>
@@ -289,15 +291,16 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     return any;
 }
 
-/* True if the application reads the slot. The caller holds history_lock. */
+/* True if the application reads the slot. */
 static bool is_read(const baton__contribution_t *self, uint32_t slot)
 {
     return slot == self->pinned || slot == self->lent;
 }
 
-/* Makes `taken` the source of the epoch. The caller holds contribute_lock. */
+/* Makes `taken` the source of the epoch. */
 static void use_taken(baton__contribution_t *self)
 {
+    assert(baton__thread_has_locked(&self->contribute_lock));
     self->source = self->taken.memory;
     /* The order of these stores matters: a thread that no longer sees the
        contribution as pending must see it as taken. */
@@ -308,9 +311,10 @@ static void use_taken(baton__contribution_t *self)
 }
 
 /* Takes the whole pending contribution; the vector that the last epoch had
-   taken becomes `pending`. The caller holds contribute_lock. */
+   taken becomes `pending`. */
 static void take_pending(baton__contribution_t *self)
 {
+    assert(baton__thread_has_locked(&self->contribute_lock));
     self->steps.first = self->first_step;
     self->steps.last = self->last_step;
     self->steps.in_parts = self->first_step == self->newest_taken;
@@ -408,10 +412,10 @@ void baton__contribution_publish(baton__contribution_t *self, uint64_t epoch,
     (void)pthread_mutex_unlock(&self->history_lock);
 }
 
-/* Adds the taken contribution to the pending one, in the order of steps. The
-   caller holds contribute_lock. */
+/* Adds the taken contribution to the pending one, in the order of steps. */
 static void contribution_give_back(baton__contribution_t *self)
 {
+    assert(baton__thread_has_locked(&self->contribute_lock));
     if (self->first_step == 0 && !self->busy) {
         exchange(&self->pending, &self->taken);
         self->last_step = self->steps.last;
@@ -435,6 +439,7 @@ static void contribution_give_back(baton__contribution_t *self)
    contribution to that step. */
 static void contribution_renumber(baton__contribution_t *self, uint64_t next)
 {
+    assert(baton__thread_has_locked(&self->contribute_lock));
     self->newest_taken = 0;
     if (self->first_step != 0) {
         self->first_step = next;
@@ -494,10 +499,10 @@ static uint64_t earlier(uint64_t step, uint64_t other)
 }
 
 /* Returns the oldest step with a contribution that no epoch up to this one
-   has taken: it is pending, or a later epoch has taken it by now. 0: none. The
-   caller holds history_lock. */
+   has taken: it is pending, or a later epoch has taken it by now. 0: none. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
+    assert(baton__thread_has_locked(&self->history_lock));
     uint64_t step = atomic_load_explicit(&self->oldest, memory_order_acquire);
     step = earlier(
         step, atomic_load_explicit(&self->oldest_taken, memory_order_relaxed));
@@ -510,11 +515,11 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 }
 
 /* True if the epoch took all that was contributed for `step`, which has
-   ended. Otherwise a part may be pending, or another epoch has taken it. The
-   caller holds history_lock. */
+   ended. Otherwise a part may be pending, or another epoch has taken it. */
 static bool includes(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step)
 {
+    assert(baton__thread_has_locked(&self->history_lock));
     const baton__steps_t *taken = &outcome->taken;
     uint64_t left = oldest_since(self, outcome->epoch);
     return taken->first != 0 && taken->first <= step && step <= taken->last &&
@@ -545,10 +550,11 @@ static void contribution_describe(const baton__contribution_t *self,
 }
 
 /* Returns the result of `epoch`, or the newest one if `epoch` is 0. Returns
-   NULL if the result is not in the history. The caller holds history_lock. */
+   NULL if the result is not in the history. */
 static const baton__outcome_t *
 contribution_find(const baton__contribution_t *self, uint64_t epoch)
 {
+    assert(baton__thread_has_locked(&self->history_lock));
     uint64_t wanted = epoch != 0 ? epoch : self->newest;
     const baton__outcome_t *outcome = &self->outcomes[wanted % self->history];
     return wanted != 0 && outcome->epoch == wanted ? outcome : NULL;
@@ -583,10 +589,11 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
 }
 
 /* Moves a reader, `pinned` or `lent`, to another slot or to none, and frees
-   its old slot if that has no other owner. The caller holds history_lock. */
+   its old slot if that has no other owner. */
 static void read_slot(baton__contribution_t *self, uint32_t *reader,
                       uint32_t slot)
 {
+    assert(baton__thread_has_locked(&self->history_lock));
     uint32_t before = *reader;
     *reader = slot;
     if (before != NO_SLOT && !is_read(self, before) &&

@@ -1,7 +1,10 @@
 /* The number of steps of a partial collective, and the limit up to which peers
    may begin epochs ahead of this rank. */
 #include "base/error.h"
+#include "base/thread.h"
 #include "coll/partial/parts.h"
+
+#include <assert.h>
 
 bool baton__partial_is_alive(const baton_partial_t *partial,
                              const char *function)
@@ -27,9 +30,10 @@ void baton__partial_count_step(baton_partial_t *partial, baton_status_t status)
    history has room for W results that the application has not seen. With a
    bound S of staleness, the last epoch is arrived + S: this rank's next
    contribution, of step arrived + 1, may just miss that epoch, and go into the
-   next one. The caller holds limit_lock. */
+   next one. */
 static void set_limit(baton_partial_t *partial)
 {
+    assert(baton__thread_has_locked(&partial->limit_lock));
     const baton_partial_options_t *options = &partial->options;
     uint64_t limit = UINT64_MAX;
     if (!partial->is_limited) {
