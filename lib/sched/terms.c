@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEHIND_MOST = 80 };
+enum { TERM_BYTES = 256, TEXT_MOST = 65536, BEFORE_MOST = 80 };
 
 /* Adds the hash of each term, without remarks. */
 static void add_hash(baton_schedule_t *schedule, char *terms)
@@ -132,7 +132,7 @@ static void add_term(baton__text_t *text, int rank, const char *terms)
 static void terms_add_before(baton__text_t *text, const char *terms,
                              const char *end)
 {
-    char before[BEHIND_MOST + TERM_BYTES];
+    char before[BEFORE_MOST + TERM_BYTES];
     size_t used = 0;
     bool is_cut = false;
     for (size_t length; terms < end; terms += length) {
@@ -141,9 +141,9 @@ static void terms_add_before(baton__text_t *text, const char *terms,
             memcpy(before + used, terms, length);
             used += length;
         }
-        if (used > BEHIND_MOST) {
-            memmove(before, before + used - BEHIND_MOST, BEHIND_MOST);
-            used = BEHIND_MOST;
+        if (used > BEFORE_MOST) {
+            memmove(before, before + used - BEFORE_MOST, BEFORE_MOST);
+            used = BEFORE_MOST;
             is_cut = true;
         }
     }

@@ -20,7 +20,7 @@
        table      schedule   a committed schedule
        early      kept       a list of the hellos for a schedule that is not
                              committed here
-       departed   departed   the record of a destroyed schedule
+       destroyed  destroyed  the record of a destroyed schedule
        channels   group      a subset */
 typedef struct baton__place {
     uint64_t key; /* 0: the entry is free */
@@ -29,7 +29,7 @@ typedef struct baton__place {
         baton_schedule_t *schedule;
         baton_group_t *group;
         struct baton__kept *kept;
-        struct baton__departed *departed;
+        struct baton__destroyed *destroyed;
     };
 } baton__place_t;
 

@@ -439,7 +439,7 @@ static detached_t detach(baton__task_t *task)
                           : task->leaving ? DETACHED_LEAVING
                                           : DETACHED;
     baton__member_of(group)->leaving += task->leaving;
-    baton__notice_depart(task, has_failed);
+    baton__notice_record(task, has_failed);
     baton__step_detach(schedule);
     if (gone) {
         commit_give_back(schedule, schedule->plan.peer_count);

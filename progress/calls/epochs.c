@@ -157,12 +157,12 @@ static baton_status_t check_start(baton__task_t *task, uint64_t epoch,
         char memory[BATON__SENTENCE_BYTES];
         const baton__failure_t failure =
             baton__epoch_failure(task, memory, sizeof memory);
-        bool mends = !failure.final && failure.status != BATON_ERR_TRANSPORT;
+        bool recovers = !failure.final && failure.status != BATON_ERR_TRANSPORT;
         return baton__error(
             failure.status == BATON_ERR_MISMATCH ? BATON_ERR_MISMATCH
                                                  : BATON_ERR_FAILED,
             "start of \"%s\": it has failed: %s%s", schedule->name, memory,
-            mends ? "; baton_group_recover on all ranks mends it" : "");
+            recovers ? "; baton_group_recover on all ranks recovers it" : "");
     }
     if (retired + 1 + ahead < epoch) {
         return ahead == 0

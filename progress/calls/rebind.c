@@ -8,8 +8,7 @@
 
 #include "base/error.h"
 
-static void put_behind(baton_schedule_t *schedule, uint32_t buffer,
-                       void *memory)
+static void bind_now(baton_schedule_t *schedule, uint32_t buffer, void *memory)
 {
     schedule->buffers[buffer].memory = memory;
     if (schedule->addresses != NULL && !schedule->group->cost_only) {
@@ -23,14 +22,14 @@ static baton_status_t rebind_inside(baton_schedule_t *schedule, uint32_t buffer,
                                     void *memory)
 {
     char *before = schedule->buffers[buffer].memory;
-    put_behind(schedule, buffer, memory);
+    bind_now(schedule, buffer, memory);
     baton_status_t status =
         schedule->committed ? baton__check_alias(schedule, buffer) : BATON_OK;
     if (status == BATON_OK && schedule->committed) {
         status = baton__check_bound(schedule, buffer);
     }
     if (status != BATON_OK) {
-        put_behind(schedule, buffer, before);
+        bind_now(schedule, buffer, before);
     }
     return status;
 }
@@ -50,7 +49,7 @@ static baton_status_t rebind_between(baton_schedule_t *schedule,
     engine->driver->enter(engine);
     bool runs = baton__epoch_runs(baton__task_of(schedule));
     if (!runs) {
-        put_behind(schedule, buffer, memory);
+        bind_now(schedule, buffer, memory);
         note_rebound(schedule, buffer);
     }
     engine->driver->leave(engine);
@@ -77,7 +76,7 @@ static baton_status_t rebind(baton_schedule_t *schedule, uint32_t buffer,
         return rebind_inside(schedule, buffer, memory);
     }
     if (!schedule->committed) {
-        put_behind(schedule, buffer, memory);
+        bind_now(schedule, buffer, memory);
         return BATON_OK;
     }
     return rebind_between(schedule, buffer, memory);

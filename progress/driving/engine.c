@@ -320,8 +320,9 @@ static void tell_event_loop(baton_engine_t *engine)
     /* Pairs with the store in baton_engine_arm(): either the program's tests
        after that store see what was published before this load, or this load
        sees the descriptor armed. */
-    if (atomic_load_explicit(&engine->tells, memory_order_seq_cst) &&
-        atomic_exchange_explicit(&engine->tells, false, memory_order_seq_cst)) {
+    if (atomic_load_explicit(&engine->ended_armed, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&engine->ended_armed, false,
+                                 memory_order_seq_cst)) {
         const uint64_t one = 1;
         (void)!write(engine->ended_fd, &one, sizeof one);
     }
@@ -1303,7 +1304,7 @@ baton_status_t baton_engine_arm(baton_engine_t *engine, int *fd_out)
         engine->ended_fd = fd;
     }
     (void)!read(engine->ended_fd, &count, sizeof count);
-    atomic_store_explicit(&engine->tells, true, memory_order_seq_cst);
+    atomic_store_explicit(&engine->ended_armed, true, memory_order_seq_cst);
     *fd_out = engine->ended_fd;
     return BATON_OK;
 }

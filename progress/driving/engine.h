@@ -116,7 +116,7 @@ struct baton_engine {
     _Atomic bool asks_awake;
     _Atomic uint32_t calls;       /* the futex that parked threads sleep on */
     _Atomic uint64_t interrupted; /* number of the last interrupt, or 0 */
-    _Atomic bool tells;           /* baton_engine_arm has armed ended_fd */
+    _Atomic bool ended_armed;     /* baton_engine_arm has armed ended_fd */
     int ended_fd; /* the eventfd of baton_engine_arm; 0 before the first call */
 };
 

@@ -193,8 +193,8 @@ static void progress_step_pass_on(baton_group_t *root, baton_message_t *message)
         header.kind == BATON__MESSAGE_FAREWELL ||
         header.kind == BATON__MESSAGE_LEFT ||
         header.kind == BATON__MESSAGE_HELLO) {
-        baton__group_keep(&baton__member_of(root)->strays, channel, &header,
-                          message->peer);
+        baton__group_keep(&baton__member_of(root)->subset_headers, channel,
+                          &header, message->peer);
     }
     root->transport->drop(root->endpoint, message);
 }
@@ -210,7 +210,7 @@ void baton__step_adopt(baton_group_t *group)
             baton__loss_take(group, rank, lost);
         }
     }
-    baton__kept_t **link = &baton__member_of(root)->strays;
+    baton__kept_t **link = &baton__member_of(root)->subset_headers;
     while (*link != NULL) {
         baton__kept_t *kept = *link;
         if (kept->channel != group->channel) {

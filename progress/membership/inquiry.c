@@ -14,8 +14,8 @@ enum { REPORTERS = 2, ASKED_ROOM = BATON__ASKED_MOST + REPORTERS };
 
 typedef struct asked {
     int rank;
-    bool sent; /* the rank was asked in this round, or is this rank itself */
-    bool told; /* the rank is in the text that is being composed */
+    bool sent;  /* the rank was asked in this round, or is this rank itself */
+    bool named; /* the rank is in the text that is being composed */
     /* True: a rank that was asked waits for `rank`. False: `rank` is asked only
        to learn which rank reports the stall. */
     bool awaited;
@@ -143,8 +143,8 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
                      int rank, bool awaited)
 {
     asked_t *at = inquiry_find(inquiry, rank);
-    size_t behind = (size_t)(inquiry->ranks + inquiry->count - at);
-    if (behind > 0 && at->rank == rank) {
+    size_t after = (size_t)(inquiry->ranks + inquiry->count - at);
+    if (after > 0 && at->rank == rank) {
         /* The rank is asked again, since its `awaits` count now. */
         at->sent &= at->awaited || !awaited;
         at->awaited |= awaited;
@@ -153,7 +153,7 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     if (rank < 0 || rank >= group->size || inquiry->count == ASKED_ROOM) {
         return;
     }
-    memmove(at + 1, at, behind * sizeof *at);
+    memmove(at + 1, at, after * sizeof *at);
     *at = (asked_t){.rank = rank, .awaited = awaited};
     forget_answer(group, at);
     inquiry->count++;
@@ -238,7 +238,7 @@ static bool says_the_same(const asked_t *a, const asked_t *b)
 }
 
 /* Appends "rank 3 has" or "ranks 0, 1, 2 have": the ranks from `first` on that
-   say the same as `first`. Marks them as told. If they are few, adds their
+   say the same as `first`. Marks them as named. If they are few, adds their
    hosts and processes, which help to find them. */
 static void describe_ranks(const baton_group_t *group,
                            baton__inquiry_t *inquiry, asked_t *first,
@@ -255,7 +255,7 @@ static void describe_ranks(const baton_group_t *group,
         if (says_the_same(at, first)) {
             const char *place = baton__group_rank_text(group, at->rank);
             bool placed = count <= FEW && first->state.text[0] != '\0';
-            at->told = true;
+            at->named = true;
             baton__text_add(text, "%s%d%s", at == first ? " " : ", ", at->rank,
                             placed && strchr(place, '(') != NULL
                                 ? strchr(place, '(') - 1
@@ -295,11 +295,11 @@ void baton__inquiry_describe(const baton_schedule_t *schedule,
     asked_t *waiting = NULL;
     const asked_t *end = NULL;
     for (uint32_t i = 0; i < inquiry->count; i++) {
-        inquiry->ranks[i].told = !inquiry->ranks[i].awaited;
+        inquiry->ranks[i].named = !inquiry->ranks[i].awaited;
     }
     for (uint32_t i = 0; i < inquiry->count; i++) {
         asked_t *at = &inquiry->ranks[i];
-        if (at->told) {
+        if (at->named) {
             continue;
         }
         if (at->state.text[0] == '\0') {

@@ -42,7 +42,7 @@ static int find_teller(const baton_group_t *group, int lost)
     return first;
 }
 
-static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
+static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_host)
 {
     const int lost = loss->peer;
     const baton_header_t header = {
@@ -53,10 +53,10 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_near)
     const int teller = find_teller(group, lost);
     loss->teller = teller;
     for (int peer = 0; peer < group->size; peer++) {
-        bool told = baton__group_is_near(group, peer)
-                        ? tells_near
-                        : group->rank == teller || peer == teller;
-        if (told && peer != group->rank &&
+        bool due = baton__group_is_near(group, peer)
+                       ? tells_host
+                       : group->rank == teller || peer == teller;
+        if (due && peer != group->rank &&
             baton__group_loss(group, peer) == NULL) {
             baton__stepper_answer(group, header, BATON__MESSAGE_LEFT, peer);
         }
@@ -98,15 +98,15 @@ static void loss_report(baton_group_t *group, int lost)
 static void lose_for_all(baton_group_t *group, int peer, baton_status_t status,
                          const char *detail)
 {
-    bool news = baton__group_loss(group, peer) == NULL;
-    if (news) {
+    bool is_new = baton__group_loss(group, peer) == NULL;
+    if (is_new) {
         baton__loss_take(group, peer, detail);
     }
     if (status != BATON_ERR_TIMEOUT && !baton__has_ended(group, peer)) {
         baton__group_note_end(group, peer);
-        news = true;
+        is_new = true;
     }
-    if (news) {
+    if (is_new) {
         loss_report(group, peer);
     }
 }

@@ -128,10 +128,10 @@ static bool send_queue(baton__peer_queue_t *queue)
         }
     }
     while (queue->due.head != NULL && !queue->full) {
-        uint32_t told = notice_tell(queue->due.head);
-        queue->full = told == 0;
-        moved |= told > 0;
-        for (; told > 0; told--) {
+        uint32_t sent = notice_tell(queue->due.head);
+        queue->full = sent == 0;
+        moved |= sent > 0;
+        for (; sent > 0; sent--) {
             take_due(queue);
         }
     }

@@ -54,7 +54,7 @@ void baton__notice_shrink(baton_group_t *group, int lost);
    the first epoch without this rank, for peers that have not committed the
    schedule yet. `has_failed`: the schedule had failed before it was
    destroyed. */
-void baton__notice_depart(const baton__task_t *task, bool has_failed);
+void baton__notice_record(const baton__task_t *task, bool has_failed);
 
 /* Tells peers that have committed a schedule that this rank will never commit
    it, because the uncommitted schedule is destroyed here. With identity 0,

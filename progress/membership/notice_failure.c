@@ -18,7 +18,8 @@ typedef struct failure {
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
     uint32_t final; /* 0; GONE; or 1: the schedule can't be recovered */
-    uint32_t lost; /* 1 + the first lost rank, see baton__group_hear; 0: none */
+    /* 1 + the first lost rank, see baton__group_note_report; 0: none */
+    uint32_t lost;
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");
 
@@ -96,8 +97,8 @@ baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
                          .final = GONE,
                          .lost = (uint32_t)baton__group_first_lost(group)};
     baton__text_t text = {failure.sentence, sizeof failure.sentence, 0};
-    const baton__departed_t *known =
-        baton__group_departed(group, header.schedule, header.incarnation);
+    const baton__destroyed_t *known =
+        baton__group_destroyed(group, header.schedule, header.incarnation);
     if (known != NULL) {
         failure.status = known->status;
         failure.rank = known->rank;
@@ -117,7 +118,7 @@ baton_status_t baton__destroyed_send(baton_group_t *group, int peer,
     baton_status_t status = group->transport->notify(
         group->endpoint, peer, &header, &failure, sizeof failure);
     if (status != BATON_AGAIN) {
-        baton__group_told(group, header.schedule, peer);
+        baton__group_notified(group, header.schedule, peer);
     }
     return status;
 }
@@ -288,42 +289,42 @@ static bool may_ask(const baton__task_t *task, uint32_t peer, bool has_failed)
    still send a HELLO for it. Without such peers there is no record. If there is
    no memory for one, the peers will be told that this rank takes part in no
    epoch. */
-void baton__notice_depart(const baton__task_t *task, bool has_failed)
+void baton__notice_record(const baton__task_t *task, bool has_failed)
 {
     assert(baton__driven_here(task->schedule.group));
     baton_group_t *group = task->schedule.group;
     baton__member_t *member = baton__member_of(group);
     const baton__plan_t *plan = &task->schedule.plan;
-    uint32_t unheard = 0;
+    uint32_t count = 0;
     for (uint32_t i = 0; i < plan->peer_count; i++) {
-        unheard += may_ask(task, i, has_failed);
+        count += may_ask(task, i, has_failed);
     }
-    bool room = unheard > 0 && task->failing_from != 0 &&
-                baton__table_find(&member->departed, task->identity) == NULL &&
-                baton__table_reserve(&member->departed, 1);
-    baton__departed_t *departed =
-        room ? baton__alloc(1, sizeof *departed + unheard * sizeof(int)) : NULL;
-    if (departed == NULL) {
+    bool room = count > 0 && task->failing_from != 0 &&
+                baton__table_find(&member->destroyed, task->identity) == NULL &&
+                baton__table_reserve(&member->destroyed, 1);
+    baton__destroyed_t *record =
+        room ? baton__alloc(1, sizeof *record + count * sizeof(int)) : NULL;
+    if (record == NULL) {
         return;
     }
-    *departed = (baton__departed_t){.epoch = task->failing_from,
-                                    .incarnation = group->incarnation,
-                                    .status = task->failure.status,
-                                    .rank = task->failure.rank,
-                                    .failed = task->failure.epoch};
+    *record = (baton__destroyed_t){.epoch = task->failing_from,
+                                   .incarnation = group->incarnation,
+                                   .status = task->failure.status,
+                                   .rank = task->failure.rank,
+                                   .failed = task->failure.epoch};
     for (uint32_t i = 0; i < plan->peer_count; i++) {
         if (may_ask(task, i, has_failed)) {
-            departed->peers[departed->unheard++] = (int)plan->peers[i];
+            record->peers[record->peer_count++] = (int)plan->peers[i];
         }
     }
-    baton__text_t text = {departed->cause, sizeof departed->cause, 0};
+    baton__text_t text = {record->cause, sizeof record->cause, 0};
     baton__text_add(&text, "%s", task->schedule.sentence);
-    baton__table_enter(&member->departed, task->identity)->departed = departed;
+    baton__table_enter(&member->destroyed, task->identity)->destroyed = record;
 }
 
 /* ---- receiving -------------------------------------------------------- */
 
-void baton__failure_behind(baton_schedule_t *schedule, int peer)
+void baton__failure_peer_ahead(baton_schedule_t *schedule, int peer)
 {
     const baton_group_t *group = schedule->group;
     baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
@@ -344,7 +345,7 @@ void baton__failure_receive(baton_group_t *group, baton_message_t *message)
     failure_t received;
     baton__group_take_notice(group, message, &received, sizeof received);
     received.sentence[SENTENCE_BYTES - 1] = '\0';
-    baton__group_hear(group, peer, received.lost);
+    baton__group_note_report(group, peer, received.lost);
     baton_schedule_t *schedule = baton__group_find(group, header.schedule);
     if (schedule == NULL && received.final != 0) {
         /* The schedule has ended on the peer. */
@@ -383,7 +384,7 @@ void baton__failures_receive(baton_group_t *group, baton_message_t *message)
     const int peer = message->peer;
     failures_t all;
     baton__group_take_notice(group, message, &all, sizeof all);
-    baton__group_hear(group, peer, all.lost);
+    baton__group_note_report(group, peer, all.lost);
     for (uint32_t i = 0; incarnation == group->incarnation && i < all.count &&
                          i < sizeof all.each / sizeof all.each[0];
          i++) {

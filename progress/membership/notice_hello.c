@@ -20,7 +20,8 @@ typedef struct direction {
 typedef struct summary {
     direction_t sends, receives;
     uint32_t device_sends; /* sends of device memory */
-    uint32_t lost; /* 1 + the first lost rank, see baton__group_hear; 0: none */
+    uint32_t lost; /* 1 + the first lost rank, see baton__group_note_report; 0:
+                      none */
 } summary_t;
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };
@@ -253,8 +254,8 @@ void baton__notice_early(baton_group_t *group, const baton_header_t *header,
     if (baton__notice_may_commit(group, header->schedule)) {
         notice_remember(group, header, peer);
     } else {
-        const baton__departed_t *known =
-            baton__group_departed(group, header->schedule, header->incarnation);
+        const baton__destroyed_t *known = baton__group_destroyed(
+            group, header->schedule, header->incarnation);
         baton__notice_answer(group, header, known != NULL ? known->epoch : 1,
                              peer);
     }
@@ -271,11 +272,11 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
         baton__notice_early(group, &header, peer);
     } else if (schedule == NULL) {
         /* The schedule was destroyed here, and the peer was told then. */
-        baton__group_told(group, header.schedule, peer);
+        baton__group_notified(group, header.schedule, peer);
     }
     baton__group_take_notice(group, message, &hello, sizeof hello);
     hello.name[NAME_BYTES - 1] = hello.terms[TERMS_BYTES - 1] = '\0';
-    baton__group_hear(group, peer, hello.summary.lost);
+    baton__group_note_report(group, peer, hello.summary.lost);
     if (schedule == NULL) {
         member->unknown_peer = peer;
         memcpy(member->unknown_name, hello.name, sizeof member->unknown_name);
@@ -304,7 +305,7 @@ void baton__hello_receive(baton_group_t *group, baton_message_t *message)
         return;
     }
     if ((int16_t)(header.incarnation - group->incarnation) > 0) {
-        baton__failure_behind(schedule, peer);
+        baton__failure_peer_ahead(schedule, peer);
     }
     if (header.kind == BATON__MESSAGE_HELLO) {
         /* A FAILURE that was sent before the peer had committed was lost. */

@@ -50,7 +50,7 @@ void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
    not called on this rank yet. Fails the schedule, because the peer takes no
    part in the present epochs any more. If the peer knew the schedule before, it
    has also sent a FAILURE; otherwise the HELLO is the only sign. */
-void baton__failure_behind(baton_schedule_t *schedule, int peer);
+void baton__failure_peer_ahead(baton_schedule_t *schedule, int peer);
 
 /* Returns a header of this kind for a notice about the schedule. */
 static inline baton_header_t baton__notice_header(const baton__task_t *task,

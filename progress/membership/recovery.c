@@ -52,7 +52,7 @@ static bool tell_next(const baton_group_t *group, uint64_t identity,
                         : BATON__MESSAGE_RECOVERY};
         if (group->transport->notify(group->endpoint, to, &header, NULL, 0) ==
             BATON_AGAIN) {
-            group->stepper->untold = true;
+            group->stepper->must_retry = true;
             break;
         }
         agreement->sent++;
@@ -179,7 +179,7 @@ static bool recovery_advance(baton__task_t *task)
     }
     if (!task->on_recover(task->on_recover_arg, agreement->highest)) {
         /* Nothing wakes this rank to call on_recover again. */
-        group->stepper->untold = true;
+        group->stepper->must_retry = true;
         return moved;
     }
     *agreement = (baton__agreement_t){0};
@@ -247,7 +247,7 @@ static bool join_if_quiet(baton_group_t *group)
     baton__group_set_recovery(group, BATON__RECOVERY_JOINED);
     /* Keeps this incarnation's records: peers that have not joined yet may
        still ask. */
-    baton__member_forget_departed(member, group->incarnation);
+    baton__member_forget_destroyed(member, group->incarnation);
     group->incarnation++;
     for (baton__task_t *t = NULL; (t = baton__stepper_next(group, t));) {
         member->unrecovered += t->failure.final;
@@ -385,7 +385,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
 {
     assert(baton__stepper_driven_here(stepper));
     bool moved = false;
-    stepper->untold = false;
+    stepper->must_retry = false;
     for (baton_group_t *group = stepper->groups; group != NULL;
          group = baton__group_next(group)) {
         baton__member_t *member = baton__member_of(group);
@@ -412,7 +412,7 @@ bool baton__recovery_advance(baton__stepper_t *stepper)
 bool baton__recovery_asks(const baton__stepper_t *stepper)
 {
     assert(baton__stepper_driven_here(stepper));
-    bool asks = stepper->untold;
+    bool asks = stepper->must_retry;
     for (const baton_group_t *g = stepper->groups; g != NULL; g = g->next) {
         asks |= g->transport->strangers;
     }

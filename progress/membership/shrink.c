@@ -39,11 +39,11 @@ typedef struct view {
 
 /* The exchange of views with one rank. */
 typedef struct exchange {
-    /* told: 1 + the number of bits in the view that was last sent to the rank;
-       0: none was. heard: 1 + the number of bits in the view that was last
+    /* sent: 1 + the number of bits in the view that was last sent to the rank;
+       0: none was. received: 1 + the number of bits in the view that was last
        received from the rank; 0: none was. Each of these views is a part of
        this rank's view, so equal numbers mean equal views. */
-    uint32_t told, heard;
+    uint32_t sent, received;
     bool asked; /* ASKS was sent */
     bool owed;  /* the rank must get the agreed view */
 } exchange_t;
@@ -100,7 +100,7 @@ static bool is_majority(const baton_group_t *group, const view_t *view)
     return lead > 0 || (lead == 0 && lowest);
 }
 
-/* Returns the value of exchange_t.told and heard for this rank's present
+/* Returns the value of exchange_t.sent and received for this rank's present
    view. */
 static uint32_t version_of(const shrink_t *shrink)
 {
@@ -283,8 +283,8 @@ int baton__shrink_awaits(const baton_group_t *group, int from)
     for (int peer = from; peer < group->size; peer++) {
         const exchange_t *exchange = &shrink->exchanges[peer];
         if (peer != group->rank && !is_lost(&shrink->view, peer) &&
-            (exchange->told != version_of(shrink) ||
-             exchange->heard != version_of(shrink))) {
+            (exchange->sent != version_of(shrink) ||
+             exchange->received != version_of(shrink))) {
             return peer;
         }
     }
@@ -344,7 +344,7 @@ static bool may_prove_ends(const baton_group_t *group)
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
     group->transport->drain(group->endpoint); /* makes this step poll */
-    group->stepper->untold = true;            /* nothing else wakes this rank */
+    group->stepper->must_retry = true;        /* nothing else wakes this rank */
     return now < shrink->parts_ns;
 }
 
@@ -383,8 +383,8 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
     for (int i = 0; i < VIEW_BYTES; i++) {
         shrink->view.bits[i] |= view.bits[i];
     }
-    exchange->heard = progress_shrink_count_bits(&view) + 1;
-    exchange->told = (header.tag & ASKS) != 0 ? 0 : exchange->told;
+    exchange->received = progress_shrink_count_bits(&view) + 1;
+    exchange->sent = (header.tag & ASKS) != 0 ? 0 : exchange->sent;
     if (is_lost(&shrink->view, group->rank)) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);
     }
@@ -401,10 +401,10 @@ static bool send_view(const baton_group_t *group, int peer, uint64_t number,
                                    .tag = tag,
                                    .incarnation = group->incarnation,
                                    .kind = BATON__MESSAGE_VIEW};
-    bool told = group->transport->notify(group->endpoint, peer, &header, view,
+    bool sent = group->transport->notify(group->endpoint, peer, &header, view,
                                          sizeof *view) != BATON_AGAIN;
-    group->stepper->untold |= !told;
-    return told;
+    group->stepper->must_retry |= !sent;
+    return sent;
 }
 
 /* Sends a peer the views that are due. A rank that only others have lost gets
@@ -423,10 +423,10 @@ static bool progress_shrink_tell(const baton_group_t *group, int peer)
         moved = true;
     }
     if (state_of(shrink) == BATON__SHRINK_ASKING && !gone &&
-        exchange->told != version_of(shrink) &&
+        exchange->sent != version_of(shrink) &&
         send_view(group, peer, shrink->number, exchange->asked ? 0 : ASKS,
                   &shrink->view)) {
-        exchange->told = version_of(shrink);
+        exchange->sent = version_of(shrink);
         exchange->asked = true;
         moved = true;
     }

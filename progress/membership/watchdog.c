@@ -11,7 +11,7 @@
 
 enum {
     NODES_NAMED = 8,
-    BEHIND_NAMED = 4,
+    SUCCESSORS_NAMED = 4,
     LOOKS = 8,   /* number of looks until an epoch counts as stalled */
     ROUNDS = 2,  /* number of rounds of inquiries before a stall is reported */
     ASK_MS = 500 /* the longest time between two looks */
@@ -54,7 +54,7 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     uint32_t end = op[1].first_successor;
     for (uint32_t i = op->first_successor; i < end; i++) {
         uint32_t named = i - op->first_successor;
-        if (named == BEHIND_NAMED) {
+        if (named == SUCCESSORS_NAMED) {
             baton__text_add(text, " and %u more", end - i);
             break;
         }

@@ -6,41 +6,41 @@
 
 /* ---- destroyed schedules ------------------------------------------------ */
 
-const baton__departed_t *baton__group_departed(const baton_group_t *group,
-                                               uint64_t identity,
-                                               uint16_t incarnation)
+const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
+                                                 uint64_t identity,
+                                                 uint16_t incarnation)
 {
     const baton__place_t *place =
-        baton__table_find(&baton__member_of(group)->departed, identity);
-    return place != NULL && place->departed->incarnation == incarnation
-               ? place->departed
+        baton__table_find(&baton__member_of(group)->destroyed, identity);
+    return place != NULL && place->destroyed->incarnation == incarnation
+               ? place->destroyed
                : NULL;
 }
 
-void baton__group_told(baton_group_t *group, uint64_t identity, int peer)
+void baton__group_notified(baton_group_t *group, uint64_t identity, int peer)
 {
     baton__member_t *member = baton__member_of(group);
     const baton__place_t *place =
-        baton__table_find(&member->departed, identity);
-    baton__departed_t *departed = place != NULL ? place->departed : NULL;
-    for (uint32_t i = 0; departed != NULL && i < departed->unheard; i++) {
-        if (departed->peers[i] == peer) {
-            departed->peers[i] = departed->peers[--departed->unheard];
+        baton__table_find(&member->destroyed, identity);
+    baton__destroyed_t *record = place != NULL ? place->destroyed : NULL;
+    for (uint32_t i = 0; record != NULL && i < record->peer_count; i++) {
+        if (record->peers[i] == peer) {
+            record->peers[i] = record->peers[--record->peer_count];
         }
     }
-    if (departed != NULL && departed->unheard == 0) {
-        baton__table_remove(&member->departed, identity);
-        baton__free(departed);
+    if (record != NULL && record->peer_count == 0) {
+        baton__table_remove(&member->destroyed, identity);
+        baton__free(record);
     }
 }
 
-void baton__member_forget_departed(baton__member_t *member, int but)
+void baton__member_forget_destroyed(baton__member_t *member, int but)
 {
-    for (uint32_t i = 0; i < member->departed.size; i++) {
-        const baton__place_t *place = &member->departed.places[i];
-        while (place->key != 0 && place->departed->incarnation != but) {
-            baton__free(place->departed);
-            baton__table_remove(&member->departed, place->key);
+    for (uint32_t i = 0; i < member->destroyed.size; i++) {
+        const baton__place_t *place = &member->destroyed.places[i];
+        while (place->key != 0 && place->destroyed->incarnation != but) {
+            baton__free(place->destroyed);
+            baton__table_remove(&member->destroyed, place->key);
         }
     }
 }
@@ -153,7 +153,7 @@ uint64_t baton__group_first_lost(const baton_group_t *group)
                : 0;
 }
 
-void baton__group_hear(baton_group_t *group, int peer, uint32_t lost)
+void baton__group_note_report(baton_group_t *group, int peer, uint32_t lost)
 {
     baton__member_t *member = baton__member_of(group);
     const int rank = (int)lost - 1;
@@ -186,12 +186,12 @@ void baton__member_fini(baton__member_t *member)
             baton__group_drop_kept(&place->kept);
         }
     }
-    baton__member_forget_departed(member, -1);
-    baton__free(member->departed.places);
+    baton__member_forget_destroyed(member, -1);
+    baton__free(member->destroyed.places);
     baton__group_drop_kept(&member->spare);
     baton__group_drop_kept(&member->deferred);
     baton__group_drop_kept(&member->leaves);
-    baton__group_drop_kept(&member->strays);
+    baton__group_drop_kept(&member->subset_headers);
     baton__free(member->lost);
     baton__free(member->early.places);
     baton__free(member->shrink);

@@ -77,7 +77,7 @@ enum { BATON__CAUSE_BYTES = 232 };
 /* A record of a schedule that was destroyed here, for peers that may commit it
    later. Such a peer is told from which epoch on this rank takes no part, and
    how the schedule failed. */
-typedef struct baton__departed {
+typedef struct baton__destroyed {
     uint64_t epoch; /* the first epoch in which this rank takes no part */
     /* The group's incarnation when the schedule was destroyed. */
     uint16_t incarnation;
@@ -88,9 +88,9 @@ typedef struct baton__departed {
     uint64_t failed;
     char cause[BATON__CAUSE_BYTES];
     /* The number of peers that must still be told; `peers` lists them. */
-    uint32_t unheard;
+    uint32_t peer_count;
     int peers[];
-} baton__departed_t;
+} baton__destroyed_t;
 
 enum { BATON__UNKNOWN_BYTES = 48 };
 
@@ -167,10 +167,10 @@ typedef struct baton__member {
        those of the peers that have committed it. */
     baton__table_t early;
     /* Destroyed schedules that peers may still ask about. */
-    baton__table_t departed;
+    baton__table_t destroyed;
     /* In a root: headers of messages for subsets that are not created here
        yet. */
-    baton__kept_t *strays;
+    baton__kept_t *subset_headers;
     /* The header of the last inquiry about a schedule that is not committed
        here. It names the schedule and the epoch. */
     baton_header_t asked;
@@ -221,17 +221,17 @@ baton__group_queue(const baton_group_t *group, int rank)
 
 /* Returns the record of a schedule that was destroyed here in this incarnation,
    for peers that still ask about it; or NULL. */
-const baton__departed_t *baton__group_departed(const baton_group_t *group,
-                                               uint64_t identity,
-                                               uint16_t incarnation);
+const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
+                                                 uint64_t identity,
+                                                 uint16_t incarnation);
 
 /* Notes that a peer was told of the end of a destroyed schedule. Frees the
    schedule's record after the last peer. */
-void baton__group_told(baton_group_t *group, uint64_t identity, int peer);
+void baton__group_notified(baton_group_t *group, uint64_t identity, int peer);
 
 /* Frees the records of destroyed schedules, except for those of incarnation
    `but`; -1: all of them. */
-void baton__member_forget_departed(baton__member_t *member, int but);
+void baton__member_forget_destroyed(baton__member_t *member, int but);
 
 /* Returns memory for a reply, an inquiry or an early hello: a free record or,
    if none is left, a new one. NULL if there is no memory. */
@@ -284,7 +284,7 @@ uint64_t baton__group_first_lost(const baton_group_t *group);
    rank will notice the loss itself, but failures before that, here and on its
    own peers, should name this cause. Reports from a rank that is itself lost
    are ignored. */
-void baton__group_hear(baton_group_t *group, int peer, uint32_t lost);
+void baton__group_note_report(baton_group_t *group, int peer, uint32_t lost);
 
 /* True if a rank of the group is known to have ended, in the group or in its
    root. */

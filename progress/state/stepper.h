@@ -44,7 +44,7 @@ typedef struct baton__stepper {
     /* A recovery or shrink must be advanced again without any event: a peer had
        no room for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
-    bool untold;
+    bool must_retry;
     bool leaves_calls; /* this thread leaves long calls to another thread */
     bool left_calls;   /* this step has left a long call */
     bool unpolled; /* the last step has left out the poll; see baton__step */

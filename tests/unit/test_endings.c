@@ -135,7 +135,7 @@ TEST_EACH(test_cancel_fails_a_schedule_with_messages, 2)
     support_expect(baton_schedule_cancel(pair.schedules[0]), BATON_ERR_STATE);
     support_fails(baton_schedule_start(pair.schedules[0]), BATON_ERR_FAILED,
                   "\"given up\" epoch 1 was cancelled on rank 0; "
-                  "baton_group_recover on all ranks mends it");
+                  "baton_group_recover on all ranks recovers it");
     expect_told(&pair, "\"given up\" epoch 1 was cancelled on rank 0");
     support_pair_close(&pair);
 }

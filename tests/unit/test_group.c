@@ -63,30 +63,30 @@ TEST(test_group_tells_of_what_has_departed)
     baton__member_t member = {.magic = BATON__MEMBER_MAGIC};
     baton_group_t *group = &member.group;
     for (uint64_t identity = 1; identity <= 3; identity++) {
-        baton__departed_t *departed =
-            baton__alloc(1, sizeof *departed + 2 * sizeof(int));
-        assert_non_null(departed);
-        *departed = (baton__departed_t){
-            .epoch = 10 * identity, .incarnation = 4, .unheard = 2};
-        departed->peers[1] = 1;
-        assert_true(baton__table_reserve(&member.departed, 1));
-        baton__table_enter(&member.departed, identity)->departed = departed;
+        baton__destroyed_t *destroyed =
+            baton__alloc(1, sizeof *destroyed + 2 * sizeof(int));
+        assert_non_null(destroyed);
+        *destroyed = (baton__destroyed_t){
+            .epoch = 10 * identity, .incarnation = 4, .peer_count = 2};
+        destroyed->peers[1] = 1;
+        assert_true(baton__table_reserve(&member.destroyed, 1));
+        baton__table_enter(&member.destroyed, identity)->destroyed = destroyed;
     }
     for (int peer = 0; peer < 2; peer++) {
-        assert_int_equal(baton__group_departed(group, 2, 4)->epoch, 20);
-        baton__group_told(group, 2, peer);
-        baton__group_told(group, 2, 0); /* again */
+        assert_int_equal(baton__group_destroyed(group, 2, 4)->epoch, 20);
+        baton__group_notified(group, 2, peer);
+        baton__group_notified(group, 2, 0); /* again */
     }
-    assert_null(baton__group_departed(group, 2, 4));
-    baton__group_told(group, 2, 5); /* one more that asks */
-    assert_int_equal(baton__group_departed(group, 3, 4)->epoch, 30);
-    assert_null(baton__group_departed(group, 9, 4));
-    assert_null(baton__group_departed(group, 1, 5)); /* recovered */
-    baton__member_forget_departed(&member, 4);
-    assert_int_equal(baton__group_departed(group, 1, 4)->epoch, 10);
-    baton__member_forget_departed(&member, 5);
-    assert_null(baton__group_departed(group, 1, 4));
-    assert_null(baton__group_departed(group, 3, 4));
+    assert_null(baton__group_destroyed(group, 2, 4));
+    baton__group_notified(group, 2, 5); /* one more that asks */
+    assert_int_equal(baton__group_destroyed(group, 3, 4)->epoch, 30);
+    assert_null(baton__group_destroyed(group, 9, 4));
+    assert_null(baton__group_destroyed(group, 1, 5)); /* recovered */
+    baton__member_forget_destroyed(&member, 4);
+    assert_int_equal(baton__group_destroyed(group, 1, 4)->epoch, 10);
+    baton__member_forget_destroyed(&member, 5);
+    assert_null(baton__group_destroyed(group, 1, 4));
+    assert_null(baton__group_destroyed(group, 3, 4));
     baton__member_fini(&member);
 }
 

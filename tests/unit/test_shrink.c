@@ -449,13 +449,13 @@ SHRINK_TEST(test_shrink_heeds_no_rank_that_is_left_out)
     ranks[2].dead = true;
     for (int r = 0; r < 2; r++) {
         baton_group_t *group = ranks[r].group;
-        baton__group_keep(&baton__member_of(group)->strays,
+        baton__group_keep(&baton__member_of(group)->subset_headers,
                           baton__subset_channel(0, 1), &left, 2);
     }
     while (!take_turn()) {
     }
     for (int r = 0; r < 2; r++) {
-        assert_null(baton__member_of(ranks[r].group)->strays);
+        assert_null(baton__member_of(ranks[r].group)->subset_headers);
         assert_int_equal(baton__member_of(ranks[r].survivors)->lost_count, 0);
     }
 }
