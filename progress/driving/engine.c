@@ -22,6 +22,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* docs/waiting.md lists these, where their values are from, and the other
+   constants on which they act. */
 enum {
     /* The most steps that a leaving driver makes for events that came late;
        after LEAVE_NS it begins no other step. */
@@ -36,8 +38,6 @@ enum {
     START_NODES = 64, /* the most nodes that a start issues */
     /* The most bytes that a start, or a leaving driver, computes and copies. */
     START_BYTES = 68 << 10,
-    /* The longest yield during which no other thread has run. */
-    ALONE_NS = 1500,
     /* Number of polls that a start makes if a wait will follow it. */
     START_POLLS = 32,
     /* The longest polling of a start, as a multiple of the time of a
@@ -60,7 +60,7 @@ enum {
     CHECK_US = 1000000,
     /* The longest sleep while armed if messages of peers are awaited: how often
        the watchdog looks whether these peers are alive. */
-    ASK_US = 500000,
+    ASK_US = 1000 * BATON__WATCHDOG_LOOK_MS,
     /* The longest sleep while no descriptor reports an awaited event. */
     POLL_US = 1000,
     MEASURED = 5,     /* number of wake-ups that are measured at the opening */
@@ -1155,7 +1155,7 @@ static void poll_soon(baton_engine_t *engine, baton_schedule_t *schedule,
             if (slow || took_ns == 0) {
                 break;
             }
-            until_ns += took_ns > ALONE_NS ? took_ns : 0;
+            until_ns += took_ns > BATON__ALONE_NS ? took_ns : 0;
         }
         left = ((waits_soon || is_long) && baton__step_is_due(stepper)) ||
                (is_long && is_copying(engine));

@@ -1,4 +1,5 @@
-/* The idle policy; see idle.h. */
+/* The idle policy; see idle.h. docs/waiting.md says where the constants are
+   from. */
 #include "progress/driving/idle.h"
 
 #include "base/config.h"
@@ -10,7 +11,6 @@ enum {
        long messages are awaited, it is slow only if it also takes longer than
        the patience with them. */
     SLOW_YIELD_NS = 2500000,
-    ALONE_YIELD_NS = 1500, /* the longest yield in which no other thread ran */
     /* The most sleeps, one after each poll, that follow slow yields. */
     SLOW_POLLS = 400,
     /* While bytes are awaited, a poll that is followed by such a sleep counts
@@ -109,7 +109,7 @@ void baton__idle_yielded(baton__idle_t *idle)
 {
     uint64_t now = baton__clock_ns();
     uint64_t took = now - idle->now_ns;
-    idle->crowded = idle->scarce || took > ALONE_YIELD_NS;
+    idle->crowded = idle->scarce || took > BATON__ALONE_NS;
     idle->shared_ns += idle->crowded ? took : 0;
     if (took > SLOW_YIELD_NS && took > idle->patience_ns) {
         uint32_t polls = idle->slow_polls > 0 ? 2 * idle->slow_polls : 1;

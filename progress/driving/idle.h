@@ -46,6 +46,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The longest yield in which no other thread ran. */
+enum { BATON__ALONE_NS = 1500 };
+
 typedef struct baton__idle {
     uint32_t spins; /* most polls without a pause */
     /* The longest time that a wait yields, unless patience_ns is longer. */

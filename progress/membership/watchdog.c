@@ -12,9 +12,8 @@
 enum {
     NODES_NAMED = 8,
     SUCCESSORS_NAMED = 4,
-    LOOKS = 8,   /* number of looks until an epoch counts as stalled */
-    ROUNDS = 2,  /* number of rounds of inquiries before a stall is reported */
-    ASK_MS = 500 /* the longest time between two looks */
+    LOOKS = 8, /* number of looks until an epoch counts as stalled */
+    ROUNDS = 2 /* number of rounds of inquiries before a stall is reported */
 };
 
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
@@ -204,7 +203,7 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
     }
     uint64_t now = baton__clock_ns();
     uint64_t stall_ns = (uint64_t)watchdog->stall_ms * 1000000u;
-    uint64_t ask_ns = (uint64_t)ASK_MS * 1000000u;
+    uint64_t ask_ns = (uint64_t)BATON__WATCHDOG_LOOK_MS * 1000000u;
     if (now - watchdog->looked_ns <
         (stall_ns / LOOKS < ask_ns ? stall_ns / LOOKS : ask_ns)) {
         return;

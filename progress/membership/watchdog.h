@@ -4,6 +4,8 @@
 #include "base/text.h"
 #include "progress/state/stepper.h"
 
+enum { BATON__WATCHDOG_LOOK_MS = 500 }; /* the longest time between two looks */
+
 typedef struct baton__watchdog {
     /* An epoch that makes no progress for this long has stalled. */
     uint32_t stall_ms;
