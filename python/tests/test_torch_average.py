@@ -170,9 +170,9 @@ def test_other_types(mode, dtype):
 
 @pytest.mark.parametrize("views", [False, True])
 def test_long_gradients_are_the_mean(views):
-    """They are lent; all ranks are in time. Buckets are cut anew after the first step."""
+    """They are lent; all ranks are in time. After the first step there are two buckets."""
     size, rank = dist.get_world_size(), dist.get_rank()
-    model = torch.nn.Sequential(torch.nn.Linear(600, 500), torch.nn.Linear(500, 3))
+    model = torch.nn.Sequential(*map(torch.nn.Linear, (600, 500, 600), (500, 600, 3)))
     ddp = DistributedDataParallel(model, bucket_cap_mb=1, gradient_as_bucket_view=views)
     hook = baton_torch.DDPHook(f"quorum:{size}")
     ddp.register_comm_hook(None, hook)

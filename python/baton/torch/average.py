@@ -224,9 +224,11 @@ class _Partial(_Vector):
     def _finish(self, got: Any) -> Step:
         self._last, size, self.means = got.staleness, self._group.size, []
         _handles.lost |= got.living < size  # the end must not wait for it
-        result = torch.as_tensor(_arrays.vector(self._steps._result.data, self._count,
-                                                self._steps.dtype))
-        for (tensor, _), mean in zip(self._pieces, self._steps.split(result)):
+        result = _arrays.vector(self._steps._result.data, self._count, self._steps.dtype)
+        # Each mean has a storage of its own, since DDP in torch 2 reads a storage from its
+        # beginning, wherever the tensor begins.
+        means = map(torch.from_dlpack, self._steps.split(result))
+        for (tensor, _), mean in zip(self._pieces, means):
             if self._half > 1 and got.living < size:
                 mean = mean * (size / got.living)
             self.means.append(mean.to(tensor.dtype))
