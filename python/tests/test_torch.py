@@ -518,11 +518,13 @@ def test_fully_sharded():
     assert torch.equal(mine, others) if size() < 3 else torch.allclose(mine, others, 1e-6)
 
 
-def test_ddp():
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=of_torch_2)])
+def test_ddp(compiled):
     torch.manual_seed(rank())  # DDP sends rank 0's weights to all
     model = torch.nn.Sequential(torch.nn.Linear(10, 300), torch.nn.BatchNorm1d(300),
                                 torch.nn.Linear(300, 3))
     ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp = torch.compile(ddp, backend="eager") if compiled else ddp
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(4):
         optimizer.zero_grad()

@@ -25,7 +25,7 @@ import baton
 from baton import _arrays, _handles, _library, errors
 from baton.partial import mode_of
 from baton.sparse import partial_if
-from baton.torch.backend import ProcessGroup
+from baton.torch.backend import ProcessGroup, untraced
 
 _GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
 # The schedules of all modes have one name, so that ranks whose modes differ find each other's
@@ -513,3 +513,6 @@ def average_gradients(model: torch.nn.Module, mode: str = "full", *, group: Any 
         known = given, GradientAverager(weakref.proxy(model), mode, group=group, **options)
         _averagers[model] = known
     return known[1].average()
+
+
+untraced(DDPHook.__call__, DDPHook._raise, GradientAverager.average, average_gradients)

@@ -66,6 +66,16 @@ _OF_REDUCE_OP = {hash(getattr(dist.ReduceOp, name)): name.lower()[:4] for name i
 _number_of = dist.ReduceOp.__hash__  # a quarter of the time of hash()
 
 
+def untraced(*functions: Any) -> None:
+    """Keeps torch.compile from looking into functions, and into what they call: torch's C++
+    calls them while the compiler listens."""
+    compiler: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(compiler, "set_code_exec_strategy"):
+        skip = compiler._FrameExecStrategy(*2 * [compiler._FrameAction.SKIP])
+        for code in [each.__code__ for each in functions if hasattr(each, "__code__")]:
+            compiler.set_code_exec_strategy(code, skip)
+
+
 class _Kept:
     """The schedule of a shape, and what is in flight."""
 
@@ -106,13 +116,11 @@ class _Kept:
 
     def in_flight(self, work: "Work") -> Optional["Work"]:
         """Adds the work if its epoch has started and is not counted yet; else returns None."""
-        started = lib.baton_schedule_started(self.handle) > self.started
-        return self.add(work) if started else None
+        return self.add(work) if lib.baton_schedule_started(self.handle) > self.started else None
 
     def add(self, work: "Work") -> "Work":
         """Keeps the work of the epoch that was started last until that has ended."""
-        work._kept = self
-        work._epoch = self.started + 1
+        work._kept, work._epoch = self, self.started + 1
         self.works.append(work)
         self.started += 1
         if self.state.coalesced is not None:
@@ -198,8 +206,7 @@ class Work(_c10d.Work):
 
     def __init__(self, tensors: Any, options: Any = None) -> None:
         _c10d.Work.__init__(self)
-        self._tensors = tensors
-        self._options = options
+        self._tensors, self._options = tensors, options
 
     def wait(self, timeout: timedelta = _no_timeout) -> bool:
         kept, epoch = self._kept, self._epoch
@@ -359,8 +366,7 @@ class _State:
     that nobody has is collected at once."""
 
     def __init__(self, group: baton.Group, timeout: float) -> None:
-        self.group = group
-        self.timeout = timeout
+        self.group, self.timeout = group, timeout
         self.all: weakref.WeakSet = weakref.WeakSet()  # of _Kept
         self.kept: dict = {}  # by shape, the same on all ranks
         self.pairs: dict = {}  # groups of two ranks, for send and recv
@@ -784,6 +790,9 @@ class ProcessGroup(_Collectives, dist.ProcessGroup):
         group._set_group_name(group_name)
         group._set_group_desc(group_desc or "undefined")
         return group
+
+
+untraced(*vars(Work).values(), *vars(_Works).values(), *vars(_Collectives).values())
 
 
 # ---- torch's registration --------------------------------------------------------
