@@ -4,6 +4,7 @@
    in one thread. Over MPI: mpi/mpi_survivors.c. */
 #include "ops/op.h"
 #include "progress/state/member.h"
+#include "progress/state/stepper.h"
 #include "support/cluster.h"
 #include "transport/subset.h"
 #include <baton/coll.h>
@@ -110,6 +111,31 @@ static void step(int count, int steps)
     for (int i = 0; i < steps; i++) {
         (void)baton_engine_step(ranks[i % count].engine);
     }
+}
+
+/* A subgroup that is destroyed rests once it has said farewell, and no sooner;
+   and ends when its peer has, too. */
+SHRINK_TEST(test_a_subgroup_rests_behind_its_farewell)
+{
+    static const int both[] = {0, 1};
+    baton_group_t *of[2];
+    open_ranks(2);
+    for (int r = 0; r < 2; r++) {
+        ranks[r].group->collective = true; /* as groups over MPI are */
+        support_ok(
+            baton_group_create_sub(ranks[r].group, both, 2, "some", &of[r]));
+    }
+    const baton__stepper_t *stepper = of[1]->stepper;
+    ranks[1].dead = true; /* it has no room for notices */
+    support_ok(baton_group_destroy(of[1]));
+    step(2, TURNS / 1000);
+    assert_int_equal(stepper->recovering, 1);
+    ranks[1].dead = false;
+    step(2, TURNS / 1000);
+    assert_int_equal(stepper->recovering, 0);
+    support_ok(baton_group_destroy(of[0]));
+    step(2, TURNS / 1000);
+    assert_ptr_equal(stepper->groups, ranks[1].group);
 }
 
 /* One that lives learns by itself that the victim is dead. */

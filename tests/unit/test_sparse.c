@@ -1015,8 +1015,7 @@ TEST(test_teams_lose_nothing_whichever_send_fails)
     options.teams = 4;
     baton_sim_options_t sim = BATON_SIM_OPTIONS;
     sim.ranks = SIZE;
-    sim.lag.kind = BATON_DISTRIBUTION_EXPONENTIAL;
-    sim.lag.a = 20;
+    sim.lag = (baton_distribution_t){BATON_DISTRIBUTION_EXPONENTIAL, 20, 0};
     for (uint64_t i = 0; i < SIZE * SENDS * TURNS; i++) {
         const int victim = (int)(i % SIZE);
         sim.seed = i;

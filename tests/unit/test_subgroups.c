@@ -1,14 +1,9 @@
 /* baton_group_create_sub: groups of some ranks of others. Over MPI:
    mpi/mpi_subgroups.c. */
 #include "progress/state/member.h"
-#include "progress/state/stepper.h"
 #include "support/cluster.h"
 #include "support/sanitized.h"
 #include "support/subgroups.h"
-
-#include "ops/op.h"
-#include "transport/inproc/rank.h"
-#include "transport/subset.h"
 
 #include <baton/coll.h>
 
@@ -109,47 +104,6 @@ TEST_MANUALLY(test_subgroups_loss_is_of_its_ranks, 3)
     }
     support_ok(baton_group_destroy(lost));
     support_ok(baton_group_destroy(later));
-}
-
-static bool has_room;
-static baton_status_t notify_with_room(void *endpoint, int peer,
-                                       const baton_header_t *header,
-                                       const void *data, size_t bytes)
-{
-    unsigned kind = header->kind & ((1U << BATON__CHANNEL_SHIFT) - 1);
-    return has_room || kind != BATON__MESSAGE_FAREWELL
-               ? baton__inproc_transport.notify(endpoint, peer, header, data,
-                                                bytes)
-               : BATON_AGAIN;
-}
-
-/* A group that is destroyed rests once it has said farewell, and no sooner; and
-   ends when its peer has, too. */
-TEST(test_subgroups_rest_behind_their_farewell)
-{
-    static const int ranks[] = {0, 1};
-    baton_transport_t port = baton__inproc_transport;
-    port.notify = notify_with_room;
-    support_cluster_t *cluster =
-        support_cluster_through(2, SUPPORT_OWN_MANUAL, &port);
-    cluster->groups[0]->collective = true; /* as groups over MPI are */
-    cluster->groups[1]->collective = true;
-    baton_group_t *of[2] = {make(cluster, 0, ranks, 2),
-                            make(cluster, 1, ranks, 2)};
-    const baton__stepper_t *left = of[0]->stepper, *right = of[1]->stepper;
-    has_room = false;
-    support_ok(baton_group_destroy(of[1]));
-    support_drain(cluster);
-    assert_int_equal(right->recovering, 1);
-    has_room = true;
-    support_drain(cluster);
-    assert_int_equal(right->recovering, 0);
-    support_ok(baton_group_destroy(of[0]));
-    support_drain(cluster);
-    assert_ptr_equal(left->groups, cluster->groups[0]);
-    assert_ptr_equal(right->groups, cluster->groups[1]);
-    cluster->groups[0]->collective = cluster->groups[1]->collective = false;
-    support_cluster_close(cluster);
 }
 
 /* ---- wrong use ------------------------------------------------------------
