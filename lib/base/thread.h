@@ -20,8 +20,9 @@ extern _Thread_local int baton__thread_patience;
 int baton__thread_start(pthread_t *thread, const char *name,
                         void *(*run)(void *arg), void *arg);
 
-/* True if some thread holds the lock. Only assertions in functions whose
-   callers must hold it call this: if it takes the lock, the program ends. */
+/* Returns true if some thread holds the lock. Call this only in assertions of
+   functions whose callers must hold the lock: if this function gets the lock
+   itself, the program ends. */
 static inline bool baton__thread_has_locked(const pthread_mutex_t *lock)
 {
     return pthread_mutex_trylock((pthread_mutex_t *)(uintptr_t)lock) != 0;

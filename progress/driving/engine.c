@@ -22,8 +22,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* docs/waiting.md lists these, where their values are from, and the other
-   constants on which they act. */
+/* docs/waiting.md lists these constants and those on which they act, and says
+   where the values are from. */
 enum {
     /* The most steps that a leaving driver makes for events that came late;
        after LEAVE_NS it begins no other step. */

@@ -29,9 +29,9 @@ void baton__recovery_give_up(baton_group_t *group);
    Returns true if anything happened. */
 bool baton__recovery_advance(baton__stepper_t *stepper);
 
-/* True if a group recovers, shrinks or parts, and the driver must look again
-   although nothing wakes it: stepper.must_retry or transport.strangers is
-   set. */
+/* Returns true if a group recovers, shrinks or parts, and the driver must look
+   at it again although nothing will wake the driver: stepper.must_retry or
+   transport.strangers is set. */
 bool baton__recovery_asks(const baton__stepper_t *stepper);
 
 /* Begins to destroy the group, which has no schedules any more. The ranks say

@@ -44,7 +44,7 @@ typedef struct exchange {
        received from the rank; 0: none was. Each of these views is a part of
        this rank's view, so equal numbers mean equal views. */
     uint32_t sent, received;
-    bool asked; /* ASKS was sent */
+    bool asked; /* a view with the bit ASKS was sent to the rank */
     bool owed;  /* the rank must get the agreed view */
 } exchange_t;
 
@@ -344,7 +344,7 @@ static bool may_prove_ends(const baton_group_t *group)
             now + (quarter > 0 && quarter < END_NS ? quarter : END_NS);
     }
     group->transport->drain(group->endpoint); /* makes this step poll */
-    group->stepper->must_retry = true;        /* nothing else wakes this rank */
+    group->stepper->must_retry = true; /* nothing else would wake this rank */
     return now < shrink->parts_ns;
 }
 

@@ -12,7 +12,7 @@
 enum {
     NODES_NAMED = 8,
     SUCCESSORS_NAMED = 4,
-    LOOKS = 8, /* number of looks until an epoch counts as stalled */
+    LOOKS = 8, /* number of looks after which an epoch counts as stalled */
     ROUNDS = 2 /* number of rounds of inquiries before a stall is reported */
 };
 

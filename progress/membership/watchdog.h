@@ -25,6 +25,6 @@ typedef struct baton__watchdog {
 void baton__watchdog_look(baton__watchdog_t *watchdog,
                           const baton__stepper_t *stepper);
 
-/* Appends a paragraph about what a schedule's present epoch waits for. */
+/* Appends a paragraph about what the running epoch of a schedule waits for. */
 void baton__describe_wait(const baton_schedule_t *schedule,
                           baton__text_t *text);

@@ -166,7 +166,7 @@ typedef struct baton__member {
     /* Hellos for schedules that are not committed here: for each schedule,
        those of the peers that have committed it. */
     baton__table_t early;
-    /* Destroyed schedules that peers may still ask about. */
+    /* Records of destroyed schedules about which peers may still ask. */
     baton__table_t destroyed;
     /* In a root: headers of messages for subsets that are not created here
        yet. */
@@ -220,7 +220,7 @@ baton__group_queue(const baton_group_t *group, int rank)
 }
 
 /* Returns the record of a schedule that was destroyed here in this incarnation,
-   for peers that still ask about it; or NULL. */
+   because peers may still ask about it. Returns NULL if there is no record. */
 const baton__destroyed_t *baton__group_destroyed(const baton_group_t *group,
                                                  uint64_t identity,
                                                  uint16_t incarnation);

@@ -64,19 +64,20 @@ typedef struct baton__stepper {
     /* Optional: returns the time, which serves to tell long calls from quick
        ones. Without this function calls are not timed. */
     uint64_t (*clock_ns)(void);
-    /* Optional: true if the calling thread drives. Without this function, in a
-       simulator, there is only one thread. Assertions call it. */
+    /* Optional: returns true if the calling thread drives. A simulator has only
+       one thread, and lacks this function. Only assertions call it. */
     bool (*is_driven)(const struct baton__stepper *stepper);
 } baton__stepper_t;
 
-/* True if the calling thread holds the driver lock. Assertions say with this,
-   and with baton__driven_here, who may call a function. */
+/* Returns true if the calling thread holds the driver lock. Assertions about
+   the callers of a function use this and baton__driven_here. */
 static inline bool baton__stepper_driven_here(const baton__stepper_t *stepper)
 {
     return stepper->is_driven == NULL || stepper->is_driven(stepper);
 }
 
-/* The same of the stepper that drives a group. */
+/* Does what baton__stepper_driven_here does, for the stepper that drives a
+   group. */
 static inline bool baton__driven_here(const baton_group_t *group)
 {
     return baton__stepper_driven_here(group->stepper);

@@ -291,7 +291,7 @@ bool baton__contribution_pending(baton__contribution_t *self, void *data)
     return any;
 }
 
-/* True if the application reads the slot. */
+/* Returns true if the application reads the slot. */
 static bool is_read(const baton__contribution_t *self, uint32_t slot)
 {
     return slot == self->pinned || slot == self->lent;
@@ -514,8 +514,8 @@ static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
     return step;
 }
 
-/* True if the epoch took all that was contributed for `step`, which has
-   ended. Otherwise a part may be pending, or another epoch has taken it. */
+/* Returns true if the epoch took all that was contributed for `step`, which has
+   ended. Otherwise a part may be pending, or another epoch has taken a part. */
 static bool includes(const baton__contribution_t *self,
                      const baton__outcome_t *outcome, uint64_t step)
 {
@@ -588,8 +588,8 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     return room;
 }
 
-/* Moves a reader, `pinned` or `lent`, to another slot or to none, and frees
-   its old slot if that has no other owner. */
+/* Makes a reader, `pinned` or `lent`, use another slot, or none. Frees the slot
+   that it used before, if that has no other owner. */
 static void read_slot(baton__contribution_t *self, uint32_t *reader,
                       uint32_t slot)
 {

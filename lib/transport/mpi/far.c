@@ -437,7 +437,7 @@ void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
                                         peer->lost ? BATON__PACKET_DISOWNS : 0,
                                     .source = (uint32_t)mpi->rank};
     if (!peer->told) {
-        /* If there is no slot, the peer asks again. */
+        /* If there is no free slot, the peer asks again later. */
         (void)baton__far_push(mpi, peer, &packet, NULL, 0);
     }
 }

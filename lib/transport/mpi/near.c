@@ -119,7 +119,8 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
                create_host(host, &buffers, &file) != BATON_OK) {
         near_say(host, why, baton_error_message());
     }
-    /* This exchange ends after the first rank has passed the file. */
+    /* The first rank takes part in this exchange only after it has passed the
+       file. */
     const int *told =
         baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
