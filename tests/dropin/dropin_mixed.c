@@ -48,15 +48,23 @@ int PMPI_Pack(const void *from, int n, MPI_Datatype t, void *to, int bytes,
     return NEXT(PMPI_Pack)(from, n, t, to, no_room ? 0 : bytes, at, c);
 }
 
-/* Schedules of all-reduces that libbaton_mpi makes. */
-static int made;
+/* Schedules of all-reduces that libbaton_mpi makes, and has not destroyed. */
+static int made, left_over;
 int baton_allreduce_create(void *group, const void *operands, void **out);
 int baton_allreduce_create(void *group, const void *operands, void **out)
 {
     typedef int (*next_fn)(void *, const void *, void **);
     void *next = dlsym(RTLD_NEXT, "baton_allreduce_create");
     made++;
+    left_over++;
     return (*(next_fn *)&next)(group, operands, out);
+}
+
+int baton_schedule_destroy(void *schedule);
+int baton_schedule_destroy(void *schedule)
+{
+    left_over--; /* also for other collectives */
+    return NEXT(baton_schedule_destroy)(schedule);
 }
 
 static int rank, size;
@@ -911,6 +919,7 @@ int main(int argc, char **argv)
         }
     }
     int code = MPI_Finalize();
+    EXPECT(left_over <= 0, "%d schedules are left", left_over);
     EXPECT(level == MPI_THREAD_MULTIPLE || strays == 0,
            "%d calls of MPI by other threads", strays);
     return code == MPI_SUCCESS && dropin_failures == 0 ? 0 : 1;

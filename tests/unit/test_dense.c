@@ -3,7 +3,6 @@
    builders refuse; failing allocations. On the inproc transport: P ranks in one
    thread; and on device memory, of ranks with emulated devices. */
 #include "base/alloc.h"
-#include "coll/kit/blocks.h"
 #include "support/dense_data.h"
 #include "support/device_cluster.h"
 #include "support/sanitized.h"
@@ -675,18 +674,6 @@ TEST(test_barrier_waits_for_the_last_rank)
         }
         support_schedules_destroy(ranks, all);
     }
-}
-
-/* As many as there are rounds; fewer if they are long. */
-TEST_MANUALLY(test_slots_are_no_more_than_rounds, 1)
-{
-    enum { SHORT = 1024, LONG = 1 << 20 };
-    baton_schedule_t *s = support_schedule(cluster->groups[0], "slots");
-    assert_int_equal(baton__slots_for_rounds(s, 3, LONG, 4).count, 3);
-    assert_int_equal(baton__slots_for_rounds(s, 5, LONG, 4).count, 4);
-    assert_int_equal(baton__slots_for_rounds(s, 5, SHORT, 4).count, 5);
-    assert_int_equal(baton__slots_for_rounds(s, 0, LONG, 4).count, 1);
-    support_ok(baton_schedule_destroy(s));
 }
 
 /* ---- without memory ----------------------------------------------------- */
