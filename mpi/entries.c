@@ -118,9 +118,9 @@ static void entries_on_end(void *arg, uint64_t epoch, baton_status_t status)
     entries_proceed(entry, take_next(entry));
     if (status != BATON_OK) {
         baton_failure_t failure;
-        bool told =
+        bool described =
             baton_schedule_failure(entry->schedule, &failure) == BATON_OK;
-        op->code = baton__mpi_code(status, told ? failure.message : "");
+        op->code = baton__mpi_code(status, described ? failure.message : "");
     }
     entries_push(op);
 }

@@ -22,7 +22,7 @@ static _Atomic int64_t until_failure;
 static _Atomic size_t uncompared; /* bytes allocated since the last comparison
                                      with available memory */
 /* In tests: the bytes that the kernel has left. */
-static _Atomic size_t pretended = SIZE_MAX;
+static _Atomic size_t overridden = SIZE_MAX;
 
 static bool failure_is_due(void)
 {
@@ -45,7 +45,7 @@ bool baton__memory_fits(size_t bytes)
         return true;
     }
     atomic_store_explicit(&uncompared, 0, memory_order_relaxed);
-    size_t left = atomic_load_explicit(&pretended, memory_order_relaxed);
+    size_t left = atomic_load_explicit(&overridden, memory_order_relaxed);
     left = left < SIZE_MAX ? left : baton__available_memory("");
     /* A sixteenth is left for other processes. */
     return bytes <= left - left / 16;
@@ -151,9 +151,9 @@ void baton__alloc_fail_nth(int64_t n)
     atomic_store_explicit(&until_failure, n, memory_order_relaxed);
 }
 
-void baton__memory_pretend(size_t left)
+void baton__memory_override(size_t left)
 {
-    atomic_store_explicit(&pretended, left, memory_order_relaxed);
+    atomic_store_explicit(&overridden, left, memory_order_relaxed);
 }
 
 int64_t baton__alloc_count(void)

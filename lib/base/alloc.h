@@ -45,9 +45,9 @@ char *baton__copy_string(const char *text);
    it. n is counted from 1; 0 makes no allocation fail. */
 void baton__alloc_fail_nth(int64_t n);
 
-/* For tests: pretends that the kernel has this many bytes left; SIZE_MAX ends
-   this. */
-void baton__memory_pretend(size_t left);
+/* For tests: overrides how many bytes the kernel has left; SIZE_MAX ends this.
+ */
+void baton__memory_override(size_t left);
 
 /* For tests: the number of allocations so far, in all threads. */
 int64_t baton__alloc_count(void);

@@ -254,13 +254,13 @@ F16_BLOCK(prod, mul)
     }
 
 /* Loops over pairs of a value and an index. `between` declares the padding
-   between the value and the index, and `behind` declares the padding after the
+   between the value and the index, and `after` declares the padding after the
    index. */
-#define PAIR_LOOPS(name, type, between, behind, is_nan, least, greatest)       \
+#define PAIR_LOOPS(name, type, between, after, is_nan, least, greatest)        \
     typedef struct STRUCT name {                                               \
         type value;                                                            \
         between int32_t index;                                                 \
-        behind                                                                 \
+        after                                                                  \
     } name##_t;                                                                \
     static inline name##_t name##_of(name##_t a, name##_t b, int a_first,      \
                                      int b_first, type value)                  \

@@ -103,11 +103,11 @@ static bool create_lists(baton_schedule_t *schedule,
     if (!has_nodes(schedule)) {
         return true;
     }
-    offload->behind = baton__alloc(count, sizeof *offload->behind);
+    offload->after = baton__alloc(count, sizeof *offload->after);
     offload->events = baton__alloc(count, sizeof *offload->events);
     offload->first_pred = baton__alloc(count + 1, sizeof(uint32_t));
     offload->preds = baton__alloc(order->first[count], sizeof *offload->preds);
-    if (offload->behind == NULL || offload->events == NULL ||
+    if (offload->after == NULL || offload->events == NULL ||
         offload->first_pred == NULL || offload->preds == NULL) {
         return false;
     }
@@ -166,7 +166,7 @@ void baton__offload_destroy(baton_schedule_t *schedule)
     for (int i = 0; i < BATON__STARTS; i++) {
         destroy_event(offload->device, offload->starts[i]);
     }
-    baton__free(offload->behind);
+    baton__free(offload->after);
     baton__free(offload->events);
     baton__free(offload->first_pred);
     baton__free(offload->preds);

@@ -49,7 +49,7 @@ typedef struct baton__offload {
 
     /* The next four arrays are indexed by node; they are NULL in a schedule
        without nodes for the device. */
-    uint32_t *behind; /* the next node in the same queue */
+    uint32_t *after; /* the next node in the same queue */
     /* The event that is recorded after the node; NULL if the host executes the
        node. */
     void **events;

@@ -230,7 +230,7 @@ float bench_operation_expected(const bench_operation_t *operation, size_t i);
 
 /* The end of an epoch, which the schedule's last node signals. */
 typedef struct bench_end {
-    sem_t told;
+    sem_t signalled;
     double us;       /* the time of the end, as by clock_now_us */
     uint64_t epochs; /* number of epochs whose end was watched so far */
 } bench_end_t;

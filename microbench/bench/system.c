@@ -270,7 +270,7 @@ static baton_status_t tell_end(void *arg, baton_call_t *call)
     bench_end_t *end = arg;
     (void)call;
     end->us = clock_now_us();
-    (void)sem_post(&end->told);
+    (void)sem_post(&end->signalled);
     return BATON_OK;
 }
 
@@ -327,7 +327,7 @@ void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
         .requests = harness_alloc(roots, sizeof(MPI_Request)),
         .schedules = harness_alloc(roots, sizeof(baton_schedule_t *)),
     };
-    (void)sem_init(&out->end.told, 0, 0);
+    (void)sem_init(&out->end.signalled, 0, 0);
     for (int rank = 0; rank < operation->ranks; rank++) {
         out->counts[rank] = (int)operation->block;
     }
@@ -386,7 +386,7 @@ double bench_runner_watch(bench_runner_t *runner)
     const baton_schedule_t *schedule =
         runner->schedules[runner->operation->root];
     runner->end.epochs++;
-    while (sem_wait(&runner->end.told) != 0) {
+    while (sem_wait(&runner->end.signalled) != 0) {
     }
     while (baton_schedule_epoch(schedule) < runner->end.epochs) {
         (void)sched_yield();

@@ -87,11 +87,11 @@ static void queues_append(baton_schedule_t *schedule, baton__queue_t *queue,
                           uint32_t node)
 {
     baton__offload_t *offload = schedule->offload;
-    offload->behind[node] = BATON__NO_NODE;
+    offload->after[node] = BATON__NO_NODE;
     if (queue->last == BATON__NO_NODE) {
         queue->first = node;
     } else {
-        offload->behind[queue->last] = node;
+        offload->after[queue->last] = node;
     }
     queue->last = node;
     baton__task_of(schedule)->queued++;
@@ -190,7 +190,7 @@ static bool leads_to_host(const baton_schedule_t *schedule,
 {
     const baton__plan_t *plan = &schedule->plan;
     for (uint32_t node = queue->first; node != BATON__NO_NODE;
-         node = schedule->offload->behind[node]) {
+         node = schedule->offload->after[node]) {
         const baton__op_t *op = &schedule->ops[node];
         for (uint32_t i = op->first_successor; i < op[1].first_successor; i++) {
             uint32_t next = plan->successors[i];
@@ -306,7 +306,7 @@ static bool take_done(baton_schedule_t *schedule, baton__queue_t *queue)
 {
     baton__offload_t *offload = schedule->offload;
     uint32_t node = queue->first;
-    queue->first = offload->behind[node];
+    queue->first = offload->after[node];
     if (queue->first == BATON__NO_NODE) {
         queue->last = BATON__NO_NODE;
     }
@@ -336,7 +336,7 @@ static uint32_t queues_find_cause(const baton_schedule_t *schedule,
         baton_status_t now = BATON_OK;
         while (node != BATON__NO_NODE &&
                !has_failed(now = query(offload, node))) {
-            node = offload->behind[node];
+            node = offload->after[node];
         }
         if (node != BATON__NO_NODE &&
             !comes_after_queued(schedule, node, true)) {

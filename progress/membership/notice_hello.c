@@ -20,8 +20,8 @@ typedef struct direction {
 typedef struct summary {
     direction_t sends, receives;
     uint32_t device_sends; /* sends of device memory */
-    uint32_t lost; /* 1 + the first lost rank, see baton__group_note_report; 0:
-                      none */
+    /* 1 + the first lost rank, see baton__group_note_report; 0: none */
+    uint32_t lost;
 } summary_t;
 
 enum { NAME_BYTES = BATON__UNKNOWN_BYTES, TERMS_BYTES = 136 };

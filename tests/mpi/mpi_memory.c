@@ -241,7 +241,7 @@ static void memory_is_lacking(void)
     support_mpi_running = "memory is lacking";
     baton_schedule_t *s = copy_scratch(BYTES);
     void *memory = NULL;
-    baton__memory_pretend(BYTES);
+    baton__memory_override(BYTES);
     support_mpi_check(baton_schedule_commit(s) == BATON_ERR_NO_MEMORY &&
                           strstr(baton_error_message(), "67108864") != NULL,
                       "scratch is refused by its bytes");
@@ -249,7 +249,7 @@ static void memory_is_lacking(void)
                               BATON_ERR_NO_MEMORY &&
                           strstr(baton_error_message(), "67108864") != NULL,
                       "memory is refused by its bytes");
-    baton__memory_pretend(SIZE_MAX);
+    baton__memory_override(SIZE_MAX);
     support_mpi_ok(baton_schedule_commit(s));
     support_mpi_ok(baton_schedule_destroy(s));
 }

@@ -89,18 +89,18 @@ ANSWERS_TEST(test_answers_of_a_rank_that_runs_and_ends)
     }
     baton__answers_lose(&answers, ASKS + 1, false);
     asks.asked[ANSWERS].asked_ns = 0;
-    while (!asks.any_told) {
+    while (!asks.any_lost) {
         assert_int_equal(ask(), BATON__REPLY_NONE);
     }
-    assert_int_equal(baton__answers_told(&asks, 0), ASKS + 1);
-    assert_int_equal(baton__answers_told(&asks, ASKS + 2), -1);
+    assert_int_equal(baton__answers_next_lost(&asks, 0), ASKS + 1);
+    assert_int_equal(baton__answers_next_lost(&asks, ASKS + 2), -1);
     baton__answers_lose(&answers, ASKS, false);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_DISOWNED);
     baton__answers_lose(&answers, 0, true);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);
-    assert_int_equal(baton__answers_told(&asks, 0), ASKS + 1); /* not 0 */
+    assert_int_equal(baton__answers_next_lost(&asks, 0), ASKS + 1); /* not 0 */
     baton__answers_close(&answers);
     asks.asked[ANSWERS].asked_ns = 0;
     ask_until(BATON__REPLY_REFUSED);

@@ -356,14 +356,14 @@ TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)
 TEST_BETWEEN(test_alloc_takes_no_more_than_is_available, clean, NULL)
 {
     enum { MANY = 64 << 20 };
-    baton__memory_pretend(MANY);
+    baton__memory_override(MANY);
     assert_null(baton__alloc(MANY, 1));
     assert_null(baton__alloc_raw(MANY));
-    baton__memory_pretend(2 * (size_t)MANY);
+    baton__memory_override(2 * (size_t)MANY);
     void *memory = baton__alloc_raw(MANY);
     assert_non_null(memory);
     baton__free(memory);
-    baton__memory_pretend(SIZE_MAX);
+    baton__memory_override(SIZE_MAX);
 }
 
 /* ---- error ------------------------------------------------------------- */

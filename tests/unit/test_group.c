@@ -10,7 +10,7 @@
 
 enum { MANY = 200 };
 
-static baton_schedule_t *pretend(uintptr_t number)
+static baton_schedule_t *fake_schedule(uintptr_t number)
 {
     return (baton_schedule_t *)(number * 16);
 }
@@ -42,7 +42,7 @@ TEST(test_group_finds_committed_schedules)
     assert_null(baton__group_find(&group, 1));
     for (uint64_t i = 1; i <= MANY; i++) {
         assert_true(baton__table_reserve(&group.table, 1));
-        baton__table_enter(&group.table, i)->schedule = pretend(i);
+        baton__table_enter(&group.table, i)->schedule = fake_schedule(i);
         assert_true(2 * group.table.count <= group.table.size);
         assert_null(baton__group_find(&group, i + 1));
     }
@@ -50,7 +50,7 @@ TEST(test_group_finds_committed_schedules)
         baton__table_remove(&group.table, removed);
         for (uint64_t i = 1; i <= MANY; i++) {
             assert_ptr_equal(baton__group_find(&group, i),
-                             i <= removed ? NULL : pretend(i));
+                             i <= removed ? NULL : fake_schedule(i));
         }
     }
     assert_int_equal(group.table.count, 0);

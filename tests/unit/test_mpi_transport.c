@@ -1675,7 +1675,7 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT / 2 + 1);
     /* The next slot is taken by a packet to the first peer, others are free. */
     uint32_t more = 0;
-    while (rank_of(0)->far.departure % BATON__MPI_PACKETS != 0) {
+    while (rank_of(0)->far.next_send % BATON__MPI_PACKETS != 0) {
         assert_int_equal(post(0, 2, TAKEN + KEPT + more++, 8), BATON_DONE);
     }
     settle(2);

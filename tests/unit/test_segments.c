@@ -199,10 +199,10 @@ HOST_TEST(test_segments_take_the_memory_of_their_blocks)
     assert_int_equal(host.segments.at[1].bytes, 4 * MIB);
     assert_int_equal(fstat(host.segments.at[1].file, &file), 0);
     assert_int_equal(file.st_blocks * 512, 4096);
-    baton__memory_pretend(32 * MIB);
+    baton__memory_override(32 * MIB);
     assert_null(baton__segments_allocate(&host.segments, 64 * MIB));
     assert_int_equal(host.segments.total, 20 * MIB);
-    baton__memory_pretend(SIZE_MAX);
+    baton__memory_override(SIZE_MAX);
 }
 
 /* It would raise SIGXFSZ. */

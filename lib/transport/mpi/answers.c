@@ -105,10 +105,10 @@ baton_status_t baton__answers_open(baton__answers_t *self, int listener,
         .places = baton__alloc((size_t)size, sizeof *self->places),
         .asked = baton__alloc((size_t)size, sizeof *self->asked)};
     self->answer = baton__alloc(1, answer_bytes(self));
-    self->told = baton__alloc(1, answer_bytes(self) - HEAD);
+    self->lost = baton__alloc(1, answer_bytes(self) - HEAD);
     (void)pthread_mutex_init(&self->lock, NULL);
     if (self->places == NULL || self->asked == NULL || self->answer == NULL ||
-        self->told == NULL) {
+        self->lost == NULL) {
         baton__descriptor_close(&listener);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for answers to %d ranks", size);
@@ -148,7 +148,7 @@ void baton__answers_close(baton__answers_t *self)
     baton__free(self->places);
     baton__free(self->asked);
     baton__free(self->answer);
-    baton__free(self->told);
+    baton__free(self->lost);
     *self = (baton__answers_t){.listener = -1};
 }
 
@@ -167,9 +167,9 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out)
     }
 }
 
-int baton__answers_told(const baton__answers_t *self, int from)
+int baton__answers_next_lost(const baton__answers_t *self, int from)
 {
-    while (from < self->size && (self->told[from / 8] & bit_of(from)) == 0) {
+    while (from < self->size && (self->lost[from / 8] & bit_of(from)) == 0) {
         from++;
     }
     return from < self->size ? from : -1;
@@ -213,8 +213,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
                                   : BATON__REPLY_REFUSED;
     }
     for (size_t i = HEAD; i < end && in[KEY_BYTES] == 0; i++) {
-        self->any_told |= (in[i] & ~self->told[i - HEAD]) != 0;
-        self->told[i - HEAD] |= in[i];
+        self->any_lost |= (in[i] & ~self->lost[i - HEAD]) != 0;
+        self->lost[i - HEAD] |= in[i];
     }
     return BATON__REPLY_NONE;
 }

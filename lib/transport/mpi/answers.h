@@ -74,8 +74,8 @@ typedef struct baton__answers {
        too long. */
     unsigned char *answer;
     /* A bit for each rank that others have reported as lost. */
-    unsigned char *told;
-    bool any_told; /* a bit of `told` was set and is not handled yet */
+    unsigned char *lost;
+    bool any_lost; /* a bit of `lost` was set and is not handled yet */
     /* Wakes this rank's driver when the rank is asked, since messages may wait
        in MPI; or NULL. */
     const baton__doorbell_t *doorbell;
@@ -120,7 +120,7 @@ void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
 
 /* Returns the first rank, from `from` on, that another rank has reported as
    lost; -1 if there is none. */
-int baton__answers_told(const baton__answers_t *self, int from);
+int baton__answers_next_lost(const baton__answers_t *self, int from);
 
 /* Asks a rank at this address or, if the rank was asked before, looks for the
    rank's answer. Call this again and again while the rank is awaited. */

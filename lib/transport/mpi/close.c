@@ -113,10 +113,10 @@ static int tell_last(baton__mpi_t *mpi)
     int awaited = -1;
     for (int i = 0; i < mpi->size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        if (peer->near < 0 && !peer->told && peer->outbox.head == NULL) {
-            peer->told = baton__far_push(mpi, peer, &last, NULL, 0);
+        if (peer->near < 0 && !peer->last_sent && peer->outbox.head == NULL) {
+            peer->last_sent = baton__far_push(mpi, peer, &last, NULL, 0);
         }
-        awaited = peer->near >= 0 || (peer->told && peer->has_told &&
+        awaited = peer->near >= 0 || (peer->last_sent && peer->last_received &&
                                       baton__far_unsent(mpi, peer) == 0)
                       ? awaited
                       : i;

@@ -291,12 +291,12 @@ typedef struct baton__peer {
     baton__far_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
-    /* told: this rank has sent LAST to the peer. has_told: the peer has sent
-       LAST to this rank. */
-    bool told, has_told;
+    /* last_sent: this rank has sent LAST to the peer. last_received: the peer
+       has sent LAST to this rank. */
+    bool last_sent, last_received;
     /* Something has come from the peer over MPI since this rank last asked
        whether the peer lives. */
-    bool heard;
+    bool has_sent;
 } baton__peer_t;
 
 /* The owner of an MPI request for data (see baton__far_t): either a send or a
@@ -330,23 +330,23 @@ typedef struct baton__far {
     /* The receives that are posted for packets, in the order in which they were
        posted; and the sends of packets. */
     MPI_Request arrivals[BATON__MPI_RECEIVES];
-    MPI_Request departures[BATON__MPI_PACKETS];
-    /* The buffers that `arrived` and `departed` have at first. */
+    MPI_Request sends[BATON__MPI_PACKETS];
+    /* The buffers that `arrived` and `send_buffers` have at first. */
     baton__far_buffer_t *buffers;
     baton__far_buffer_t *arrived[BATON__MPI_RECEIVES];
     /* Buffers that were allocated after losses. */
     baton__far_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
-    baton__far_buffer_t *departed[BATON__MPI_PACKETS];
+    baton__far_buffer_t *send_buffers[BATON__MPI_PACKETS];
     /* Free buffers, each to replace one that a body keeps. */
     baton__far_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
     baton__far_buffer_t *later;
-    /* By slot of `departures`: the peer that the packet goes to. */
+    /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
-    /* arrival: the oldest receive. departure: the first slot to try for a
+    /* arrival: the oldest receive. next_send: the first slot to try for a
        send. */
-    uint32_t arrival, departure;
+    uint32_t arrival, next_send;
     uint32_t packets_unsent;
     /* A peer with a link was not told how many packets were sent to it; see
        poll.c. */

@@ -146,7 +146,7 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 
 /* True if the peer has a link, over which it was not told of all packets that
    were sent to it. */
-static bool far_is_behind(const baton__mpi_t *mpi, int peer)
+static bool far_count_is_due(const baton__mpi_t *mpi, int peer)
 {
     const baton__links_t *links = &mpi->far.links;
     return baton__links_is_open(links, peer) &&
@@ -162,7 +162,7 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
         peer->rang_ns = now;
         baton__links_ring(&mpi->far.links, rank, peer->packets_sent);
     }
-    mpi->far.rings_due |= far_is_behind(mpi, rank);
+    mpi->far.rings_due |= far_count_is_due(mpi, rank);
 }
 
 /* Called when something was sent to the peer. Wakes the peer if it may be
@@ -198,7 +198,7 @@ void baton__far_ring_due(baton__mpi_t *mpi)
     uint64_t now = baton__clock_ns();
     mpi->far.rings_due = false;
     for (int i = 0; i < mpi->size; i++) {
-        if (far_is_behind(mpi, i)) {
+        if (far_count_is_due(mpi, i)) {
             ring_after(mpi, i, now, RANG_NS);
         }
     }
@@ -241,12 +241,12 @@ static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__far_t *far = &mpi->far;
     int complete = 1;
-    if (far->departures[slot] == MPI_REQUEST_NULL) {
+    if (far->sends[slot] == MPI_REQUEST_NULL) {
         return true;
     }
-    int code = PMPI_Test(&far->departures[slot], &complete, MPI_STATUS_IGNORE);
+    int code = PMPI_Test(&far->sends[slot], &complete, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
-        far->departures[slot] = MPI_REQUEST_NULL;
+        far->sends[slot] = MPI_REQUEST_NULL;
         baton__far_fail(mpi, far->destinations[slot], code);
     }
     return code != MPI_SUCCESS || complete;
@@ -258,7 +258,7 @@ size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
     size_t unsent = 0;
     for (uint32_t i = 0; i < BATON__MPI_PACKETS && far->packets_unsent > 0;
          i++) {
-        unsent += far->departures[i] != MPI_REQUEST_NULL &&
+        unsent += far->sends[i] != MPI_REQUEST_NULL &&
                   far->destinations[i] == (int)(peer - mpi->peers);
     }
     return unsent;
@@ -272,7 +272,7 @@ static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
     size_t room = 0;
     for (uint32_t i = 0; i < BATON__MPI_PACKETS && room < packets; i++) {
-        uint32_t slot = (mpi->far.departure + i) % BATON__MPI_PACKETS;
+        uint32_t slot = (mpi->far.next_send + i) % BATON__MPI_PACKETS;
         if (is_sent(mpi, slot) && room++ == 0) {
             *slot_out = slot;
         }
@@ -286,7 +286,7 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
                         size_t count)
 {
     baton__far_t *far = &mpi->far;
-    baton__far_packet_t *memory = &far->departed[slot]->head;
+    baton__far_packet_t *memory = &far->send_buffers[slot]->head;
     int to = (int)(peer - mpi->peers);
     memory->messages = peer->messages.reported = peer->messages.granted;
     memory->notices = peer->notices.reported = peer->notices.granted;
@@ -295,21 +295,21 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
     memory->packet.word = peer->packets_sent;
     if (count > 0) {
-        memcpy(far->departed[slot]->bytes + BATON__FAR_PACKET_HEAD, data,
+        memcpy(far->send_buffers[slot]->bytes + BATON__FAR_PACKET_HEAD, data,
                count);
     }
     far->destinations[slot] = to;
     int code =
         PMPI_Isend(memory, (int)(BATON__FAR_PACKET_HEAD + count), MPI_BYTE, to,
-                   PACKET_TAG, mpi->comm, &far->departures[slot]);
+                   PACKET_TAG, mpi->comm, &far->sends[slot]);
     if (code != MPI_SUCCESS) {
-        far->departures[slot] = MPI_REQUEST_NULL;
+        far->sends[slot] = MPI_REQUEST_NULL;
         baton__far_fail(mpi, to, code);
     } else {
         bool unsent = !is_sent(mpi, slot);
         far->packets_unsent += unsent;
         /* A slot that is free again is used next, because it is in cache. */
-        far->departure = slot + unsent;
+        far->next_send = slot + unsent;
     }
     peer->packets_sent++;
 }
@@ -390,10 +390,10 @@ void baton__far_test_packets(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     far->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (far->departures[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
+        if (far->sends[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
             far_ring(mpi, far->destinations[slot]);
         }
-        far->packets_unsent += far->departures[slot] != MPI_REQUEST_NULL;
+        far->packets_unsent += far->sends[slot] != MPI_REQUEST_NULL;
     }
 }
 
@@ -436,7 +436,7 @@ void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
                                     .flags =
                                         peer->lost ? BATON__PACKET_DISOWNS : 0,
                                     .source = (uint32_t)mpi->rank};
-    if (!peer->told) {
+    if (!peer->last_sent) {
         /* If there is no free slot, the peer asks again later. */
         (void)baton__far_push(mpi, peer, &packet, NULL, 0);
     }
@@ -650,15 +650,14 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
     baton__far_t *far = &mpi->far;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
         if (far->destinations[slot] != peer ||
-            far->departures[slot] == MPI_REQUEST_NULL ||
-            !baton__far_enter(mpi)) {
+            far->sends[slot] == MPI_REQUEST_NULL || !baton__far_enter(mpi)) {
             continue;
         }
         baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
         if (buffer != NULL) {
-            (void)PMPI_Request_free(&far->departures[slot]);
+            (void)PMPI_Request_free(&far->sends[slot]);
             buffer->next = far->later;
-            far->later = far->departed[slot] = buffer;
+            far->later = far->send_buffers[slot] = buffer;
         }
         baton__far_leave(mpi);
     }
@@ -736,7 +735,7 @@ baton_status_t baton__far_open(baton__mpi_t *mpi)
         return far_no_memory();
     }
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        far->departed[slot] = &far->buffers[BATON__MPI_POSTED + slot];
+        far->send_buffers[slot] = &far->buffers[BATON__MPI_POSTED + slot];
     }
     far->receives = BATON__MPI_POSTED;
     for (uint32_t slot = 0; slot < BATON__MPI_POSTED; slot++) {
@@ -764,7 +763,7 @@ void baton__far_close(baton__mpi_t *mpi)
     baton__far_t *far = &mpi->far;
     if (baton__far_enter(mpi)) {
         cancel(far->arrivals, far->receives);
-        cancel(far->departures, BATON__MPI_PACKETS);
+        cancel(far->sends, BATON__MPI_PACKETS);
         baton__far_leave(mpi);
     }
     baton__links_close(&far->links);

@@ -34,9 +34,9 @@ enum {
     /* After a rank has ended, this rank waits this long for messages that the
        ended rank had sent, and tries this long to tell other ranks. */
     LAST_NS = 100 * NS_PER_MS,
-    /* How long a rank waits for the news_t on a connection that it has
+    /* How long a rank waits for the end_report_t on a connection that it has
        accepted. */
-    NEWS_MS = 100
+    REPORT_MS = 100
 };
 
 /* A rank's record in the first exchange. The version and the wire format come
@@ -65,10 +65,10 @@ typedef struct missing {
 
 /* The message that tells a rank, at its `place`, that another rank has
    ended. */
-typedef struct news {
+typedef struct end_report {
     uint64_t secret;
     int32_t ended; /* a rank whose process has ended */
-} news_t;
+} end_report_t;
 
 baton_status_t baton__meeting_begin(baton__meeting_t *self,
                                     baton__bootstrap_t *bootstrap)
@@ -213,9 +213,9 @@ static void tell_all(const baton__meeting_t *self, int ended)
     while (left > 0 && baton__clock_ns() < until_ns) {
         (void)poll(all, (nfds_t)self->size, 10);
         for (int i = 0; i < self->size; i++) {
-            const news_t news = {self->members[i].secret, ended};
+            const end_report_t report = {self->members[i].secret, ended};
             if (all[i].fd >= 0 && all[i].revents != 0) {
-                (void)!send(all[i].fd, &news, sizeof news,
+                (void)!send(all[i].fd, &report, sizeof report,
                             MSG_DONTWAIT | MSG_NOSIGNAL);
                 baton__descriptor_close(&all[i].fd);
                 left--;
@@ -230,9 +230,9 @@ static void tell_all(const baton__meeting_t *self, int ended)
 
 /* Returns a rank that has ended, as another rank has reported; -1 if no rank
    has reported one. */
-static int take_news(const baton__meeting_t *self)
+static int receive_end_report(const baton__meeting_t *self)
 {
-    news_t news = {.ended = -1};
+    end_report_t report = {.ended = -1};
     int fd = self->listener >= 0
                  ? baton__descriptor_move(
                        accept4(self->listener, NULL, NULL, SOCK_CLOEXEC))
@@ -241,12 +241,12 @@ static int take_news(const baton__meeting_t *self)
         return -1;
     }
     struct pollfd comes = {.fd = fd, .events = POLLIN};
-    (void)poll(&comes, 1, NEWS_MS);
-    ssize_t got = recv(fd, &news, sizeof news, MSG_DONTWAIT);
+    (void)poll(&comes, 1, REPORT_MS);
+    ssize_t got = recv(fd, &report, sizeof report, MSG_DONTWAIT);
     baton__descriptor_close(&fd);
-    return got == sizeof news && news.secret == self->secret &&
-                   news.ended < self->size
-               ? news.ended
+    return got == sizeof report && report.secret == self->secret &&
+                   report.ended < self->size
+               ? report.ended
                : -1;
 }
 
@@ -259,8 +259,8 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     uint64_t waited_ns = 0;
     /* The value of waited_ns when this rank learned that `ended` has ended. */
     uint64_t ended_ns = 0;
-    int ended = -1;    /* a rank that has ended; -1: none */
-    bool told = false; /* another rank has reported the end of `ended` */
+    int ended = -1;        /* a rank that has ended; -1: none */
+    bool reported = false; /* another rank has reported the end of `ended` */
     bool done = false;
     while (status == BATON_OK) {
         status = self->bootstrap->test(self->bootstrap, &done);
@@ -285,8 +285,8 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
             ended_ns = waited_ns;
         }
         if (ended < 0) {
-            ended = take_news(self);
-            told = ended >= 0;
+            ended = receive_end_report(self);
+            reported = ended >= 0;
         }
         if (is_too_long(self, waited_ns) ||
             (ended >= 0 && waited_ns >= ended_ns + LAST_NS)) {
@@ -301,7 +301,7 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     self->data = NULL;
     ended = ended < 0 ? meeting_look_for_ended(self)
                       : ended; /* MPI may notice the rank's end first */
-    if (ended >= 0 && !told) {
+    if (ended >= 0 && !reported) {
         tell_all(self, ended);
     }
     if (ended >= 0) {
@@ -438,7 +438,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton_status_t local)
 {
     baton_status_t all = baton__meeting_agree(self, local);
-    bool missed = self->data == NULL;
+    bool failed = self->data == NULL;
     /* Every rank decides, even after an error. Otherwise ranks that keep the
        host would count the host's decisions differently. */
     if (baton__host_decide(host, all == BATON_OK) == (all == BATON_OK) ||
@@ -446,7 +446,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
         return all;
     }
     int ended = meeting_look_for_ended(self);
-    return missed       ? BATON_OK
+    return failed       ? BATON_OK
            : ended >= 0 ? tell_ended(self, ended)
                         : tell_failed(self, BATON_ERR_TRANSPORT);
 }

@@ -121,7 +121,7 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
     }
     /* The first rank takes part in this exchange only after it has passed the
        file. */
-    const int *told =
+    const int *all =
         baton__meeting_gather(host->meeting, &buffers, sizeof buffers);
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
@@ -129,9 +129,9 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
             near_say(host, why, baton__errno_text(errno));
         }
     }
-    bool open = told != NULL && file >= 0 &&
+    bool open = all != NULL && file >= 0 &&
                 baton__host_open(&mpi->host, file, host->size, host->index,
-                                 told[host->first]) == BATON_OK;
+                                 all[host->first]) == BATON_OK;
     if (file >= 0 && !open) {
         near_say(host, why, baton_error_message());
     }

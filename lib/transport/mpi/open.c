@@ -226,10 +226,10 @@ static void prove_addresses(baton__mpi_t *mpi, const baton__opening_t *host)
             baton__answers_prove(&mpi->answers, i, (struct sockaddr *)&to,
                                  bytes, deadline_ns);
     }
-    const unsigned char *told =
+    const unsigned char *all =
         baton__meeting_gather(host->meeting, mpi->far.reached, size);
-    if (told != NULL) {
-        memcpy(mpi->far.reached, told + (size_t)host->first * size, size);
+    if (all != NULL) {
+        memcpy(mpi->far.reached, all + (size_t)host->first * size, size);
     }
 }
 
@@ -319,7 +319,7 @@ static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
     mpi->answers.listener = -1;
     for (int i = 0; i < BATON__MPI_PACKETS; i++) {
         far->arrivals[i] = MPI_REQUEST_NULL;
-        far->departures[i] = MPI_REQUEST_NULL;
+        far->sends[i] = MPI_REQUEST_NULL;
     }
     baton__links_init(&far->links);
     far->keyval = MPI_KEYVAL_INVALID;

@@ -80,28 +80,28 @@ static void test_arrivals(baton__mpi_t *mpi)
     }
 }
 
-/* True if the slot holds the next packet of its sender. With `behind`, true if
+/* True if the slot holds the next packet of its sender. With `of_lost`, true if
    it holds any packet of a lost sender, because that sender's earlier packets
    may never be complete. */
-static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool behind)
+static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
 {
     const baton__packet_t *packet = &mpi->far.arrived[slot]->head.packet;
     if (mpi->far.arrivals[slot] != MPI_REQUEST_NULL) {
         return false;
     }
     const baton__peer_t *peer = &mpi->peers[packet->source];
-    return behind ? peer->lost : packet->word == peer->packets_taken;
+    return of_lost ? peer->lost : packet->word == peer->packets_taken;
 }
 
 /* Returns the packet of the first of `count` receives for which is_next is
    true, or NULL. */
 static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
-                                              bool behind)
+                                              bool of_lost)
 {
     baton__far_t *far = &mpi->far;
     for (uint32_t i = 0; i < count && !far->cut; i++) {
         uint32_t slot = (far->arrival + i) % far->receives;
-        if (is_next(mpi, slot, behind)) {
+        if (is_next(mpi, slot, of_lost)) {
             far->arrival = slot;
             return &far->arrived[slot]->head;
         }
@@ -138,7 +138,7 @@ static bool take_far_packet(baton__mpi_t *mpi)
     peer->messages.limit = come->messages;
     peer->notices.limit = come->notices;
     peer->bodies.limit = come->bodies;
-    peer->heard = true;
+    peer->has_sent = true;
     /* A packet that is not its sender's next one is dropped: the sender is
        lost. */
     if (come->packet.word == peer->packets_taken) {
@@ -212,7 +212,7 @@ static bool complete_transfer(baton__mpi_t *mpi)
            of its peer. */
     } else if (transfer.record != NULL) {
         PMPI_Get_count(&status, MPI_BYTE, &bytes);
-        mpi->peers[transfer.record->message.peer].heard = true;
+        mpi->peers[transfer.record->message.peer].has_sent = true;
         poll_take_part(mpi, transfer.record, (size_t)bytes);
     }
     return true;
@@ -491,8 +491,8 @@ bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
 static void heed_answer(baton__mpi_t *mpi)
 {
     int rank = -1;
-    mpi->answers.any_told = false;
-    while ((rank = baton__answers_told(&mpi->answers, rank + 1)) >= 0) {
+    mpi->answers.any_lost = false;
+    while ((rank = baton__answers_next_lost(&mpi->answers, rank + 1)) >= 0) {
         baton__mpi_lose(mpi, &mpi->peers[rank], BATON_ERR_TIMEOUT,
                         "another rank has lost it");
     }
@@ -523,10 +523,10 @@ static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
 {
     baton__peer_t *far = &mpi->peers[peer];
     baton__asked_t *asked = &mpi->answers.asked[peer];
-    if (far->heard && asked->silent_ns > 0) {
+    if (far->has_sent && asked->silent_ns > 0) {
         asked->silent_ns = 1;
     }
-    far->heard = false;
+    far->has_sent = false;
     if (!baton__links_is_open(&mpi->far.links, peer)) {
         /* Makes this call ask the peer at once, which wakes the peer. */
         asked->asked_ns = 0;
@@ -566,7 +566,7 @@ void baton__mpi_ask(void *endpoint, int peer)
     baton__reply_t reply =
         far ? ask_far(mpi, peer, at, bytes)
             : baton__answers_ask(&mpi->answers, peer, at, bytes);
-    if (mpi->answers.any_told) {
+    if (mpi->answers.any_lost) {
         heed_answer(mpi);
     }
     if (reply != BATON__REPLY_NONE) {

@@ -141,7 +141,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
              : mpi_receive_take_part)(mpi, packet);
         break;
     case BATON__PACKET_LAST:
-        mpi->peers[packet->source].has_told = true;
+        mpi->peers[packet->source].last_received = true;
         break;
     case BATON__PACKET_ASK:
         baton__far_answer(mpi, &mpi->peers[packet->source]);

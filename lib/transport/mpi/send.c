@@ -49,15 +49,15 @@ typedef enum outcome {
    it, so that the data in flight stays in caches and buffers. The peer may need
    a later message before it can answer. So this function only delays sends: it
    lets one more through every BATON__MPI_PATIENCE_NS. */
-static bool mpi_send_is_behind(baton__peer_t *peer)
+static bool mpi_send_delays(baton__peer_t *peer)
 {
     if (peer->announced < BATON__MPI_ANNOUNCED) {
         return false;
     }
     uint64_t now = baton__clock_ns();
-    bool behind = now - peer->exceeded_ns < BATON__MPI_PATIENCE_NS;
-    peer->exceeded_ns = behind ? peer->exceeded_ns : now;
-    return behind;
+    bool delays = now - peer->exceeded_ns < BATON__MPI_PATIENCE_NS;
+    peer->exceeded_ns = delays ? peer->exceeded_ns : now;
+    return delays;
 }
 
 /* Sends a packet with `count` bytes of data. Returns false if there is no
@@ -77,7 +77,7 @@ static outcome_t send_along(baton__mpi_t *mpi, baton__peer_t *peer,
                             bool credited)
 {
     packet->flags = credited ? BATON__PACKET_CREDITED : 0;
-    if ((!credited && mpi_send_is_behind(peer)) ||
+    if ((!credited && mpi_send_delays(peer)) ||
         !mpi_send_push(mpi, peer, packet, send->data, send->bytes)) {
         return NO_ROOM;
     }
@@ -197,7 +197,7 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         peer->bodies.sent += outcome == ENDED ? buffers : 0;
         return outcome;
     }
-    if (mpi_send_is_behind(peer)) {
+    if (mpi_send_delays(peer)) {
         return NO_ROOM;
     }
     if (near && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&

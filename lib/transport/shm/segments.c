@@ -37,7 +37,7 @@ static void unmake(baton__segment_t *segment)
         (void)munmap(segment->base, segment->bytes);
     }
     baton__descriptor_close(&segment->file);
-    baton__free(segment->told);
+    baton__free(segment->sent);
     *segment = (baton__segment_t){.file = -1};
 }
 
@@ -75,8 +75,8 @@ static bool segments_make(baton__segment_t *out, int peers, size_t bytes)
     *out = (baton__segment_t){
         .file = -1,
         .bytes = bytes,
-        .told = baton__alloc((size_t)peers, sizeof *out->told)};
-    int error = out->told != NULL ? make_file(out) : ENOMEM;
+        .sent = baton__alloc((size_t)peers, sizeof *out->sent)};
+    int error = out->sent != NULL ? make_file(out) : ENOMEM;
     if (error == 0) {
         void *memory =
             mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, out->file, 0);
@@ -133,7 +133,7 @@ static void segments_drop(const baton__segments_t *self, baton__segment_t *left)
        baton__mappings_sweep. */
     atomic_fetch_add_explicit(&self->freed->count, 1, memory_order_release);
     for (int i = 0; i < self->peers; i++) {
-        if (left->told[i]) {
+        if (left->sent[i]) {
             baton__doorbell_ring_now(self->doorbell, i);
         }
     }
@@ -320,10 +320,10 @@ uint32_t baton__segments_share(baton__segments_t *self, int index,
     if (segment == NULL) {
         return 0;
     }
-    if (!segment->told[index]) {
-        segment->told[index] = segments_tell(self, segment, index);
+    if (!segment->sent[index]) {
+        segment->sent[index] = segments_tell(self, segment, index);
     }
-    return segment->told[index] ? segment->id : 0;
+    return segment->sent[index] ? segment->id : 0;
 }
 
 /* ---- life -------------------------------------------------------------- */

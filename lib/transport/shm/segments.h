@@ -66,12 +66,12 @@ typedef struct baton__segment {
     baton__segment_block_t *blocks; /* the blocks in use */
     /* By peer: the segment's descriptor was sent to the peer. Only the driver
        uses this field. */
-    bool *told;
+    bool *sent;
 } baton__segment_t;
 
 /* The segments of this process. */
 typedef struct baton__segments {
-    pthread_mutex_t lock; /* guards all fields except `told` of segments */
+    pthread_mutex_t lock; /* guards all fields except `sent` of segments */
     const baton__doorbell_t *doorbell;
     baton__segment_table_t *table;
     baton__freed_count_t *freed;
