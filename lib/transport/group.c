@@ -264,7 +264,7 @@ bool baton__group_is_stopped(const baton_group_t *group, int rank)
     char text[256];
     const char *host;
     int process = process_of(group, rank, &host);
-    if (process <= 0 || !baton__group_is_near(group, rank)) {
+    if (process <= 0 || !baton__group_is_local(group, rank)) {
         return false;
     }
     (void)snprintf(path, sizeof path, "/proc/%d/stat", process);
@@ -282,7 +282,7 @@ int baton__group_host(const baton_group_t *group, int rank)
                                    : 0;
 }
 
-bool baton__group_is_near(const baton_group_t *group, int rank)
+bool baton__group_is_local(const baton_group_t *group, int rank)
 {
     return baton__group_host(group, rank) ==
            baton__group_host(group, group->rank);

@@ -181,7 +181,7 @@ static inline baton_group_t *baton__group_next(const baton_group_t *group)
 int baton__group_host(const baton_group_t *group, int rank);
 
 /* True if the rank is on this host, or nothing is known of hosts. */
-bool baton__group_is_near(const baton_group_t *group, int rank);
+bool baton__group_is_local(const baton_group_t *group, int rank);
 
 /* The detail of a peer's loss if the peer counts as lost because it has itself
    lost this rank. The other ranks go on without this rank. */

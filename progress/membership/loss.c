@@ -53,7 +53,7 @@ static void tell_of(baton_group_t *group, baton__loss_t *loss, bool tells_host)
     const int teller = find_teller(group, lost);
     loss->teller = teller;
     for (int peer = 0; peer < group->size; peer++) {
-        bool due = baton__group_is_near(group, peer)
+        bool due = baton__group_is_local(group, peer)
                        ? tells_host
                        : group->rank == teller || peer == teller;
         if (due && peer != group->rank &&
@@ -127,7 +127,7 @@ static void heed_loss(baton_group_t *group, const baton_header_t *header,
                       : stays ? "another rank has lost it"
                               : "another rank has lost it, and left";
     if (stays && !ended && baton__group_loss(group, lost) == NULL &&
-        baton__group_is_near(group, lost)) {
+        baton__group_is_local(group, lost)) {
         (void)transport->notify(group->endpoint, lost, header, NULL, 0);
     }
     /* Without this call the transport's close would wait for the rank. */

@@ -297,8 +297,8 @@ static void contact(const baton_group_t *group)
 {
     int parent = (group->rank - 1) / CHILDREN;
     for (int rank = 0; rank < group->size; rank++) {
-        bool near = rank == parent || (rank - 1) / CHILDREN == group->rank;
-        if (near && rank != group->rank &&
+        bool neighbour = rank == parent || (rank - 1) / CHILDREN == group->rank;
+        if (neighbour && rank != group->rank &&
             baton__group_loss(group, rank) == NULL) {
             (void)group->transport->reserve(group->endpoint, rank, 0, 0);
         }

@@ -113,7 +113,7 @@ static uint32_t version_of(const shrink_t *shrink)
 static bool is_over(const baton_group_t *group, int rank, const char *loss)
 {
     return baton__has_ended(group, rank) ||
-           (baton__group_is_near(group, rank) && loss != baton__disowned);
+           (baton__group_is_local(group, rank) && loss != baton__disowned);
 }
 
 /* Adds to the view the losses that the transport, or a LEFT notice, has

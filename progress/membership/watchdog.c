@@ -183,7 +183,7 @@ static void ask_members(const baton__stepper_t *stepper)
          g = baton__group_next(g)) {
         int peer = baton__recovery_awaits(g);
         if (peer >= 0 && (peer + 1 == baton__member_of(g)->awaited ||
-                          !baton__group_is_near(g, peer))) {
+                          !baton__group_is_local(g, peer))) {
             watchdog_ask(g, peer);
         }
         baton__member_of(g)->awaited = peer + 1;

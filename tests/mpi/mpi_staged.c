@@ -96,7 +96,7 @@ static void ask_for_gpu_aware_mpi(const char *word, bool expected)
     baton__bootstrap_close_mpi(&bootstrap);
     const baton_transport_t *transport = &mpi->transport;
     for (int peer = 0; peer < world.size; peer++) {
-        bool far = mpi->peers[peer].near < 0;
+        bool far = mpi->peers[peer].local < 0;
         support_mpi_check(transport->takes_device(mpi, peer, 1 << 20) ==
                               (expected && far),
                           "takes_device of a long message");

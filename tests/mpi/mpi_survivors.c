@@ -76,7 +76,7 @@ int PMPI_Isend(const void *bytes, int count, MPI_Datatype type, int to, int tag,
                MPI_Comm comm, MPI_Request *request)
 {
     return cuts_last && to == world.rank + 1 &&
-                   ((const baton__far_packet_t *)bytes)->packet.kind ==
+                   ((const baton__net_packet_t *)bytes)->packet.kind ==
                        BATON__PACKET_LAST
                ? MPI_Issend(bytes, count, type, to, UNHEARD, comm, request)
                : MPI_Isend(bytes, count, type, to, tag, comm, request);

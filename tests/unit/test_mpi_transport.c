@@ -34,7 +34,7 @@ static baton__mpi_t *rank_of(int rank)
 
 static baton__link_t *link_of(int rank, int peer)
 {
-    return &rank_of(rank)->far.links.at[peer];
+    return &rank_of(rank)->net.links.at[peer];
 }
 
 static baton__peer_t *peer_of(int rank, int peer)
@@ -72,7 +72,7 @@ static void open_with(fake_mpi_options_t options)
 }
 
 /* Two or three ranks of one host, or of as many hosts. */
-static void open_near(int size, uint32_t window)
+static void open_local(int size, uint32_t window)
 {
     open_with((fake_mpi_options_t){.size = size,
                                    .host_ranks = size,
@@ -128,7 +128,7 @@ static void settle_all(int size)
     }
 }
 
-static void open_far(int size, uint32_t window)
+static void open_net(int size, uint32_t window)
 {
     open_with(
         (fake_mpi_options_t){.size = size, .host_ranks = 1, .window = window});
@@ -262,7 +262,7 @@ static baton__packet_kind_t way_of(size_t bytes)
 
 TEST(test_mpi_near_ways_have_exact_limits)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     assert_int_equal(way_of(0), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_BUFFER);
@@ -280,7 +280,7 @@ TEST(test_mpi_near_ways_have_exact_limits)
 
 TEST(test_mpi_far_ways_have_exact_limits)
 {
-    open_far(2, 0);
+    open_net(2, 0);
     assert_int_equal(way_of(0), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES), BATON__PACKET_SHORT);
     assert_int_equal(way_of(BATON__SHORT_BYTES + 1), BATON__PACKET_BODY);
@@ -300,9 +300,9 @@ TEST(test_mpi_pulls_in_parts)
 {
     enum { PART = LONGEST / 20 };
     for (size_t eager = 0; eager <= LONGEST; eager += LONGEST) {
-        open_far(2, 0);
+        open_net(2, 0);
         fake_mpi_eager_bytes = eager;
-        rank_of(1)->far.part_bytes = PART;
+        rank_of(1)->net.part_bytes = PART;
         assert_int_equal(way_of(PART), BATON__PACKET_RTS);
         assert_int_equal(way_of(PART + 1), BATON__PACKET_RTS);
         assert_int_equal(way_of(LONGEST), BATON__PACKET_RTS);
@@ -315,7 +315,7 @@ TEST(test_mpi_pulls_in_parts)
    ones of a patient sender. */
 TEST(test_mpi_segments_are_read_in_place)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     baton__mpi_t *mpi = rank_of(0);
     char *block = baton__mpi_allocate(mpi, LONGEST);
     assert_non_null(block);
@@ -447,7 +447,7 @@ TEST(test_mpi_fills_posted_receives)
 {
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
     for (int i = 0; i < 3; i++) {
-        open_near(2, 0);
+        open_local(2, 0);
         assert_false(post_receive(7, PUT_LEAST - 1));
         assert_true(post_receive(7, sizes[i]));
         assert_int_equal(post(0, 1, 7, sizes[i]),
@@ -469,7 +469,7 @@ TEST(test_mpi_fills_posted_receives)
 /* Whatever else is sent arrives, and what was withdrawn is not written. */
 TEST(test_mpi_fills_no_other_receives)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     assert_true(post_receive(7, 100000));
     assert_int_equal(post(0, 1, 7, 100001), BATON_OK);
     assert_int_equal(post(0, 1, 7 + BATON__HOST_POSTS, 100000), BATON_OK);
@@ -496,7 +496,7 @@ TEST(test_mpi_fills_no_other_receives)
 TEST(test_mpi_asks_for_what_was_offered)
 {
     for (int sleeps = 0; sleeps < 2; sleeps++) {
-        open_near(2, 0);
+        open_local(2, 0);
         rank_of(1)->asks = true;
         assert_int_equal(post(0, 1, 7, 100000), BATON_OK);
         assert_true(arm_for(0, sleeps ? BATON_ARM_ALL : BATON_ARM_NOTICES));
@@ -515,7 +515,7 @@ TEST(test_mpi_asks_for_what_was_offered)
 TEST(test_mpi_reads_what_was_not_made)
 {
     for (int before = 0; before < 2; before++) {
-        open_near(2, 0);
+        open_local(2, 0);
         rank_of(1)->asks = true;
         assert_true(before == 0 || post_receive(7, 100000));
         assert_int_equal(post_some(0, 1, 7, 100000, false), BATON_OK);
@@ -532,9 +532,9 @@ TEST(test_mpi_reads_what_was_not_made)
 TEST(test_mpi_tells_of_a_put_when_there_is_room)
 {
     const baton__packet_t filler = {.kind = BATON__PACKET_CREDIT};
-    open_near(2, 0);
+    open_local(2, 0);
     assert_true(post_receive(7, PUT_LEAST));
-    while (baton__mpi_push_near(rank_of(0), peer_of(0, 1), &filler, NULL, 0)) {
+    while (baton__mpi_push_local(rank_of(0), peer_of(0, 1), &filler, NULL, 0)) {
     }
     assert_int_equal(post(0, 1, 7, PUT_LEAST), BATON_OK);
     settle(0);
@@ -553,7 +553,7 @@ static void settle_loss(int rank, int peer);
 TEST(test_mpi_puts_end_with_their_peers)
 {
     for (int loser = 0; loser < 2; loser++) {
-        open_near(2, 0);
+        open_local(2, 0);
         assert_true(post_receive(7, LONGEST));
         assert_int_equal(post(0, 1, 7, LONGEST), BATON_OK);
         assert_true(loser == 0 || post_receive(8, LONGEST)); /* not begun */
@@ -573,7 +573,7 @@ TEST(test_mpi_puts_end_with_their_peers)
     void *page =
         mmap(NULL, LONGEST, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(page, MAP_FAILED);
-    open_near(2, 0);
+    open_local(2, 0);
     const baton_header_t header = {.tag = 7};
     assert_true(baton__mpi_post_receive(rank_of(1), put_token(7), 0, &header,
                                         page, LONGEST));
@@ -667,7 +667,7 @@ TEST(test_mpi_parts_end_with_their_peers)
 /* What was lent is received, or dropped; no more is lent. */
 TEST(test_mpi_receives_what_it_may_not_read)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(post(0, 1, i, 100000), BATON_OK);
     }
@@ -701,7 +701,7 @@ TEST(test_mpi_receives_what_it_may_not_read)
 TEST(test_mpi_buffers_are_freed_by_their_readers)
 {
     enum { BYTES = 1000 };
-    open_near(3, 0);
+    open_local(3, 0);
     for (uint32_t i = 0; i < BATON__HOST_BUFFERS; i++) {
         memset(out, (int)i + 1, BYTES);
         assert_int_equal(post(0, 1 + (int)(i % 2), i, BYTES), BATON_DONE);
@@ -727,7 +727,7 @@ TEST(test_mpi_buffers_are_freed_by_their_readers)
 /* There is no memory for the third one. */
 TEST(test_mpi_goes_without_buffers_that_have_no_memory)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     baton__host_t *host = &rank_of(0)->host;
     (void)munmap(baton__host_buffer(host, host->index, 2),
                  sizeof(baton__host_buffer_t));
@@ -743,7 +743,7 @@ TEST(test_mpi_goes_without_buffers_that_have_no_memory)
 /* A buffer that found no room in the ring is free again. */
 TEST(test_mpi_full_ring_keeps_no_buffer)
 {
-    open_near(2, 4096);
+    open_local(2, 4096);
     uint32_t sent = 0;
     for (size_t bytes = BATON__SHORT_BYTES; bytes > 0; bytes -= 8) {
         while (post(0, 1, sent, bytes) == BATON_DONE) {
@@ -791,12 +791,12 @@ static void expect_window(int window)
 /* Beyond its window a short send ends when its receiver is done with it. */
 TEST(test_mpi_credits_are_a_window)
 {
-    open_near(2, 4);
+    open_local(2, 4);
     for (int i = 0; i < 2; i++) { /* one window, however often */
         support_ok(baton__mpi_reserve(rank_of(1), 0, 0, 1));
     }
     expect_window(4);
-    open_far(2, 4);
+    open_net(2, 4);
     expect_window(4);
 }
 
@@ -818,9 +818,9 @@ static void expect_notices(void)
 
 TEST(test_mpi_notices_are_counted_apart)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     expect_notices();
-    open_far(2, 0);
+    open_net(2, 0);
     expect_notices();
 }
 
@@ -828,7 +828,7 @@ TEST(test_mpi_notices_are_counted_apart)
 TEST(test_mpi_far_credits_wrap)
 {
     enum { ROUNDS = 3000, WINDOW = 3 };
-    open_far(2, WINDOW);
+    open_net(2, WINDOW);
     for (uint32_t i = 0; i < ROUNDS; i++) {
         seen[1].arrivals = 0;
         assert_int_equal(post(0, 1, 1, i % 3 == 0 ? 300 : 3), BATON_DONE);
@@ -847,7 +847,7 @@ TEST(test_mpi_far_credits_wrap)
 
 static void expect_kept(size_t bytes, int most)
 {
-    open_far(2, 64);
+    open_net(2, 64);
     for (int i = 0; i < most; i++) {
         out[0] = (unsigned char)i;
         assert_int_equal(post(0, 1, (uint32_t)i, bytes), BATON_DONE);
@@ -898,7 +898,7 @@ TEST(test_mpi_far_bodies_are_kept)
    before this rank sleeps or after a few polls that find nothing. */
 TEST(test_mpi_far_messages_tell_of_credits)
 {
-    open_far(2, 0);
+    open_net(2, 0);
     for (int round = 0; round < 2; round++) {
         uint32_t before = peer_of(1, 0)->packets_sent;
         for (int i = 0; i < BATON__MPI_BODIES / 2; i++) {
@@ -922,7 +922,7 @@ TEST(test_mpi_far_messages_tell_of_credits)
 TEST(test_mpi_far_credits_are_told_to_all)
 {
     enum { WINDOW = 4 };
-    open_far(3, WINDOW);
+    open_net(3, WINDOW);
     for (int round = 0; round < 2; round++) {
         const int counts[] = {WINDOW, 0, round == 0 ? WINDOW : 1};
         seen[1].arrivals = 0;
@@ -946,7 +946,7 @@ TEST(test_mpi_far_credits_are_told_to_all)
 TEST(test_mpi_far_credits_overtake_who_takes_nothing)
 {
     enum { WINDOW = BATON__MPI_PACKETS, HALF = WINDOW / 2 };
-    open_far(3, WINDOW);
+    open_net(3, WINDOW);
     for (int peer = 0; peer < 3; peer += 2) {
         post_all(peer, 1, 0, HALF, 8, BATON_DONE);
         settle(1);
@@ -958,7 +958,7 @@ TEST(test_mpi_far_credits_overtake_who_takes_nothing)
         drop(1, i);
     }
     settle(1);
-    assert_true(rank_of(1)->far.credits_due);
+    assert_true(rank_of(1)->net.credits_due);
     assert_int_equal(peer_of(1, 0)->messages.reported, WINDOW);
     assert_int_equal(peer_of(1, 2)->messages.reported, WINDOW + HALF);
     fake_mpi_stop(false);
@@ -970,7 +970,7 @@ TEST(test_mpi_far_credits_overtake_who_takes_nothing)
 TEST(test_mpi_far_pulls_are_bounded)
 {
     enum { COUNT = 7, BYTES = PULLED_BYTES };
-    open_far(2, 0);
+    open_net(2, 0);
     post_all(0, 1, 0, COUNT, BYTES, BATON_OK);
     settle(1);
     take_all(1, 0, COUNT, BATON_OK);
@@ -987,7 +987,7 @@ TEST(test_mpi_far_packets_wait_for_room)
 {
     enum { COUNT = BATON__MPI_PACKETS + 5 };
     enum { WINDOW = 2 * COUNT };
-    open_far(2, WINDOW);
+    open_net(2, WINDOW);
     fake_mpi_stop(true);
     for (uint32_t i = 0; i < COUNT; i++) {
         bool full = i >= BATON__MPI_PACKETS; /* a body is tried again then */
@@ -1007,14 +1007,14 @@ TEST(test_mpi_far_packets_wait_for_room)
     }
     assert_int_equal(seen[0].ends, 5);
     assert_int_equal(peer_of(0, 1)->bodies.sent, 1);
-    assert_int_equal(rank_of(0)->far.packets_unsent, 0);
+    assert_int_equal(rank_of(0)->net.packets_unsent, 0);
     fake_mpi_stop(true);
     post_all(1, 0, 0, BATON__MPI_PACKETS, 8, BATON_DONE);
     for (int i = 0; i < COUNT; i++) {
         drop(1, i);
     }
     settle(1); /* no room to tell of the credits */
-    assert_true(rank_of(1)->far.credits_due);
+    assert_true(rank_of(1)->net.credits_due);
     (void)poll(NULL, 0, 5);
     support_set_variable("BATON_SLEEP_US", "20");
     assert_true(arm(1)); /* soon, as nothing tells of room */
@@ -1034,7 +1034,7 @@ static void expect_bound(size_t bytes, int credited)
     enum { COUNT = 40, ROUNDS = 50 };
     bool bounded = false;
     for (int round = 0; round < ROUNDS && !bounded; round++) {
-        open_near(2, (uint32_t)credited);
+        open_local(2, (uint32_t)credited);
         for (int i = 0; i < COUNT; i++) {
             assert_int_equal(post(0, 1, (uint32_t)i, bytes),
                              i < credited ? BATON_DONE : BATON_OK);
@@ -1102,7 +1102,7 @@ static void expect_numbers(const uint32_t *numbers, int count)
 
 TEST(test_mpi_withdraws_anywhere_in_the_outbox)
 {
-    open_far(2, 256);
+    open_net(2, 256);
     fill_outbox();
     assert_true(withdraw(0, 103)); /* the middle, */
     assert_true(withdraw(0, 100)); /* the head, */
@@ -1128,7 +1128,7 @@ TEST(test_mpi_withdraws_anywhere_in_the_outbox)
 TEST(test_mpi_withdraws_many_sends_soon)
 {
     enum { MANY = 20000, STRIDE = 7919 }; /* which have no common divisor */
-    open_far(2, 256);
+    open_net(2, 256);
     support_ok(baton__mpi_reserve(rank_of(0), 1, MANY, 0));
     fill_outbox();
     post_all(0, 1, 1000, MANY, 8, BATON_OK);
@@ -1144,7 +1144,7 @@ TEST(test_mpi_withdraws_many_sends_soon)
 TEST(test_mpi_withdraws_several_offers)
 {
     enum { BYTES = PULLED_BYTES };
-    open_near(2, 0);
+    open_local(2, 0);
     post_all(0, 1, 0, 6, BYTES, BATON_OK);
     settle(1);
     assert_int_equal(take(1, 2), BATON_OK); /* is being copied */
@@ -1183,7 +1183,7 @@ TEST(test_mpi_withdraws_several_offers)
 TEST(test_mpi_far_withdraws_what_is_pulled)
 {
     enum { BYTES = PULLED_BYTES };
-    open_far(2, 0);
+    open_net(2, 0);
     assert_int_equal(post(0, 1, 1, BYTES), BATON_OK);
     assert_int_equal(post(0, 1, 2, BYTES), BATON_OK);
     settle(1);
@@ -1211,7 +1211,7 @@ TEST(test_mpi_far_withdraws_what_is_pulled)
 
 TEST(test_mpi_near_wakes_who_is_armed)
 {
-    open_near(2, 0);
+    open_local(2, 0);
     assert_true(arm(1));
     assert_int_equal(sleep_us, BATON_SLEEP_FOREVER);
     assert_false(is_readable(1));
@@ -1241,7 +1241,7 @@ TEST(test_mpi_near_wakes_who_is_armed)
 /* A peer that is to be woken by notices alone has to make room for one. */
 TEST(test_mpi_near_wakes_who_has_no_room_for_a_notice)
 {
-    open_near(2, 4096);
+    open_local(2, 4096);
     assert_true(arm_for(1, BATON_ARM_NOTICES));
     while (post(0, 1, 1, BATON__SHORT_BYTES) == BATON_DONE) {
     }
@@ -1446,7 +1446,7 @@ TEST(test_mpi_far_sleeps_as_its_links_allow)
     }
     (void)poll(NULL, 0, 5);
     assert_true(arm(1));
-    baton__links_ring(&rank_of(0)->far.links, 1,
+    baton__links_ring(&rank_of(0)->net.links, 1,
                       peer_of(0, 1)->packets_sent); /* ahead of its message */
     assert_true(is_rung(1, 5000));
     baton__mpi_drain(rank_of(1));
@@ -1514,7 +1514,7 @@ static void expect_failed_ends(int rank, int count)
 /* A rank whose process ended is noticed by the first that would wake it. */
 TEST(test_mpi_near_peer_is_lost)
 {
-    open_near(3, 0);
+    open_local(3, 0);
     assert_int_equal(post(0, 2, 1, 100000), BATON_OK);
     post_all(0, 1, 2, 3, PULLED_BYTES, BATON_OK);
     settle(1);
@@ -1544,7 +1544,7 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
 {
     enum { AT_ONCE = BATON__MPI_AT_ONCE_BYTES };
     for (int how = 0; how < 3; how++) {
-        open_near(2, 0);
+        open_local(2, 0);
         rank_of(0)->buffered_bytes = 0; /* so that all is offered */
         assert_int_equal(post(0, 1, 1, how == 0 ? 2 * AT_ONCE : AT_ONCE),
                          BATON_OK);
@@ -1588,7 +1588,7 @@ TEST(test_mpi_near_peer_ends_while_it_is_read)
 TEST(test_mpi_far_peer_is_lost_in_motion)
 {
     enum { LONG = PULLED_BYTES, MIDDLE = 5000, PULLED = 6 };
-    open_far(3, 16);
+    open_net(3, 16);
     fake_mpi_eager_bytes = MIDDLE + 100; /* packets alone */
     assert_int_equal(post(1, 0, 201, LONG), BATON_OK);
     assert_int_equal(post(1, 2, 202, LONG), BATON_OK);
@@ -1604,7 +1604,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
     settle(1);
-    assert_int_equal(rank_of(1)->far.count, 6); /* three parts of each */
+    assert_int_equal(rank_of(1)->net.count, 6); /* three parts of each */
     assert_int_equal(post(1, 0, 200, LONG), BATON_OK);
     int failing = 2;
     for (uint32_t i = 0; i < 100 && seen[1].losses == 0; i++) {
@@ -1615,8 +1615,8 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     drop(1, PULLED); /* its answer waits in the outbox */
     assert_int_equal(take(1, PULLED + 2), BATON_DONE);
     drop(1, PULLED + 3);
-    baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
-    baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
+    baton__net_fail(rank_of(1), 0, MPI_ERR_OTHER);
+    baton__net_fail(rank_of(1), 0, MPI_ERR_OTHER);
     settle_loss(1, 0);
     expect_failed_ends(1, failing);
     assert_int_equal(seen[1].receives, PULLED);
@@ -1642,11 +1642,11 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
 TEST(test_mpi_far_peer_is_lost_within_a_body)
 {
     for (uint32_t come = 1; come <= 3; come++) {
-        open_far(2, 0);
+        open_net(2, 0);
         fake_mpi_deliveries = (int)come;
         assert_int_equal(post(0, 1, 1, BATON__BODY_LONGEST), BATON_DONE);
         settle(1);
-        baton__far_fail(rank_of(1), 0, MPI_ERR_OTHER);
+        baton__net_fail(rank_of(1), 0, MPI_ERR_OTHER);
         settle_loss(1, 0);
         assert_int_equal(seen[1].arrivals, come == 3);
         assert_true(come < 3 || take(1, 0) == BATON_DONE);
@@ -1662,7 +1662,7 @@ TEST(test_mpi_far_peer_that_takes_nothing)
 {
     enum { TAKEN = BATON__MPI_POSTED };
     enum { KEPT = BATON__MPI_PACKETS / 2, WINDOW = 4 * TAKEN };
-    open_far(3, WINDOW);
+    open_net(3, WINDOW);
     fake_mpi_eager_bytes = 0;
     post_all(0, 1, 0, TAKEN + KEPT, 8, BATON_DONE);
     post_all(0, 1, TAKEN + KEPT, KEPT, 8, BATON_OK);
@@ -1670,20 +1670,20 @@ TEST(test_mpi_far_peer_that_takes_nothing)
     assert_int_equal(post(0, 2, TAKEN + KEPT / 2, 8), BATON_OK);
     settle(2);
     settle(0);
-    assert_int_equal(rank_of(0)->far.packets_unsent, KEPT);
+    assert_int_equal(rank_of(0)->net.packets_unsent, KEPT);
     settle(2);
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT / 2 + 1);
     /* The next slot is taken by a packet to the first peer, others are free. */
     uint32_t more = 0;
-    while (rank_of(0)->far.next_send % BATON__MPI_PACKETS != 0) {
+    while (rank_of(0)->net.next_send % BATON__MPI_PACKETS != 0) {
         assert_int_equal(post(0, 2, TAKEN + KEPT + more++, 8), BATON_DONE);
     }
     settle(2);
     settle(0);
     assert_int_equal(notify(0, 2), BATON_DONE);
-    baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+    baton__net_fail(rank_of(0), 1, MPI_ERR_OTHER);
     settle_loss(0, 1);
-    assert_int_equal(rank_of(0)->far.packets_unsent, 0);
+    assert_int_equal(rank_of(0)->net.packets_unsent, 0);
     settle(2);
     assert_int_equal(seen[2].arrivals, TAKEN + KEPT / 2 + 2 + more);
 }
@@ -1693,7 +1693,7 @@ TEST(test_mpi_far_peer_that_takes_nothing)
 TEST(test_mpi_far_peer_dies_while_it_sends)
 {
     enum { MORE = 3 * BATON__MPI_POSTED };
-    open_far(3, 0);
+    open_net(3, 0);
     fake_mpi_eager_bytes = 1000;
     fake_mpi_hold(1U << 1 | 1U << 2);
     for (int from = 1; from < 3; from++) {
@@ -1702,7 +1702,7 @@ TEST(test_mpi_far_peer_dies_while_it_sends)
     }
     settle(0);
     assert_int_equal(seen[0].arrivals, 0);
-    baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+    baton__net_fail(rank_of(0), 1, MPI_ERR_OTHER);
     settle_loss(0, 1);
     assert_int_equal(seen[0].arrivals, 0);
     fake_mpi_hold(1U << 1);
@@ -1723,14 +1723,14 @@ TEST(test_mpi_far_peer_dies_while_it_sends)
  */
 TEST(test_mpi_far_peers_die_while_they_send)
 {
-    open_far(4, 0);
+    open_net(4, 0);
     fake_mpi_eager_bytes = 1000;
     fake_mpi_hold(1U << 1 | 1U << 2);
     for (uint32_t i = 0; i < BATON__MPI_POSTED; i++) {
         assert_int_equal(post(1 + (int)i % 2, 0, i / 2, 5000), BATON_DONE);
     }
     for (int dead = 1; dead < 3; dead++) {
-        baton__far_fail(rank_of(0), dead, MPI_ERR_OTHER);
+        baton__net_fail(rank_of(0), dead, MPI_ERR_OTHER);
         settle_loss(0, dead);
     }
     for (uint32_t i = 0; i < 2 * BATON__MPI_POSTED; i++) {
@@ -1747,7 +1747,7 @@ TEST(test_mpi_far_peers_die_while_they_send)
 TEST(test_mpi_far_pulled_data_go_last)
 {
     for (int lost = 0; lost < 2; lost++) {
-        open_far(2, 0);
+        open_net(2, 0);
         post_all(0, 1, 1, 3, PULLED_BYTES, BATON_OK);
         settle(1);
         take_all(1, 0, 3, BATON_OK);
@@ -1757,7 +1757,7 @@ TEST(test_mpi_far_pulled_data_go_last)
         assert_false(arm(0));
         assert_true(withdraw(0, 2));
         if (lost) {
-            baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+            baton__net_fail(rank_of(0), 1, MPI_ERR_OTHER);
             settle_loss(0, 1);
             expect_failed_ends(0, 2);
         }
@@ -1774,7 +1774,7 @@ TEST(test_mpi_far_errors_lose_the_peer)
 {
     for (int way = 0; way < 3; way++) {
         static const size_t sizes[] = {8, 5000, 100000};
-        open_far(2, 0);
+        open_net(2, 0);
         assert_int_equal(post(1, 0, 7, PULLED_BYTES), BATON_OK);
         settle(0);
         fake_mpi_failing_sends = 1;
@@ -1791,24 +1791,25 @@ TEST(test_mpi_far_errors_lose_the_peer)
     }
 }
 
-/* Once MPI_Finalize has begun, no call of MPI follows: far peers are lost. */
+/* Once MPI_Finalize has begun, no call of MPI follows: peers on other hosts are
+ * lost. */
 TEST(test_mpi_far_sends_nothing_behind_finalize)
 {
-    open_far(2, 0);
-    atomic_store(&rank_of(0)->far.finalized, true);
+    open_net(2, 0);
+    atomic_store(&rank_of(0)->net.finalized, true);
     (void)post(0, 1, 1, 8);
     assert_int_equal(fake_mpi_unreceived(), 0);
     settle_loss(0, 1);
-    assert_int_equal(atomic_load(&rank_of(0)->far.inside), 0);
+    assert_int_equal(atomic_load(&rank_of(0)->net.inside), 0);
 }
 
 /* A receive that went on after an error has its packet, and is posted again. */
 TEST(test_mpi_far_receives_go_on)
 {
     for (int lost = 0; lost < 2; lost++) {
-        open_far(3, 0);
+        open_net(3, 0);
         if (lost) {
-            baton__far_fail(rank_of(0), 1, MPI_ERR_OTHER);
+            baton__net_fail(rank_of(0), 1, MPI_ERR_OTHER);
             settle_loss(0, 1);
         }
         fake_mpi_failing_receives = 2;
@@ -1833,7 +1834,7 @@ TEST(test_mpi_far_link_ends)
         "it has lost rank 2, and closed its group"};
     for (int farewell = 0; farewell < 3; farewell++) {
         open_linked();
-        baton__links_t *links = &rank_of(1)->far.links;
+        baton__links_t *links = &rank_of(1)->net.links;
         if (farewell) {
             links->gives_up = farewell == 2;
             links->blamed = links->gives_up ? 3 : 0;

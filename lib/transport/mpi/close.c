@@ -35,7 +35,7 @@ static void close_release(baton__mpi_t *mpi, bool in_use)
 }
 
 /* Called by MPI_Finalize, which first deletes the attributes of MPI_COMM_SELF.
-   Afterwards the endpoint no longer calls MPI; see baton__far_enter. */
+   Afterwards the endpoint no longer calls MPI; see baton__net_enter. */
 static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     baton__mpi_t *mpi = value;
@@ -45,7 +45,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
     (void)extra;
     /* Either baton__mpi_discard has deleted the attribute, or the endpoint is
        kept. */
-    if (mpi->far.closing) {
+    if (mpi->net.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {
@@ -57,8 +57,8 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
                "mpi: rank %d of %d: MPI_Finalize was called before this group "
                "was destroyed: destroy it first",
                mpi->rank, mpi->size);
-    atomic_store_explicit(&mpi->far.finalized, true, memory_order_seq_cst);
-    while (atomic_load_explicit(&mpi->far.inside, memory_order_seq_cst) > 0) {
+    atomic_store_explicit(&mpi->net.finalized, true, memory_order_seq_cst);
+    while (atomic_load_explicit(&mpi->net.inside, memory_order_seq_cst) > 0) {
         (void)sched_yield();
     }
     return MPI_SUCCESS;
@@ -67,9 +67,9 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
 baton_status_t baton__mpi_watch_finalize(baton__mpi_t *mpi)
 {
     int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize,
-                                       &mpi->far.keyval, NULL);
+                                       &mpi->net.keyval, NULL);
     if (code == MPI_SUCCESS) {
-        code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->far.keyval, mpi);
+        code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->net.keyval, mpi);
     }
     return baton__mpi_error("MPI_Comm_set_attr", code);
 }
@@ -80,11 +80,11 @@ void baton__mpi_free(baton__mpi_t *mpi)
 {
     /* This also takes the links off the list of links that forked children
        close. */
-    baton__far_close(mpi);
+    baton__net_close(mpi);
     baton__answers_close(&mpi->answers);
     baton__host_close(&mpi->host);
     baton__mpi_free_pools(mpi);
-    baton__free(mpi->far.reached);
+    baton__free(mpi->net.reached);
     baton__free(mpi->host_of);
     baton__free(mpi->processes);
     baton__free(mpi->peers);
@@ -113,11 +113,11 @@ static int tell_last(baton__mpi_t *mpi)
     int awaited = -1;
     for (int i = 0; i < mpi->size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        if (peer->near < 0 && !peer->last_sent && peer->outbox.head == NULL) {
-            peer->last_sent = baton__far_push(mpi, peer, &last, NULL, 0);
+        if (peer->local < 0 && !peer->last_sent && peer->outbox.head == NULL) {
+            peer->last_sent = baton__net_push(mpi, peer, &last, NULL, 0);
         }
-        awaited = peer->near >= 0 || (peer->last_sent && peer->last_received &&
-                                      baton__far_unsent(mpi, peer) == 0)
+        awaited = peer->local >= 0 || (peer->last_sent && peer->last_received &&
+                                       baton__net_unsent(mpi, peer) == 0)
                       ? awaited
                       : i;
     }
@@ -134,11 +134,11 @@ static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
     uint64_t now = baton__clock_ns();
     uint64_t asked_ns = now;
     int awaited = -1;
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return true;
     }
-    mpi->far.closing = true;
-    while (((awaited = tell_last(mpi)) >= 0 || mpi->far.count > 0) &&
+    mpi->net.closing = true;
+    while (((awaited = tell_last(mpi)) >= 0 || mpi->net.count > 0) &&
            mpi->first_lost == 0 && now < deadline_ns) {
         baton__mpi_drop_arrivals(mpi);
         now = baton__clock_ns();
@@ -148,8 +148,8 @@ static bool close_drain(baton__mpi_t *mpi, uint64_t deadline_ns)
         }
         (void)sched_yield();
     }
-    baton__far_leave(mpi);
-    return awaited < 0 && mpi->far.count == 0;
+    baton__net_leave(mpi);
+    return awaited < 0 && mpi->net.count == 0;
 }
 
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
@@ -157,10 +157,10 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
     if (mpi == NULL) {
         return;
     }
-    mpi->far.closing = true;
-    if (mpi->far.keyval != MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->far.keyval);
-        (void)PMPI_Comm_free_keyval(&mpi->far.keyval);
+    mpi->net.closing = true;
+    if (mpi->net.keyval != MPI_KEYVAL_INVALID) {
+        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->net.keyval);
+        (void)PMPI_Comm_free_keyval(&mpi->net.keyval);
     }
     close_release(mpi, in_use);
 }
@@ -170,23 +170,23 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
    nothing in motion. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
-    return mpi->members != MPI_GROUP_NULL && mpi->far.peers == 0 &&
+    return mpi->members != MPI_GROUP_NULL && mpi->net.peers == 0 &&
            mpi->host.count > 1 && mpi->first_lost == 0 && !mpi->alone &&
-           mpi->listed == NULL && mpi->far.count == 0 && mpi->in_use == 0;
+           mpi->listed == NULL && mpi->net.count == 0 && mpi->in_use == 0;
 }
 
 void baton__mpi_close(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     baton__mpi_flush_bells(mpi);
-    if (atomic_load_explicit(&mpi->far.finalized, memory_order_relaxed)) {
+    if (atomic_load_explicit(&mpi->net.finalized, memory_order_relaxed)) {
         baton__mpi_free(mpi);
         return;
     }
     uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
-    bool in_use = mpi->far.peers > 0 && mpi->first_lost == 0 &&
+    bool in_use = mpi->net.peers > 0 && mpi->first_lost == 0 &&
                   !close_drain(mpi, baton__clock_ns() + ms * 1000000);
-    mpi->far.closing = true;
+    mpi->net.closing = true;
     if (is_as_new(mpi)) {
         baton__doorbell_disarm(&mpi->host.doorbell);
         baton__answers_hang_up(&mpi->answers);

@@ -56,9 +56,9 @@ void baton__mpi_give_record(baton__mpi_t *mpi, baton__record_t *record)
 
 /* ---- sends ------------------------------------------------------------ */
 
-bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
-                          const baton__packet_t *packet, const void *data,
-                          size_t count)
+bool baton__mpi_push_local(baton__mpi_t *mpi, baton__peer_t *peer,
+                           const baton__packet_t *packet, const void *data,
+                           size_t count)
 {
     size_t bytes = BATON__PACKET_HEAD + count;
     char *record = baton__ring_claim(&peer->ring, bytes);
@@ -73,8 +73,8 @@ bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
         memcpy(record + BATON__PACKET_HEAD, data, count);
     }
     baton__ring_commit(&peer->ring);
-    if (peer->near != mpi->host.index) {
-        baton__doorbell_ring(&mpi->host.doorbell, peer->near,
+    if (peer->local != mpi->host.index) {
+        baton__doorbell_ring(&mpi->host.doorbell, peer->local,
                              (packet->flags & BATON__PACKET_NOTICE) != 0);
     }
     return true;
@@ -96,12 +96,12 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail)
 {
     uint32_t rank = (uint32_t)(peer - mpi->peers);
-    bool left_out = mpi->far.cut || detail == baton__disowned;
+    bool left_out = mpi->net.cut || detail == baton__disowned;
     /* A loss is reported again only if more is known now, which is so if MPI
        noticed the loss first: MPI can't tell whether the peer's process has
        ended. A loss after a time-out is not reported again, since the process
        may have gone on with other ranks before it ended. */
-    bool same = peer->status == status || peer->detail != mpi->far.detail;
+    bool same = peer->status == status || peer->detail != mpi->net.detail;
     if (peer->lost && same) {
         return;
     }
@@ -118,8 +118,8 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
         mpi->first_lost = rank + 1;
         (void)snprintf(mpi->closed, sizeof mpi->closed,
                        "it has lost rank %u, and closed its group", rank);
-        mpi->far.links.gives_up = true;
-        mpi->far.links.blamed = left_out ? 0 : rank + 1;
+        mpi->net.links.gives_up = true;
+        mpi->net.links.blamed = left_out ? 0 : rank + 1;
     }
     baton__answers_lose(&mpi->answers, (int)rank, left_out);
 }

@@ -1,11 +1,11 @@
 /* The MPI transport: it connects the ranks of one communicator.
 
-   Ranks of one host are called near: intra-node packets go through rings in
-   shared memory (shm/), without MPI. Ranks on other hosts are called far:
-   inter-node packets are MPI messages on a communicator of the group's own, and
-   a sleeping rank is woken over a TCP connection (links.c).
+   Intra-node packets, those to local ranks, go through rings in shared memory
+   (shm/), without MPI. Inter-node packets are MPI messages on a communicator of
+   the group's own, and a sleeping rank is woken over a TCP connection
+   (links.c).
 
-       bytes          to a near rank                  to a far rank
+       bytes          to a local rank                 to a rank of another host
        up to 256      in the packet                   in the packet
        up to 64 KiB   in a shm buffer (up to 12 KiB   right after the packet,
                       if each rank has a processor,   up to 128 KiB
@@ -16,9 +16,9 @@
    A patient sender does not mind if its send ends late (token.patient in
    baton/transport.h), so copying its data would gain nothing. From 16 KiB on,
    data that lies in a segment (shm/segments.h) is not copied into a buffer
-   either: a near receiver reads the data in place, and can lend it to the
+   either: a local receiver reads the data in place, and can lend it to the
    engine. A freshly computed sum that is too long for a buffer, and longer
-   than 12 KiB, is written by the sender if a near receiver has posted its
+   than 12 KiB, is written by the sender if a local receiver has posted its
    receive (put.c).
 
    A message that finds no credit or no buffer, or whose receiver may not read
@@ -41,7 +41,7 @@
    There answers, and announced sends that go in parts, come first, and then the
    other sends, which keep their order. A long copy is made a slice at a time,
    so that no poll takes long. A poll looks only where something can arrive:
-   with near ranks alone and no data in motion, MPI is not called at all. (A
+   with local ranks alone and no data in motion, MPI is not called at all. (A
    packet, or a part of a message's data, is in motion while a request of MPI
    for it has not completed. Receives that wait for any packet do not count.)
 
@@ -54,14 +54,14 @@
    From the bottom up, each file using those before it:
 
        endpoint.c   records, lists, peers
-       far.c        packets and data through MPI; links.c
+       net.c        packets and data through MPI; links.c
        pool.c       pools of records
        put.c        posted receives, which senders fill
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
        meeting.c    the exchanges between ranks while they open; bootstrap.h
-       near.c       what the ranks of a host share
+       local.c       what the ranks of a host share
        close.c      closing; MPI_Finalize
        open.c       opening */
 #pragma once
@@ -221,7 +221,7 @@ typedef struct baton__record {
        as a body. */
     size_t arrived;
     uint32_t body_count;
-    baton__far_buffer_t *bodies[BATON__BODY_BUFFERS];
+    baton__net_buffer_t *bodies[BATON__BODY_BUFFERS];
     unsigned char data[BATON__SHORT_BYTES];
 } baton__record_t;
 
@@ -234,23 +234,23 @@ BATON__LIST(baton__records, baton__record_t)
 typedef struct baton__flow {
     uint32_t sent;
     uint32_t limit; /* the highest total that the peer is known to allow */
-    /* `granted` and `reported` are for far peers. Near peers read their credits
-       in shared memory. */
+    /* `granted` and `reported` are for inter-node peers. Local peers read their
+       credits in shared memory. */
     /* The total number that this rank allows the peer to send. */
     uint32_t granted;
     uint32_t reported; /* value of `granted` that was last sent to the peer */
 } baton__flow_t;
 
 typedef struct baton__peer {
-    int near;           /* the peer's index among this host's ranks; -1: far */
-    baton__ring_t ring; /* near peers: the ring to the peer */
+    int local;          /* the peer's index among this host's ranks, or -1 */
+    baton__ring_t ring; /* local peers: the ring to the peer */
     bool contacted;     /* baton__mpi_reserve was called for this peer */
     bool listed;        /* in the list of peers with a non-empty outbox */
     bool lost;
     bool reported; /* this peer's loss was reported to the engine */
     /* The system has refused copies from or to the peer's memory. */
     bool refused;
-    /* `bodies` is used for far peers only. */
+    /* `bodies` is used for inter-node peers only. */
     baton__flow_t messages, notices, bodies;
     uint32_t announced; /* number of announced sends without an answer */
     /* When a send was last announced while BATON__MPI_ANNOUNCED or more sends
@@ -275,7 +275,7 @@ typedef struct baton__peer {
     /* If lost, BATON_ERR_TRANSPORT: the peer has ended or left;
        BATON_ERR_TIMEOUT: the peer may live. */
     baton_status_t status;
-    /* The fields from here on are for far peers. */
+    /* The fields from here on are for inter-node peers. */
     /* When this rank last woke the peer, or knew that the peer was awake. */
     uint64_t rang_ns;
     uint32_t packets_sent; /* number of packets sent to the peer over MPI */
@@ -288,7 +288,7 @@ typedef struct baton__peer {
        never. */
     uint64_t tried_ns;
     /* BATON__MPI_BODIES buffers for the peer's bodies. */
-    baton__far_buffer_t *kept;
+    baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
     /* last_sent: this rank has sent LAST to the peer. last_received: the peer
@@ -299,7 +299,7 @@ typedef struct baton__peer {
     bool has_sent;
 } baton__peer_t;
 
-/* The owner of an MPI request for data (see baton__far_t): either a send or a
+/* The owner of an MPI request for data (see baton__net_t): either a send or a
    record. Both are NULL if the send or record ended before MPI had completed
    the request. */
 typedef struct baton__transfer {
@@ -309,8 +309,8 @@ typedef struct baton__transfer {
 
 /* ---- communication through MPI ------------------------------------------ */
 
-typedef struct baton__far {
-    int peers; /* number of far peers */
+typedef struct baton__net {
+    int peers; /* number of inter-node peers */
     /* Time of the last send, or of the last poll that found something. */
     uint64_t now_ns;
     /* Number of polls since now_ns; all of them have found nothing. */
@@ -332,16 +332,16 @@ typedef struct baton__far {
     MPI_Request arrivals[BATON__MPI_RECEIVES];
     MPI_Request sends[BATON__MPI_PACKETS];
     /* The buffers that `arrived` and `send_buffers` have at first. */
-    baton__far_buffer_t *buffers;
-    baton__far_buffer_t *arrived[BATON__MPI_RECEIVES];
+    baton__net_buffer_t *buffers;
+    baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
     /* Buffers that were allocated after losses. */
-    baton__far_buffer_t *added[BATON__MPI_RECEIVES];
+    baton__net_buffer_t *added[BATON__MPI_RECEIVES];
     uint32_t receives; /* number of posted receives */
-    baton__far_buffer_t *send_buffers[BATON__MPI_PACKETS];
+    baton__net_buffer_t *send_buffers[BATON__MPI_PACKETS];
     /* Free buffers, each to replace one that a body keeps. */
-    baton__far_buffer_t *free;
+    baton__net_buffer_t *free;
     /* Replacements for buffers of sends to lost peers. */
-    baton__far_buffer_t *later;
+    baton__net_buffer_t *later;
     /* By slot of `sends`: the peer that the packet goes to. */
     int destinations[BATON__MPI_PACKETS];
     /* arrival: the oldest receive. next_send: the first slot to try for a
@@ -352,7 +352,8 @@ typedef struct baton__far {
        poll.c. */
     bool rings_due;
     bool closing; /* the endpoint is being closed */
-    bool cut;     /* all far peers are lost: MPI failed or was finalized here */
+    bool cut; /* all inter-node peers are lost: MPI failed or was finalized here
+               */
     baton__links_t links;
     /* By rank: true if the rank's address was found to lead to the rank's host.
        While the group is made, the first rank of this host verifies the address
@@ -360,13 +361,13 @@ typedef struct baton__far {
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
     /* The next three fields serve to detect that MPI_Finalize is called while
-       there is a group. `inside` is the number of calls of baton__far_enter
-       that baton__far_leave has not ended. */
+       there is a group. `inside` is the number of calls of baton__net_enter
+       that baton__net_leave has not ended. */
     _Atomic int inside;
     _Atomic bool finalized;
     int keyval;
     char detail[MPI_MAX_ERROR_STRING];
-} baton__far_t;
+} baton__net_t;
 
 /* A rank's process, for error messages. */
 typedef struct baton__process {
@@ -432,7 +433,7 @@ typedef struct baton__mpi {
     baton__record_t *free_records;
     int64_t reserved_sends, reserved_records;
 
-    baton__far_t far;
+    baton__net_t net;
     baton__answers_t answers;
 } baton__mpi_t;
 
@@ -484,9 +485,9 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* Puts a packet with `count` bytes of data into the ring to a peer on this
    host, and wakes the peer. Returns false if the ring is full. */
-bool baton__mpi_push_near(baton__mpi_t *mpi, baton__peer_t *peer,
-                          const baton__packet_t *packet, const void *data,
-                          size_t count);
+bool baton__mpi_push_local(baton__mpi_t *mpi, baton__peer_t *peer,
+                           const baton__packet_t *packet, const void *data,
+                           size_t count);
 
 /* Marks a peer as lost: nothing comes from it any more. BATON_ERR_TRANSPORT:
    its process has ended, or it has left. BATON_ERR_TIMEOUT: it may still
@@ -508,118 +509,118 @@ bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
    MPI's text, and returns BATON_ERR_TRANSPORT. */
 baton_status_t baton__mpi_error(const char *call, int code);
 
-/* ---- far.c: through MPI ------------------------------------------------ */
+/* ---- net.c: through MPI ------------------------------------------------ */
 
 /* Implements takes_device of baton/transport.h: true if MPI can send this
    message out of device memory, and receive it there (MPIX_Query_cuda_support,
    BATON_GPU_AWARE_MPI). */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes);
 
-/* baton__far_enter returns true if MPI may be called; then baton__far_leave
-   must follow. Once MPI_Finalize has begun, baton__far_enter returns false and
-   marks all far peers as lost. */
-bool baton__far_enter(baton__mpi_t *mpi);
-void baton__far_leave(baton__mpi_t *mpi);
+/* baton__net_enter returns true if MPI may be called; then baton__net_leave
+   must follow. Once MPI_Finalize has begun, baton__net_enter returns false and
+   marks all inter-node peers as lost. */
+bool baton__net_enter(baton__mpi_t *mpi);
+void baton__net_leave(baton__mpi_t *mpi);
 
 /* Returns MPI's text for an error code. It is valid until the next call. */
-const char *baton__far_text(baton__mpi_t *mpi, int code);
+const char *baton__net_text(baton__mpi_t *mpi, int code);
 
 /* Marks a peer as lost because MPI has returned an error code. */
-void baton__far_fail(baton__mpi_t *mpi, int peer, int code);
+void baton__net_fail(baton__mpi_t *mpi, int peer, int code);
 
 /* Sends a packet with `count` bytes of data. Returns false if there is no free
    slot, or if the peer's packets occupy so many slots that the others are
    reserved for other peers. */
-bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
+bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count);
 
 /* Returns the number of packets to the peer that MPI still has. */
-size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
+size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 
 /* Returns true if the peer has so many new credits that it should be told of
    them. */
-bool baton__far_owes_credits(const baton__mpi_t *mpi,
+bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
-/* Calls baton__far_owes_credits for each peer. Tells the peers for which it is
+/* Calls baton__net_owes_credits for each peer. Tells the peers for which it is
    true of their credits. */
-void baton__far_report_credits(baton__mpi_t *mpi);
+void baton__net_report_credits(baton__mpi_t *mpi);
 
-/* Asks a far peer over MPI whether it lives. Does nothing if MPI has not
-   completed an earlier packet to the peer. */
-void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
+/* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
+   not completed an earlier packet to the peer. */
+void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Replies to a peer that has asked whether this rank lives. */
-void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer);
+void baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Hands MPI the next parts of a send's data. Returns false if MPI has completed
    all parts. */
-bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send);
+bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send);
 
 /* Posts receives for the next parts of a record's data. */
-void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record);
+void baton__net_receive(baton__mpi_t *mpi, baton__record_t *record);
 
-/* Functions for the body of a message. baton__far_keep makes the record keep
+/* Functions for the body of a message. baton__net_keep makes the record keep
    the buffer of the oldest packet, which holds a piece of the body.
-   baton__far_copy_body copies the whole body. baton__far_give_body frees the
+   baton__net_copy_body copies the whole body. baton__net_give_body frees the
    buffers, and gives the peer as many credits for bodies. */
-void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record);
-void baton__far_copy_body(const baton__record_t *record, char *target);
-void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record);
+void baton__net_keep(baton__mpi_t *mpi, baton__record_t *record);
+void baton__net_copy_body(const baton__record_t *record, char *target);
+void baton__net_give_body(baton__mpi_t *mpi, baton__record_t *record);
 
 /* Sends `parts` empty messages to a peer that pulls a withdrawn send, because
    the peer has posted that many receives. */
-void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
+void baton__net_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
                              uint32_t parts);
 
-void baton__far_test_packets(baton__mpi_t *mpi);
+void baton__net_test_packets(baton__mpi_t *mpi);
 
-int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot);
+int baton__net_post_arrival(baton__mpi_t *mpi, uint32_t slot);
 
 /* Posts one more receive if a packet waits in MPI: messages that lost peers
    have not finished may occupy all other receives. Call it between
-   baton__far_enter and baton__far_leave. */
-void baton__far_add_arrival(baton__mpi_t *mpi);
+   baton__net_enter and baton__net_leave. */
+void baton__net_add_arrival(baton__mpi_t *mpi);
 
 /* Notes that the peer has taken `taken` packets of this rank so far. */
-void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
+void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken);
 
 /* Wakes each peer that was not told of all packets, unless this rank woke it
    lately. */
-void baton__far_ring_due(baton__mpi_t *mpi);
+void baton__net_ring_due(baton__mpi_t *mpi);
 
 /* Wakes the peers whose MPI may have to be called before data or packets reach
    this rank. Returns true if there is such a peer. */
-bool baton__far_ask(baton__mpi_t *mpi);
+bool baton__net_ask(baton__mpi_t *mpi);
 
 /* True if the posted receives can still be used after this error. Call it
-   between baton__far_enter and baton__far_leave. */
-bool baton__far_goes_on(const baton__mpi_t *mpi, int code);
+   between baton__net_enter and baton__net_leave. */
+bool baton__net_goes_on(const baton__mpi_t *mpi, int code);
 
-/* Marks all far peers as lost. */
-void baton__far_lose_all(baton__mpi_t *mpi, const char *detail);
+/* Marks all inter-node peers as lost. */
+void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
 
 /* Detaches the transfers of a send or record that has ended, so that no one is
    told when MPI completes them. */
-void baton__far_forget(baton__far_t *far, const void *ended);
+void baton__net_forget(baton__net_t *net, const void *ended);
 
 /* Ends the transfers with a lost peer. Returns false if not all events had
    space. */
-bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer);
+bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer);
 
 /* Allocates space for the transfers of this many messages. */
-baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages);
+baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
 
 /* Both are called at the first reservation for a peer.
-   baton__far_reserve_bodies allocates buffers for the peer's bodies. After
-   that, baton__far_contact connects to the peer and tells it its credits. */
-baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi,
+   baton__net_reserve_bodies allocates buffers for the peer's bodies. After
+   that, baton__net_contact connects to the peer and tells it its credits. */
+baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
-void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer);
+void baton__net_contact(baton__mpi_t *mpi, baton__peer_t *peer);
 
-baton_status_t baton__far_open(baton__mpi_t *mpi);
-void baton__far_close(baton__mpi_t *mpi);
+baton_status_t baton__net_open(baton__mpi_t *mpi);
+void baton__net_close(baton__mpi_t *mpi);
 
 /* ---- pool.c: pools of records ------------------------------------------ */
 
@@ -827,7 +828,8 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
    error it makes none. */
 void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
 
-/* ---- near.c: what the ranks of a host share ------------------------------ */
+/* ---- local.c: what the ranks of a host share ------------------------------
+ */
 
 /* Data about this host that is needed only while the endpoint is opened. */
 typedef struct baton__opening {
@@ -852,7 +854,7 @@ typedef struct baton__opening {
 /* Opens the memory that the ranks of this host share. If they can share none,
    this rank counts as the only one on its host, and sends to all others over
    MPI. */
-baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host);
+baton_status_t baton__local_open(baton__mpi_t *mpi, baton__opening_t *host);
 
 /* ---- close.c: closing, and MPI_Finalize ---------------------------------- */
 

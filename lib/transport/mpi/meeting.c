@@ -119,7 +119,7 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
         bool gone = false;
         if (self->kept != NULL) {
             end.fd = self->kept->host.liveness
-                         .descriptors[self->kept->peers[i].near];
+                         .descriptors[self->kept->peers[i].local];
         } else if (is_mate(self, i)) {
             end.fd = own = baton__liveness_process(self->members[i].process);
             gone = own < 0 && errno == ESRCH;

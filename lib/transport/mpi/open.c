@@ -1,6 +1,6 @@
 /* How an MPI endpoint is opened: collectively, with the same outcome on all
    ranks. Opening finds out which ranks share a host, what they can share there
-   (near.c), and how ranks on other hosts can be woken. Every rank goes through
+   (local.c), and how ranks on other hosts can be woken. Every rank goes through
    all steps of opening. */
 #include "transport/mpi/endpoint.h"
 
@@ -148,10 +148,10 @@ static void read_cards(baton__mpi_t *mpi, const card_t *cards,
 static baton_status_t open_places(baton__mpi_t *mpi,
                                   const baton__opening_t *host)
 {
-    baton__links_t *links = &mpi->far.links;
+    baton__links_t *links = &mpi->net.links;
     const baton__link_place_t *place = NULL;
     uint16_t port = 0;
-    if (mpi->far.peers > 0) {
+    if (mpi->net.peers > 0) {
         links->nonce = host->nonce;
         baton_status_t status = baton__links_open(links, mpi->rank, mpi->size,
                                                   host->size == mpi->size);
@@ -190,7 +190,7 @@ static void exchange_places(baton__mpi_t *mpi, baton__meeting_t *meeting)
                     .process.pids = baton__meeting_location()->pids};
     (void)gethostname(own.process.host, sizeof own.process.host - 1);
     static_assert(sizeof own <= BATON__MEETING_BYTES, "there is room");
-    baton__link_place_t *links = mpi->far.links.places;
+    baton__link_place_t *links = mpi->net.links.places;
     if (links != NULL) {
         own.link = links[mpi->rank];
     }
@@ -220,16 +220,16 @@ static void prove_addresses(baton__mpi_t *mpi, const baton__opening_t *host)
     for (int i = 0; i < mpi->size && host->index == 0; i++) {
         bool first = mpi->host_of[i] == hosts;
         hosts += first;
-        mpi->far.reached[i] =
+        mpi->net.reached[i] =
             first && mpi->host_of[i] != mpi->host_of[mpi->rank] &&
             baton__mpi_answers_at(mpi, i, &to, &bytes) &&
             baton__answers_prove(&mpi->answers, i, (struct sockaddr *)&to,
                                  bytes, deadline_ns);
     }
     const unsigned char *all =
-        baton__meeting_gather(host->meeting, mpi->far.reached, size);
+        baton__meeting_gather(host->meeting, mpi->net.reached, size);
     if (all != NULL) {
-        memcpy(mpi->far.reached, all + (size_t)host->first * size, size);
+        memcpy(mpi->net.reached, all + (size_t)host->first * size, size);
     }
 }
 
@@ -311,19 +311,19 @@ static const baton_transport_t mpi_transport = {
 /* Initialises an endpoint without ranks. From then on it can be freed. */
 static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     mpi->transport = mpi_transport;
     mpi->comm = comm;
     mpi->members = MPI_GROUP_NULL;
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
     mpi->answers.listener = -1;
     for (int i = 0; i < BATON__MPI_PACKETS; i++) {
-        far->arrivals[i] = MPI_REQUEST_NULL;
-        far->sends[i] = MPI_REQUEST_NULL;
+        net->arrivals[i] = MPI_REQUEST_NULL;
+        net->sends[i] = MPI_REQUEST_NULL;
     }
-    baton__links_init(&far->links);
-    far->keyval = MPI_KEYVAL_INVALID;
-    far->part_bytes = (size_t)baton__config_number(BATON__CONFIG_FAR_PART);
+    baton__links_init(&net->links);
+    net->keyval = MPI_KEYVAL_INVALID;
+    net->part_bytes = (size_t)baton__config_number(BATON__CONFIG_FAR_PART);
 }
 
 baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
@@ -335,10 +335,10 @@ baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
         mpi->peers = baton__alloc((size_t)size, sizeof *mpi->peers);
         mpi->host_of = baton__alloc((size_t)size, sizeof *mpi->host_of);
         mpi->processes = baton__alloc((size_t)size, sizeof *mpi->processes);
-        mpi->far.reached = baton__alloc((size_t)size, 1);
+        mpi->net.reached = baton__alloc((size_t)size, 1);
     }
     if (mpi == NULL || mpi->peers == NULL || mpi->host_of == NULL ||
-        mpi->processes == NULL || mpi->far.reached == NULL) {
+        mpi->processes == NULL || mpi->net.reached == NULL) {
         baton__mpi_discard(mpi, true);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "mpi: no memory for a group of %d ranks", size);
@@ -347,7 +347,7 @@ baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
     mpi->size = size;
     for (int i = 0; i < size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        peer->near = -1;
+        peer->local = -1;
         peer->notices.limit = BATON__MPI_NOTICES;
         peer->notices.granted = BATON__MPI_NOTICES;
         peer->notices.reported = BATON__MPI_NOTICES;
@@ -369,7 +369,7 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
         status = baton__mpi_reserve_notices(mpi);
     }
     if (status == BATON_OK) {
-        status = baton__far_open(mpi);
+        status = baton__net_open(mpi);
     }
     if (status == BATON_OK && mpi->size > 1) {
         status = open_places(mpi, host);
@@ -406,23 +406,23 @@ static baton_status_t refuse_without_mpi(const baton__mpi_t *mpi,
 static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
 {
     baton_status_t status =
-        baton__meeting_agree(host->meeting, baton__near_open(mpi, host));
+        baton__meeting_agree(host->meeting, baton__local_open(mpi, host));
     if (status != BATON_OK) {
         return status;
     }
-    mpi->far.peers = mpi->size - mpi->host.count;
-    if (mpi->far.peers > 0 && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
+    mpi->net.peers = mpi->size - mpi->host.count;
+    if (mpi->net.peers > 0 && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
         return refuse_without_mpi(mpi, host);
     }
     /* Ranks of two hosts make their link at the first reservation, so a notice
        that is sent earlier wakes nobody. */
-    mpi->transport.strangers = mpi->far.peers > 0;
-    mpi->keeps_off = mpi->far.peers == 0 && mpi->reads;
+    mpi->transport.strangers = mpi->net.peers > 0;
+    mpi->keeps_off = mpi->net.peers == 0 && mpi->reads;
     status = baton__meeting_agree(host->meeting, open_complete(mpi, host));
     if (status == BATON_OK && mpi->size > 1) {
         exchange_places(mpi, host->meeting);
     }
-    if (status == BATON_OK && mpi->far.peers > 0) {
+    if (status == BATON_OK && mpi->net.peers > 0) {
         outlive_broken_pipes();
         prove_addresses(mpi, host);
     }
@@ -477,7 +477,7 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
         while (baton__inbox_front(&mpi->host.inbox) != NULL) {
             baton__mpi_drop_arrivals(mpi);
         }
-        mpi->far.closing = false;
+        mpi->net.closing = false;
     } else {
         baton__mpi_discard(mpi, false);
         mpi = NULL;

@@ -99,12 +99,12 @@ static_assert(BATON__PACKET_HEAD == 56, "a packet's head");
    bodies that its receiver may have sent, and the number of the receiver's
    packets that the sender has taken. The data of a body continues after
    `packet.data`. */
-typedef struct baton__far_packet {
+typedef struct baton__net_packet {
     uint32_t messages, notices, bodies, taken;
     baton__packet_t packet;
-} baton__far_packet_t;
+} baton__net_packet_t;
 
-#define BATON__FAR_PACKET_HEAD offsetof(baton__far_packet_t, packet.data)
+#define BATON__NET_PACKET_HEAD offsetof(baton__net_packet_t, packet.data)
 
 /* Open MPI 4.1.4 sends up to 64 KiB, less some 200 bytes for its headers,
    eagerly over TCP. For a longer message it first asks the receiver, as a pull
@@ -122,7 +122,7 @@ enum {
     BATON__BODY_BYTES = 64 * 1024,
     BATON__BODY_BUFFERS = 2, /* the most buffers of a message */
     BATON__BODY_LONGEST = BATON__BODY_BUFFERS * BATON__BODY_BYTES,
-    BATON__FIRST_BYTES = 64 * 1024 - 512 - BATON__FAR_PACKET_HEAD
+    BATON__FIRST_BYTES = 64 * 1024 - 512 - BATON__NET_PACKET_HEAD
 };
 
 static inline uint32_t baton__body_buffers(uint64_t bytes)
@@ -131,12 +131,12 @@ static inline uint32_t baton__body_buffers(uint64_t bytes)
 }
 
 /* Space for any packet. */
-typedef struct baton__far_buffer {
+typedef struct baton__net_buffer {
     union {
-        baton__far_packet_t head;
-        unsigned char bytes[BATON__FAR_PACKET_HEAD + BATON__FIRST_BYTES +
+        baton__net_packet_t head;
+        unsigned char bytes[BATON__NET_PACKET_HEAD + BATON__FIRST_BYTES +
                             BATON__BODY_BUFFERS *
                                 (BATON__BODY_BYTES - BATON__FIRST_BYTES)];
     };
-    struct baton__far_buffer *next;
-} baton__far_buffer_t;
+    struct baton__net_buffer *next;
+} baton__net_buffer_t;

@@ -4,14 +4,14 @@
    hosts by a link. A packet from another host comes over MPI, and may come
    after the wake-up. So for some time after a wake-up (AFTER_RING_NS) the rank
    looks again after short sleeps. A sender need not wake the rank a second time
-   during that time; RANG_NS in far.c is well below it.
+   during that time; RANG_NS in net.c is well below it.
 
    However late MPI is, no waiting rank sleeps for good: a wake-up says how many
    packets were sent. Until these packets have come, and while data is in
    motion, the rank polls, and wakes the ranks that it waits for, because MPI
    may have to be called there, too. A sender polls until it has announced all
    packets that it has sent. Functions marked "In MPI" must be called between
-   baton__far_enter and baton__far_leave. */
+   baton__net_enter and baton__net_leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/clock.h"
@@ -53,30 +53,30 @@ enum {
 
 /* ---- packets and data that come over MPI ------------------------------- */
 
-/* Tests the oldest receive; after a loss, tests all receives, for which far.c
+/* Tests the oldest receive; after a loss, tests all receives, for which net.c
    states the reason. In MPI. */
 static void test_arrivals(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    int at = (int)(far->arrival % far->receives);
+    baton__net_t *net = &mpi->net;
+    int at = (int)(net->arrival % net->receives);
     int come = 0;
     int code;
     do {
         code = mpi->first_lost > 0
-                   ? PMPI_Testany((int)far->receives, far->arrivals, &at, &come,
+                   ? PMPI_Testany((int)net->receives, net->arrivals, &at, &come,
                                   MPI_STATUS_IGNORE)
-                   : PMPI_Test(&far->arrivals[at], &come, MPI_STATUS_IGNORE);
+                   : PMPI_Test(&net->arrivals[at], &come, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS && come &&
-            far->arrivals[at] != MPI_REQUEST_NULL) {
+            net->arrivals[at] != MPI_REQUEST_NULL) {
             /* The receive had stayed posted after an error (see
-               baton__far_goes_on), and was complete before this test. Open MPI
+               baton__net_goes_on), and was complete before this test. Open MPI
                5.0.7 would report the old error at each further test, so the
                request is freed. */
-            code = PMPI_Request_free(&far->arrivals[at]);
+            code = PMPI_Request_free(&net->arrivals[at]);
         }
     } while (mpi->first_lost > 0 && at != MPI_UNDEFINED && code == MPI_SUCCESS);
-    if (code != MPI_SUCCESS && !baton__far_goes_on(mpi, code)) {
-        baton__far_lose_all(mpi, baton__far_text(mpi, code));
+    if (code != MPI_SUCCESS && !baton__net_goes_on(mpi, code)) {
+        baton__net_lose_all(mpi, baton__net_text(mpi, code));
     }
 }
 
@@ -85,8 +85,8 @@ static void test_arrivals(baton__mpi_t *mpi)
    may never be complete. */
 static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
 {
-    const baton__packet_t *packet = &mpi->far.arrived[slot]->head.packet;
-    if (mpi->far.arrivals[slot] != MPI_REQUEST_NULL) {
+    const baton__packet_t *packet = &mpi->net.arrived[slot]->head.packet;
+    if (mpi->net.arrivals[slot] != MPI_REQUEST_NULL) {
         return false;
     }
     const baton__peer_t *peer = &mpi->peers[packet->source];
@@ -95,15 +95,15 @@ static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
 
 /* Returns the packet of the first of `count` receives for which is_next is
    true, or NULL. */
-static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
+static const baton__net_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
                                               bool of_lost)
 {
-    baton__far_t *far = &mpi->far;
-    for (uint32_t i = 0; i < count && !far->cut; i++) {
-        uint32_t slot = (far->arrival + i) % far->receives;
+    baton__net_t *net = &mpi->net;
+    for (uint32_t i = 0; i < count && !net->cut; i++) {
+        uint32_t slot = (net->arrival + i) % net->receives;
         if (is_next(mpi, slot, of_lost)) {
-            far->arrival = slot;
-            return &far->arrived[slot]->head;
+            net->arrival = slot;
+            return &net->arrived[slot]->head;
         }
     }
     return NULL;
@@ -111,25 +111,25 @@ static const baton__far_packet_t *find_packet(baton__mpi_t *mpi, uint32_t count,
 
 /* Returns the oldest packet that has come and was not taken, or NULL. In
    MPI. */
-static const baton__far_packet_t *oldest_packet(baton__mpi_t *mpi)
+static const baton__net_packet_t *oldest_packet(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     test_arrivals(mpi);
-    const baton__far_packet_t *come =
-        find_packet(mpi, mpi->first_lost > 0 ? far->receives : 1, false);
+    const baton__net_packet_t *come =
+        find_packet(mpi, mpi->first_lost > 0 ? net->receives : 1, false);
     if (come == NULL && mpi->first_lost > 0) {
-        come = find_packet(mpi, far->receives, true);
+        come = find_packet(mpi, net->receives, true);
     }
-    if (come == NULL && mpi->first_lost > 0 && !far->cut) {
-        baton__far_add_arrival(mpi);
+    if (come == NULL && mpi->first_lost > 0 && !net->cut) {
+        baton__net_add_arrival(mpi);
     }
     return come;
 }
 
-static bool take_far_packet(baton__mpi_t *mpi)
+static bool take_net_packet(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    const baton__far_packet_t *come =
+    baton__net_t *net = &mpi->net;
+    const baton__net_packet_t *come =
         baton__events_are_full(mpi) ? NULL : oldest_packet(mpi);
     if (come == NULL) {
         return false;
@@ -147,10 +147,10 @@ static bool take_far_packet(baton__mpi_t *mpi)
         }
         peer->packets_taken++;
     }
-    baton__far_taken(mpi, peer, come->taken);
-    int code = baton__far_post_arrival(mpi, far->arrival++ % far->receives);
+    baton__net_taken(mpi, peer, come->taken);
+    int code = baton__net_post_arrival(mpi, net->arrival++ % net->receives);
     if (code != MPI_SUCCESS) {
-        baton__far_lose_all(mpi, baton__far_text(mpi, code));
+        baton__net_lose_all(mpi, baton__net_text(mpi, code));
     }
     return true;
 }
@@ -163,7 +163,7 @@ static void poll_take_part(baton__mpi_t *mpi, baton__record_t *record,
     record->arrived += bytes;
     record->parts--;
     if (bytes > 0) {
-        baton__far_receive(mpi, record);
+        baton__net_receive(mpi, record);
     }
     if (record->parts == 0) {
         baton__mpi_received(mpi, record);
@@ -174,36 +174,36 @@ static void poll_take_part(baton__mpi_t *mpi, baton__record_t *record,
 
 static bool complete_transfer(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     MPI_Status status;
     int at = MPI_UNDEFINED;
     int done = 0;
     int bytes = 0;
-    if (far->count == 0 || baton__events_are_full(mpi)) {
+    if (net->count == 0 || baton__events_are_full(mpi)) {
         return false;
     }
-    int code = PMPI_Testany(far->count, far->requests, &at, &done, &status);
+    int code = PMPI_Testany(net->count, net->requests, &at, &done, &status);
     if (at == MPI_UNDEFINED) {
         return false; /* no receive is complete, or there are no requests */
     }
-    const baton__transfer_t transfer = far->transfers[at];
+    const baton__transfer_t transfer = net->transfers[at];
     if (code != MPI_SUCCESS &&
         (transfer.send != NULL || transfer.record != NULL)) {
         /* The transfer stays in the list until all transfers with the peer are
            ended. */
-        far->requests[at] = MPI_REQUEST_NULL;
-        baton__far_fail(mpi,
+        net->requests[at] = MPI_REQUEST_NULL;
+        baton__net_fail(mpi,
                         transfer.send != NULL ? transfer.send->peer
                                               : transfer.record->message.peer,
                         code);
         return true;
     }
-    far->count--;
-    far->requests[at] = far->requests[far->count];
-    far->transfers[at] = far->transfers[far->count];
+    net->count--;
+    net->requests[at] = net->requests[net->count];
+    net->transfers[at] = net->transfers[net->count];
     if (transfer.send != NULL) {
         transfer.send->parts--;
-        if (!baton__far_send(mpi, transfer.send)) {
+        if (!baton__net_send(mpi, transfer.send)) {
             baton__mpi_end_send(mpi, transfer.send, BATON_OK, NULL);
         } else {
             baton__events_moved(mpi, transfer.send->token);
@@ -224,7 +224,7 @@ static bool complete_transfer(baton__mpi_t *mpi)
    its farewell names the lost rank, which is marked as lost, too. */
 static void lose_closed(baton__mpi_t *mpi, int peer)
 {
-    const uint32_t blamed = mpi->far.links.at[peer].blamed;
+    const uint32_t blamed = mpi->net.links.at[peer].blamed;
     if (blamed > 0 && blamed <= (uint32_t)mpi->size &&
         blamed != (uint32_t)mpi->rank + 1) {
         baton__mpi_lose(mpi, &mpi->peers[blamed - 1], BATON_ERR_TIMEOUT,
@@ -240,44 +240,44 @@ static void lose_closed(baton__mpi_t *mpi, int peer)
 
 static void poll_links(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    if (far->quiet % LINK_POLLS == LINK_POLLS - 1) {
-        baton__links_drain(&far->links);
+    baton__net_t *net = &mpi->net;
+    if (net->quiet % LINK_POLLS == LINK_POLLS - 1) {
+        baton__links_drain(&net->links);
     }
-    if (!baton__links_poll(&far->links)) {
+    if (!baton__links_poll(&net->links)) {
         return;
     }
-    far->now_ns = baton__clock_ns();
-    far->quiet = 0;
+    net->now_ns = baton__clock_ns();
+    net->quiet = 0;
     /* Wakes peers that were sent packets before they had a link. */
-    baton__far_ring_due(mpi);
+    baton__net_ring_due(mpi);
     for (int i = 0; i < mpi->size; i++) {
-        const baton__link_t *link = &far->links.at[i];
+        const baton__link_t *link = &net->links.at[i];
         if (link->lost != NULL) {
             baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,
                             link->lost);
-        } else if (link->farewell && (!far->closing || link->gave_up)) {
+        } else if (link->farewell && (!net->closing || link->gave_up)) {
             lose_closed(mpi, i);
         }
     }
 }
 
-static void poll_far(baton__mpi_t *mpi)
+static void poll_net(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     bool packets = false;
     bool transfers = false;
-    if (far->peers > 0) {
+    if (net->peers > 0) {
         poll_links(mpi);
-        if (++far->quiet > QUIET_POLLS && far->count == 0 &&
-            far->quiet % 8 != 0 && !far->closing) {
+        if (++net->quiet > QUIET_POLLS && net->count == 0 &&
+            net->quiet % 8 != 0 && !net->closing) {
             return;
         }
     }
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return;
     }
-    while (far->peers > 0 && take_far_packet(mpi)) {
+    while (net->peers > 0 && take_net_packet(mpi)) {
         packets = true;
         /* A further test that finds nothing would cost as much as a test that
            finds a packet, and the caller polls again anyway. */
@@ -288,17 +288,17 @@ static void poll_far(baton__mpi_t *mpi)
     while (complete_transfer(mpi)) {
         transfers = true;
     }
-    if (far->packets_unsent > 0) {
-        baton__far_test_packets(mpi);
+    if (net->packets_unsent > 0) {
+        baton__net_test_packets(mpi);
     }
-    baton__far_leave(mpi);
-    far->now_ns = packets ? baton__clock_ns() : far->now_ns;
-    far->quiet = packets || transfers ? 0 : far->quiet;
-    if (far->credits_due && far->quiet >= CREDIT_POLLS) {
-        baton__far_report_credits(mpi);
+    baton__net_leave(mpi);
+    net->now_ns = packets ? baton__clock_ns() : net->now_ns;
+    net->quiet = packets || transfers ? 0 : net->quiet;
+    if (net->credits_due && net->quiet >= CREDIT_POLLS) {
+        baton__net_report_credits(mpi);
     }
-    if (far->rings_due) {
-        baton__far_ring_due(mpi);
+    if (net->rings_due) {
+        baton__net_ring_due(mpi);
     }
 }
 
@@ -307,23 +307,23 @@ static void poll_far(baton__mpi_t *mpi)
    anyway, because a packet may come without a wake-up even after a test. */
 static bool has_come(baton__mpi_t *mpi, bool later)
 {
-    if (atomic_load_explicit(&mpi->far.links.rang, memory_order_relaxed)) {
+    if (atomic_load_explicit(&mpi->net.links.rang, memory_order_relaxed)) {
         return true;
     }
     if (later) {
         return false;
     }
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return true;
     }
     bool come = oldest_packet(mpi) != NULL;
-    baton__far_leave(mpi);
+    baton__net_leave(mpi);
     return come;
 }
 
 /* ---- polling ----------------------------------------------------------- */
 
-static void poll_near(baton__mpi_t *mpi)
+static void poll_local(baton__mpi_t *mpi)
 {
     baton__inbox_t *inbox = &mpi->host.inbox;
     while (!baton__events_are_full(mpi)) {
@@ -353,11 +353,11 @@ static void report_lost(baton__mpi_t *mpi)
         }
         if (!baton__mpi_end_sends(mpi, peer) ||
             !baton__mpi_end_pulled(mpi, peer) ||
-            !baton__mpi_end_posted(mpi, peer) || !baton__far_end(mpi, peer) ||
+            !baton__mpi_end_posted(mpi, peer) || !baton__net_end(mpi, peer) ||
             baton__events_are_full(mpi)) {
             return; /* the next poll continues from here */
         }
-        bool own = peer->near < 0 && mpi->far.cut;
+        bool own = peer->local < 0 && mpi->net.cut;
         baton__events_add(
             mpi, (baton_event_t){.kind = BATON_EVENT_LOST,
                                  .status = own ? BATON_ERR_STATE : peer->status,
@@ -391,7 +391,7 @@ static void look_for_ended(baton__mpi_t *mpi)
         atomic_store_explicit(&mpi->host.processors[ended], 0,
                               memory_order_relaxed);
         for (int i = 0; i < mpi->size; i++) {
-            if (mpi->peers[i].near == ended) {
+            if (mpi->peers[i].local == ended) {
                 baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,
                                 "its process has ended");
             }
@@ -413,7 +413,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     look_for_ended(mpi);
     const bool lost = mpi->unreported > 0;
     /* Messages that were sent before a loss are delivered before the loss. */
-    poll_near(mpi);
+    poll_local(mpi);
     ring_due(mpi, BATON__DUE_LATER);
     if (baton__mappings_are_stale(&mpi->host.mappings)) {
         baton__mappings_sweep(&mpi->host.mappings);
@@ -435,13 +435,13 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
             baton__events_moved(mpi, put->token);
         }
     }
-    if (mpi->far.peers > 0 || mpi->far.count > 0) {
-        poll_far(mpi);
+    if (mpi->net.peers > 0 || mpi->net.count > 0) {
+        poll_net(mpi);
     }
     if (lost) {
         report_lost(mpi);
     }
-    if (mpi->far.pulled.head != NULL &&
+    if (mpi->net.pulled.head != NULL &&
         (mpi->events.count == 0 || out[0].kind == BATON_EVENT_MOVED)) {
         baton__mpi_send_pulled(mpi);
     }
@@ -461,7 +461,7 @@ static bool is_reached(const baton__mpi_t *mpi, int peer)
 {
     bool reached = mpi->host_of[peer] == mpi->host_of[mpi->rank];
     for (int i = 0; i < mpi->size && !reached; i++) {
-        reached = (mpi->far.reached[i] || mpi->far.links.at[i].opened) &&
+        reached = (mpi->net.reached[i] || mpi->net.links.at[i].opened) &&
                   mpi->host_of[i] == mpi->host_of[peer];
     }
     return reached;
@@ -470,18 +470,18 @@ static bool is_reached(const baton__mpi_t *mpi, int peer)
 bool baton__mpi_answers_at(const baton__mpi_t *mpi, int peer,
                            struct sockaddr_storage *out, socklen_t *bytes_out)
 {
-    struct sockaddr_in near = {.sin_family = AF_INET,
-                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in local = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint16_t port = mpi->answers.listener < 0
                         ? 0
                         : (uint16_t)mpi->answers.places[peer].port;
-    if (mpi->peers[peer].near >= 0) {
-        near.sin_port = port;
-        memcpy(out, &near, sizeof near);
-        *bytes_out = sizeof near;
+    if (mpi->peers[peer].local >= 0) {
+        local.sin_port = port;
+        memcpy(out, &local, sizeof local);
+        *bytes_out = sizeof local;
         return port != 0;
     }
-    const baton__link_place_t *places = mpi->far.links.places;
+    const baton__link_place_t *places = mpi->net.links.places;
     return port != 0 && places != NULL &&
            baton__links_address(&places[mpi->rank], &places[peer], port, out,
                                 bytes_out);
@@ -510,7 +510,7 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
         bool ended = mate->lost && mate->status == BATON_ERR_TRANSPORT &&
                      now - mate->lost_ns < 2 * mpi->answers.timeout_ns;
         found = mpi->host_of[i] == mpi->host_of[peer] &&
-                (ended || mpi->far.links.at[i].reset_ns > 0);
+                (ended || mpi->net.links.at[i].reset_ns > 0);
     }
     return found;
 }
@@ -518,26 +518,26 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 /* Asks a rank on another host whether it lives. Anything that comes from the
    rank over MPI counts as an answer, too. If the rank does not answer at once,
    it is also asked over MPI. */
-static baton__reply_t ask_far(baton__mpi_t *mpi, int peer,
-                              const struct sockaddr *to, socklen_t bytes)
+static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
+                                 const struct sockaddr *to, socklen_t bytes)
 {
-    baton__peer_t *far = &mpi->peers[peer];
+    baton__peer_t *remote = &mpi->peers[peer];
     baton__asked_t *asked = &mpi->answers.asked[peer];
-    if (far->has_sent && asked->silent_ns > 0) {
+    if (remote->has_sent && asked->silent_ns > 0) {
         asked->silent_ns = 1;
     }
-    far->has_sent = false;
-    if (!baton__links_is_open(&mpi->far.links, peer)) {
+    remote->has_sent = false;
+    if (!baton__links_is_open(&mpi->net.links, peer)) {
         /* Makes this call ask the peer at once, which wakes the peer. */
         asked->asked_ns = 0;
-        baton__links_connect(&mpi->far.links, peer);
+        baton__links_connect(&mpi->net.links, peer);
     }
     baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);
     if (!is_reached(mpi, peer)) {
         return reply == BATON__REPLY_DISOWNED ? reply : BATON__REPLY_NONE;
     }
     if (asked->silent_ns > 1) {
-        baton__far_ask_peer(mpi, far);
+        baton__net_ask_peer(mpi, remote);
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
     return reply == BATON__REPLY_REFUSED && asked->silent_ns > 0 &&
@@ -561,24 +561,24 @@ void baton__mpi_ask(void *endpoint, int peer)
         return;
     }
     /* There is no firewall between ranks of one host. */
-    const bool far = mpi->host_of[peer] != mpi->host_of[mpi->rank];
+    const bool remote = mpi->host_of[peer] != mpi->host_of[mpi->rank];
     const struct sockaddr *at = (const struct sockaddr *)&to;
     baton__reply_t reply =
-        far ? ask_far(mpi, peer, at, bytes)
-            : baton__answers_ask(&mpi->answers, peer, at, bytes);
+        remote ? ask_remote(mpi, peer, at, bytes)
+               : baton__answers_ask(&mpi->answers, peer, at, bytes);
     if (mpi->answers.any_lost) {
         heed_answer(mpi);
     }
     if (reply != BATON__REPLY_NONE) {
         baton__mpi_lose(mpi, &mpi->peers[peer],
                         reply == BATON__REPLY_REFUSED &&
-                                (!far || poll_has_ended(mpi, peer))
+                                (!remote || poll_has_ended(mpi, peer))
                             ? BATON_ERR_TRANSPORT
                             : BATON_ERR_TIMEOUT,
                         reply == BATON__REPLY_DISOWNED ? baton__disowned
                         : reply == BATON__REPLY_LATE   ? mpi->answers.silent
                         : reply == BATON__REPLY_INSIDE ? mpi->answers.inside
-                        : far                          ? refused
+                        : remote                       ? refused
                                                        : left);
     }
 }
@@ -589,7 +589,7 @@ int baton__mpi_descriptor(void *endpoint, int k)
 {
     const baton__mpi_t *mpi = endpoint;
     const int all[] = {mpi->host.doorbell.socket, mpi->host.liveness.epoll,
-                       mpi->far.links.epoll};
+                       mpi->net.links.epoll};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (all[i] >= 0 && k-- == 0) {
             return all[i];
@@ -605,7 +605,7 @@ void baton__mpi_drain(void *endpoint)
     if (!baton__doorbell_drain(&mpi->host.doorbell)) {
         baton__liveness_drain(&mpi->host.liveness);
     }
-    baton__links_drain(&mpi->far.links);
+    baton__links_drain(&mpi->net.links);
 }
 
 /* True if every rank on another host that may send something has a link to this
@@ -616,8 +616,8 @@ static bool is_linked(const baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
         const baton__peer_t *peer = &mpi->peers[i];
-        if (peer->near < 0 && peer->contacted && !peer->lost &&
-            !baton__links_is_open(&mpi->far.links, i)) {
+        if (peer->local < 0 && peer->contacted && !peer->lost &&
+            !baton__links_is_open(&mpi->net.links, i)) {
             return false;
         }
     }
@@ -627,17 +627,17 @@ static bool is_linked(const baton__mpi_t *mpi)
 /* Returns the longest time for which this rank may sleep without looking at its
    messages to and from other hosts. `recent` means that a message arrived so
    recently that the next one may come without a wake-up. */
-static uint32_t far_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
+static uint32_t net_sleep_us(baton__mpi_t *mpi, baton_arm_t how, bool recent)
 {
-    const baton__far_t *far = &mpi->far;
+    const baton__net_t *net = &mpi->net;
     if (recent) {
         return how == BATON_ARM_NOTICES ? LATER_US : AFTER_RING_US;
     }
-    if ((far->peers > 0 && baton__far_ask(mpi)) || far->count > 0 ||
-        far->packets_unsent > 0 || far->rings_due) {
+    if ((net->peers > 0 && baton__net_ask(mpi)) || net->count > 0 ||
+        net->packets_unsent > 0 || net->rings_due) {
         return MOVING_US;
     }
-    return far->peers == 0 ? BATON_SLEEP_FOREVER
+    return net->peers == 0 ? BATON_SLEEP_FOREVER
            : is_linked(mpi)
                ? BATON__MPI_ASKED_US
                : (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
@@ -648,9 +648,9 @@ static void poll_insist(baton__mpi_t *mpi)
 {
     for (int i = 0; i < mpi->size; i++) {
         const baton__peer_t *peer = &mpi->peers[i];
-        if (peer->near >= 0 && peer->contacted && !peer->lost &&
+        if (peer->local >= 0 && peer->contacted && !peer->lost &&
             !baton__ring_is_empty(&peer->ring)) {
-            baton__doorbell_ring(&mpi->host.doorbell, peer->near, true);
+            baton__doorbell_ring(&mpi->host.doorbell, peer->local, true);
         }
     }
 }
@@ -661,29 +661,29 @@ bool baton__mpi_arm(void *endpoint, baton_arm_t how, uint32_t *sleep_us_out)
     if (how == BATON_ARM_INSIST) {
         poll_insist(mpi);
     }
-    bool recent = mpi->far.peers > 0 &&
-                  baton__clock_ns() - mpi->far.now_ns < AFTER_RING_NS;
+    bool recent = mpi->net.peers > 0 &&
+                  baton__clock_ns() - mpi->net.now_ns < AFTER_RING_NS;
     ring_due(mpi, BATON__DUE_WAIT);
-    if (mpi->far.credits_due) {
-        baton__far_report_credits(mpi);
+    if (mpi->net.credits_due) {
+        baton__net_report_credits(mpi);
     }
     baton__doorbell_arm(&mpi->host.doorbell,
                         how == BATON_ARM_NOTICES ? BATON__BELL_URGENT
                         : how == BATON_ARM_SOON  ? BATON__BELL_SOON
                                                  : BATON__BELL_ALL);
-    if (baton__mpi_is_copying(mpi) || mpi->far.pulled.head != NULL ||
+    if (baton__mpi_is_copying(mpi) || mpi->net.pulled.head != NULL ||
         mpi->unreported > 0 || baton__inbox_front(&mpi->host.inbox) != NULL ||
         atomic_load_explicit(&mpi->host.liveness.any_ended,
                              memory_order_relaxed) ||
-        (mpi->far.peers > 0 &&
+        (mpi->net.peers > 0 &&
          has_come(mpi, recent && how == BATON_ARM_NOTICES))) {
         baton__mpi_disarm(mpi);
         return false;
     }
-    uint32_t us = far_sleep_us(mpi, how, recent);
+    uint32_t us = net_sleep_us(mpi, how, recent);
     /* No wake-up reports that a ring or MPI has space again. */
     if (mpi->listed != NULL || mpi->putting.head != NULL ||
-        mpi->far.credits_due) {
+        mpi->net.credits_due) {
         uint32_t often = (uint32_t)baton__config_number(BATON__CONFIG_SLEEP_US);
         us = us < often ? us : often;
     }

@@ -47,7 +47,7 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
                                         mpi->send_count + sends, sizeof *table);
     mpi->sends = table != NULL ? table : mpi->sends;
     if (slab == NULL || table == NULL || new_sends == NULL ||
-        baton__far_reserve(mpi, mpi->send_count + sends + mpi->record_count +
+        baton__net_reserve(mpi, mpi->send_count + sends + mpi->record_count +
                                     records) != BATON_OK) {
         baton__free(new_sends);
         baton__free(slab);
@@ -85,9 +85,9 @@ static baton_status_t pool_grow(baton__mpi_t *mpi, uint32_t sends,
 static void grant_window(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     peer->contacted = true;
-    if (peer->near >= 0) {
+    if (peer->local >= 0) {
         baton__credit_t *credit =
-            baton__host_credit(&mpi->host, mpi->host.index, peer->near);
+            baton__host_credit(&mpi->host, mpi->host.index, peer->local);
         /* Pairs with the load in has_credit, send.c. */
         atomic_fetch_add_explicit(&credit->messages, mpi->window,
                                   memory_order_release);
@@ -122,7 +122,7 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
                           (other->contacted ? 0 : (int64_t)mpi->window);
     baton_status_t status = pool_make_room(mpi, all_sends, all_records);
     if (status == BATON_OK) {
-        status = baton__far_reserve_bodies(mpi, other);
+        status = baton__net_reserve_bodies(mpi, other);
     }
     if (status != BATON_OK) {
         return status;
@@ -131,7 +131,7 @@ baton_status_t baton__mpi_reserve(void *endpoint, int peer, int64_t sends,
     mpi->reserved_records = all_records;
     if (!other->contacted) {
         grant_window(mpi, other);
-        baton__far_contact(mpi, other);
+        baton__net_contact(mpi, other);
     }
     return BATON_OK;
 }

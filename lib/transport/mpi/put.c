@@ -83,13 +83,13 @@ static bool put_is_same(const baton_header_t *a, const baton_header_t *b)
 static baton__host_post_t *post_from(const baton__mpi_t *mpi,
                                      const baton__peer_t *peer, uint32_t place)
 {
-    return &baton__host_posts(&mpi->host, mpi->host.index, peer->near)[place];
+    return &baton__host_posts(&mpi->host, mpi->host.index, peer->local)[place];
 }
 
 static baton__host_posted_t *
 posted_from(const baton__mpi_t *mpi, const baton__peer_t *peer, uint32_t place)
 {
-    return &mpi->host.posted[(uint32_t)peer->near * BATON__HOST_POSTS + place];
+    return &mpi->host.posted[(uint32_t)peer->local * BATON__HOST_POSTS + place];
 }
 
 bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
@@ -98,7 +98,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
 {
     baton__mpi_t *mpi = endpoint;
     const baton__peer_t *from = &mpi->peers[peer];
-    if (from->near < 0 || from->near == mpi->host.index || from->lost ||
+    if (from->local < 0 || from->local == mpi->host.index || from->lost ||
         bytes <= mpi->put_above || bytes > mpi->put_bytes ||
         token.memory != BATON_MEMORY_HOST) {
         return false;
@@ -125,7 +125,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
 static uint32_t put_find(const baton__mpi_t *mpi, const baton__peer_t *peer,
                          baton_token_t token)
 {
-    uint32_t place = peer->near >= 0 ? 0 : BATON__HOST_POSTS;
+    uint32_t place = peer->local >= 0 ? 0 : BATON__HOST_POSTS;
     for (; place < BATON__HOST_POSTS; place++) {
         const baton__host_posted_t *posted = posted_from(mpi, peer, place);
         if (posted->used && posted->token.owner == token.owner &&
@@ -154,7 +154,7 @@ bool baton__mpi_end_post(baton__mpi_t *mpi, const baton_message_t *message,
                          baton_token_t token)
 {
     const baton__peer_t *peer = &mpi->peers[message->peer];
-    return peer->near >= 0 && put_find(mpi, peer, token) < BATON__HOST_POSTS &&
+    return peer->local >= 0 && put_find(mpi, peer, token) < BATON__HOST_POSTS &&
            baton__mpi_withdraw_receive(mpi, token, message->peer);
 }
 
@@ -166,7 +166,7 @@ bool baton__mpi_ask_put(baton__mpi_t *mpi, baton__record_t *record)
     const baton__peer_t *peer = &mpi->peers[record->message.peer];
     uint32_t place = put_place_of(&record->message.header);
     if (!mpi->asks || (record->flags & BATON__PACKET_MADE) == 0 ||
-        !baton__doorbell_polls(&mpi->host.doorbell.states[peer->near])) {
+        !baton__doorbell_polls(&mpi->host.doorbell.states[peer->local])) {
         return false;
     }
     baton__host_post_t *post = post_from(mpi, peer, place);
@@ -218,7 +218,7 @@ void baton__mpi_take_put_part(baton__mpi_t *mpi, const baton__packet_t *packet)
 
 bool baton__mpi_end_posted(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    for (uint32_t i = 0; peer->near >= 0 && i < BATON__HOST_POSTS; i++) {
+    for (uint32_t i = 0; peer->local >= 0 && i < BATON__HOST_POSTS; i++) {
         baton__host_posted_t *posted = posted_from(mpi, peer, i);
         baton__host_post_t *post = post_from(mpi, peer, i);
         if (!posted->used ||
@@ -261,12 +261,12 @@ bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
 {
     const baton__peer_t *peer = &mpi->peers[send->peer];
     if (!send->token.made || send->bytes <= mpi->put_above ||
-        send->bytes > mpi->put_bytes || peer->near == mpi->host.index) {
+        send->bytes > mpi->put_bytes || peer->local == mpi->host.index) {
         return false;
     }
     uint32_t place = put_place_of(&send->header);
     baton__host_post_t *post =
-        &baton__host_posts(&mpi->host, peer->near, mpi->host.index)[place];
+        &baton__host_posts(&mpi->host, peer->local, mpi->host.index)[place];
     uint32_t word = atomic_load_explicit(&post->word, memory_order_acquire);
     if (word % POST_STATES != POST_MADE ||
         !put_is_same(&post->header, &send->header) ||
@@ -291,7 +291,7 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send)
     int error = bytes == 0
                     ? 0
                     : baton__host_write(
-                          &mpi->host, peer->near, send->address + send->moved,
+                          &mpi->host, peer->local, send->address + send->moved,
                           (const char *)send->data + send->moved, bytes);
     if (error == ESRCH) {
         baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
@@ -311,7 +311,7 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send)
                                     .place = send->post,
                                     .generation = send->posted};
     if (send->moved < send->bytes ||
-        !baton__mpi_push_near(mpi, peer, &packet, NULL, 0)) {
+        !baton__mpi_push_local(mpi, peer, &packet, NULL, 0)) {
         return false;
     }
     baton__sends_remove(&mpi->putting, send);

@@ -26,11 +26,11 @@ static const void *data_of(const baton__mpi_t *mpi,
     }
     if (record->kind == BATON__PACKET_BODY &&
         record->message.bytes <= BATON__BODY_BYTES) {
-        return record->bodies[0]->bytes + BATON__FAR_PACKET_HEAD;
+        return record->bodies[0]->bytes + BATON__NET_PACKET_HEAD;
     }
     return record->kind == BATON__PACKET_BUFFER
                ? baton__host_buffer(&mpi->host,
-                                    mpi->peers[record->message.peer].near,
+                                    mpi->peers[record->message.peer].local,
                                     record->place)
                      ->data
                : NULL;
@@ -55,7 +55,7 @@ static bool mpi_receive_arrive(baton__mpi_t *mpi, const baton__packet_t *packet)
     if (packet->kind == BATON__PACKET_SHORT) {
         memcpy(record->data, packet->data, packet->bytes);
     } else if (packet->kind == BATON__PACKET_BODY) {
-        baton__far_keep(mpi, record);
+        baton__net_keep(mpi, record);
     } else if (packet->kind == BATON__PACKET_OFFER) {
         record->address = packet->address;
     }
@@ -81,7 +81,7 @@ static void take_tail(baton__mpi_t *mpi, const baton__packet_t *packet)
     if (record == NULL) {
         return; /* the message has ended with the loss of the peer */
     }
-    baton__far_keep(mpi, record);
+    baton__net_keep(mpi, record);
     if (record->arrived == record->message.bytes) {
         peer->begun = NULL;
         baton__events_add(mpi, (baton_event_t){.kind = BATON_EVENT_ARRIVED,
@@ -144,7 +144,7 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
         mpi->peers[packet->source].last_received = true;
         break;
     case BATON__PACKET_ASK:
-        baton__far_answer(mpi, &mpi->peers[packet->source]);
+        baton__net_answer(mpi, &mpi->peers[packet->source]);
         break;
     case BATON__PACKET_CREDIT:
         if ((packet->flags & BATON__PACKET_DISOWNS) != 0) {
@@ -160,9 +160,9 @@ bool baton__mpi_take_packet(baton__mpi_t *mpi, const baton__packet_t *packet)
 
 static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
 {
-    if (peer->near >= 0) {
+    if (peer->local >= 0) {
         baton__credit_t *credit =
-            baton__host_credit(&mpi->host, mpi->host.index, peer->near);
+            baton__host_credit(&mpi->host, mpi->host.index, peer->local);
         _Atomic uint32_t *count = notice ? &credit->notices : &credit->messages;
         uint32_t given = atomic_load_explicit(count, memory_order_relaxed);
         /* Only this rank writes the count. The store pairs with the acquire
@@ -172,7 +172,7 @@ static void give_credit(baton__mpi_t *mpi, baton__peer_t *peer, bool notice)
         return;
     }
     (notice ? &peer->notices : &peer->messages)->granted++;
-    mpi->far.credits_due |= baton__far_owes_credits(mpi, peer);
+    mpi->net.credits_due |= baton__net_owes_credits(mpi, peer);
 }
 
 /* Finishes a message: frees its buffers, and gives its sender a credit, or
@@ -184,10 +184,10 @@ static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
         /* Pairs with the acquire load in fill_buffer, send.c: when the sender
            sees the 0, the buffer was read. */
         atomic_store_explicit(
-            &baton__host_buffer(&mpi->host, peer->near, record->place)->full, 0,
-            memory_order_release);
+            &baton__host_buffer(&mpi->host, peer->local, record->place)->full,
+            0, memory_order_release);
     }
-    baton__far_give_body(mpi, record);
+    baton__net_give_body(mpi, record);
     if ((record->flags & (BATON__PACKET_CREDITED | BATON__PACKET_NOTICE)) !=
         0) {
         bool notice = (record->flags & BATON__PACKET_NOTICE) != 0;
@@ -204,9 +204,9 @@ static void mpi_receive_release(baton__mpi_t *mpi, baton__record_t *record)
 static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
 {
     uint32_t made = record->generation << 2 | OFFER_MADE;
-    int near = mpi->peers[record->message.peer].near;
+    int local = mpi->peers[record->message.peer].local;
     return atomic_compare_exchange_strong_explicit(
-        baton__host_offer(&mpi->host, near, record->id), &made,
+        baton__host_offer(&mpi->host, local, record->id), &made,
         record->generation << 2 | OFFER_TAKEN, memory_order_relaxed,
         memory_order_relaxed);
 }
@@ -215,13 +215,13 @@ static bool take_offer(const baton__mpi_t *mpi, const baton__record_t *record)
    place. Returns NULL if it can read the data only by CMA, or not at all. */
 static const char *source_of(baton__mpi_t *mpi, const baton__record_t *record)
 {
-    int near = mpi->peers[record->message.peer].near;
-    if (near == mpi->host.index) {
+    int local = mpi->peers[record->message.peer].local;
+    if (local == mpi->host.index) {
         return (const char *)(uintptr_t)record->address;
     }
     return record->place == 0
                ? NULL
-               : baton__mappings_find(&mpi->host.mappings, near, record->place,
+               : baton__mappings_find(&mpi->host.mappings, local, record->place,
                                       record->address, record->message.bytes);
 }
 
@@ -242,7 +242,7 @@ static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
                                size_t offset, size_t bytes, void *target)
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
-    int error = baton__host_read(&mpi->host, peer->near, target,
+    int error = baton__host_read(&mpi->host, peer->local, target,
                                  record->address + offset, bytes);
     if (error == ESRCH) {
         baton__mpi_lose(mpi, peer, BATON_ERR_TRANSPORT,
@@ -332,8 +332,8 @@ static void pull_next(baton__mpi_t *mpi, baton__peer_t *peer)
         baton__record_t *record = baton__records_take(&peer->pulled);
         peer->pulling++;
         record->place = 1 + peer->next_pull++ % BATON__MPI_TAGS;
-        record->part = mpi->far.part_bytes;
-        baton__far_receive(mpi, record);
+        record->part = mpi->net.part_bytes;
+        baton__net_receive(mpi, record);
         baton__mpi_answer(mpi, record, BATON__PACKET_CTS);
     }
 }
@@ -367,7 +367,7 @@ baton_status_t baton__mpi_accept(void *endpoint, baton_message_t *message,
     if (message->data != NULL || message->bytes == 0 ||
         record->body_count > 0) {
         if (record->body_count > 0) {
-            baton__far_copy_body(record, target);
+            baton__net_copy_body(record, target);
         } else if (message->bytes > 0) {
             memcpy(target, message->data, message->bytes);
         }

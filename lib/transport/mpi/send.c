@@ -22,7 +22,7 @@ static uint32_t offer_word(const baton__send_t *send, uint32_t state)
 static bool has_credit(baton__peer_t *peer, bool notice)
 {
     baton__flow_t *flow = notice ? &peer->notices : &peer->messages;
-    if (flow->limit == flow->sent && peer->near >= 0) {
+    if (flow->limit == flow->sent && peer->local >= 0) {
         const baton__credit_t *credit = peer->ring.credit;
         /* Pairs with the release in give_credit, receive.c, and in
            grant_window, pool.c. */
@@ -66,9 +66,9 @@ static bool mpi_send_push(baton__mpi_t *mpi, baton__peer_t *peer,
                           const baton__packet_t *packet, const void *data,
                           size_t count)
 {
-    return peer->near >= 0
-               ? baton__mpi_push_near(mpi, peer, packet, data, count)
-               : baton__far_push(mpi, peer, packet, data, count);
+    return peer->local >= 0
+               ? baton__mpi_push_local(mpi, peer, packet, data, count)
+               : baton__net_push(mpi, peer, packet, data, count);
 }
 
 /* Sends the data in the packet, or in the same MPI message. */
@@ -145,9 +145,9 @@ static outcome_t send_offer(baton__mpi_t *mpi, baton__peer_t *peer,
 static uint32_t segment_of(baton__mpi_t *mpi, const baton__peer_t *peer,
                            const void *data, size_t bytes)
 {
-    return bytes < BATON__MPI_DIRECT_BYTES || peer->near == mpi->host.index
+    return bytes < BATON__MPI_DIRECT_BYTES || peer->local == mpi->host.index
                ? 0
-               : baton__segments_share(&mpi->host.segments, peer->near, data,
+               : baton__segments_share(&mpi->host.segments, peer->local, data,
                                        bytes);
 }
 
@@ -177,12 +177,12 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
                            baton__send_t *send, baton__packet_t *packet,
                            bool credited)
 {
-    bool near = peer->near >= 0;
+    bool local = peer->local >= 0;
     uint32_t segment =
-        near ? segment_of(mpi, peer, send->data, send->bytes) : 0;
+        local ? segment_of(mpi, peer, send->data, send->bytes) : 0;
     bool waits = mpi->reads && send->token.patient &&
                  send->bytes > BATON__MPI_DIRECT_BYTES;
-    if (near && credited && segment == 0 && !waits &&
+    if (local && credited && segment == 0 && !waits &&
         send->bytes <= mpi->buffered_bytes) {
         int buffer = fill_buffer(mpi, send->data, send->bytes);
         if (buffer >= 0) {
@@ -190,7 +190,7 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
         }
     }
     uint32_t buffers = baton__body_buffers(send->bytes);
-    if (!near && credited && send->bytes <= BATON__BODY_LONGEST &&
+    if (!local && credited && send->bytes <= BATON__BODY_LONGEST &&
         peer->bodies.limit - peer->bodies.sent >= buffers) {
         packet->kind = BATON__PACKET_BODY;
         outcome_t outcome = send_along(mpi, peer, send, packet, true);
@@ -200,11 +200,12 @@ static outcome_t send_long(baton__mpi_t *mpi, baton__peer_t *peer,
     if (mpi_send_delays(peer)) {
         return NO_ROOM;
     }
-    if (near && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&
+    if (local && mpi->keeps_off && send->id >= BATON__HOST_OFFERS &&
         !mpi_send_renumber(mpi, send)) {
         return NO_ROOM;
     }
-    if (near && (mpi->reads || segment != 0) && send->id < BATON__HOST_OFFERS) {
+    if (local && (mpi->reads || segment != 0) &&
+        send->id < BATON__HOST_OFFERS) {
         packet->id = send->id;
         packet->generation = send->generation;
         return send_offer(mpi, peer, send, packet, segment);
@@ -225,7 +226,7 @@ static outcome_t announce(baton__mpi_t *mpi, baton__send_t *send)
     packet.header = send->header;
     packet.place = 0;
     packet.generation = send->generation;
-    if (peer->near >= 0 && baton__mpi_begin_put(mpi, send)) {
+    if (peer->local >= 0 && baton__mpi_begin_put(mpi, send)) {
         return send->bytes <= BATON__MPI_AT_ONCE_BYTES && !peer->refused &&
                        baton__mpi_put(mpi, send)
                    ? ENDED
@@ -342,7 +343,7 @@ void baton__mpi_answer(baton__mpi_t *mpi, baton__record_t *record,
 {
     baton__peer_t *peer = &mpi->peers[record->message.peer];
     record->answer = (uint16_t)answer;
-    if (peer->lost || mpi->far.closing) {
+    if (peer->lost || mpi->net.closing) {
         if (is_last(record)) {
             baton__mpi_give_record(mpi, record);
         }
@@ -504,8 +505,8 @@ baton_status_t baton__mpi_notify(void *endpoint, int peer,
     if (!may || !mpi_send_push(mpi, other, &packet, data, bytes)) {
         other->notice_due |= may;
         /* The ring may be full until the peer wakes and reads it. */
-        if (other->near >= 0) {
-            baton__doorbell_ring_now(&mpi->host.doorbell, other->near);
+        if (other->local >= 0) {
+            baton__doorbell_ring_now(&mpi->host.doorbell, other->local);
         }
         return BATON_AGAIN;
     }
@@ -578,8 +579,8 @@ bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
         if (send->state == BATON__SEND_QUEUED) {
             outbox_remove(&mpi->peers[send->peer].outbox, &send->out);
         } else if (send->state == BATON__SEND_PULLED) {
-            baton__sends_remove(&mpi->far.pulled, send);
-            baton__far_send_nothing(mpi, send->peer, send->tag, send->asked);
+            baton__sends_remove(&mpi->net.pulled, send);
+            baton__net_send_nothing(mpi, send->peer, send->tag, send->asked);
         }
         baton__mpi_give_send(mpi, send);
         return true;
@@ -619,7 +620,7 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
                packet->flags == 0) { /* if `flags` is not 0, the peer pulls */
         baton__mpi_take_ask(mpi, send, packet);
     } else if (send == NULL && packet->kind == BATON__PACKET_CTS) {
-        baton__far_send_nothing(mpi, (int)packet->source, packet->place,
+        baton__net_send_nothing(mpi, (int)packet->source, packet->place,
                                 packet->flags);
     } else if (send != NULL) {
         send->state = BATON__SEND_PULLED;
@@ -628,15 +629,15 @@ void baton__mpi_take_cts(baton__mpi_t *mpi, const baton__packet_t *packet)
         send->asked = packet->flags;
         send->moved = 0;
         send->parts = 0;
-        baton__sends_append(&mpi->far.pulled, send);
+        baton__sends_append(&mpi->net.pulled, send);
     }
 }
 
 void baton__mpi_send_pulled(baton__mpi_t *mpi)
 {
-    while (mpi->far.pulled.head != NULL && !baton__events_are_full(mpi)) {
-        baton__send_t *send = baton__sends_take(&mpi->far.pulled);
-        if (!baton__far_send(mpi, send)) {
+    while (mpi->net.pulled.head != NULL && !baton__events_are_full(mpi)) {
+        baton__send_t *send = baton__sends_take(&mpi->net.pulled);
+        if (!baton__net_send(mpi, send)) {
             baton__mpi_end_send(mpi, send, BATON_OK, NULL);
         }
     }
@@ -659,9 +660,9 @@ bool baton__mpi_end_sends(baton__mpi_t *mpi, baton__peer_t *peer)
             send->state == BATON__SEND_PARTING) {
             outbox_remove(&peer->outbox, &send->out);
         }
-        baton__sends_remove(&mpi->far.pulled, send);
+        baton__sends_remove(&mpi->net.pulled, send);
         baton__sends_remove(&mpi->putting, send);
-        baton__far_forget(&mpi->far, send);
+        baton__net_forget(&mpi->net, send);
         baton__mpi_end_send(mpi, send, BATON_ERR_TRANSPORT, peer->detail);
     }
     /* The outbox now has answers only. */

@@ -384,7 +384,7 @@ static void close_endpoint(void *endpoint)
 {
     baton__mpi_t *mpi = endpoint;
     fake_mpi_ranks[mpi->rank] = NULL;
-    mpi->far.closing = true;
+    mpi->net.closing = true;
     baton__mpi_free(mpi);
 }
 
@@ -405,7 +405,7 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
     support_ok(baton__host_open(&mpi->host, *file, count, rank - first,
                                 options->buffers));
     for (int i = 0; i < count; i++) {
-        mpi->peers[first + i].near = i;
+        mpi->peers[first + i].local = i;
         mpi->peers[first + i].ring = baton__host_ring(&mpi->host, i);
     }
     if (rank == first + count - 1) {
@@ -416,10 +416,10 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
     mpi->put_above = BATON__MPI_OWN_BYTES;
     mpi->buffered_bytes = options->buffers > 0 ? BATON__HOST_BUFFER_BYTES : 0;
     mpi->window = options->window > 0 ? options->window : mpi->window;
-    mpi->far.peers = options->size - count;
+    mpi->net.peers = options->size - count;
     mpi->transport.close = close_endpoint;
     support_ok(baton__mpi_reserve_notices(mpi));
-    support_ok(baton__far_open(mpi));
+    support_ok(baton__net_open(mpi));
     fake_mpi_ranks[rank] = mpi;
 }
 
@@ -427,14 +427,14 @@ static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
 static void open_links(int size)
 {
     for (int rank = 0; rank < size; rank++) {
-        baton__links_t *links = &fake_mpi_ranks[rank]->far.links;
+        baton__links_t *links = &fake_mpi_ranks[rank]->net.links;
         support_ok(baton__links_open(links, rank, size, true));
         links->nonce = 7;
     }
     for (int rank = 0; rank < size; rank++) {
         for (int peer = 0; peer < size; peer++) {
-            fake_mpi_ranks[rank]->far.links.places[peer] =
-                fake_mpi_ranks[peer]->far.links.places[peer];
+            fake_mpi_ranks[rank]->net.links.places[peer] =
+                fake_mpi_ranks[peer]->net.links.places[peer];
         }
     }
 }

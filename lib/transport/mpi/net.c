@@ -17,8 +17,8 @@
    A send is tested as soon as it is posted: Open MPI has nearly always copied a
    short message by then, and the send is complete.
 
-   Functions marked "In MPI" must be called between baton__far_enter and
-   baton__far_leave. */
+   Functions marked "In MPI" must be called between baton__net_enter and
+   baton__net_leave. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/alloc.h"
@@ -50,7 +50,7 @@ enum {
     DOUBT_NS = 2000000000
 };
 
-static size_t far_part_of(size_t part, size_t left)
+static size_t net_part_of(size_t part, size_t left)
 {
     return left < part ? left : part;
 }
@@ -68,70 +68,70 @@ static bool is_gpu_aware(void)
 #endif
 }
 
-/* True only for messages that are pulled (endpoint.h): those to or from a far
-   peer that are longer than BATON__BODY_LONGEST. Their data goes from the
-   sender's memory to the receiver's through MPI alone, so the memory may be a
-   device's if MPI is GPU-aware. CPUs copy or read the data of all other
-   messages, so it must be in main memory. */
+/* True only for messages that are pulled (endpoint.h): those to or from an
+   inter-node peer that are longer than BATON__BODY_LONGEST. Their data goes
+   from the sender's memory to the receiver's through MPI alone, so the memory
+   may be a device's if MPI is GPU-aware. CPUs copy or read the data of all
+   other messages, so it must be in main memory. */
 bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
-    return bytes > BATON__BODY_LONGEST && mpi->peers[peer].near < 0 &&
+    return bytes > BATON__BODY_LONGEST && mpi->peers[peer].local < 0 &&
            is_gpu_aware();
 }
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
 
-void baton__far_lose_all(baton__mpi_t *mpi, const char *detail)
+void baton__net_lose_all(baton__mpi_t *mpi, const char *detail)
 {
-    mpi->far.cut = true;
+    mpi->net.cut = true;
     for (int i = 0; i < mpi->size; i++) {
-        if (mpi->peers[i].near < 0) {
+        if (mpi->peers[i].local < 0) {
             baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TIMEOUT, detail);
         }
     }
 }
 
-bool baton__far_enter(baton__mpi_t *mpi)
+bool baton__net_enter(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     /* Pairs with the store and the load in on_finalize(), close.c: at least one
        of the two threads sees the other's store. */
     baton__answers_count(&mpi->answers.begun);
-    atomic_fetch_add_explicit(&far->inside, 1, memory_order_seq_cst);
-    if (!atomic_load_explicit(&far->finalized, memory_order_seq_cst)) {
+    atomic_fetch_add_explicit(&net->inside, 1, memory_order_seq_cst);
+    if (!atomic_load_explicit(&net->finalized, memory_order_seq_cst)) {
         return true;
     }
-    baton__far_leave(mpi);
-    baton__far_lose_all(mpi, "MPI_Finalize was called on this rank");
+    baton__net_leave(mpi);
+    baton__net_lose_all(mpi, "MPI_Finalize was called on this rank");
     return false;
 }
 
-void baton__far_leave(baton__mpi_t *mpi)
+void baton__net_leave(baton__mpi_t *mpi)
 {
-    atomic_fetch_sub_explicit(&mpi->far.inside, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&mpi->net.inside, 1, memory_order_release);
     baton__answers_count(&mpi->answers.returned);
 }
 
-const char *baton__far_text(baton__mpi_t *mpi, int code)
+const char *baton__net_text(baton__mpi_t *mpi, int code)
 {
     int length = 0;
-    if (PMPI_Error_string(code, mpi->far.detail, &length) != MPI_SUCCESS) {
-        mpi->far.detail[0] = '\0';
+    if (PMPI_Error_string(code, mpi->net.detail, &length) != MPI_SUCCESS) {
+        mpi->net.detail[0] = '\0';
     }
-    return mpi->far.detail;
+    return mpi->net.detail;
 }
 
-void baton__far_fail(baton__mpi_t *mpi, int peer, int code)
+void baton__net_fail(baton__mpi_t *mpi, int peer, int code)
 {
     baton__mpi_lose(mpi, &mpi->peers[peer], BATON_ERR_TIMEOUT,
-                    baton__far_text(mpi, code));
+                    baton__net_text(mpi, code));
 }
 
 /* With --with-ft ulfm of Open MPI 5, a receive from any source reports each
    death until the death is acknowledged, and then goes on. Which rank has died
    is learnt from the links. */
-bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
+bool baton__net_goes_on(const baton__mpi_t *mpi, int code)
 {
 #if defined(MPIX_ERR_PROC_FAILED_PENDING)
     return code == MPIX_ERR_PROC_FAILED_PENDING &&
@@ -146,9 +146,9 @@ bool baton__far_goes_on(const baton__mpi_t *mpi, int code)
 
 /* True if the peer has a link, over which it was not told of all packets that
    were sent to it. */
-static bool far_count_is_due(const baton__mpi_t *mpi, int peer)
+static bool net_count_is_due(const baton__mpi_t *mpi, int peer)
 {
-    const baton__links_t *links = &mpi->far.links;
+    const baton__links_t *links = &mpi->net.links;
     return baton__links_is_open(links, peer) &&
            links->at[peer].reported != mpi->peers[peer].packets_sent;
 }
@@ -160,28 +160,28 @@ static void ring_after(baton__mpi_t *mpi, int rank, uint64_t now,
     baton__peer_t *peer = &mpi->peers[rank];
     if (now - peer->rang_ns > since_ns) {
         peer->rang_ns = now;
-        baton__links_ring(&mpi->far.links, rank, peer->packets_sent);
+        baton__links_ring(&mpi->net.links, rank, peer->packets_sent);
     }
-    mpi->far.rings_due |= far_count_is_due(mpi, rank);
+    mpi->net.rings_due |= net_count_is_due(mpi, rank);
 }
 
 /* Called when something was sent to the peer. Wakes the peer if it may be
    asleep. */
-static void far_ring(baton__mpi_t *mpi, int rank)
+static void net_ring(baton__mpi_t *mpi, int rank)
 {
-    mpi->far.now_ns = baton__clock_ns();
-    mpi->far.quiet = 0;
-    ring_after(mpi, rank, mpi->far.now_ns, RANG_NS);
+    mpi->net.now_ns = baton__clock_ns();
+    mpi->net.quiet = 0;
+    ring_after(mpi, rank, mpi->net.now_ns, RANG_NS);
 }
 
 /* A peer that has taken a packet was awake after the packet was sent. This
    counts as a wake-up at the time of sending. So ranks that answer each other
    need no wake-ups, each of which would also wake the peer's progress thread
    while another thread of the peer waits. */
-void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
+void baton__net_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
 {
     int rank = (int)(peer - mpi->peers);
-    baton__link_t *links = mpi->far.links.at;
+    baton__link_t *links = mpi->net.links.at;
     if (peer->probe != 0 && (int32_t)(taken - peer->probe) >= 0) {
         if (peer->probe_ns > peer->rang_ns) {
             peer->rang_ns = peer->probe_ns;
@@ -193,12 +193,12 @@ void baton__far_taken(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t taken)
     }
 }
 
-void baton__far_ring_due(baton__mpi_t *mpi)
+void baton__net_ring_due(baton__mpi_t *mpi)
 {
     uint64_t now = baton__clock_ns();
-    mpi->far.rings_due = false;
+    mpi->net.rings_due = false;
     for (int i = 0; i < mpi->size; i++) {
-        if (far_count_is_due(mpi, i)) {
+        if (net_count_is_due(mpi, i)) {
             ring_after(mpi, i, now, RANG_NS);
         }
     }
@@ -207,7 +207,7 @@ void baton__far_ring_due(baton__mpi_t *mpi)
 /* True if the peer has announced more packets than this rank has taken. */
 static bool owes_packets(const baton__mpi_t *mpi, int peer)
 {
-    const baton__links_t *links = &mpi->far.links;
+    const baton__links_t *links = &mpi->net.links;
     return baton__links_is_open(links, peer) &&
            (int32_t)(links->at[peer].announced -
                      mpi->peers[peer].packets_taken) > 0;
@@ -215,9 +215,9 @@ static bool owes_packets(const baton__mpi_t *mpi, int peer)
 
 /* Open MPI 4.1.4 reports short sends as complete that it has only queued. It
    writes them when it is next called by the sender, which may be asleep. */
-bool baton__far_ask(baton__mpi_t *mpi)
+bool baton__net_ask(baton__mpi_t *mpi)
 {
-    const baton__far_t *far = &mpi->far;
+    const baton__net_t *net = &mpi->net;
     uint64_t now = baton__clock_ns();
     bool any = false;
     for (int i = 0; i < mpi->size; i++) {
@@ -226,8 +226,8 @@ bool baton__far_ask(baton__mpi_t *mpi)
             ring_after(mpi, i, now, ASK_NS);
         }
     }
-    for (int i = 0; i < far->count; i++) {
-        const baton__record_t *record = far->transfers[i].record;
+    for (int i = 0; i < net->count; i++) {
+        const baton__record_t *record = net->transfers[i].record;
         if (record != NULL) {
             any = true;
             ring_after(mpi, record->message.peer, now, ASK_NS);
@@ -239,27 +239,27 @@ bool baton__far_ask(baton__mpi_t *mpi)
 /* Tests the send in a slot. Returns true if the slot is free. In MPI. */
 static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     int complete = 1;
-    if (far->sends[slot] == MPI_REQUEST_NULL) {
+    if (net->sends[slot] == MPI_REQUEST_NULL) {
         return true;
     }
-    int code = PMPI_Test(&far->sends[slot], &complete, MPI_STATUS_IGNORE);
+    int code = PMPI_Test(&net->sends[slot], &complete, MPI_STATUS_IGNORE);
     if (code != MPI_SUCCESS) {
-        far->sends[slot] = MPI_REQUEST_NULL;
-        baton__far_fail(mpi, far->destinations[slot], code);
+        net->sends[slot] = MPI_REQUEST_NULL;
+        baton__net_fail(mpi, net->destinations[slot], code);
     }
     return code != MPI_SUCCESS || complete;
 }
 
-size_t baton__far_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
+size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
 {
-    const baton__far_t *far = &mpi->far;
+    const baton__net_t *net = &mpi->net;
     size_t unsent = 0;
-    for (uint32_t i = 0; i < BATON__MPI_PACKETS && far->packets_unsent > 0;
+    for (uint32_t i = 0; i < BATON__MPI_PACKETS && net->packets_unsent > 0;
          i++) {
-        unsent += far->sends[i] != MPI_REQUEST_NULL &&
-                  far->destinations[i] == (int)(peer - mpi->peers);
+        unsent += net->sends[i] != MPI_REQUEST_NULL &&
+                  net->destinations[i] == (int)(peer - mpi->peers);
     }
     return unsent;
 }
@@ -272,7 +272,7 @@ static bool find_room(baton__mpi_t *mpi, size_t packets, uint32_t *slot_out)
 {
     size_t room = 0;
     for (uint32_t i = 0; i < BATON__MPI_PACKETS && room < packets; i++) {
-        uint32_t slot = (mpi->far.next_send + i) % BATON__MPI_PACKETS;
+        uint32_t slot = (mpi->net.next_send + i) % BATON__MPI_PACKETS;
         if (is_sent(mpi, slot) && room++ == 0) {
             *slot_out = slot;
         }
@@ -285,8 +285,8 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
                         const baton__packet_t *packet, const void *data,
                         size_t count)
 {
-    baton__far_t *far = &mpi->far;
-    baton__far_packet_t *memory = &far->send_buffers[slot]->head;
+    baton__net_t *net = &mpi->net;
+    baton__net_packet_t *memory = &net->send_buffers[slot]->head;
     int to = (int)(peer - mpi->peers);
     memory->messages = peer->messages.reported = peer->messages.granted;
     memory->notices = peer->notices.reported = peer->notices.granted;
@@ -295,21 +295,21 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     memcpy(&memory->packet, packet, BATON__PACKET_HEAD);
     memory->packet.word = peer->packets_sent;
     if (count > 0) {
-        memcpy(far->send_buffers[slot]->bytes + BATON__FAR_PACKET_HEAD, data,
+        memcpy(net->send_buffers[slot]->bytes + BATON__NET_PACKET_HEAD, data,
                count);
     }
-    far->destinations[slot] = to;
+    net->destinations[slot] = to;
     int code =
-        PMPI_Isend(memory, (int)(BATON__FAR_PACKET_HEAD + count), MPI_BYTE, to,
-                   PACKET_TAG, mpi->comm, &far->sends[slot]);
+        PMPI_Isend(memory, (int)(BATON__NET_PACKET_HEAD + count), MPI_BYTE, to,
+                   PACKET_TAG, mpi->comm, &net->sends[slot]);
     if (code != MPI_SUCCESS) {
-        far->sends[slot] = MPI_REQUEST_NULL;
-        baton__far_fail(mpi, to, code);
+        net->sends[slot] = MPI_REQUEST_NULL;
+        baton__net_fail(mpi, to, code);
     } else {
         bool unsent = !is_sent(mpi, slot);
-        far->packets_unsent += unsent;
+        net->packets_unsent += unsent;
         /* A slot that is free again is used next, because it is in cache. */
-        far->next_send = slot + unsent;
+        net->next_send = slot + unsent;
     }
     peer->packets_sent++;
 }
@@ -319,7 +319,7 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
    peer has ended. */
 static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
 {
-    uint64_t since = mpi->far.links.at[rank].reset_ns;
+    uint64_t since = mpi->net.links.at[rank].reset_ns;
     for (int i = 0; i < mpi->size && mpi->first_lost > 0; i++) {
         const baton__peer_t *other = &mpi->peers[i];
         since = other->lost && other->lost_ns > since ? other->lost_ns : since;
@@ -333,10 +333,10 @@ static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
    abort this process, or loop for good. So a peer that may have ended gets no
    packet if its link was reset, and otherwise one packet, to which it replies
    by making a link. */
-static bool far_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
+static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const int rank = (int)(peer - mpi->peers);
-    baton__links_t *links = &mpi->far.links;
+    baton__links_t *links = &mpi->net.links;
     if (links->listener < 0 || baton__links_is_open(links, rank)) {
         return baton__links_is_sound(links, rank);
     }
@@ -350,7 +350,7 @@ static bool far_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
     return first;
 }
 
-bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
+bool baton__net_push(baton__mpi_t *mpi, baton__peer_t *peer,
                      const baton__packet_t *packet, const void *data,
                      size_t count)
 {
@@ -360,77 +360,78 @@ bool baton__far_push(baton__mpi_t *mpi, baton__peer_t *peer,
     size_t packets = count == 0 ? 1 : (count - 1) / BATON__FIRST_BYTES + 1;
     /* A peer's packets may not take all slots: as many slots as they occupy
        must stay free for other peers. */
-    size_t others = mpi->far.peers > 1 ? baton__far_unsent(mpi, peer) : 0;
-    if (!baton__far_enter(mpi)) {
-        return true; /* All far peers are lost, so the packet counts as sent. */
+    size_t others = mpi->net.peers > 1 ? baton__net_unsent(mpi, peer) : 0;
+    if (!baton__net_enter(mpi)) {
+        return true; /* All inter-node peers are lost, so the packet counts as
+                        sent. */
     }
     bool room =
-        find_room(mpi, packets + others, &slot) && far_may_send(mpi, peer);
+        find_room(mpi, packets + others, &slot) && net_may_send(mpi, peer);
     if (room) {
         for (size_t i = 0; i < packets && find_room(mpi, 1, &slot); i++) {
             size_t at = i * BATON__FIRST_BYTES;
             push_packet(mpi, peer, slot, i == 0 ? packet : &tail,
                         i == 0 ? data : (const char *)data + at,
-                        far_part_of(BATON__FIRST_BYTES, count - at));
+                        net_part_of(BATON__FIRST_BYTES, count - at));
         }
-        far_ring(mpi, (int)(peer - mpi->peers));
+        net_ring(mpi, (int)(peer - mpi->peers));
         if (peer->probe == 0) {
             peer->probe = peer->packets_sent;
-            peer->probe_ns = mpi->far.now_ns;
+            peer->probe_ns = mpi->net.now_ns;
         }
     }
-    baton__far_leave(mpi);
+    baton__net_leave(mpi);
     return room;
 }
 
 /* Tests the sends that MPI could not complete at once, and wakes the peers of
    those that are complete now. In MPI. */
-void baton__far_test_packets(baton__mpi_t *mpi)
+void baton__net_test_packets(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    far->packets_unsent = 0;
+    baton__net_t *net = &mpi->net;
+    net->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (far->sends[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
-            far_ring(mpi, far->destinations[slot]);
+        if (net->sends[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
+            net_ring(mpi, net->destinations[slot]);
         }
-        far->packets_unsent += far->sends[slot] != MPI_REQUEST_NULL;
+        net->packets_unsent += net->sends[slot] != MPI_REQUEST_NULL;
     }
 }
 
-bool baton__far_owes_credits(const baton__mpi_t *mpi, const baton__peer_t *peer)
+bool baton__net_owes_credits(const baton__mpi_t *mpi, const baton__peer_t *peer)
 {
     uint32_t messages = peer->messages.granted - peer->messages.reported;
     uint32_t notices = peer->notices.granted - peer->notices.reported;
     uint32_t bodies = peer->bodies.granted - peer->bodies.reported;
-    return peer->near < 0 && !peer->lost && !mpi->far.closing &&
+    return peer->local < 0 && !peer->lost && !mpi->net.closing &&
            (2 * messages >= mpi->window || 2 * notices >= BATON__MPI_NOTICES ||
             2 * bodies >= BATON__MPI_BODIES);
 }
 
-void baton__far_report_credits(baton__mpi_t *mpi)
+void baton__net_report_credits(baton__mpi_t *mpi)
 {
     const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
                                     .source = (uint32_t)mpi->rank};
-    mpi->far.credits_due = false;
+    mpi->net.credits_due = false;
     for (int i = 0; i < mpi->size; i++) {
         baton__peer_t *peer = &mpi->peers[i];
-        if (baton__far_owes_credits(mpi, peer) &&
-            !baton__far_push(mpi, peer, &packet, NULL, 0)) {
-            mpi->far.credits_due = true; /* no slot was free */
+        if (baton__net_owes_credits(mpi, peer) &&
+            !baton__net_push(mpi, peer, &packet, NULL, 0)) {
+            mpi->net.credits_due = true; /* no slot was free */
         }
     }
 }
 
-void baton__far_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
+void baton__net_ask_peer(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const baton__packet_t packet = {.kind = BATON__PACKET_ASK,
                                     .source = (uint32_t)mpi->rank};
-    if (baton__far_unsent(mpi, peer) == 0) {
-        (void)baton__far_push(mpi, peer, &packet, NULL, 0);
+    if (baton__net_unsent(mpi, peer) == 0) {
+        (void)baton__net_push(mpi, peer, &packet, NULL, 0);
     }
 }
 
-void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
+void baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const baton__packet_t packet = {.kind = BATON__PACKET_CREDIT,
                                     .flags =
@@ -438,24 +439,24 @@ void baton__far_answer(baton__mpi_t *mpi, baton__peer_t *peer)
                                     .source = (uint32_t)mpi->rank};
     if (!peer->last_sent) {
         /* If there is no free slot, the peer asks again later. */
-        (void)baton__far_push(mpi, peer, &packet, NULL, 0);
+        (void)baton__net_push(mpi, peer, &packet, NULL, 0);
     }
 }
 
 /* ---- packets in -------------------------------------------------------- */
 
-int baton__far_post_arrival(baton__mpi_t *mpi, uint32_t slot)
+int baton__net_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
-    baton__far_buffer_t *buffer = mpi->far.arrived[slot];
+    baton__net_buffer_t *buffer = mpi->net.arrived[slot];
     return PMPI_Irecv(buffer->bytes, sizeof buffer->bytes, MPI_BYTE,
                       MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
-                      &mpi->far.arrivals[slot]);
+                      &mpi->net.arrivals[slot]);
 }
 
-void baton__far_add_arrival(baton__mpi_t *mpi)
+void baton__net_add_arrival(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    uint32_t slot = far->receives;
+    baton__net_t *net = &mpi->net;
+    uint32_t slot = net->receives;
     int waits = 0;
     if (slot == BATON__MPI_RECEIVES ||
         PMPI_Iprobe(MPI_ANY_SOURCE, PACKET_TAG, mpi->comm, &waits,
@@ -463,87 +464,87 @@ void baton__far_add_arrival(baton__mpi_t *mpi)
         !waits) {
         return;
     }
-    baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
-    far->arrived[slot] = far->added[slot] = buffer;
-    if (buffer != NULL && baton__far_post_arrival(mpi, slot) == MPI_SUCCESS) {
-        far->receives++;
+    baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
+    net->arrived[slot] = net->added[slot] = buffer;
+    if (buffer != NULL && baton__net_post_arrival(mpi, slot) == MPI_SUCCESS) {
+        net->receives++;
     } else {
         baton__free(buffer);
     }
 }
 
-static void give_buffer(baton__far_t *far, baton__far_buffer_t *buffer)
+static void give_buffer(baton__net_t *net, baton__net_buffer_t *buffer)
 {
-    buffer->next = far->free;
-    far->free = buffer;
+    buffer->next = net->free;
+    net->free = buffer;
 }
 
-void baton__far_keep(baton__mpi_t *mpi, baton__record_t *record)
+void baton__net_keep(baton__mpi_t *mpi, baton__record_t *record)
 {
-    baton__far_t *far = &mpi->far;
-    baton__far_buffer_t **arrived = &far->arrived[far->arrival % far->receives];
+    baton__net_t *net = &mpi->net;
+    baton__net_buffer_t **arrived = &net->arrived[net->arrival % net->receives];
     uint32_t k = record->body_count;
-    size_t bytes = far_part_of(BATON__FIRST_BYTES,
+    size_t bytes = net_part_of(BATON__FIRST_BYTES,
                                record->message.bytes - record->arrived);
     record->arrived += bytes;
     if (k == baton__body_buffers(record->message.bytes)) {
-        memcpy(record->bodies[k - 1]->bytes + BATON__FAR_PACKET_HEAD +
+        memcpy(record->bodies[k - 1]->bytes + BATON__NET_PACKET_HEAD +
                    BATON__FIRST_BYTES,
-               (*arrived)->bytes + BATON__FAR_PACKET_HEAD, bytes);
+               (*arrived)->bytes + BATON__NET_PACKET_HEAD, bytes);
     } else {
         record->bodies[record->body_count++] = *arrived;
-        *arrived = far->free;
-        far->free = far->free->next;
+        *arrived = net->free;
+        net->free = net->free->next;
     }
 }
 
-void baton__far_copy_body(const baton__record_t *record, char *target)
+void baton__net_copy_body(const baton__record_t *record, char *target)
 {
     for (uint32_t i = 0; i < record->body_count; i++) {
         size_t at = (size_t)i * BATON__FIRST_BYTES;
-        memcpy(target + at, record->bodies[i]->bytes + BATON__FAR_PACKET_HEAD,
+        memcpy(target + at, record->bodies[i]->bytes + BATON__NET_PACKET_HEAD,
                i + 1 < record->body_count ? BATON__FIRST_BYTES
                                           : record->message.bytes - at);
     }
 }
 
-void baton__far_give_body(baton__mpi_t *mpi, baton__record_t *record)
+void baton__net_give_body(baton__mpi_t *mpi, baton__record_t *record)
 {
     mpi->peers[record->message.peer].bodies.granted += record->body_count;
     while (record->body_count > 0) {
-        give_buffer(&mpi->far, record->bodies[--record->body_count]);
+        give_buffer(&mpi->net, record->bodies[--record->body_count]);
     }
 }
 
 /* ---- transfers of data ------------------------------------------------- */
 
-static MPI_Request *add_transfer(baton__far_t *far, baton__send_t *send,
+static MPI_Request *add_transfer(baton__net_t *net, baton__send_t *send,
                                  baton__record_t *record)
 {
-    far->transfers[far->count] =
+    net->transfers[net->count] =
         (baton__transfer_t){.send = send, .record = record};
-    far->requests[far->count] = MPI_REQUEST_NULL;
-    return &far->requests[far->count++];
+    net->requests[net->count] = MPI_REQUEST_NULL;
+    return &net->requests[net->count++];
 }
 
-baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages)
+baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     int capacity = (int)messages * BATON__MPI_PARTS;
-    if (capacity <= far->capacity) {
+    if (capacity <= net->capacity) {
         return BATON_OK;
     }
-    MPI_Request *requests = baton__grow(far->requests, (size_t)far->count,
+    MPI_Request *requests = baton__grow(net->requests, (size_t)net->count,
                                         (size_t)capacity, sizeof *requests);
-    far->requests = requests != NULL ? requests : far->requests;
+    net->requests = requests != NULL ? requests : net->requests;
     baton__transfer_t *transfers =
-        baton__grow(far->transfers, (size_t)far->count, (size_t)capacity,
+        baton__grow(net->transfers, (size_t)net->count, (size_t)capacity,
                     sizeof *transfers);
-    far->transfers = transfers != NULL ? transfers : far->transfers;
+    net->transfers = transfers != NULL ? transfers : net->transfers;
     if (requests == NULL || transfers == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
-    far->capacity = capacity;
+    net->capacity = capacity;
     return BATON_OK;
 }
 
@@ -553,11 +554,11 @@ baton_status_t baton__far_reserve(baton__mpi_t *mpi, uint32_t messages)
    directions. With Open MPI 4.1.4 over TCP between two hosts, an exchange of 1
    MiB takes 700 us as one message, for which MPI uses another protocol, and 270
    us as eager messages. */
-bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
+bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send)
 {
     int code = MPI_SUCCESS;
     send->state = BATON__SEND_MOVING;
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return true; /* the send ends when its peer is reported lost */
     }
     for (int i = 0; i <= BATON__MPI_PARTS && send->parts < BATON__MPI_PARTS &&
@@ -565,7 +566,7 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
          i++) {
         MPI_Request request = MPI_REQUEST_NULL;
         int complete = 0;
-        int part = (int)far_part_of(send->part, send->bytes - send->moved);
+        int part = (int)net_part_of(send->part, send->bytes - send->moved);
         code =
             PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
                        send->peer, (int)send->tag, mpi->comm, &request);
@@ -577,23 +578,23 @@ bool baton__far_send(baton__mpi_t *mpi, baton__send_t *send)
         }
         send->moved += (size_t)part;
         if (code == MPI_SUCCESS && !complete) {
-            *add_transfer(&mpi->far, send, NULL) = request;
+            *add_transfer(&mpi->net, send, NULL) = request;
             send->parts++;
         }
     }
     if (code != MPI_SUCCESS) {
-        baton__far_fail(mpi, send->peer, code);
+        baton__net_fail(mpi, send->peer, code);
     }
-    baton__far_leave(mpi);
+    baton__net_leave(mpi);
     return code != MPI_SUCCESS || send->parts > 0;
 }
 
-void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
+void baton__net_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
                              uint32_t parts)
 {
     MPI_Request request;
     int code = MPI_SUCCESS;
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return;
     }
     for (uint32_t i = 0; i < parts && code == MPI_SUCCESS; i++) {
@@ -605,22 +606,22 @@ void baton__far_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
         }
     }
     if (code != MPI_SUCCESS) {
-        baton__far_fail(mpi, peer, code);
+        baton__net_fail(mpi, peer, code);
     }
-    baton__far_leave(mpi);
+    baton__net_leave(mpi);
 }
 
-void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
+void baton__net_receive(baton__mpi_t *mpi, baton__record_t *record)
 {
     int peer = record->message.peer;
     int code = MPI_SUCCESS;
-    if (!baton__far_enter(mpi)) {
+    if (!baton__net_enter(mpi)) {
         return;
     }
     while (record->parts < BATON__MPI_PARTS &&
            record->copied < record->message.bytes && code == MPI_SUCCESS) {
-        MPI_Request *request = add_transfer(&mpi->far, NULL, record);
-        int part = (int)far_part_of(record->part,
+        MPI_Request *request = add_transfer(&mpi->net, NULL, record);
+        int part = (int)net_part_of(record->part,
                                     record->message.bytes - record->copied);
         code = PMPI_Irecv(record->target + record->copied, part, MPI_BYTE, peer,
                           (int)record->place, mpi->comm, request);
@@ -628,16 +629,16 @@ void baton__far_receive(baton__mpi_t *mpi, baton__record_t *record)
         record->parts++;
         if (code != MPI_SUCCESS) {
             *request = MPI_REQUEST_NULL;
-            baton__far_fail(mpi, peer, code);
+            baton__net_fail(mpi, peer, code);
         }
     }
-    baton__far_leave(mpi);
+    baton__net_leave(mpi);
 }
 
-void baton__far_forget(baton__far_t *far, const void *ended)
+void baton__net_forget(baton__net_t *net, const void *ended)
 {
-    for (int i = 0; i < far->count; i++) {
-        baton__transfer_t *transfer = &far->transfers[i];
+    for (int i = 0; i < net->count; i++) {
+        baton__transfer_t *transfer = &net->transfers[i];
         transfer->send = transfer->send == ended ? NULL : transfer->send;
         transfer->record = transfer->record == ended ? NULL : transfer->record;
     }
@@ -647,36 +648,36 @@ void baton__far_forget(baton__far_t *far, const void *ended)
    stay with MPI. Other buffers take their place, if there is memory. */
 static void abandon_packets(baton__mpi_t *mpi, int peer)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (far->destinations[slot] != peer ||
-            far->sends[slot] == MPI_REQUEST_NULL || !baton__far_enter(mpi)) {
+        if (net->destinations[slot] != peer ||
+            net->sends[slot] == MPI_REQUEST_NULL || !baton__net_enter(mpi)) {
             continue;
         }
-        baton__far_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
+        baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
         if (buffer != NULL) {
-            (void)PMPI_Request_free(&far->sends[slot]);
-            buffer->next = far->later;
-            far->later = far->send_buffers[slot] = buffer;
+            (void)PMPI_Request_free(&net->sends[slot]);
+            buffer->next = net->later;
+            net->later = net->send_buffers[slot] = buffer;
         }
-        baton__far_leave(mpi);
+        baton__net_leave(mpi);
     }
 }
 
 /* Transfers with the lost peer stay in motion in MPI, but nobody is told when
    MPI completes them. */
-bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
+bool baton__net_end(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    baton__far_t *far = &mpi->far;
+    baton__net_t *net = &mpi->net;
     int rank = (int)(peer - mpi->peers);
     abandon_packets(mpi, rank);
     if (peer->begun != NULL) {
-        baton__far_give_body(mpi, peer->begun);
+        baton__net_give_body(mpi, peer->begun);
         baton__mpi_give_record(mpi, peer->begun);
         peer->begun = NULL;
     }
-    for (int i = 0; i < far->count; i++) {
-        baton__record_t *record = far->transfers[i].record;
+    for (int i = 0; i < net->count; i++) {
+        baton__record_t *record = net->transfers[i].record;
         if (record == NULL || record->message.peer != rank) {
             continue;
         }
@@ -685,62 +686,62 @@ bool baton__far_end(baton__mpi_t *mpi, baton__peer_t *peer)
         }
         baton__events_received(mpi, record->token, BATON_ERR_TRANSPORT,
                                peer->detail);
-        baton__far_forget(far, record);
+        baton__net_forget(net, record);
         baton__mpi_give_record(mpi, record);
     }
     return true;
 }
 
-static baton_status_t far_no_memory(void)
+static baton_status_t net_no_memory(void)
 {
     return baton__error(BATON_ERR_NO_MEMORY,
                         "mpi: no memory for messages between hosts");
 }
 
-baton_status_t baton__far_reserve_bodies(baton__mpi_t *mpi, baton__peer_t *peer)
+baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    if (peer->near >= 0 || peer->kept != NULL) {
+    if (peer->local >= 0 || peer->kept != NULL) {
         return BATON_OK;
     }
     peer->kept = baton__alloc(BATON__MPI_BODIES, sizeof *peer->kept);
     if (peer->kept == NULL) {
-        return far_no_memory();
+        return net_no_memory();
     }
     for (int i = 0; i < BATON__MPI_BODIES; i++) {
-        give_buffer(&mpi->far, &peer->kept[i]);
+        give_buffer(&mpi->net, &peer->kept[i]);
     }
     peer->bodies.granted = BATON__MPI_BODIES;
     return BATON_OK;
 }
 
-void baton__far_contact(baton__mpi_t *mpi, baton__peer_t *peer)
+void baton__net_contact(baton__mpi_t *mpi, baton__peer_t *peer)
 {
-    if (peer->near < 0) {
-        baton__links_connect(&mpi->far.links, (int)(peer - mpi->peers));
-        baton__far_report_credits(mpi);
+    if (peer->local < 0) {
+        baton__links_connect(&mpi->net.links, (int)(peer - mpi->peers));
+        baton__net_report_credits(mpi);
     }
 }
 
 /* ---- opening and closing ----------------------------------------------- */
 
-baton_status_t baton__far_open(baton__mpi_t *mpi)
+baton_status_t baton__net_open(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    if (far->peers == 0) {
+    baton__net_t *net = &mpi->net;
+    if (net->peers == 0) {
         return BATON_OK;
     }
-    far->buffers = baton__alloc((size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED,
-                                sizeof *far->buffers);
-    if (far->buffers == NULL) {
-        return far_no_memory();
+    net->buffers = baton__alloc((size_t)BATON__MPI_PACKETS + BATON__MPI_POSTED,
+                                sizeof *net->buffers);
+    if (net->buffers == NULL) {
+        return net_no_memory();
     }
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        far->send_buffers[slot] = &far->buffers[BATON__MPI_POSTED + slot];
+        net->send_buffers[slot] = &net->buffers[BATON__MPI_POSTED + slot];
     }
-    far->receives = BATON__MPI_POSTED;
+    net->receives = BATON__MPI_POSTED;
     for (uint32_t slot = 0; slot < BATON__MPI_POSTED; slot++) {
-        far->arrived[slot] = &far->buffers[slot];
-        int code = baton__far_post_arrival(mpi, slot);
+        net->arrived[slot] = &net->buffers[slot];
+        int code = baton__net_post_arrival(mpi, slot);
         if (code != MPI_SUCCESS) {
             return baton__mpi_error("MPI_Irecv", code);
         }
@@ -758,24 +759,24 @@ static void cancel(MPI_Request *requests, uint32_t count)
     }
 }
 
-void baton__far_close(baton__mpi_t *mpi)
+void baton__net_close(baton__mpi_t *mpi)
 {
-    baton__far_t *far = &mpi->far;
-    if (baton__far_enter(mpi)) {
-        cancel(far->arrivals, far->receives);
-        cancel(far->sends, BATON__MPI_PACKETS);
-        baton__far_leave(mpi);
+    baton__net_t *net = &mpi->net;
+    if (baton__net_enter(mpi)) {
+        cancel(net->arrivals, net->receives);
+        cancel(net->sends, BATON__MPI_PACKETS);
+        baton__net_leave(mpi);
     }
-    baton__links_close(&far->links);
-    baton__free(far->requests);
-    baton__free(far->transfers);
-    baton__free(far->buffers);
-    while (far->receives > 0) {
-        baton__free(far->added[--far->receives]);
+    baton__links_close(&net->links);
+    baton__free(net->requests);
+    baton__free(net->transfers);
+    baton__free(net->buffers);
+    while (net->receives > 0) {
+        baton__free(net->added[--net->receives]);
     }
-    while (far->later != NULL) {
-        baton__far_buffer_t *buffer = far->later;
-        far->later = buffer->next;
+    while (net->later != NULL) {
+        baton__net_buffer_t *buffer = net->later;
+        net->later = buffer->next;
         baton__free(buffer);
     }
     for (int i = 0; i < mpi->size; i++) {

@@ -17,8 +17,8 @@
    does not know why it lacks it. */
 typedef char reason_t[200];
 
-static void near_say(const baton__opening_t *host, reason_t *why,
-                     const char *what)
+static void local_say(const baton__opening_t *host, reason_t *why,
+                      const char *what)
 {
     (void)snprintf(*why, sizeof *why, "rank %d: %s", host->meeting->rank, what);
 }
@@ -36,9 +36,9 @@ static unsigned all_of(const baton__opening_t *host, unsigned flags,
     memcpy(own.why, *why, sizeof *why);
     all = baton__meeting_gather(host->meeting, &own, sizeof own);
     for (int i = host->meeting->size; all != NULL && i-- > 0;) {
-        bool near = host->of[i] == host->of[host->first];
-        flags &= near ? all[i].flags : flags;
-        if (near && all[i].why[0] != '\0') {
+        bool local = host->of[i] == host->of[host->first];
+        flags &= local ? all[i].flags : flags;
+        if (local && all[i].why[0] != '\0') {
             memcpy(*why, all[i].why, sizeof *why);
         }
     }
@@ -114,10 +114,10 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
     int buffers = 0;
     int file = -1;
     if (host->socket < 0) {
-        near_say(host, why, baton__errno_text(host->error));
+        local_say(host, why, baton__errno_text(host->error));
     } else if (host->index == 0 &&
                create_host(host, &buffers, &file) != BATON_OK) {
-        near_say(host, why, baton_error_message());
+        local_say(host, why, baton_error_message());
     }
     /* The first rank takes part in this exchange only after it has passed the
        file. */
@@ -126,14 +126,14 @@ static bool open_host(baton__mpi_t *mpi, baton__opening_t *host, reason_t *why)
     if (host->index != 0 && host->socket >= 0) {
         file = baton__share_take(host->socket, host->secret);
         if (file < 0) {
-            near_say(host, why, baton__errno_text(errno));
+            local_say(host, why, baton__errno_text(errno));
         }
     }
     bool open = all != NULL && file >= 0 &&
                 baton__host_open(&mpi->host, file, host->size, host->index,
                                  all[host->first]) == BATON_OK;
     if (file >= 0 && !open) {
-        near_say(host, why, baton_error_message());
+        local_say(host, why, baton_error_message());
     }
     baton__descriptor_close(&host->socket);
     baton__descriptor_close(&file);
@@ -167,25 +167,25 @@ static bool watch_each_other(baton__mpi_t *mpi, const baton__opening_t *host,
         }
     }
     if (open && liveness->error != 0) {
-        near_say(host, why, baton__errno_text(liveness->error));
+        local_say(host, why, baton__errno_text(liveness->error));
     }
     return all_of(
         host, open && baton__liveness_is_complete(liveness, host->index), why);
 }
 
-static void set_near(baton__mpi_t *mpi, int rank, int near)
+static void local_set(baton__mpi_t *mpi, int rank, int local)
 {
-    mpi->peers[rank].near = near;
-    mpi->peers[rank].ring = baton__host_ring(&mpi->host, near);
+    mpi->peers[rank].local = local;
+    mpi->peers[rank].ring = baton__host_ring(&mpi->host, local);
 }
 
 /* Numbers the ranks of this host in the order of the communicator. */
-static void near_number(baton__mpi_t *mpi)
+static void local_number(baton__mpi_t *mpi)
 {
     int count = 0;
     for (int i = 0; i < mpi->size; i++) {
         if (mpi->host_of[i] == mpi->host_of[mpi->rank]) {
-            set_near(mpi, i, count++);
+            local_set(mpi, i, count++);
         }
     }
 }
@@ -228,7 +228,7 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     int error = open ? baton__host_probe(&mpi->host, false) : 0;
     unsigned able = open && error == 0 ? READS : 0;
     if (error != 0) {
-        near_say(host, &unread, baton__errno_text(error));
+        local_say(host, &unread, baton__errno_text(error));
     } else if (open && host->reads &&
                baton__host_probe(&mpi->host, true) == 0) {
         able |= WRITES;
@@ -252,7 +252,7 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     if ((able & READS) == 0) {
         log_lack(host, LACK_CMA, unread);
     }
-    near_number(mpi);
+    local_number(mpi);
     if (!mpi->reads && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
         /* MPI can't carry what a rank may not read, so senders send it in
            parts. */
@@ -275,7 +275,7 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     return true;
 }
 
-baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host)
+baton_status_t baton__local_open(baton__mpi_t *mpi, baton__opening_t *host)
 {
     if (share(mpi, host)) {
         return BATON_OK;
@@ -285,7 +285,7 @@ baton_status_t baton__near_open(baton__mpi_t *mpi, baton__opening_t *host)
     mpi->transport.release = NULL;
     baton_status_t status = baton__host_open(&mpi->host, -1, 1, 0, 0);
     if (status == BATON_OK) {
-        set_near(mpi, mpi->rank, 0);
+        local_set(mpi, mpi->rank, 0);
     }
     return status;
 }
