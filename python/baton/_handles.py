@@ -177,22 +177,24 @@ def attach_cuda(ordinal: int = 0) -> None:
     has_cuda = True
 
 
+try:
+    has_mpi = bool(lib.MPI_Initialized)
+except (AttributeError, ffi.error):  # The library was built without MPI.
+    has_mpi = False
+
+
 def is_started_by_mpi() -> bool:
     """Whether MPI has started this process, or is in use in it."""
     names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
-    return (any(name in os.environ for name in names)
-            or hasattr(lib, "MPI_Initialized") and answer("int", lib.MPI_Initialized) != 0)
+    return has_mpi and (any(name in os.environ for name in names)
+                        or answer("int", lib.MPI_Initialized) != 0)
 
 
 def initialise_mpi() -> None:
     """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
     global _mpi_is_ours
-    try:
-        if answer("int", lib.MPI_Finalized):
-            raise errors.State("MPI has been finalised")
-    except AttributeError:
-        raise errors.Unsupported("this libbaton was built without MPI: build it with "
-                                 "-DBATON_MPI=ON") from None
+    if answer("int", lib.MPI_Finalized):
+        raise errors.State("MPI has been finalised")
     if not answer("int", lib.MPI_Initialized):
         multiple, provided = 3, ffi.new("int *")
         _mpi_is_ours = True  # Ctrl-C may interrupt the next call.

@@ -78,11 +78,13 @@ class Group(_handles.Handle):
 
     @classmethod
     def _make_world(cls) -> "Group":
-        if _handles.is_started_by_mpi() or "WORLD_SIZE" not in os.environ:
-            _handles.initialise_mpi()
-            return cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
-        import torch.distributed
-        return cls.from_store(*next(torch.distributed.rendezvous("env://")))
+        if "WORLD_SIZE" in os.environ and not _handles.is_started_by_mpi():
+            import torch.distributed
+            return cls.from_store(*next(torch.distributed.rendezvous("env://")))
+        if not _handles.has_mpi:
+            return cls.alone()
+        _handles.initialise_mpi()
+        return cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
 
     @classmethod
     def from_store(cls, store: Any, rank: int, size: int, name: str = "baton",

@@ -4,6 +4,7 @@
 #include "support/conformance.h"
 #include "support/mpi.h"
 #include "transport/mpi/endpoint.h"
+#include "transport/mpi/over_mpi.h"
 
 #include <sched.h>
 

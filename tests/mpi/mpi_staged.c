@@ -7,6 +7,7 @@
 #include "support/mpi.h"
 #include "support/values.h"
 #include "transport/mpi/endpoint.h"
+#include "transport/mpi/over_mpi.h"
 
 #include <baton/engine.h>
 

@@ -5,13 +5,12 @@
    has ended, or never comes, would keep all other ranks waiting for good. */
 #pragma once
 
-#include <baton/mpi.h>
+#include "transport/mpi/wire.h"
+
+#include <baton/baton.h>
 
 typedef struct baton__bootstrap {
     const char *function; /* the public function that makes the group */
-    /* The application's communicator. MPI_COMM_NULL: the group must do without
-       MPI, so all its ranks must be on one host. */
-    MPI_Comm comm;
     int rank, size;
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
@@ -29,11 +28,16 @@ typedef struct baton__bootstrap {
        are filled in when the exchange ends. */
     baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
                              size_t bytes);
-    /* Begins to duplicate `comm`, which all ranks do. NULL: the group does
-       without MPI. */
-    baton_status_t (*duplicate)(struct baton__bootstrap *self, MPI_Comm *out);
-    /* Stores whether the exchange or the duplication that was begun has
-       ended. */
+    /* Begins an exchange by which all ranks make the wire. Its result is in
+       `data` when it ends. NULL, as is open_wire: the group has no wire, so all
+       its ranks must be on one host. */
+    baton_status_t (*begin_wire)(struct baton__bootstrap *self,
+                                 unsigned char *data);
+    /* Opens the wire, of which `data` has the result of begin_wire; NULL: a
+       wire over which nothing is sent. */
+    baton_status_t (*open_wire)(struct baton__bootstrap *self,
+                                const unsigned char *data, baton__wire_t **out);
+    /* Stores whether the exchange that was begun has ended. */
     baton_status_t (*test)(struct baton__bootstrap *self, bool *ended_out);
     /* Names the ranks that have not taken part in the current exchange, such as
        "ranks 2 and 3", in `out`. Writes "another rank" if they are not
@@ -45,18 +49,3 @@ typedef struct baton__bootstrap {
 baton_status_t baton__mpi_create_group(baton_engine_t *engine,
                                        baton__bootstrap_t *bootstrap,
                                        baton_group_t **out);
-
-typedef struct baton__bootstrap_mpi {
-    /* This field is first, since bootstrap_mpi.c casts its address. */
-    baton__bootstrap_t shared;
-    MPI_Errhandler handler; /* the error handler that `comm` had before */
-    MPI_Request request;    /* the exchange in progress */
-    const char *called;     /* the MPI function that began the exchange */
-    bool failed;            /* MPI has reported an error */
-} baton__bootstrap_mpi_t;
-
-/* Checks `comm` and makes it return errors. After an error
-   baton__bootstrap_close_mpi must not be called. */
-baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
-                                         MPI_Comm comm);
-void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self);

@@ -4,7 +4,7 @@
 #include <baton/mpi_at.h>
 
 #include "base/error.h"
-#include "transport/mpi/endpoint.h"
+#include "transport/mpi/over_mpi.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,17 +98,38 @@ static baton_status_t mpi_gather(baton__bootstrap_t *shared,
     return mpi_begin(
         self, "MPI_Iallreduce",
         PMPI_Iallreduce(MPI_IN_PLACE, data, (int)((size_t)shared->size * bytes),
-                        MPI_BYTE, MPI_BOR, shared->comm, &self->request));
+                        MPI_BYTE, MPI_BOR, self->comm, &self->request));
 }
 
-/* Uses MPI_Comm_idup, which also calls the application's functions that copy
-   attributes. Other functions of MPI that make a communicator do not return
-   while a rank is missing. */
-static baton_status_t mpi_duplicate(baton__bootstrap_t *shared, MPI_Comm *out)
+/* Other functions of MPI that make a communicator do not return while a rank is
+   missing. This one also calls the application's functions that copy
+   attributes. */
+static baton_status_t mpi_begin_wire(baton__bootstrap_t *shared,
+                                     unsigned char *data)
 {
     baton__bootstrap_mpi_t *self = (baton__bootstrap_mpi_t *)shared;
-    return mpi_begin(self, "MPI_Comm_idup",
-                     PMPI_Comm_idup(shared->comm, out, &self->request));
+    return mpi_begin(
+        self, "MPI_Comm_idup",
+        PMPI_Comm_idup(self->comm, (MPI_Comm *)(void *)data, &self->request));
+}
+
+static baton_status_t mpi_open_wire(baton__bootstrap_t *shared,
+                                    const unsigned char *data,
+                                    baton__wire_t **out)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    int level = MPI_THREAD_SINGLE;
+    (void)shared;
+    if (data != NULL) {
+        memcpy(&comm, data, sizeof comm);
+        (void)PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    }
+    baton_status_t status = baton__wire_open_mpi(comm, out);
+    if (status == BATON_OK) {
+        PMPI_Query_thread(&level);
+        (*out)->is_threaded = level == MPI_THREAD_MULTIPLE;
+    }
+    return status;
 }
 
 static baton_status_t mpi_test(baton__bootstrap_t *shared, bool *ended_out)
@@ -131,13 +152,14 @@ baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
 {
     *self = (baton__bootstrap_mpi_t){
         .shared = {.function = "baton_group_create_mpi",
-                   .comm = comm,
                    .allocate = mpi_allocate,
                    .release = mpi_release,
                    .gather = mpi_gather,
-                   .duplicate = mpi_duplicate,
+                   .begin_wire = mpi_begin_wire,
+                   .open_wire = mpi_open_wire,
                    .test = mpi_test,
                    .missing = mpi_missing},
+        .comm = comm,
         .request = MPI_REQUEST_NULL};
     baton_status_t status = check_comm(comm);
     if (status == BATON_OK) {
@@ -151,7 +173,7 @@ baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
 
 void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self)
 {
-    (void)PMPI_Comm_set_errhandler(self->shared.comm, self->handler);
+    (void)PMPI_Comm_set_errhandler(self->comm, self->handler);
     (void)PMPI_Errhandler_free(&self->handler);
 }
 

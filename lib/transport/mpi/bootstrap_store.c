@@ -259,7 +259,6 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
 {
     bootstrap_store_t self = {
         .shared = {.function = "baton_group_create_store",
-                   .comm = MPI_COMM_NULL,
                    .rank = rank,
                    .size = size,
                    .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,

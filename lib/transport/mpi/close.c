@@ -19,39 +19,18 @@ enum { ASK_NS = 250000000 };
    different ranks at the same time. */
 static _Atomic(baton__mpi_t *) kept;
 
-/* Frees an endpoint, and its communicator unless `in_use`, which means that MPI
-   may still use the communicator. */
-static void close_release(baton__mpi_t *mpi, bool in_use)
+void baton__mpi_on_finalize(void *endpoint)
 {
-    MPI_Comm comm = mpi->comm;
-    MPI_Group members = mpi->members;
-    baton__mpi_free(mpi);
-    if (comm != MPI_COMM_NULL && !in_use) {
-        (void)PMPI_Comm_free(&comm);
-    }
-    if (members != MPI_GROUP_NULL) {
-        (void)PMPI_Group_free(&members);
-    }
-}
-
-/* Called by MPI_Finalize, which first deletes the attributes of MPI_COMM_SELF.
-   Afterwards the endpoint no longer calls MPI; see baton__net_enter. */
-static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
-{
-    baton__mpi_t *mpi = value;
+    baton__mpi_t *mpi = endpoint;
     baton__mpi_t *unused = mpi;
-    (void)comm;
-    (void)keyval;
-    (void)extra;
-    /* Either baton__mpi_discard has deleted the attribute, or the endpoint is
-       kept. */
+    /* Either baton__mpi_discard frees the endpoint, or it is kept. */
     if (mpi->net.closing) {
         if (atomic_compare_exchange_strong_explicit(&kept, &unused, NULL,
                                                     memory_order_acq_rel,
                                                     memory_order_relaxed)) {
-            close_release(mpi, false);
+            baton__mpi_discard(mpi, false);
         }
-        return MPI_SUCCESS;
+        return;
     }
     baton__log(BATON_LOG_ERROR,
                "mpi: rank %d of %d: MPI_Finalize was called before this group "
@@ -61,17 +40,6 @@ static int on_finalize(MPI_Comm comm, int keyval, void *value, void *extra)
     while (atomic_load_explicit(&mpi->net.inside, memory_order_seq_cst) > 0) {
         (void)sched_yield();
     }
-    return MPI_SUCCESS;
-}
-
-baton_status_t baton__mpi_watch_finalize(baton__mpi_t *mpi)
-{
-    int code = PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize,
-                                       &mpi->net.keyval, NULL);
-    if (code == MPI_SUCCESS) {
-        code = PMPI_Comm_set_attr(MPI_COMM_SELF, mpi->net.keyval, mpi);
-    }
-    return baton__mpi_error("MPI_Comm_set_attr", code);
 }
 
 /* ---- closing ----------------------------------------------------------- */
@@ -157,22 +125,22 @@ void baton__mpi_discard(baton__mpi_t *mpi, bool in_use)
     if (mpi == NULL) {
         return;
     }
+    baton__wire_t *wire = mpi->wire;
     mpi->net.closing = true;
-    if (mpi->net.keyval != MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_delete_attr(MPI_COMM_SELF, mpi->net.keyval);
-        (void)PMPI_Comm_free_keyval(&mpi->net.keyval);
+    baton__mpi_free(mpi);
+    if (wire != NULL) {
+        wire->close(wire, in_use);
     }
-    close_release(mpi, in_use);
 }
 
-/* Returns true if the endpoint can be kept for another group of the same
-   communicator's ranks: all are on this host, none was lost, and this rank has
-   nothing in motion. */
+/* Returns true if the endpoint can be kept for another group of the same ranks:
+   all are on this host, none was lost, this rank has nothing in motion, and MPI
+   will say when it ends. */
 static bool is_as_new(const baton__mpi_t *mpi)
 {
-    return mpi->members != MPI_GROUP_NULL && mpi->net.peers == 0 &&
-           mpi->host.count > 1 && mpi->first_lost == 0 && !mpi->alone &&
-           mpi->listed == NULL && mpi->net.count == 0 && mpi->in_use == 0;
+    return mpi->wire != NULL && mpi->net.peers == 0 && mpi->host.count > 1 &&
+           mpi->first_lost == 0 && !mpi->alone && mpi->listed == NULL &&
+           mpi->net.count == 0 && mpi->in_use == 0;
 }
 
 void baton__mpi_close(void *endpoint)
@@ -180,7 +148,7 @@ void baton__mpi_close(void *endpoint)
     baton__mpi_t *mpi = endpoint;
     baton__mpi_flush_bells(mpi);
     if (atomic_load_explicit(&mpi->net.finalized, memory_order_relaxed)) {
-        baton__mpi_free(mpi);
+        baton__mpi_discard(mpi, true);
         return;
     }
     uint64_t ms = (uint64_t)baton__config_number(BATON__CONFIG_DESTROY_MS);
@@ -197,19 +165,13 @@ void baton__mpi_close(void *endpoint)
     baton__mpi_discard(mpi, in_use);
 }
 
-baton__mpi_t *baton__mpi_take_kept(MPI_Comm comm, baton_status_t local,
-                                   const cpu_set_t *own)
+baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
+                                   baton_status_t local, const cpu_set_t *own)
 {
     baton__mpi_t *mpi =
         atomic_exchange_explicit(&kept, NULL, memory_order_acq_rel);
-    MPI_Group members;
-    int same = MPI_UNEQUAL;
-    if (mpi != NULL && local == BATON_OK && CPU_EQUAL(own, &mpi->processors) &&
-        PMPI_Comm_group(comm, &members) == MPI_SUCCESS) {
-        (void)PMPI_Group_compare(members, mpi->members, &same);
-        (void)PMPI_Group_free(&members);
-    }
-    if (same == MPI_IDENT) {
+    if (mpi != NULL && local == BATON_OK && mpi->rank == meeting->rank &&
+        mpi->size == meeting->size && CPU_EQUAL(own, &mpi->processors)) {
         return mpi;
     }
     baton__mpi_discard(mpi, false);

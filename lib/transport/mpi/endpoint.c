@@ -146,20 +146,6 @@ bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error)
     return true;
 }
 
-baton_status_t baton__mpi_error(const char *call, int code)
-{
-    char text[MPI_MAX_ERROR_STRING];
-    int length = 0;
-    if (code == MPI_SUCCESS) {
-        return BATON_OK;
-    }
-    if (PMPI_Error_string(code, text, &length) != MPI_SUCCESS) {
-        length = 0;
-    }
-    return baton__error(BATON_ERR_TRANSPORT, "mpi: %s: %.*s", call, length,
-                        text);
-}
-
 baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong)
 {

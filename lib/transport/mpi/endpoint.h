@@ -73,7 +73,6 @@
 #include "transport/mpi/packet.h"
 #include "transport/shm/host.h"
 
-#include <baton/mpi.h>
 #include <baton/transport.h>
 #include <sched.h>
 
@@ -317,7 +316,7 @@ typedef struct baton__net {
     uint32_t quiet;
     bool credits_due; /* some peer may have to be told of new credits */
     /* Transfers in motion. There is space for all parts of all messages. */
-    MPI_Request *requests;
+    baton__request_t *requests;
     baton__transfer_t *transfers;
     size_t part_bytes; /* bytes of each MPI message of pulled data */
     int count;
@@ -329,8 +328,8 @@ typedef struct baton__net {
     baton__sends_t pulled;
     /* The receives that are posted for packets, in the order in which they were
        posted; and the sends of packets. */
-    MPI_Request arrivals[BATON__MPI_RECEIVES];
-    MPI_Request sends[BATON__MPI_PACKETS];
+    baton__request_t arrivals[BATON__MPI_RECEIVES];
+    baton__request_t sends[BATON__MPI_PACKETS];
     /* The buffers that `arrived` and `send_buffers` have at first. */
     baton__net_buffer_t *buffers;
     baton__net_buffer_t *arrived[BATON__MPI_RECEIVES];
@@ -360,13 +359,12 @@ typedef struct baton__net {
        of the first rank of each other host. Without that, a rank that dies
        before it has a link with any rank would look like a wrong address. */
     unsigned char *reached;
-    /* The next three fields serve to detect that MPI_Finalize is called while
+    /* The next two fields serve to detect that MPI_Finalize is called while
        there is a group. `inside` is the number of calls of baton__net_enter
        that baton__net_leave has not ended. */
     _Atomic int inside;
     _Atomic bool finalized;
-    int keyval;
-    char detail[MPI_MAX_ERROR_STRING];
+    char detail[BATON__WIRE_TEXT];
 } baton__net_t;
 
 /* A rank's process, for error messages. */
@@ -378,8 +376,7 @@ typedef struct baton__process {
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    MPI_Comm comm;     /* MPI_COMM_NULL if the group does not use MPI */
-    MPI_Group members; /* MPI_GROUP_NULL if the group was made without MPI */
+    baton__wire_t *wire; /* NULL if the group was made without MPI */
     int rank;
     int size;
     /* Number of credits for messages that this rank grants each peer. */
@@ -504,10 +501,6 @@ baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
 /* True if a copy from or to the peer's memory failed with this error because
    the system refuses it. The peer is then marked as refused. */
 bool baton__mpi_is_refused(baton__mpi_t *mpi, baton__peer_t *peer, int error);
-
-/* Returns BATON_OK for MPI_SUCCESS. Otherwise sets this thread's error, with
-   MPI's text, and returns BATON_ERR_TRANSPORT. */
-baton_status_t baton__mpi_error(const char *call, int code);
 
 /* ---- net.c: through MPI ------------------------------------------------ */
 
@@ -824,9 +817,10 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local);
 
-/* Duplicates the bootstrap's communicator, without waiting in MPI. After an
-   error it makes none. */
-void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out);
+/* Makes the wire; `sends` if messages are to go over it, which is the same on
+   all ranks. The bootstrap must be able to make one. */
+baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
+                                        baton__wire_t **out);
 
 /* ---- local.c: what the ranks of a host share ------------------------------
  */
@@ -861,9 +855,8 @@ baton_status_t baton__local_open(baton__mpi_t *mpi, baton__opening_t *host);
 /* Frees an endpoint with everything that it has opened. Not collective. */
 void baton__mpi_free(baton__mpi_t *mpi);
 
-/* Takes the endpoint's attribute off MPI_COMM_SELF, and frees the endpoint.
-   NULL is allowed. If `in_use`, MPI may
-   still use the communicator, which is not freed then. */
+/* Closes the wire, and frees the endpoint. NULL is allowed. If `in_use`,
+   messages may still be on the wire. */
 void baton__mpi_discard(baton__mpi_t *mpi, bool in_use);
 
 /* The transport's close. */
@@ -872,22 +865,21 @@ void baton__mpi_close(void *endpoint);
 /* Polls once, and drops the messages that arrive. */
 void baton__mpi_drop_arrivals(baton__mpi_t *mpi);
 
-/* Has MPI_Finalize end the endpoint's calls of MPI, if the endpoint is not
-   closed by then. */
-baton_status_t baton__mpi_watch_finalize(baton__mpi_t *mpi);
+/* Called by the wire when MPI_Finalize begins. Ends the endpoint's use of the
+   wire, if the endpoint is not closed by then. */
+void baton__mpi_on_finalize(void *endpoint);
 
 /* Takes the endpoint that this rank has kept, if any. Returns it if it is of a
    group of the same ranks, and this rank may still run on the processors `own`;
    otherwise frees it, and returns NULL. */
-baton__mpi_t *baton__mpi_take_kept(MPI_Comm comm, baton_status_t local,
-                                   const cpu_set_t *own);
+baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
+                                   baton_status_t local, const cpu_set_t *own);
 
 /* ---- open.c: opening ----------------------------------------------------- */
 
-/* Allocates an endpoint of `comm` that has not met its peers. Not
+/* Allocates an endpoint that has no wire and has not met its peers. Not
    collective. */
-baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
-                               baton__mpi_t **out);
+baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out);
 
 /* Opens an endpoint. Collective; `local` is this rank's own status so far. If
    any rank fails, all do, and the others' message says so. On success closing

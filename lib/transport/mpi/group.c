@@ -12,17 +12,13 @@
 static baton_status_t check_endpoint(const baton_engine_t *engine,
                                      const baton__mpi_t *mpi)
 {
-    int level = MPI_THREAD_SINGLE;
     if (mpi->first_lost > 0) {
         return baton__error(BATON_ERR_TRANSPORT,
                             "mpi: a rank of this host has ended: create the "
                             "group without it");
     }
-    if (!mpi->keeps_off) {
-        PMPI_Query_thread(&level);
-    }
     return baton_engine_progress(engine) == BATON_PROGRESS_MANUAL ||
-                   level == MPI_THREAD_MULTIPLE || mpi->keeps_off
+                   mpi->keeps_off || mpi->wire->is_threaded
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
                               "mpi: a progress thread needs "

@@ -253,7 +253,7 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
         log_lack(host, LACK_CMA, unread);
     }
     local_number(mpi);
-    if (!mpi->reads && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
+    if (!mpi->reads && host->meeting->bootstrap->open_wire == NULL) {
         /* MPI can't carry what a rank may not read, so senders send it in
            parts. */
         for (int i = 0; i < mpi->size; i++) {

@@ -398,7 +398,7 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
                     .pids = here_now->pids,
                     .secret = self->secret,
                     .process = getpid()};
-    if (self->bootstrap->comm != MPI_COMM_NULL) {
+    if (self->bootstrap->open_wire != NULL) {
         /* Without MPI all ranks are on one host, so each sees which rank has
            ended. */
         baton__links_find(&own.place, true);
@@ -451,15 +451,15 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                         : tell_failed(self, BATON_ERR_TRANSPORT);
 }
 
-void baton__meeting_separate(baton__meeting_t *self, MPI_Comm *out)
+baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
+                                        baton__wire_t **out)
 {
-    if (self->data != NULL) {
-        MPI_Comm *own = (MPI_Comm *)(void *)self->data;
-        meeting_complete(self,
-                         self->bootstrap->duplicate(self->bootstrap, own));
+    if (sends && self->data != NULL) {
+        meeting_complete(
+            self, self->bootstrap->begin_wire(self->bootstrap, self->data));
     }
-    if (self->data != NULL) {
-        memcpy(out, self->data, sizeof *out);
-        (void)PMPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
-    }
+    return self->data == NULL
+               ? self->status
+               : self->bootstrap->open_wire(self->bootstrap,
+                                            sends ? self->data : NULL, out);
 }

@@ -28,13 +28,6 @@
 
 #include <string.h>
 
-/* This header declares MPIX_Query_cuda_support and MPIX_Comm_failure_ack. */
-#if defined(OPEN_MPI) && defined(__has_include)
-#if __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>
-#endif
-#endif
-
 enum {
     PACKET_TAG = 0,
     /* A peer that was woken more recently than this is not woken again, since
@@ -57,17 +50,6 @@ static size_t net_part_of(size_t part, size_t left)
 
 /* ---- device memory ----------------------------------------------------- */
 
-static bool is_gpu_aware(void)
-{
-    enum { NO, YES, AUTO }; /* the values of BATON_GPU_AWARE_MPI */
-    int64_t word = baton__config_number(BATON__CONFIG_GPU_AWARE_MPI);
-#if defined(MPIX_CUDA_AWARE_SUPPORT)
-    return word == AUTO ? MPIX_Query_cuda_support() == 1 : word == YES;
-#else
-    return word == YES;
-#endif
-}
-
 /* True only for messages that are pulled (endpoint.h): those to or from an
    inter-node peer that are longer than BATON__BODY_LONGEST. Their data goes
    from the sender's memory to the receiver's through MPI alone, so the memory
@@ -77,7 +59,7 @@ bool baton__mpi_takes_device(void *endpoint, int peer, size_t bytes)
 {
     const baton__mpi_t *mpi = endpoint;
     return bytes > BATON__BODY_LONGEST && mpi->peers[peer].local < 0 &&
-           is_gpu_aware();
+           mpi->wire->takes_device();
 }
 
 /* ---- MPI_Finalize ------------------------------------------------------ */
@@ -115,10 +97,7 @@ void baton__net_leave(baton__mpi_t *mpi)
 
 const char *baton__net_text(baton__mpi_t *mpi, int code)
 {
-    int length = 0;
-    if (PMPI_Error_string(code, mpi->net.detail, &length) != MPI_SUCCESS) {
-        mpi->net.detail[0] = '\0';
-    }
+    mpi->wire->text(code, mpi->net.detail);
     return mpi->net.detail;
 }
 
@@ -126,20 +105,6 @@ void baton__net_fail(baton__mpi_t *mpi, int peer, int code)
 {
     baton__mpi_lose(mpi, &mpi->peers[peer], BATON_ERR_TIMEOUT,
                     baton__net_text(mpi, code));
-}
-
-/* With --with-ft ulfm of Open MPI 5, a receive from any source reports each
-   death until the death is acknowledged, and then goes on. Which rank has died
-   is learnt from the links. */
-bool baton__net_goes_on(const baton__mpi_t *mpi, int code)
-{
-#if defined(MPIX_ERR_PROC_FAILED_PENDING)
-    return code == MPIX_ERR_PROC_FAILED_PENDING &&
-           PMPIX_Comm_failure_ack(mpi->comm) == MPI_SUCCESS;
-#else
-    (void)mpi, (void)code;
-    return false;
-#endif
 }
 
 /* ---- packets out ------------------------------------------------------- */
@@ -240,16 +205,19 @@ bool baton__net_ask(baton__mpi_t *mpi)
 static bool is_sent(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__net_t *net = &mpi->net;
-    int complete = 1;
-    if (net->sends[slot] == MPI_REQUEST_NULL) {
+    int at;
+    bool complete = true;
+    size_t bytes;
+    if (net->sends[slot] == 0) {
         return true;
     }
-    int code = PMPI_Test(&net->sends[slot], &complete, MPI_STATUS_IGNORE);
-    if (code != MPI_SUCCESS) {
-        net->sends[slot] = MPI_REQUEST_NULL;
+    int code = mpi->wire->test(mpi->wire, 1, &net->sends[slot], &at, &complete,
+                               &bytes);
+    if (code != 0) {
+        net->sends[slot] = 0;
         baton__net_fail(mpi, net->destinations[slot], code);
     }
-    return code != MPI_SUCCESS || complete;
+    return code != 0 || complete;
 }
 
 size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
@@ -258,7 +226,7 @@ size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer)
     size_t unsent = 0;
     for (uint32_t i = 0; i < BATON__MPI_PACKETS && net->packets_unsent > 0;
          i++) {
-        unsent += net->sends[i] != MPI_REQUEST_NULL &&
+        unsent += net->sends[i] != 0 &&
                   net->destinations[i] == (int)(peer - mpi->peers);
     }
     return unsent;
@@ -300,10 +268,10 @@ static void push_packet(baton__mpi_t *mpi, baton__peer_t *peer, uint32_t slot,
     }
     net->destinations[slot] = to;
     int code =
-        PMPI_Isend(memory, (int)(BATON__NET_PACKET_HEAD + count), MPI_BYTE, to,
-                   PACKET_TAG, mpi->comm, &net->sends[slot]);
-    if (code != MPI_SUCCESS) {
-        net->sends[slot] = MPI_REQUEST_NULL;
+        mpi->wire->send(mpi->wire, memory, BATON__NET_PACKET_HEAD + count, to,
+                        PACKET_TAG, &net->sends[slot]);
+    if (code != 0) {
+        net->sends[slot] = 0;
         baton__net_fail(mpi, to, code);
     } else {
         bool unsent = !is_sent(mpi, slot);
@@ -391,10 +359,10 @@ void baton__net_test_packets(baton__mpi_t *mpi)
     baton__net_t *net = &mpi->net;
     net->packets_unsent = 0;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (net->sends[slot] != MPI_REQUEST_NULL && is_sent(mpi, slot)) {
+        if (net->sends[slot] != 0 && is_sent(mpi, slot)) {
             net_ring(mpi, net->destinations[slot]);
         }
-        net->packets_unsent += net->sends[slot] != MPI_REQUEST_NULL;
+        net->packets_unsent += net->sends[slot] != 0;
     }
 }
 
@@ -448,25 +416,23 @@ void baton__net_answer(baton__mpi_t *mpi, baton__peer_t *peer)
 int baton__net_post_arrival(baton__mpi_t *mpi, uint32_t slot)
 {
     baton__net_buffer_t *buffer = mpi->net.arrived[slot];
-    return PMPI_Irecv(buffer->bytes, sizeof buffer->bytes, MPI_BYTE,
-                      MPI_ANY_SOURCE, PACKET_TAG, mpi->comm,
-                      &mpi->net.arrivals[slot]);
+    return mpi->wire->receive(mpi->wire, buffer->bytes, sizeof buffer->bytes,
+                              BATON__WIRE_ANY, PACKET_TAG,
+                              &mpi->net.arrivals[slot]);
 }
 
 void baton__net_add_arrival(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
     uint32_t slot = net->receives;
-    int waits = 0;
+    bool waits = false;
     if (slot == BATON__MPI_RECEIVES ||
-        PMPI_Iprobe(MPI_ANY_SOURCE, PACKET_TAG, mpi->comm, &waits,
-                    MPI_STATUS_IGNORE) != MPI_SUCCESS ||
-        !waits) {
+        mpi->wire->probe(mpi->wire, PACKET_TAG, &waits) != 0 || !waits) {
         return;
     }
     baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
     net->arrived[slot] = net->added[slot] = buffer;
-    if (buffer != NULL && baton__net_post_arrival(mpi, slot) == MPI_SUCCESS) {
+    if (buffer != NULL && baton__net_post_arrival(mpi, slot) == 0) {
         net->receives++;
     } else {
         baton__free(buffer);
@@ -518,12 +484,12 @@ void baton__net_give_body(baton__mpi_t *mpi, baton__record_t *record)
 
 /* ---- transfers of data ------------------------------------------------- */
 
-static MPI_Request *add_transfer(baton__net_t *net, baton__send_t *send,
-                                 baton__record_t *record)
+static baton__request_t *add_transfer(baton__net_t *net, baton__send_t *send,
+                                      baton__record_t *record)
 {
     net->transfers[net->count] =
         (baton__transfer_t){.send = send, .record = record};
-    net->requests[net->count] = MPI_REQUEST_NULL;
+    net->requests[net->count] = 0;
     return &net->requests[net->count++];
 }
 
@@ -534,8 +500,8 @@ baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
     if (capacity <= net->capacity) {
         return BATON_OK;
     }
-    MPI_Request *requests = baton__grow(net->requests, (size_t)net->count,
-                                        (size_t)capacity, sizeof *requests);
+    baton__request_t *requests = baton__grow(
+        net->requests, (size_t)net->count, (size_t)capacity, sizeof *requests);
     net->requests = requests != NULL ? requests : net->requests;
     baton__transfer_t *transfers =
         baton__grow(net->transfers, (size_t)net->count, (size_t)capacity,
@@ -556,56 +522,58 @@ baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages)
    us as eager messages. */
 bool baton__net_send(baton__mpi_t *mpi, baton__send_t *send)
 {
-    int code = MPI_SUCCESS;
+    int code = 0;
     send->state = BATON__SEND_MOVING;
     if (!baton__net_enter(mpi)) {
         return true; /* the send ends when its peer is reported lost */
     }
     for (int i = 0; i <= BATON__MPI_PARTS && send->parts < BATON__MPI_PARTS &&
-                    send->moved < send->bytes && code == MPI_SUCCESS;
+                    send->moved < send->bytes && code == 0;
          i++) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        int complete = 0;
-        int part = (int)net_part_of(send->part, send->bytes - send->moved);
+        baton__request_t request;
+        int at;
+        bool complete = false;
+        size_t got;
+        size_t part = net_part_of(send->part, send->bytes - send->moved);
         code =
-            PMPI_Isend((const char *)send->data + send->moved, part, MPI_BYTE,
-                       send->peer, (int)send->tag, mpi->comm, &request);
+            mpi->wire->send(mpi->wire, (const char *)send->data + send->moved,
+                            part, send->peer, (int)send->tag, &request);
         /* After BATON__MPI_PARTS sends that were complete at once, one more is
            made and not tested. It counts as in motion, so the next poll tests
            it and continues with the data. */
-        if (code == MPI_SUCCESS && i < BATON__MPI_PARTS) {
-            code = PMPI_Test(&request, &complete, MPI_STATUS_IGNORE);
+        if (code == 0 && i < BATON__MPI_PARTS) {
+            code =
+                mpi->wire->test(mpi->wire, 1, &request, &at, &complete, &got);
         }
-        send->moved += (size_t)part;
-        if (code == MPI_SUCCESS && !complete) {
+        send->moved += part;
+        if (code == 0 && !complete) {
             *add_transfer(&mpi->net, send, NULL) = request;
             send->parts++;
         }
     }
-    if (code != MPI_SUCCESS) {
+    if (code != 0) {
         baton__net_fail(mpi, send->peer, code);
     }
     baton__net_leave(mpi);
-    return code != MPI_SUCCESS || send->parts > 0;
+    return code != 0 || send->parts > 0;
 }
 
 void baton__net_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
                              uint32_t parts)
 {
-    MPI_Request request;
-    int code = MPI_SUCCESS;
+    baton__request_t request;
+    int code = 0;
     if (!baton__net_enter(mpi)) {
         return;
     }
-    for (uint32_t i = 0; i < parts && code == MPI_SUCCESS; i++) {
-        code =
-            PMPI_Isend(NULL, 0, MPI_BYTE, peer, (int)tag, mpi->comm, &request);
-        if (code == MPI_SUCCESS) {
+    for (uint32_t i = 0; i < parts && code == 0; i++) {
+        code = mpi->wire->send(mpi->wire, NULL, 0, peer, (int)tag, &request);
+        if (code == 0) {
             /* MPI completes the send by itself. */
-            code = PMPI_Request_free(&request);
+            code = mpi->wire->release(mpi->wire, &request);
         }
     }
-    if (code != MPI_SUCCESS) {
+    if (code != 0) {
         baton__net_fail(mpi, peer, code);
     }
     baton__net_leave(mpi);
@@ -614,21 +582,20 @@ void baton__net_send_nothing(baton__mpi_t *mpi, int peer, uint32_t tag,
 void baton__net_receive(baton__mpi_t *mpi, baton__record_t *record)
 {
     int peer = record->message.peer;
-    int code = MPI_SUCCESS;
+    int code = 0;
     if (!baton__net_enter(mpi)) {
         return;
     }
     while (record->parts < BATON__MPI_PARTS &&
-           record->copied < record->message.bytes && code == MPI_SUCCESS) {
-        MPI_Request *request = add_transfer(&mpi->net, NULL, record);
-        int part = (int)net_part_of(record->part,
-                                    record->message.bytes - record->copied);
-        code = PMPI_Irecv(record->target + record->copied, part, MPI_BYTE, peer,
-                          (int)record->place, mpi->comm, request);
-        record->copied += (size_t)part;
+           record->copied < record->message.bytes && code == 0) {
+        baton__request_t *request = add_transfer(&mpi->net, NULL, record);
+        size_t part =
+            net_part_of(record->part, record->message.bytes - record->copied);
+        code = mpi->wire->receive(mpi->wire, record->target + record->copied,
+                                  part, peer, (int)record->place, request);
+        record->copied += part;
         record->parts++;
-        if (code != MPI_SUCCESS) {
-            *request = MPI_REQUEST_NULL;
+        if (code != 0) {
             baton__net_fail(mpi, peer, code);
         }
     }
@@ -650,13 +617,13 @@ static void abandon_packets(baton__mpi_t *mpi, int peer)
 {
     baton__net_t *net = &mpi->net;
     for (uint32_t slot = 0; slot < BATON__MPI_PACKETS; slot++) {
-        if (net->destinations[slot] != peer ||
-            net->sends[slot] == MPI_REQUEST_NULL || !baton__net_enter(mpi)) {
+        if (net->destinations[slot] != peer || net->sends[slot] == 0 ||
+            !baton__net_enter(mpi)) {
             continue;
         }
         baton__net_buffer_t *buffer = baton__alloc(1, sizeof *buffer);
         if (buffer != NULL) {
-            (void)PMPI_Request_free(&net->sends[slot]);
+            (void)mpi->wire->release(mpi->wire, &net->sends[slot]);
             buffer->next = net->later;
             net->later = net->send_buffers[slot] = buffer;
         }
@@ -742,29 +709,28 @@ baton_status_t baton__net_open(baton__mpi_t *mpi)
     for (uint32_t slot = 0; slot < BATON__MPI_POSTED; slot++) {
         net->arrived[slot] = &net->buffers[slot];
         int code = baton__net_post_arrival(mpi, slot);
-        if (code != MPI_SUCCESS) {
-            return baton__mpi_error("MPI_Irecv", code);
+        if (code != 0) {
+            return baton__error(BATON_ERR_TRANSPORT, "mpi: a receive: %s",
+                                baton__net_text(mpi, code));
         }
     }
     return BATON_OK;
 }
 
-static void cancel(MPI_Request *requests, uint32_t count)
+static void cancel(baton__wire_t *wire, baton__request_t *requests,
+                   uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (requests[i] != MPI_REQUEST_NULL) {
-            (void)PMPI_Cancel(&requests[i]);
-            (void)PMPI_Request_free(&requests[i]);
-        }
+        wire->cancel(wire, &requests[i]);
     }
 }
 
 void baton__net_close(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
-    if (baton__net_enter(mpi)) {
-        cancel(net->arrivals, net->receives);
-        cancel(net->sends, BATON__MPI_PACKETS);
+    if (mpi->wire != NULL && baton__net_enter(mpi)) {
+        cancel(mpi->wire, net->arrivals, net->receives);
+        cancel(mpi->wire, net->sends, BATON__MPI_PACKETS);
         baton__net_leave(mpi);
     }
     baton__links_close(&net->links);

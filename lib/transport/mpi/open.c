@@ -309,29 +309,21 @@ static const baton_transport_t mpi_transport = {
     .process = process};
 
 /* Initialises an endpoint without ranks. From then on it can be freed. */
-static void open_init_group(baton__mpi_t *mpi, MPI_Comm comm)
+static void open_init_group(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
     mpi->transport = mpi_transport;
-    mpi->comm = comm;
-    mpi->members = MPI_GROUP_NULL;
     mpi->window = (uint32_t)baton__config_number(BATON__CONFIG_WINDOW);
     mpi->answers.listener = -1;
-    for (int i = 0; i < BATON__MPI_PACKETS; i++) {
-        net->arrivals[i] = MPI_REQUEST_NULL;
-        net->sends[i] = MPI_REQUEST_NULL;
-    }
     baton__links_init(&net->links);
-    net->keyval = MPI_KEYVAL_INVALID;
     net->part_bytes = (size_t)baton__config_number(BATON__CONFIG_FAR_PART);
 }
 
-baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
-                               baton__mpi_t **out)
+baton_status_t baton__mpi_make(int rank, int size, baton__mpi_t **out)
 {
     baton__mpi_t *mpi = baton__alloc(1, sizeof *mpi);
     if (mpi != NULL) {
-        open_init_group(mpi, comm);
+        open_init_group(mpi);
         mpi->peers = baton__alloc((size_t)size, sizeof *mpi->peers);
         mpi->host_of = baton__alloc((size_t)size, sizeof *mpi->host_of);
         mpi->processes = baton__alloc((size_t)size, sizeof *mpi->processes);
@@ -361,10 +353,11 @@ baton_status_t baton__mpi_make(MPI_Comm comm, int rank, int size,
 static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {
-    if (!mpi->keeps_off) {
-        baton__meeting_separate(host->meeting, &mpi->comm);
-    }
-    baton_status_t status = host->meeting->status;
+    baton_status_t status =
+        host->meeting->bootstrap->open_wire != NULL
+            ? baton__meeting_open_wire(host->meeting, !mpi->keeps_off,
+                                       &mpi->wire)
+            : BATON_OK;
     if (status == BATON_OK) {
         status = baton__mpi_reserve_notices(mpi);
     }
@@ -374,8 +367,8 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
     if (status == BATON_OK && mpi->size > 1) {
         status = open_places(mpi, host);
     }
-    return status == BATON_OK && mpi->members != MPI_GROUP_NULL
-               ? baton__mpi_watch_finalize(mpi)
+    return status == BATON_OK && mpi->wire != NULL
+               ? mpi->wire->watch(mpi->wire, baton__mpi_on_finalize, mpi)
                : status;
 }
 
@@ -411,7 +404,7 @@ static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
         return status;
     }
     mpi->net.peers = mpi->size - mpi->host.count;
-    if (mpi->net.peers > 0 && host->meeting->bootstrap->comm == MPI_COMM_NULL) {
+    if (mpi->net.peers > 0 && host->meeting->bootstrap->open_wire == NULL) {
         return refuse_without_mpi(mpi, host);
     }
     /* Ranks of two hosts make their link at the first reservation, so a notice
@@ -433,20 +426,15 @@ static baton_status_t open_new(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     baton__opening_t host = {.meeting = meeting};
-    const MPI_Comm comm = meeting->bootstrap->comm;
     const card_t own = own_card();
     const card_t *cards = baton__meeting_gather(meeting, &own, sizeof own);
     if (cards == NULL) {
         return meeting->status;
     }
     baton_status_t status =
-        local != BATON_OK
-            ? local
-            : baton__mpi_make(MPI_COMM_NULL, meeting->rank, meeting->size, out);
+        local != BATON_OK ? local
+                          : baton__mpi_make(meeting->rank, meeting->size, out);
     if (status == BATON_OK && *out != NULL) {
-        if (comm != MPI_COMM_NULL) {
-            (void)PMPI_Comm_group(comm, &(*out)->members);
-        }
         read_cards(*out, cards, &host);
     }
     host.socket = host.size > 1 && host.shares && host.reaches
@@ -466,9 +454,7 @@ baton_status_t baton__mpi_open(baton__meeting_t *meeting, baton_status_t local,
                                baton__mpi_t **out)
 {
     const cpu_set_t own = own_processors();
-    const MPI_Comm comm = meeting->bootstrap->comm;
-    baton__mpi_t *mpi =
-        comm != MPI_COMM_NULL ? baton__mpi_take_kept(comm, local, &own) : NULL;
+    baton__mpi_t *mpi = baton__mpi_take_kept(meeting, local, &own);
     baton_status_t status = BATON_OK;
     if (baton__meeting_keeps(meeting, mpi)) {
         /* All ranks have left the previous group, so its last notices are in

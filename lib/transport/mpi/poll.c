@@ -58,24 +58,26 @@ enum {
 static void test_arrivals(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
-    int at = (int)(net->arrival % net->receives);
-    int come = 0;
+    int at;
     int code;
     do {
-        code = mpi->first_lost > 0
-                   ? PMPI_Testany((int)net->receives, net->arrivals, &at, &come,
-                                  MPI_STATUS_IGNORE)
-                   : PMPI_Test(&net->arrivals[at], &come, MPI_STATUS_IGNORE);
-        if (code != MPI_SUCCESS && come &&
-            net->arrivals[at] != MPI_REQUEST_NULL) {
+        bool come = false;
+        size_t bytes;
+        const int first =
+            mpi->first_lost > 0 ? 0 : (int)(net->arrival % net->receives);
+        baton__request_t *receives = &net->arrivals[first];
+        code = mpi->wire->test(mpi->wire,
+                               mpi->first_lost > 0 ? (int)net->receives : 1,
+                               receives, &at, &come, &bytes);
+        if (code != 0 && come && at >= 0 && receives[at] != 0) {
             /* The receive had stayed posted after an error (see
                baton__net_goes_on), and was complete before this test. Open MPI
                5.0.7 would report the old error at each further test, so the
                request is freed. */
-            code = PMPI_Request_free(&net->arrivals[at]);
+            code = mpi->wire->release(mpi->wire, &receives[at]);
         }
-    } while (mpi->first_lost > 0 && at != MPI_UNDEFINED && code == MPI_SUCCESS);
-    if (code != MPI_SUCCESS && !baton__net_goes_on(mpi, code)) {
+    } while (mpi->first_lost > 0 && at >= 0 && code == 0);
+    if (code != 0 && !mpi->wire->goes_on(mpi->wire, code)) {
         baton__net_lose_all(mpi, baton__net_text(mpi, code));
     }
 }
@@ -86,7 +88,7 @@ static void test_arrivals(baton__mpi_t *mpi)
 static bool is_next(const baton__mpi_t *mpi, uint32_t slot, bool of_lost)
 {
     const baton__packet_t *packet = &mpi->net.arrived[slot]->head.packet;
-    if (mpi->net.arrivals[slot] != MPI_REQUEST_NULL) {
+    if (mpi->net.arrivals[slot] != 0) {
         return false;
     }
     const baton__peer_t *peer = &mpi->peers[packet->source];
@@ -149,7 +151,7 @@ static bool take_net_packet(baton__mpi_t *mpi)
     }
     baton__net_taken(mpi, peer, come->taken);
     int code = baton__net_post_arrival(mpi, net->arrival++ % net->receives);
-    if (code != MPI_SUCCESS) {
+    if (code != 0) {
         baton__net_lose_all(mpi, baton__net_text(mpi, code));
     }
     return true;
@@ -175,23 +177,22 @@ static void poll_take_part(baton__mpi_t *mpi, baton__record_t *record,
 static bool complete_transfer(baton__mpi_t *mpi)
 {
     baton__net_t *net = &mpi->net;
-    MPI_Status status;
-    int at = MPI_UNDEFINED;
-    int done = 0;
-    int bytes = 0;
+    int at;
+    bool done;
+    size_t bytes;
     if (net->count == 0 || baton__events_are_full(mpi)) {
         return false;
     }
-    int code = PMPI_Testany(net->count, net->requests, &at, &done, &status);
-    if (at == MPI_UNDEFINED) {
+    int code = mpi->wire->test(mpi->wire, net->count, net->requests, &at, &done,
+                               &bytes);
+    if (at < 0) {
         return false; /* no receive is complete, or there are no requests */
     }
     const baton__transfer_t transfer = net->transfers[at];
-    if (code != MPI_SUCCESS &&
-        (transfer.send != NULL || transfer.record != NULL)) {
+    if (code != 0 && (transfer.send != NULL || transfer.record != NULL)) {
         /* The transfer stays in the list until all transfers with the peer are
            ended. */
-        net->requests[at] = MPI_REQUEST_NULL;
+        net->requests[at] = 0;
         baton__net_fail(mpi,
                         transfer.send != NULL ? transfer.send->peer
                                               : transfer.record->message.peer,
@@ -211,9 +212,8 @@ static bool complete_transfer(baton__mpi_t *mpi)
         /* If both fields are NULL, the send or record has ended with the loss
            of its peer. */
     } else if (transfer.record != NULL) {
-        PMPI_Get_count(&status, MPI_BYTE, &bytes);
         mpi->peers[transfer.record->message.peer].has_sent = true;
-        poll_take_part(mpi, transfer.record, (size_t)bytes);
+        poll_take_part(mpi, transfer.record, bytes);
     }
     return true;
 }

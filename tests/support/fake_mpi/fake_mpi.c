@@ -385,14 +385,17 @@ static void close_endpoint(void *endpoint)
     baton__mpi_t *mpi = endpoint;
     fake_mpi_ranks[mpi->rank] = NULL;
     mpi->net.closing = true;
+    baton__wire_t *wire = mpi->wire;
     baton__mpi_free(mpi);
+    wire->close(wire, true);
 }
 
 static void open_rank(int rank, const fake_mpi_options_t *options, int *file)
 {
     baton__mpi_t *mpi = NULL;
     MPI_Comm comm = (MPI_Comm)(uintptr_t)(rank + 1);
-    support_ok(baton__mpi_make(comm, rank, options->size, &mpi));
+    support_ok(baton__mpi_make(rank, options->size, &mpi));
+    support_ok(baton__wire_open_mpi(comm, &mpi->wire));
     int first = rank - rank % options->host_ranks;
     int left = options->size - first;
     int count = left < options->host_ranks ? left : options->host_ranks;

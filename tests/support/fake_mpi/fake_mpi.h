@@ -7,6 +7,7 @@
 #pragma once
 
 #include "transport/mpi/endpoint.h"
+#include "transport/mpi/over_mpi.h"
 
 enum { FAKE_MPI_RANKS = 8 }; /* the most ranks */
 

@@ -1,0 +1,32 @@
+/* What Baton does over MPI: the bootstrap of an MPI communicator's ranks
+   (bootstrap_mpi.c), and a wire (wire_mpi.c). No other file calls MPI. */
+#pragma once
+
+#include "transport/mpi/bootstrap.h"
+#include "transport/mpi/wire.h"
+
+#include <baton/mpi.h>
+
+/* Returns BATON_OK for MPI_SUCCESS. Otherwise sets this thread's error, with
+   MPI's text, and returns BATON_ERR_TRANSPORT. */
+baton_status_t baton__mpi_error(const char *call, int code);
+
+/* Makes a wire of a communicator that no other part of the program uses;
+   `close` frees it. With MPI_COMM_NULL nothing can be sent over the wire, which
+   only tells when MPI ends. BATON_ERR_NO_MEMORY. */
+baton_status_t baton__wire_open_mpi(MPI_Comm comm, baton__wire_t **out);
+
+typedef struct baton__bootstrap_mpi {
+    baton__bootstrap_t shared; /* the first field, for casts from it */
+    MPI_Comm comm;             /* the application's communicator */
+    MPI_Errhandler handler;    /* that of the communicator */
+    MPI_Request request;       /* the exchange in progress */
+    const char *called;        /* the MPI function that began the exchange */
+    bool failed;               /* MPI has reported an error */
+} baton__bootstrap_mpi_t;
+
+/* Checks `comm` and makes it return errors. After an error
+   baton__bootstrap_close_mpi must not be called. */
+baton_status_t baton__bootstrap_open_mpi(baton__bootstrap_mpi_t *self,
+                                         MPI_Comm comm);
+void baton__bootstrap_close_mpi(baton__bootstrap_mpi_t *self);

@@ -1,0 +1,66 @@
+/* A wire carries packets and data between ranks of different hosts. The
+   protocol above it (packet.h) needs only this: messages between two ranks that
+   have a tag, arrive in the order in which they were sent, and may be received
+   from any rank. MPI is a wire (wire_mpi.c). A group whose ranks are all on one
+   host, and may read each other's memory, sends nothing over a wire.
+
+   Functions return 0, or an error code of the wire, which `text` explains. */
+#pragma once
+
+#include <baton/types.h>
+
+/* A send or receive in progress. 0: none, or one that has ended. */
+typedef uintptr_t baton__request_t;
+
+enum { BATON__WIRE_ANY = -1, BATON__WIRE_TEXT = 256 };
+
+typedef struct baton__wire baton__wire_t;
+struct baton__wire {
+    /* Begins to send to the rank `to`, or to receive from the rank `from`,
+       which may be BATON__WIRE_ANY. The memory belongs to the wire until the
+       request has ended. */
+    int (*send)(baton__wire_t *self, const void *data, size_t bytes, int to,
+                int tag, baton__request_t *out);
+    int (*receive)(baton__wire_t *self, void *data, size_t bytes, int from,
+                   int tag, baton__request_t *out);
+
+    /* Looks for one of `count` requests that has ended, stores its index (-1:
+       none has ended) and the number of bytes that a receive has got, and sets
+       it to 0. With an error code, *at_out is the request that has failed, if
+       it is known; that request may keep its value, and then it is in progress
+       unless *ended_out is true. */
+    int (*test)(baton__wire_t *self, int count, baton__request_t *requests,
+                int *at_out, bool *ended_out, size_t *bytes_out);
+
+    /* Stores whether a message with the tag waits for a receive. */
+    int (*probe)(baton__wire_t *self, int tag, bool *waits_out);
+
+    /* Sets the request to 0. After `release` the wire completes it by itself,
+       and after `cancel` it may end it before. */
+    int (*release)(baton__wire_t *self, baton__request_t *request);
+    void (*cancel)(baton__wire_t *self, baton__request_t *request);
+
+    /* True if receives from any rank can still be used after this error, which
+       only says that some rank has ended. */
+    bool (*goes_on)(baton__wire_t *self, int code);
+
+    /* Writes a sentence about the error, of less than BATON__WIRE_TEXT bytes.
+     */
+    void (*text)(int code, char out[BATON__WIRE_TEXT]);
+
+    /* The wire can send device memory, and receive into it. */
+    bool (*takes_device)(void);
+
+    /* Has the wire call `ended` when it is about to end by itself, as MPI does
+       in MPI_Finalize. Afterwards no other function than `close` may be called.
+     */
+    baton_status_t (*watch)(baton__wire_t *self, void (*ended)(void *arg),
+                            void *arg);
+
+    /* Frees the wire. `in_use`: messages may still be on it, so what they use
+       is left to the end of the process. */
+    void (*close)(baton__wire_t *self, bool in_use);
+
+    /* Several threads may call the functions at a time. */
+    bool is_threaded;
+};
