@@ -587,10 +587,6 @@ void baton__net_ring_due(baton__mpi_t *mpi);
    this rank. Returns true if there is such a peer. */
 bool baton__net_ask(baton__mpi_t *mpi);
 
-/* True if the posted receives can still be used after this error. Call it
-   between baton__net_enter and baton__net_leave. */
-bool baton__net_goes_on(const baton__mpi_t *mpi, int code);
-
 /* Marks all inter-node peers as lost. */
 void baton__net_lose_all(baton__mpi_t *mpi, const char *detail);
 

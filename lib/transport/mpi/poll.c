@@ -70,8 +70,8 @@ static void test_arrivals(baton__mpi_t *mpi)
                                mpi->first_lost > 0 ? (int)net->receives : 1,
                                receives, &at, &come, &bytes);
         if (code != 0 && come && at >= 0 && receives[at] != 0) {
-            /* The receive had stayed posted after an error (see
-               baton__net_goes_on), and was complete before this test. Open MPI
+            /* The receive had stayed posted after an error (see `goes_on` in
+               wire.h), and was complete before this test. Open MPI
                5.0.7 would report the old error at each further test, so the
                request is freed. */
             code = mpi->wire->release(mpi->wire, &receives[at]);
