@@ -82,6 +82,10 @@ static void expect_work(const dense_case_t *c, baton_cost_case_t of,
     of.alpha_us = 0;
     of.beta_us = 1;
     double bytes = baton_algorithm_host_us(algorithm, &of);
+    of.beta_us = 0;
+    of.gamma_us = 1;
+    assert_true(dense_reduces(c->builder) ||
+                baton_algorithm_host_us(algorithm, &of) <= 0);
     if (messages < (double)sent.messages - 0.5 ||
         (!packs && messages > (double)sent.messages + 0.5) ||
         (!packs && !passes && fabs(bytes - (double)sent.bytes) > 0.5) ||
