@@ -28,13 +28,14 @@ typedef struct baton__bootstrap {
        are filled in when the exchange ends. */
     baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
                              size_t bytes);
-    /* Begins an exchange by which all ranks make the wire. Its result is in
-       `data` when it ends. NULL, as is open_wire: the group has no wire, so all
-       its ranks must be on one host. */
+    /* Begins an exchange by which all ranks make the wire. When the exchange
+       ends, `data` has its result. begin_wire and open_wire are NULL if the
+       group has no wire; then all its ranks must be on one host. */
     baton_status_t (*begin_wire)(struct baton__bootstrap *self,
                                  unsigned char *data);
-    /* Opens the wire, of which `data` has the result of begin_wire; NULL: a
-       wire over which nothing is sent. */
+    /* Opens the wire that an exchange of begin_wire has made; `data` is the
+       result of that exchange. If `data` is NULL, opens a wire over which
+       nothing is sent. */
     baton_status_t (*open_wire)(struct baton__bootstrap *self,
                                 const unsigned char *data, baton__wire_t **out);
     /* Stores whether the exchange that was begun has ended. */

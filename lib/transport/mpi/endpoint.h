@@ -813,13 +813,13 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local);
 
-/* Makes the wire; `sends` if messages are to go over it, which is the same on
-   all ranks. The bootstrap must be able to make one. */
+/* Makes the wire by the bootstrap's functions begin_wire and open_wire, which
+   must not be NULL. `sends` is true if messages are to go over the wire. All
+   ranks pass the same value. */
 baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
                                         baton__wire_t **out);
 
-/* ---- local.c: what the ranks of a host share ------------------------------
- */
+/* ---- local.c: what the ranks of a host share --------------------------- */
 
 /* Data about this host that is needed only while the endpoint is opened. */
 typedef struct baton__opening {

@@ -17,12 +17,13 @@ baton_status_t baton__mpi_error(const char *call, int code);
 baton_status_t baton__wire_open_mpi(MPI_Comm comm, baton__wire_t **out);
 
 typedef struct baton__bootstrap_mpi {
-    baton__bootstrap_t shared; /* the first field, for casts from it */
-    MPI_Comm comm;             /* the application's communicator */
-    MPI_Errhandler handler;    /* that of the communicator */
-    MPI_Request request;       /* the exchange in progress */
-    const char *called;        /* the MPI function that began the exchange */
-    bool failed;               /* MPI has reported an error */
+    /* This field is first, since bootstrap_mpi.c casts its address. */
+    baton__bootstrap_t shared;
+    MPI_Comm comm;          /* the application's communicator */
+    MPI_Errhandler handler; /* the error handler that `comm` had before */
+    MPI_Request request;    /* the exchange in progress */
+    const char *called;     /* the MPI function that began the exchange */
+    bool failed;            /* MPI has reported an error */
 } baton__bootstrap_mpi_t;
 
 /* Checks `comm` and makes it return errors. After an error

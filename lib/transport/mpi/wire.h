@@ -24,41 +24,42 @@ struct baton__wire {
     int (*receive)(baton__wire_t *self, void *data, size_t bytes, int from,
                    int tag, baton__request_t *out);
 
-    /* Looks for one of `count` requests that has ended, stores its index (-1:
-       none has ended) and the number of bytes that a receive has got, and sets
-       it to 0. With an error code, *at_out is the request that has failed, if
-       it is known; that request may keep its value, and then it is in progress
+    /* Looks for a request that has ended among `count` requests. Stores the
+       request's index in *at_out (-1: none has ended), and in *bytes_out the
+       number of bytes that a receive has got. Sets the request to 0. If this
+       returns an error code, *at_out is the request that has failed, if it is
+       known. That request may keep its value. Then it is still in progress,
        unless *ended_out is true. */
     int (*test)(baton__wire_t *self, int count, baton__request_t *requests,
                 int *at_out, bool *ended_out, size_t *bytes_out);
 
-    /* Stores whether a message with the tag waits for a receive. */
+    /* Stores whether a message with this tag has arrived and has no receive
+       yet. */
     int (*probe)(baton__wire_t *self, int tag, bool *waits_out);
 
-    /* Sets the request to 0. After `release` the wire completes it by itself,
-       and after `cancel` it may end it before. */
+    /* Both set the request to 0. After `release` the wire completes the request
+       by itself. After `cancel` the wire may end it without completing it. */
     int (*release)(baton__wire_t *self, baton__request_t *request);
     void (*cancel)(baton__wire_t *self, baton__request_t *request);
 
-    /* True if receives from any rank can still be used after this error, which
-       only says that some rank has ended. */
+    /* Returns true if receives from any rank can still be used after the error
+       `code`, which then only says that some rank has ended. */
     bool (*goes_on)(baton__wire_t *self, int code);
 
-    /* Writes a sentence about the error, of less than BATON__WIRE_TEXT bytes.
-     */
+    /* Writes a sentence about the error to `out`. */
     void (*text)(int code, char out[BATON__WIRE_TEXT]);
 
     /* The wire can send device memory, and receive into it. */
     bool (*takes_device)(void);
 
-    /* Has the wire call `ended` when it is about to end by itself, as MPI does
-       in MPI_Finalize. Afterwards no other function than `close` may be called.
-     */
+    /* Makes the wire call `ended` when the wire is about to end by itself, as
+       MPI does in MPI_Finalize. After this call of `ended`, no function but
+       `close` may be called. */
     baton_status_t (*watch)(baton__wire_t *self, void (*ended)(void *arg),
                             void *arg);
 
-    /* Frees the wire. `in_use`: messages may still be on it, so what they use
-       is left to the end of the process. */
+    /* Frees the wire. If `in_use`, messages may still be on the wire, so the
+       memory that they use is left until the process ends. */
     void (*close)(baton__wire_t *self, bool in_use);
 
     /* Several threads may call the functions at a time. */

@@ -14,13 +14,14 @@
 #endif
 #endif
 
-/* The requests that are handed to MPI_Testany at a time. */
+/* The most requests that are passed to MPI_Testany at a time. */
 enum { REQUESTS = 64 };
 
 typedef struct wire_mpi {
-    baton__wire_t shared; /* the first field, for casts from it */
+    /* This field is first, since this file casts its address. */
+    baton__wire_t shared;
     MPI_Comm comm;
-    int keyval; /* of the attribute that MPI_Finalize deletes */
+    int keyval; /* the keyval of the attribute that MPI_Finalize deletes */
     void (*ended)(void *arg);
     void *arg;
 } wire_mpi_t;
