@@ -25,10 +25,9 @@ SIZES = [0] + [lib.baton_dtype_size(i) for i in NUMBERS.values()]
 # numpy's type for each of Baton's; bf16 has none, but the package ml_dtypes has.
 NUMPY = {name: numpy.dtype(f"{name[0]}{int(name[1:]) // 8}")
          for name in NUMBERS if re.fullmatch(r"[iufc]\d+", name)}
-NUMPY["bool"] = numpy.dtype("?")
 _PAIRS: dict = {name: numpy.dtype([("value", NUMPY[name[:-4]]), ("index", "i4")], align=True)
           for name in NUMBERS if name.endswith("_i32")}
-NUMPY.update(_PAIRS)
+NUMPY.update(_PAIRS, bool=numpy.dtype("?"))
 _OF_NUMPY = {dtype: NUMBERS[name] for name, dtype in NUMPY.items()}
 _OF_DLPACK = {0: "i", 1: "u", 2: "f", 4: "bf", 5: "c", 6: "bool"}  # the kind, by its code
 # The address of arrays without elements. (NULL means that there is no array.)
@@ -52,8 +51,7 @@ class Operand:
 
 
 def describe(count: int, dtype: int, memory: int) -> str:
-    device = " of a device" if memory == lib.BATON_MEMORY_DEVICE else ""
-    return f"{_NAMES[dtype]}[{count}]{device}"
+    return f"{_NAMES[dtype]}[{count}]" + " of a device" * (memory == lib.BATON_MEMORY_DEVICE)
 
 
 def dtype_number(dtype: Any) -> int:

@@ -167,9 +167,8 @@ def attach_cuda(ordinal: int = 0) -> None:
     tensors of its memory. Unsupported: there is no libbaton_cuda, driver or GPU. State:
     there is a group."""
     global has_cuda
-    path = place.replace("libbaton.so", "libbaton_cuda.so")
     try:
-        cuda = ffi.dlopen(path)
+        cuda = ffi.dlopen(place.replace("libbaton.so", "libbaton_cuda.so"))
     except OSError as failed:
         raise errors.Unsupported(f"{failed}; build Baton where nvcc is, or with "
                                  "-DBATON_CUDA=ON") from None
@@ -196,9 +195,8 @@ def initialise_mpi() -> None:
     if answer("int", lib.MPI_Finalized):
         raise errors.State("MPI has been finalised")
     if not answer("int", lib.MPI_Initialized):
-        multiple, provided = 3, ffi.new("int *")
         _mpi_is_ours = True  # Ctrl-C may interrupt the next call.
-        if lib.MPI_Init_thread(NULL, NULL, multiple, provided) != 0:
+        if lib.MPI_Init_thread(NULL, NULL, 3, ffi.new("int *")) != 0:  # MPI_THREAD_MULTIPLE
             raise errors.PeerLost("MPI_Init_thread failed")
 
 

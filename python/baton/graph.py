@@ -90,9 +90,8 @@ def _run_call(arg: Any, call: Any) -> int:
         return lib.BATON_SKIP if function(Call(call, graph)) is SKIP else lib.BATON_OK
     except BaseException as raised:
         graph._raised = raised
-        text = f"{type(raised).__name__}: {raised}"
-        return lib.baton_call_fail(call, lib.BATON_ERR_FAILED, b"%s",
-                                   ffi.new("char[]", text.encode()))
+        text = ffi.new("char[]", f"{type(raised).__name__}: {raised}".encode())
+        return lib.baton_call_fail(call, lib.BATON_ERR_FAILED, b"%s", text)
 
 
 _After = Union[None, Node, Iterable[Node]]

@@ -193,9 +193,8 @@ class Sparse(_Entries):
         """This rank's state, for a checkpoint; `load_state` takes it. If partial, all ranks
         call it, and load_state, behind the same step, and group.barrier() behind that. Busy:
         another rank has gone on."""
-        size = lib.baton_sparse_state_size(self._alive())
-        made = bytearray(size)
-        check(lib.baton_sparse_state_export(self._handle, ffi.from_buffer(made), size))
+        made = bytearray(lib.baton_sparse_state_size(self._alive()))
+        check(lib.baton_sparse_state_export(self._handle, ffi.from_buffer(made), len(made)))
         return bytes(made)
 
     def load_state(self, state: bytes) -> None:

@@ -430,6 +430,8 @@ def test_a_first_step_that_failed(mode):
         hook(None, Bucket(0, False, [b], [value]))
         hook(None, Bucket(1, True, [a], [value])).wait()
     assert hook._exchange._count == 8
+    with pytest.raises(RuntimeError, match="one model"):
+        hook(None, Bucket(0, True, [torch.nn.Parameter(torch.zeros(8))], [1.0])).wait()
     with pytest.raises(baton.Invalid, match="rank 99"):
         hook.load_state_dict({"mode": mode, "state": {"count": 8, "rank": 99, "size": 1}})
 

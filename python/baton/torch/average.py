@@ -31,6 +31,7 @@ _GOES_ON = errors.TimedOut, errors.Interrupted  # a step after these
 # The schedules of all modes have one name, so that ranks whose modes differ find each other's
 # and fail.
 _NAME = "gradients"
+_OTHERS = "a step has other parameters than the first one; a hook is for one model"
 _numbers = itertools.count()  # of the groups that are made, in the same order on all ranks
 
 
@@ -61,8 +62,8 @@ def _group_for(group: Any) -> baton.Group:
     return group.sub(range(group.size), f"gradients {next(_numbers)}")
 
 
-def _refuse_sparse(gradient: torch.Tensor) -> None:
-    if gradient.layout is not torch.strided:
+def _refuse_sparse(gradient: Optional[torch.Tensor]) -> None:
+    if gradient is not None and gradient.layout is not torch.strided:
         raise errors.Invalid(f"a gradient of layout {gradient.layout} can't be averaged: "
                              "make layers with sparse=False")
 
@@ -144,7 +145,9 @@ class _Vector:
         if runs is None:
             runs, at = [], 0
             for parameter in layout:
-                to, count = self._offsets[parameter], parameter.numel()
+                to, count = self._offsets.get(parameter), parameter.numel()
+                if to is None:
+                    raise errors.Invalid(_OTHERS)
                 if runs and runs[-1][0] + runs[-1][2] == to:
                     runs[-1][2] += count
                 else:
@@ -162,7 +165,7 @@ class _Vector:
         if self._loaded is not None:
             self.load(self._loaded)
         if sum(count for _, runs in self._pieces for _, _, count in runs) != self._count:
-            raise errors.Invalid("a step has other parameters than the first one")
+            raise errors.Invalid(_OTHERS)
         self._give()
         self._reads = True  # Ctrl-C may interrupt the next call.
         self._steps.start()
@@ -478,8 +481,7 @@ class GradientAverager(_Averager):
             raise errors.Invalid("the model trains other parameters than when its "
                                  "GradientAverager was made: make a new one on all ranks")
         for parameter in self._parameters:
-            if parameter.grad is not None:
-                _refuse_sparse(parameter.grad)
+            _refuse_sparse(parameter.grad)
         gradients = []
         try:
             self._exchange.begin()

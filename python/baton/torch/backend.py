@@ -843,6 +843,8 @@ def init_process_group(group: Optional[baton.Group] = None,
     them, torch's store is on rank 0, at a port that is free; with init_method="env://" it
     is where MASTER_ADDR and MASTER_PORT say."""
     global _base
+    if dist.is_initialized():  # a later error would leave other ranks without a store
+        raise errors.State("torch.distributed is initialised: dist.destroy_process_group() first")
     _base = group or baton.Group.world()
     name = socket.gethostname()
     names = _texts(name)
