@@ -5,8 +5,8 @@ types, and `check(status)` raises what a status means. A call releases the GIL w
 in C. All other modules of the package are built on these three.
 
 The library is looked for in this order: the file that the variable BATON_LIBRARY names;
-the folder build/ of a source tree that this package is in; the folders above an installed
-package; the paths of the dynamic loader.
+the folder of this package, where a wheel has it; the folder build/ of a source tree that
+this package is in; the folders above an installed package; the paths of the dynamic loader.
 """
 import collections
 import functools
@@ -34,7 +34,8 @@ def _places() -> list:
     if os.environ.get("BATON_LIBRARY"):
         return [os.environ["BATON_LIBRARY"]]
     above = pathlib.Path(__file__).resolve().parents  # prefix/lib of .../pythonX/site-packages
-    return [above[2] / "build" / "libbaton.so", *(of / _SONAME for of in above[2:5]), _SONAME]
+    return [above[0] / _SONAME, above[2] / "build" / "libbaton.so",
+            *(of / _SONAME for of in above[2:5]), _SONAME]
 
 
 def _open() -> Tuple[str, Any]:
