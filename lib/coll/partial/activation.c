@@ -70,13 +70,6 @@ static int set_distances(int size, int group, steps_t *out)
     return leaders;
 }
 
-/* Returns how many of the earlier steps, from the first on, bring activations
-   that are sent on in this step. */
-static int followed_by(int step, int group, int leaders)
-{
-    return group == 0 ? step : step < leaders ? 0 : leaders;
-}
-
 baton_node_t baton__add_activation(baton_schedule_t *schedule,
                                    baton_node_t initiate, int group)
 {
@@ -100,8 +93,11 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
         baton_node_t activate = baton_add_activate(schedule, after);
         baton_set_need(schedule, activate, BATON_NEED_ANY);
         baton_before(schedule, initiate, activate);
-        for (int earlier = 0; earlier < followed_by(step, group, leaders);
-             earlier++) {
+        /* How many of the earlier steps, from the first on, bring activations
+           that are sent on in this step. */
+        int followed = step < leaders ? 0 : leaders;
+        followed = group == 0 ? step : followed;
+        for (int earlier = 0; earlier < followed; earlier++) {
             baton_before(schedule, armed[earlier], activate);
         }
     }

@@ -32,24 +32,20 @@ static void exchange_memory(char **left, char **right)
     *right = other;
 }
 
-/* Allocates `slots` slots. In main memory this returns BATON_OK even if there
-   is no memory: the caller checks self->memory. */
+/* Allocates `slots` slots. If there is no memory, this may return BATON_OK: the
+   caller checks self->memory. */
 static baton_status_t contribution_allocate(baton__contribution_t *self,
                                             size_t slots)
 {
-    if (self->engine == NULL) {
-        self->memory = baton__alloc(slots, self->slot_bytes);
-        return BATON_OK;
-    }
+    size_t bytes = self->slot_bytes > 0 ? self->slot_bytes : 1;
     void *memory = NULL;
-    if (self->slot_bytes > SIZE_MAX / slots) {
-        return baton__error(BATON_ERR_NO_MEMORY,
-                            "no memory for %zu vectors of %zu bytes", slots,
-                            self->slot_bytes);
+    baton_status_t status = BATON_OK;
+    if (self->engine == NULL) {
+        memory = baton__alloc(slots, self->slot_bytes);
+    } else if (bytes <= SIZE_MAX / slots) {
+        status = baton_device_alloc(self->engine, BATON_MEMORY_DEVICE,
+                                    slots * bytes, &memory);
     }
-    size_t bytes = slots * self->slot_bytes;
-    baton_status_t status = baton_device_alloc(
-        self->engine, BATON_MEMORY_DEVICE, bytes > 0 ? bytes : 1, &memory);
     self->memory = memory;
     return status;
 }

@@ -97,21 +97,17 @@ static bool partial_options_check(baton_partial_options_t *o,
                : baton__refuse(wrong, status, "%s", baton_error_message());
 }
 
-static baton_partial_options_t
-with_defaults(const baton_partial_options_t *given)
+static void partial_options_fill(baton_partial_options_t *o)
 {
-    baton_partial_options_t options = *given;
-    if (options.name == NULL) {
-        options.name = "partial";
+    if (o->name == NULL) {
+        o->name = "partial";
     }
-    if (options.op == NULL) {
-        options.op = BATON_SUM;
+    if (o->op == NULL) {
+        o->op = BATON_SUM;
     }
-    if (options.history == 0) {
-        options.history =
-            options.keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
+    if (o->history == 0) {
+        o->history = o->keep == BATON_KEEP_ALL ? ALL_HISTORY : LATEST_HISTORY;
     }
-    return options;
 }
 
 /* Returns the expected number of active ranks of an epoch, if ranks arrive one
@@ -174,10 +170,9 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
                                const baton_group_t *group,
                                baton_partial_options_t *out)
 {
-    baton_partial_options_t options;
-    baton_status_t status =
-        baton__options_read(&options, sizeof options, given, "partial options",
-                            "BATON_PARTIAL_OPTIONS");
+    baton__wrong_t wrong = {0};
+    baton_status_t status = baton__options_read(
+        out, sizeof *out, given, "partial options", "BATON_PARTIAL_OPTIONS");
     if (status != BATON_OK) {
         return status;
     }
@@ -186,8 +181,7 @@ baton__partial_resolve_options(const baton_partial_options_t *given,
             BATON_ERR_INVALID,
             "create a partial: group is NULL, or was destroyed");
     }
-    *out = with_defaults(&options);
-    baton__wrong_t wrong = {0};
+    partial_options_fill(out);
     return partial_options_check(out, group, &wrong)
                ? baton__rule_check(
                      out->name, (baton__choice_t){out->mode, out->mode_ranks},

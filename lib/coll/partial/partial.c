@@ -66,59 +66,44 @@ static bool takes_async(const baton_partial_t *partial)
            partial->contribution.max_staleness != 0;
 }
 
-static baton_status_t set_lengths(baton_partial_t *partial, baton_call_t *call)
-{
-    baton_status_t status = BATON_OK;
-    for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
-         i++) {
-        const baton__piece_t *piece = &partial->set.pieces[i];
-        if (piece->given.known) {
-            status = baton_call_set_length(
-                call, piece->given.source.length,
-                partial->active ? piece->given.source.view.bytes : 0);
-        }
-    }
-    return status;
-}
-
-static baton_status_t bind_vectors(baton_partial_t *partial)
+/* Binds a piece's source, and sets its length. */
+static baton_status_t bind_piece(baton_partial_t *partial, baton_call_t *call,
+                                 const baton__piece_t *piece)
 {
     const baton__contribution_t *c = &partial->contribution;
-    baton_schedule_t *s = partial->schedule;
-    /* Unbinds the last epoch's target first. By now the application may have
-       lent the memory of that result as a source, and then source and target
-       would overlap. */
-    baton_status_t status = baton_buffer_rebind(s, partial->target, NULL);
-    for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
-         i++) {
-        const baton__piece_t *piece = &partial->set.pieces[i];
-        /* The cast is safe, since no node writes to a source. */
-        status = baton_buffer_rebind(
-            s, piece->source,
-            (void *)(uintptr_t)baton__contribution_source(c, piece->tensor));
+    const baton__maybe_vector_t *source = &piece->given.source;
+    baton_status_t status = BATON_OK;
+    if (piece->given.known) {
+        status = baton_call_set_length(
+            call, source->length, partial->active ? source->view.bytes : 0);
     }
-    return status == BATON_OK
-               ? baton_buffer_rebind(s, partial->target,
-                                     baton__contribution_result(c, c->result))
-               : status;
+    if (status != BATON_OK || !partial->payload) {
+        return status;
+    }
+    /* The cast is safe, since no node writes to a source. */
+    return baton_buffer_rebind(
+        partial->schedule, piece->source,
+        (void *)(uintptr_t)baton__contribution_source(c, piece->tensor));
 }
 
 static baton_status_t partial_prepare(void *arg, baton_call_t *call)
 {
     baton_partial_t *partial = arg;
     const baton__contribution_t *c = &partial->contribution;
+    baton_status_t status = BATON_OK;
     if (!takes_async(partial)) {
         partial->epoch = baton__epoch_of(&partial->begin.modes, call);
         /* A take that is not async never has to wait, so it succeeds. */
         (void)try_take(partial);
     }
-    baton_status_t status = set_lengths(partial, call);
-    if (status != BATON_OK || !partial->payload) {
-        return status;
-    }
-    if (!partial->rides) {
+    if (partial->payload) {
+        /* Unbinds the last epoch's target first. By now the application may
+           have lent the memory of that result as a source, and then source and
+           target would overlap. */
+        status = baton_buffer_rebind(partial->schedule, partial->target, NULL);
         partial->active_count = partial->active ? 1 : 0;
-    } else {
+    }
+    if (partial->payload && partial->rides) {
         /* The identity of a product is one, and that of a sum is zero (for
            floats it is -0, which counts as 0). */
         const baton_op_t *one_or_zero =
@@ -127,7 +112,14 @@ static baton_status_t partial_prepare(void *arg, baton_call_t *call)
                               c->source + baton__contribution_bytes(c), 1,
                               c->dtype);
     }
-    return bind_vectors(partial);
+    for (size_t i = 0; i < partial->set.piece_count && status == BATON_OK;
+         i++) {
+        status = bind_piece(partial, call, &partial->set.pieces[i]);
+    }
+    return status == BATON_OK && partial->payload
+               ? baton_buffer_rebind(partial->schedule, partial->target,
+                                     baton__contribution_result(c, c->result))
+               : status;
 }
 
 static baton_status_t partial_publish(void *arg, baton_call_t *call)

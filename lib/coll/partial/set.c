@@ -28,28 +28,21 @@
 
 #define REFUSE(...) baton__refuse(wrong, BATON_ERR_INVALID, __VA_ARGS__)
 
-static bool check_counts(const baton_partial_options_t *options,
-                         baton__wrong_t *wrong)
+bool baton__partial_resolve_tensors(baton_partial_options_t *options,
+                                    baton__wrong_t *wrong)
 {
+    size_t sum = 0;
     if ((options->tensors == 0) != (options->counts == NULL)) {
         return REFUSE("tensors is %zu, and counts is %s: set both, or neither "
                       "for one vector",
                       options->tensors,
                       options->counts == NULL ? "NULL" : "not NULL");
     }
-    return options->tensors == 0 || options->memory == BATON_MEMORY_HOST ||
-           baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
-                         "tensors is %zu, which is not supported with device "
-                         "memory: contribute one vector",
-                         options->tensors);
-}
-
-bool baton__partial_resolve_tensors(baton_partial_options_t *options,
-                                    baton__wrong_t *wrong)
-{
-    size_t sum = 0;
-    if (!check_counts(options, wrong)) {
-        return false;
+    if (options->tensors > 0 && options->memory != BATON_MEMORY_HOST) {
+        return baton__refuse(wrong, BATON_ERR_UNSUPPORTED,
+                             "tensors is %zu, which is not supported with "
+                             "device memory: contribute one vector",
+                             options->tensors);
     }
     for (size_t i = 0; i < options->tensors; i++) {
         if (options->counts[i] > SIZE_MAX - sum) {

@@ -168,7 +168,7 @@ static void note_end(void *arg, baton_status_t status)
     survival_t *self = arg;
     survive_lock(self);
     self->ended = true;
-    (void)pthread_cond_broadcast(&self->changed);
+    baton_engine_notify(self->engine);
     survive_unlock(self);
     survive_note_failure(self, status);
 }
@@ -195,16 +195,6 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     (void)pthread_cond_broadcast(&self->changed);
     survive_unlock(self);
     return lost;
-}
-
-/* Returns the schedule of the steps. Returns NULL after this rank has destroyed
-   it. */
-static baton_schedule_t *steps_of(survival_t *self)
-{
-    survive_lock(self);
-    baton_schedule_t *steps = self->partial->schedule;
-    survive_unlock(self);
-    return steps;
 }
 
 /* The driver calls this when the schedule that states the terms has failed. */
@@ -237,18 +227,6 @@ static void await_users(survival_t *self)
     survive_unlock(self);
 }
 
-/* Waits until another thread signals a change. Returns false if that does
-   not happen until `until_ns`. The caller holds self->lock. */
-static bool await_change(survival_t *self, uint64_t until_ns)
-{
-    struct timespec at = {(time_t)(until_ns / 1000000000),
-                          (long)(until_ns % 1000000000)};
-    return (until_ns == UINT64_MAX
-                ? pthread_cond_wait(&self->changed, &self->lock)
-                : pthread_cond_timedwait(&self->changed, &self->lock, &at)) ==
-           0;
-}
-
 static bool steps_have_ended(const void *arg)
 {
     survival_t *self = (survival_t *)(uintptr_t)arg;
@@ -262,25 +240,14 @@ static bool steps_have_ended(const void *arg)
    flight. After a loss the two schedules do not fail at the same moment. */
 static baton_status_t await_end(survival_t *self, uint64_t until_ns)
 {
-    baton_status_t status = BATON_OK;
-    bool in_time = true;
     if (self->partial->schedule == NULL) {
         return BATON_OK;
     }
-    /* Without a thread, this wait makes progress. It may be interrupted. */
-    if (!self->threaded) {
-        status = baton_engine_wait(self->engine, steps_have_ended, self,
-                                   baton__left_ms(until_ns));
-    }
-    survive_lock(self);
-    while (self->threaded && !self->ended && in_time) {
-        in_time = await_change(self, until_ns);
-    }
-    survive_unlock(self);
-    return in_time && status != BATON_ERR_TIMEOUT
+    baton_status_t status = baton_engine_wait(self->engine, steps_have_ended,
+                                              self, baton__left_ms(until_ns));
+    return status != BATON_ERR_TIMEOUT
                ? status
-               : baton__error(BATON_ERR_TIMEOUT,
-                              "a step of \"%s\" has not ended",
+               : baton__error(status, "a step of \"%s\" has not ended",
                               self->partial->name);
 }
 
@@ -819,16 +786,6 @@ void baton__survival_leave(baton_partial_t *partial)
 
 /* ---- life ---------------------------------------------------------------- */
 
-static void init_changed(survival_t *self)
-{
-    pthread_condattr_t monotonic;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&self->changed, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
-    (void)pthread_mutex_init(&self->lock, NULL);
-}
-
 /* Makes a copy of the group, builds the schedules in it, and starts the
    thread. */
 static baton_status_t survive_begin(survival_t *self, baton_group_t *group)
@@ -883,7 +840,8 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
                          .ranks = ranks,
                          .in_motion = in_motion};
     partial->survival = self;
-    init_changed(self);
+    (void)pthread_cond_init(&self->changed, NULL);
+    (void)pthread_mutex_init(&self->lock, NULL);
     for (int i = 0; i < size; i++) {
         ranks[i] = i;
     }
@@ -894,7 +852,9 @@ baton_status_t baton__survival_create(baton_partial_t *partial,
    this rank never starts fail at once. */
 static void end_steps(survival_t *self, uint64_t until_ns)
 {
-    baton_schedule_t *steps = steps_of(self);
+    survive_lock(self);
+    baton_schedule_t *steps = self->partial->schedule;
+    survive_unlock(self);
     baton__partial_begin_limit(self->partial, false);
     if (steps != NULL &&
         baton_schedule_epoch(steps) < baton_schedule_started(steps) &&
