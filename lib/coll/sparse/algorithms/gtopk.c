@@ -74,7 +74,7 @@ static baton_status_t gtopk_select_own(void *arg, baton_call_t *call)
         sparse, BATON_SIDE_BOTH, gtopk->indices, gtopk->scratch, NULL);
     gtopk->sum_count = gtopk->own_count;
     if (sparse->payload) {
-        baton_entries_take(sparse->options.dtype, gtopk->own, gtopk->indices,
+        baton_entries_take(sparse->dtype, gtopk->own, gtopk->indices,
                            gtopk->own_count, sparse->work);
         memcpy(gtopk->sum, gtopk->own, gtopk_bytes_of(gtopk, gtopk->own_count));
     }
@@ -86,7 +86,6 @@ static baton_status_t merge(void *arg, baton_call_t *call)
     gtopk_merge_t *self = arg;
     gtopk_t *gtopk = self->gtopk;
     baton_sparse_t *sparse = gtopk->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     baton__message_take(&self->recv, call);
     if (!sparse->payload) {
         return BATON_OK;
@@ -95,11 +94,11 @@ static baton_status_t merge(void *arg, baton_call_t *call)
         {gtopk->sum, gtopk->sum_count},
         {self->recv.data, baton__message_entries(&self->recv)}};
     char *both = gtopk->other;
-    size_t count = baton_entries_sum(dtype, lists, 2, both);
+    size_t count = baton_entries_sum(sparse->dtype, lists, 2, both);
     gtopk->sum_count =
-        baton_entries_topk(dtype, both, count, sparse->k, self->dropped,
+        baton_entries_topk(sparse->dtype, both, count, sparse->k, self->dropped,
                            &self->dropped_count, gtopk->scratch);
-    baton_entries_add(dtype, self->dropped, self->dropped_count, 1,
+    baton_entries_add(sparse->dtype, self->dropped, self->dropped_count, 1,
                       sparse->work);
     gtopk->other = gtopk->sum;
     gtopk->sum = both;
@@ -121,28 +120,22 @@ static baton_status_t gtopk_pack(void *arg, baton_call_t *call)
     return baton_call_set_length(call, gtopk->up.length, bytes);
 }
 
-static void undo(gtopk_t *gtopk)
-{
-    baton_sparse_t *sparse = gtopk->sparse;
-    for (int i = gtopk->merge_count - 1; i >= 0; i--) {
-        baton_entries_put(sparse->options.dtype, gtopk->merges[i].dropped,
-                          gtopk->merges[i].dropped_count, sparse->work);
-    }
-    baton_entries_put(sparse->options.dtype, gtopk->own, gtopk->own_count,
-                      sparse->work);
-}
-
 /* Turns `work` into the new residual: keeps the values of `work` at the
-   result's indices, and undoes all changes of this step elsewhere. */
+   result's indices, and undoes all changes of this step elsewhere, the latest
+   first. */
 static void gtopk_keep(void *state, size_t count)
 {
     gtopk_t *gtopk = state;
     const baton_sparse_t *sparse = gtopk->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
-    baton_entries_gather(dtype, gtopk->kept, sparse->result_indices, count,
-                         sparse->work);
-    undo(gtopk);
-    baton_entries_put(dtype, gtopk->kept, count, sparse->work);
+    baton_entries_gather(sparse->dtype, gtopk->kept,
+                         sparse->results.room->indices, count, sparse->work);
+    for (int i = gtopk->merge_count - 1; i >= 0; i--) {
+        baton_entries_put(sparse->dtype, gtopk->merges[i].dropped,
+                          gtopk->merges[i].dropped_count, sparse->work);
+    }
+    baton_entries_put(sparse->dtype, gtopk->own, gtopk->own_count,
+                      sparse->work);
+    baton_entries_put(sparse->dtype, gtopk->kept, count, sparse->work);
 }
 
 static baton_status_t gtopk_finish(void *arg, baton_call_t *call)
@@ -213,11 +206,7 @@ static void add_broadcast(gtopk_t *gtopk, baton_node_t merged)
     baton_node_t end =
         baton__sparse_call_after(sparse, packed, gtopk_finish, gtopk);
     if (sparse->rank == 0) {
-        gtopk->up = (baton__message_t){
-            .sparse = sparse,
-            .view = baton_view(baton_buffer_scratch(s, bytes), 0, bytes),
-            .length = baton_add_length(s),
-        };
+        baton__message_init(&gtopk->up, sparse, bytes);
         add_sends(gtopk, &gtopk->up, packed);
         return;
     }
@@ -233,7 +222,7 @@ static void gtopk_allocate(gtopk_t *gtopk)
 {
     baton_sparse_t *sparse = gtopk->sparse;
     size_t k = sparse->options.max_k, entry = sparse->entry_bytes;
-    size_t dense = baton_select_scratch_bytes(sparse->options.count, k);
+    size_t dense = baton_select_scratch_bytes(sparse->count, k);
     size_t list = baton_entries_scratch_bytes(2 * k, k);
     gtopk->indices = baton__sparse_room(sparse, k, sizeof *gtopk->indices);
     gtopk->scratch = baton__sparse_room(sparse, 1, dense > list ? dense : list);
@@ -251,8 +240,8 @@ void baton__gtopk_build(baton_sparse_t *sparse)
         return;
     }
     gtopk->sparse = sparse;
-    sparse->settle = gtopk_keep;
-    sparse->settling = gtopk;
+    sparse->settling.settle = gtopk_keep;
+    sparse->settling.algorithm = gtopk;
     gtopk_allocate(gtopk);
     add_broadcast(gtopk, add_reduce(gtopk));
     sparse->rounds += 2 * (uint32_t)baton__log2_ceil(sparse->size);

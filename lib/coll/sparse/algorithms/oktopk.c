@@ -56,9 +56,9 @@ static bool moves_bounds(const oktopk_t *self)
 static uint64_t scaled(const baton_sparse_t *sparse, uint64_t threshold,
                        double factor)
 {
-    baton_dtype_t dtype = sparse->options.dtype;
-    return baton_magnitude_of(dtype,
-                              baton_magnitude_value(dtype, threshold) * factor);
+    return baton_magnitude_of(sparse->dtype,
+                              baton_magnitude_value(sparse->dtype, threshold) *
+                                  factor);
 }
 
 /* ---- select ------------------------------------------------------------ */
@@ -103,9 +103,8 @@ static void select_from_work(oktopk_t *self)
                              sparse, from.side, self->regions.indices,
                              self->scratch, &sparse->next.local_threshold)
                        : oktopk_select_by_threshold(self, &from);
-    baton_entries_take(sparse->options.dtype, self->regions.own,
-                       self->regions.indices, self->regions.count,
-                       sparse->work);
+    baton_entries_take(sparse->dtype, self->regions.own, self->regions.indices,
+                       self->regions.count, sparse->work);
 }
 
 /* Proposes those bounds of regions that divide this rank's own selection
@@ -117,7 +116,7 @@ static void propose(const oktopk_t *self, char *to)
         uint64_t index =
             self->regions.count > 0
                 ? self->regions.indices[self->regions.count * (i + 1) / size]
-                : self->sparse->options.count * (i + 1) / size;
+                : self->sparse->count * (i + 1) / size;
         memcpy(to + i * sizeof index, &index, sizeof index);
     }
 }
@@ -127,8 +126,10 @@ static size_t most_proposal_bytes(const baton_sparse_t *sparse)
     return ((size_t)sparse->size - 1) * sizeof(uint64_t);
 }
 
-static size_t proposal_bytes(const oktopk_t *self)
+static size_t proposal_bytes(void *arg, int member)
 {
+    const oktopk_t *self = arg;
+    (void)member;
     return moves_bounds(self) ? most_proposal_bytes(self->sparse) : 0;
 }
 
@@ -147,7 +148,8 @@ static baton_status_t oktopk_select_own(void *arg, baton_call_t *call)
     if (to != NULL && moves_bounds(self)) {
         propose(self, to);
     }
-    return baton__gather_end(self->proposals, call, proposal_bytes(self));
+    return baton__gather_end(self->proposals, call,
+                             proposal_bytes(self, sparse->rank));
 }
 
 /* ---- split, sum -------------------------------------------------------- */
@@ -167,8 +169,7 @@ static void set_bounds(oktopk_t *self)
             sum += index;
         }
         self->regions.bounds[i + 1] =
-            sparse->payload ? sum / size
-                            : sparse->options.count * (i + 1) / size;
+            sparse->payload ? sum / size : sparse->count * (i + 1) / size;
     }
 }
 
@@ -187,12 +188,11 @@ static baton_status_t oktopk_split(void *arg, baton_call_t *call)
 static baton_selection_t values_of(const oktopk_t *self, const char *list,
                                    size_t count, uint32_t **positions_out)
 {
-    baton_dtype_t dtype = self->sparse->options.dtype;
     char *values = self->scratch;
     *positions_out = (uint32_t *)(void *)(values + count * sizeof(double));
-    baton_entries_split(dtype, list, count, NULL, values);
+    baton_entries_split(self->sparse->dtype, list, count, NULL, values);
     return (baton_selection_t){
-        .dtype = dtype, .values = values, .count = count};
+        .dtype = self->sparse->dtype, .values = values, .count = count};
 }
 
 /* Removes the entries of a list that do not reach the global threshold. Returns
@@ -214,17 +214,16 @@ static size_t filter(oktopk_t *self, char *list, size_t count)
 static size_t sum_lists(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     size_t dropped;
-    size_t count = baton_entries_sum(dtype, self->regions.lists,
+    size_t count = baton_entries_sum(sparse->dtype, self->regions.lists,
                                      (size_t)sparse->size, self->sum);
     if (!searches(self)) {
         count = filter(self, self->sum, count);
     }
     return count <= sparse->k
                ? count
-               : baton_entries_topk(dtype, self->sum, count, sparse->k, NULL,
-                                    &dropped, self->scratch);
+               : baton_entries_topk(sparse->dtype, self->sum, count, sparse->k,
+                                    NULL, &dropped, self->scratch);
 }
 
 static baton_status_t oktopk_sum_region(void *arg, baton_call_t *call)
@@ -285,37 +284,37 @@ static void follow_global(oktopk_t *self, size_t count)
 static size_t search_global(oktopk_t *self, size_t count)
 {
     baton_sparse_t *sparse = self->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     size_t dropped;
-    count = baton_entries_topk(dtype, self->all, count, sparse->k, NULL,
+    count = baton_entries_topk(sparse->dtype, self->all, count, sparse->k, NULL,
                                &dropped, self->scratch);
     set_global(self, count);
     return count;
 }
 
 /* Puts those entries of this rank's selection that are not in the result back
-   into `work`. Keeps the indices of the others in `masked`, for momentum
+   into `work`. Keeps the indices of the others in `selected`, for momentum
    masking. */
 static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;
     baton_sparse_t *sparse = self->sparse;
+    const uint32_t *result = sparse->results.room->indices;
     size_t j = 0, sent = 0;
     for (size_t i = 0; i < self->regions.count; i++) {
         uint32_t index = self->regions.indices[i];
-        while (j < count && sparse->result_indices[j] < index) {
+        while (j < count && result[j] < index) {
             j++;
         }
-        if (j < count && sparse->result_indices[j] == index) {
+        if (j < count && result[j] == index) {
             self->regions.indices[sent++] = index;
         } else {
-            baton_entries_put(sparse->options.dtype,
+            baton_entries_put(sparse->dtype,
                               self->regions.own + i * sparse->entry_bytes, 1,
                               sparse->work);
         }
     }
-    sparse->masked = self->regions.indices;
-    sparse->masked_count = sent;
+    sparse->settling.selected = self->regions.indices;
+    sparse->settling.selected_count = sent;
 }
 
 static baton_status_t oktopk_finish(void *arg, baton_call_t *call)
@@ -339,12 +338,6 @@ static baton_status_t oktopk_finish(void *arg, baton_call_t *call)
 }
 
 /* ---- the gathers' parts ------------------------------------------------ */
-
-static size_t proposal_nominal(void *arg, int member)
-{
-    (void)member;
-    return proposal_bytes(arg);
-}
 
 static size_t sum_nominal(void *arg, int member)
 {
@@ -370,7 +363,7 @@ static size_t sum_extent(void *arg, int member, const char *data, size_t left)
 static void oktopk_allocate(oktopk_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    size_t n = sparse->options.count, k = sparse->options.max_k;
+    size_t n = sparse->count, k = sparse->options.max_k;
     size_t size = (size_t)sparse->size, entry = sparse->entry_bytes;
     size_t room = 2 * k < n ? 2 * k : n;
     size_t sums = room * size < n ? room * size : n;
@@ -392,8 +385,8 @@ void baton__oktopk_build(baton_sparse_t *sparse)
         return;
     }
     self->sparse = sparse;
-    sparse->settle = restore;
-    sparse->settling = self;
+    sparse->settling.settle = restore;
+    sparse->settling.algorithm = self;
     oktopk_allocate(self);
     if (sparse->out_of_memory) {
         return;
@@ -402,7 +395,7 @@ void baton__oktopk_build(baton_sparse_t *sparse)
                                             .arg = self,
                                             .most_bytes =
                                                 most_proposal_bytes(sparse),
-                                            .nominal = proposal_nominal};
+                                            .nominal = proposal_bytes};
     const baton__gather_plan_t sums = {.sparse = sparse,
                                        .arg = self,
                                        .most_bytes = sparse->options.max_k *

@@ -18,7 +18,7 @@ void baton__regions_init(baton__regions_t *regions, baton_sparse_t *sparse,
         .own = baton__sparse_room(sparse, room, sparse->entry_bytes),
     };
     if (regions->bounds != NULL) {
-        regions->bounds[size] = sparse->options.count;
+        regions->bounds[size] = sparse->count;
     }
     if (regions->bounds != NULL && !sparse->options.partial) {
         sparse->extra = regions->bounds;

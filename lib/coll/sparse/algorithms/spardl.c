@@ -50,11 +50,6 @@
 
 /* ---- in a step --------------------------------------------------------- */
 
-static size_t quota_of(const spardl_t *spardl, int block)
-{
-    return baton__spardl_quota(spardl, spardl->sparse->k, block);
-}
-
 /* Accumulates a block from which a later step selects, and finds its
    candidates. */
 static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
@@ -64,8 +59,8 @@ static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
     (void)call;
     baton__block_t block = baton__spardl_block(spardl, self->block);
     baton__sparse_candidates(spardl->sparse, block.first, block.count,
-                             quota_of(spardl, self->block), &self->candidates,
-                             &self->guess, spardl->scratch);
+                             baton__spardl_quota(spardl, self->block),
+                             &self->candidates, &self->guess, spardl->scratch);
     return BATON_OK;
 }
 
@@ -93,25 +88,26 @@ static size_t select_dense(spardl_block_t *self, size_t k, char *out)
 {
     spardl_t *spardl = self->spardl;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     baton__block_t block = baton__spardl_block(spardl, self->block);
     size_t terms = terms_of(self, (baton_entries_t){0});
     for (size_t i = 1; i < terms; i++) {
-        baton_entries_add(dtype, (char *)(uintptr_t)spardl->terms[i].data,
+        baton_entries_add(sparse->dtype,
+                          (char *)(uintptr_t)spardl->terms[i].data,
                           spardl->terms[i].count, 1, sparse->work);
     }
     const baton_selection_t from = {
-        .dtype = dtype,
+        .dtype = sparse->dtype,
         .values = sparse->work + block.first * sparse->element_bytes,
         .count = block.count,
         .first = (uint32_t)block.first,
     };
     size_t count =
         baton_select_topk(&from, k, spardl->indices, spardl->scratch, NULL);
-    baton_entries_gather(dtype, out, spardl->indices, count, sparse->work);
+    baton_entries_gather(sparse->dtype, out, spardl->indices, count,
+                         sparse->work);
     for (size_t i = terms - 1; i > 0; i--) {
-        baton_entries_put(dtype, spardl->terms[i].data, spardl->terms[i].count,
-                          sparse->work);
+        baton_entries_put(sparse->dtype, spardl->terms[i].data,
+                          spardl->terms[i].count, sparse->work);
     }
     return count;
 }
@@ -125,18 +121,17 @@ static size_t select_sparse(spardl_block_t *self,
 {
     spardl_t *spardl = self->spardl;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     spardl_list_t from = {candidates->entries,
                           candidates->low > 0 ? candidates->count : 0};
     if (self->steps > 0) {
         size_t terms = terms_of(self, (baton_entries_t){from.data, from.count});
         from.data = self->sums.data;
-        from.count = baton_entries_sum_onto(dtype, sparse->work, spardl->terms,
-                                            terms, from.data);
+        from.count = baton_entries_sum_onto(sparse->dtype, sparse->work,
+                                            spardl->terms, terms, from.data);
         self->sums = from;
     }
-    return baton_entries_largest(dtype, from.data, from.count, k, candidates,
-                                 out, spardl->scratch);
+    return baton_entries_largest(sparse->dtype, from.data, from.count, k,
+                                 candidates, out, spardl->scratch);
 }
 
 /* Selects from a block. If no step comes before that, also accumulates the
@@ -172,8 +167,9 @@ static baton_status_t select_for_bag(void *arg, baton_call_t *call)
         step->send.bytes = 0;
     }
     char *to = sparse->payload ? step->send.data + step->send.bytes : NULL;
-    step->send.bytes += spardl_take(self, quota_of(spardl, self->block), to) *
-                        sparse->entry_bytes;
+    step->send.bytes +=
+        spardl_take(self, baton__spardl_quota(spardl, self->block), to) *
+        sparse->entry_bytes;
     return self->place == step->blocks - 1
                ? baton__message_end(&step->send, call, step->send.bytes)
                : BATON_OK;
@@ -196,10 +192,9 @@ static void spardl_keep(spardl_t *spardl, const spardl_list_t *list,
                         const uint32_t *indices, size_t count, bool zeros)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
-    size_t common = baton_entries_common(dtype, list->data, list->count,
+    size_t common = baton_entries_common(sparse->dtype, list->data, list->count,
                                          indices, count, zeros, spardl->common);
-    baton_entries_put(dtype, spardl->common, common, sparse->work);
+    baton_entries_put(sparse->dtype, spardl->common, common, sparse->work);
 }
 
 /* Turns `work` into the new residual, block by block: at the indices of the
@@ -208,7 +203,7 @@ static void keep_xi(void *state, size_t left)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
-    const uint32_t *indices = sparse->result_indices;
+    const uint32_t *indices = sparse->results.room->indices;
     for (int i = 0; i < spardl->members; i++) {
         const spardl_block_t *block = &spardl->blocks[i];
         size_t count = baton__spardl_within(spardl, i, indices, left);
@@ -225,18 +220,6 @@ static void keep_xi(void *state, size_t left)
 }
 
 /* ---- building ---------------------------------------------------------- */
-
-/* Adds a call for each of `blocks` blocks, from this rank's own block on. The
-   call accumulates the block, and comes after the node `before`. */
-static void add_accumulations(spardl_t *spardl, int blocks, baton_node_t before)
-{
-    for (int j = 0; j < blocks; j++) {
-        spardl_block_t *block =
-            &spardl->blocks[baton__spardl_block_at(spardl, j)];
-        block->accumulated = baton__sparse_call_after(spardl->sparse, before,
-                                                      spardl_accumulate, block);
-    }
-}
 
 /* Adds the selections from the blocks of a bag, one after another, and the
    bag's send. A selection waits for those earlier steps that add to its block,
@@ -279,7 +262,12 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
         last = spardl_add_bag(spardl, 0, last);
         /* The selections for the first bag accumulate the blocks of that bag.
            So these calls accumulate the other blocks. */
-        add_accumulations(spardl, spardl->steps[0].gap, last);
+        for (int j = 0; j < spardl->steps[0].gap; j++) {
+            spardl_block_t *block =
+                &spardl->blocks[baton__spardl_block_at(spardl, j)];
+            block->accumulated = baton__sparse_call_after(
+                spardl->sparse, last, spardl_accumulate, block);
+        }
     }
     for (int i = 0; i < spardl->step_count; i++) {
         if (i > 0) {
@@ -298,18 +286,12 @@ static baton_node_t spardl_add_reduce_scatter(spardl_t *spardl)
     return own;
 }
 
-/* Returns the largest quota that a block may ever have. */
-static size_t largest_quota_of(const spardl_t *spardl, int block)
-{
-    return baton__spardl_quota(spardl, spardl->sparse->options.max_k, block);
-}
-
 static void allocate_candidates(const spardl_t *spardl, int block,
                                 baton_candidates_t *candidates)
 {
     size_t count = baton__spardl_block(spardl, block).count;
     candidates->capacity =
-        baton_candidates_room(count, largest_quota_of(spardl, block));
+        baton_candidates_room(count, baton__spardl_most(spardl, block));
     candidates->entries = baton__sparse_room(
         spardl->sparse, candidates->capacity, spardl->sparse->entry_bytes);
 }
@@ -322,8 +304,9 @@ static size_t allocate_block(const spardl_t *spardl, spardl_block_t *block)
         return 0;
     }
     allocate_candidates(spardl, block->block, &block->candidates);
-    size_t sums = block->candidates.capacity +
-                  (size_t)block->steps * largest_quota_of(spardl, block->block);
+    size_t sums =
+        block->candidates.capacity +
+        (size_t)block->steps * baton__spardl_most(spardl, block->block);
     block->sums.data =
         baton__sparse_room(spardl->sparse, sums, spardl->sparse->entry_bytes);
     return sums;
@@ -339,7 +322,7 @@ static size_t larger(size_t a, size_t b)
 static void spardl_allocate(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    size_t entry = sparse->entry_bytes, largest = largest_quota_of(spardl, 0);
+    size_t entry = sparse->entry_bytes, largest = baton__spardl_most(spardl, 0);
     allocate_candidates(spardl, 0, &spardl->candidates);
     size_t sums = spardl->candidates.capacity;
     for (int i = 0; i < spardl->members; i++) {
@@ -365,8 +348,8 @@ void baton__spardl_build(baton_sparse_t *sparse)
         return;
     }
     spardl_allocate(spardl);
-    sparse->settle = keep_xi;
-    sparse->settling = spardl;
+    sparse->settling.settle = keep_xi;
+    sparse->settling.algorithm = spardl;
     baton_node_t own = spardl_add_reduce_scatter(spardl);
     baton_node_t sum = baton__spardl_add_teams(spardl, own);
     baton__spardl_add_gather(spardl, sum);

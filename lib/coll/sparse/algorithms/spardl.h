@@ -111,7 +111,20 @@ struct spardl {
 
 /* Returns the number of entries of a block that are kept if k entries are kept
    in all: L in spardl.c. */
-size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block);
+size_t baton__spardl_quota_of(const spardl_t *spardl, size_t k, int block);
+
+/* Returns the quota of a block in this step. */
+static inline size_t baton__spardl_quota(const spardl_t *spardl, int block)
+{
+    return baton__spardl_quota_of(spardl, spardl->sparse->k, block);
+}
+
+/* Returns the largest quota that a block may ever have. */
+static inline size_t baton__spardl_most(const spardl_t *spardl, int block)
+{
+    return baton__spardl_quota_of(spardl, spardl->sparse->options.max_k, block);
+}
+
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block);
 
 /* Returns the block that is `distance` blocks after this rank's own. */

@@ -65,7 +65,7 @@ spardl_t *baton__spardl_open(baton_sparse_t *sparse)
     spardl->position = sparse->rank % spardl->members;
     spardl->step_count = baton__log2_ceil(spardl->members);
     for (int block = 0; block < spardl->members; block++) {
-        entries += baton__spardl_quota(spardl, sparse->options.max_k, block);
+        entries += baton__spardl_most(spardl, block);
     }
     spardl_bags_lay_out(spardl);
     baton__sparse_result_room(sparse, entries);
@@ -94,7 +94,7 @@ static baton_status_t spardl_bags_arrive(void *arg, baton_call_t *call)
     for (int j = 0; j < step->blocks; j++) {
         int index = baton__spardl_block_at(spardl, j);
         baton__block_t block = baton__spardl_block(spardl, index);
-        size_t quota = baton__spardl_quota(spardl, sparse->k, index);
+        size_t quota = baton__spardl_quota(spardl, index);
         size_t count =
             baton__entries_within(sparse, at, left < quota ? left : quota,
                                   quota, block.first, block.count);
@@ -119,8 +119,7 @@ static size_t bag_room(const spardl_t *spardl, int first, int blocks)
     for (int j = 0; j < blocks; j++) {
         int block = baton__spardl_block_at(spardl, first + j);
         bytes +=
-            baton__spardl_quota(spardl, spardl->sparse->options.max_k, block) *
-            spardl->sparse->entry_bytes;
+            baton__spardl_most(spardl, block) * spardl->sparse->entry_bytes;
     }
     return bytes;
 }
@@ -149,15 +148,13 @@ void baton__spardl_add_arrival(spardl_t *spardl, int index)
 static size_t most(void *arg, int member)
 {
     const spardl_t *spardl = arg;
-    return baton__spardl_quota(spardl, spardl->sparse->options.max_k, member) *
-           spardl->sparse->entry_bytes;
+    return baton__spardl_most(spardl, member) * spardl->sparse->entry_bytes;
 }
 
 static size_t spardl_bags_nominal(void *arg, int member)
 {
     const spardl_t *spardl = arg;
-    return baton__spardl_quota(spardl, spardl->sparse->k, member) *
-           spardl->sparse->entry_bytes;
+    return baton__spardl_quota(spardl, member) * spardl->sparse->entry_bytes;
 }
 
 /* Returns the bytes of a member's part, which begins at `data`. The part has
@@ -169,7 +166,7 @@ static size_t extent(void *arg, int member, const char *data, size_t left)
     const baton_sparse_t *sparse = spardl->sparse;
     baton__block_t block = baton__spardl_block(spardl, member);
     return baton__entries_within(sparse, data, left / sparse->entry_bytes,
-                                 baton__spardl_quota(spardl, sparse->k, member),
+                                 baton__spardl_quota(spardl, member),
                                  block.first, block.count) *
            sparse->entry_bytes;
 }

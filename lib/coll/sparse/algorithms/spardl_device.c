@@ -41,7 +41,7 @@ static spardl_block_t *block_of_bag(const spardl_step_t *step, int place)
 static size_t selected_bytes(const spardl_t *spardl, int block, size_t k)
 {
     return baton__selected_bytes(spardl->sparse,
-                                 baton__spardl_quota(spardl, k, block));
+                                 baton__spardl_quota_of(spardl, k, block));
 }
 
 /* Returns the bytes of all selections for a bag. */
@@ -72,7 +72,7 @@ static void select_bag(void *arg, baton__enqueue_t *queue)
     for (int i = 0; i < step->blocks; i++) {
         spardl_block_t *block = block_of_bag(step, i);
         spardl_device_take(block, queue,
-                           baton__spardl_quota(spardl, k, block->block), to);
+                           baton__spardl_quota(spardl, block->block), to);
         to += selected_bytes(spardl, block->block, k);
     }
     baton__enqueue_to_host(queue, &step->selected, bag_bytes(step, k));
@@ -138,7 +138,7 @@ static void spardl_device_add_dropped(spardl_exchange_t *exchange,
 static void keep_result(void *arg, baton__enqueue_t *queue)
 {
     spardl_t *spardl = arg;
-    size_t count = spardl->sparse->result_count;
+    size_t count = (size_t)*spardl->sparse->results.room->count;
     const baton__mirror_t *indices = &spardl->result_indices;
     baton__enqueue_to_device(queue, indices, count * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
@@ -188,8 +188,7 @@ static baton_node_t spardl_device_add_reduce_scatter(spardl_t *spardl)
 {
     baton_sparse_t *sparse = spardl->sparse;
     baton_schedule_t *s = sparse->schedule;
-    size_t quota =
-        baton__spardl_quota(spardl, sparse->options.max_k, spardl->position);
+    size_t quota = baton__spardl_most(spardl, spardl->position);
     baton_node_t first =
         baton__sparse_add_call(sparse, s, baton__spardl_begin, spardl);
     baton_node_t last = baton__sparse_device_add_accumulation(sparse, s, first);
@@ -211,8 +210,8 @@ static void add_keeping(spardl_t *spardl, baton_node_t end)
     (void)baton__sparse_device_call(sparse, sparse->schedule, end, keep_result,
                                     spardl);
     spardl->result_indices =
-        baton__mirror_room(sparse, sparse->result_indices,
-                           sparse->result_capacity * sizeof(uint32_t));
+        baton__mirror_room(sparse, sparse->results.room->indices,
+                           sparse->results.capacity * sizeof(uint32_t));
     for (int i = 0; i < spardl->exchange_count; i++) {
         spardl_exchange_t *exchange = &spardl->exchanges[i];
         exchange->adds =

@@ -26,11 +26,11 @@
 
 baton__block_t baton__spardl_block(const spardl_t *spardl, int block)
 {
-    return baton__block_of(spardl->sparse->options.count,
-                           (size_t)spardl->members, (size_t)block);
+    return baton__block_of(spardl->sparse->count, (size_t)spardl->members,
+                           (size_t)block);
 }
 
-size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block)
+size_t baton__spardl_quota_of(const spardl_t *spardl, size_t k, int block)
 {
     size_t members = (size_t)spardl->members;
     size_t quota = k / members + ((size_t)block < k % members ? 1 : 0);
@@ -41,13 +41,7 @@ size_t baton__spardl_quota(const spardl_t *spardl, size_t k, int block)
 
 static size_t quota(const spardl_t *spardl)
 {
-    return baton__spardl_quota(spardl, spardl->sparse->k, spardl->position);
-}
-
-static size_t largest_quota(const spardl_t *spardl)
-{
-    return baton__spardl_quota(spardl, spardl->sparse->options.max_k,
-                               spardl->position);
+    return baton__spardl_quota(spardl, spardl->position);
 }
 
 static bool gathers(const spardl_t *spardl)
@@ -146,9 +140,8 @@ static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
     spardl_exchange_t *exchange = arg;
     spardl_t *spardl = exchange->spardl;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     baton__message_take(&exchange->recv, call);
-    sparse->merged++;
+    sparse->settling.merged++;
     if (!sparse->payload) {
         spardl->sum.count = quota(spardl);
         return BATON_OK;
@@ -158,9 +151,9 @@ static baton_status_t spardl_teams_merge(void *arg, baton_call_t *call)
     lists[own] = entries_of(&exchange->send);
     lists[1 - own] = entries_of(&exchange->recv);
     spardl_list_t both = spardl->other;
-    both.count = baton_entries_sum(dtype, lists, 2, both.data);
-    both.count = baton_entries_topk(dtype, both.data, both.count, quota(spardl),
-                                    exchange->dropped.data,
+    both.count = baton_entries_sum(sparse->dtype, lists, 2, both.data);
+    both.count = baton_entries_topk(sparse->dtype, both.data, both.count,
+                                    quota(spardl), exchange->dropped.data,
                                     &exchange->dropped.count, spardl->scratch);
     spardl->other = spardl->sum;
     spardl->sum = both;
@@ -173,7 +166,7 @@ static baton_node_t add_exchange(spardl_t *spardl, int step, baton_node_t ready)
     spardl_exchange_t *exchange = &spardl->exchanges[step];
     int partner =
         (spardl->team ^ (1 << step)) * spardl->members + spardl->position;
-    size_t entries = largest_quota(spardl);
+    size_t entries = baton__spardl_most(spardl, spardl->position);
     *exchange = (spardl_exchange_t){.spardl = spardl, .step = step};
     exchange->dropped_room = 2 * entries;
     exchange->dropped.data = baton__sparse_copied_room(
@@ -211,17 +204,18 @@ static void spardl_teams_add_dropped(spardl_t *spardl,
                                      double share)
 {
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     const spardl_list_t *dropped = &exchange->dropped;
-    size_t common = baton_entries_common(dtype, dropped->data, dropped->count,
-                                         indices, count, false, spardl->common);
-    baton_entries_add(dtype, spardl->common, common, share, sparse->work);
+    size_t common =
+        baton_entries_common(sparse->dtype, dropped->data, dropped->count,
+                             indices, count, false, spardl->common);
+    baton_entries_add(sparse->dtype, spardl->common, common, share,
+                      sparse->work);
 }
 
 void baton__spardl_keep_dropped(spardl_t *spardl, const uint32_t *indices,
                                 size_t count)
 {
-    for (int i = 0; i < spardl->sparse->merged; i++) {
+    for (int i = 0; i < spardl->sparse->settling.merged; i++) {
         const spardl_exchange_t *exchange = &spardl->exchanges[i];
         spardl_teams_add_dropped(spardl, exchange, indices, count,
                                  baton__spardl_residual_share(exchange));
@@ -235,7 +229,7 @@ static void make_up(void *state, size_t count)
 {
     spardl_t *spardl = state;
     const baton_sparse_t *sparse = spardl->sparse;
-    const uint32_t *indices = sparse->result_indices;
+    const uint32_t *indices = sparse->results.room->indices;
     for (int i = 0; i < spardl->position; i++) {
         size_t before = baton__spardl_within(spardl, i, indices, count);
         indices += before;
@@ -271,7 +265,7 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
         ready = add_exchange(spardl, step, ready);
     }
     spardl->sparse->rounds += (uint32_t)spardl->exchange_count;
-    spardl->sparse->make_up = make_up;
+    spardl->sparse->settling.make_up = make_up;
     return ready;
 }
 
@@ -304,7 +298,6 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     size_t dropped;
     (void)call;
     if (!sparse->payload) {
@@ -318,13 +311,13 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
             baton__entries_unpadded(sparse, set, (size_t)sparse->next.h);
     }
     spardl_list_t *sum = &spardl->sum;
-    sum->count = baton_entries_sum(dtype, spardl->lists, (size_t)spardl->teams,
-                                   sum->data);
+    sum->count = baton_entries_sum(sparse->dtype, spardl->lists,
+                                   (size_t)spardl->teams, sum->data);
     adjust_h(spardl, sum->count);
     if (sum->count > quota(spardl)) {
         sum->count =
-            baton_entries_topk(dtype, sum->data, sum->count, quota(spardl),
-                               NULL, &dropped, spardl->scratch);
+            baton_entries_topk(sparse->dtype, sum->data, sum->count,
+                               quota(spardl), NULL, &dropped, spardl->scratch);
     }
     return BATON_OK;
 }
@@ -339,7 +332,8 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
         .index = spardl->team,
         .base = spardl->position,
         .stride = spardl->members,
-        .most_bytes = largest_quota(spardl) * sparse->entry_bytes,
+        .most_bytes =
+            baton__spardl_most(spardl, spardl->position) * sparse->entry_bytes,
         .nominal = set_bytes,
     };
     spardl->lists = baton__sparse_alloc(sparse, (size_t)spardl->teams,
@@ -355,7 +349,7 @@ static baton_node_t add_bsag(spardl_t *spardl, baton_node_t ready)
 static size_t union_room(const spardl_t *spardl)
 {
     size_t lists = gathers(spardl) ? (size_t)spardl->teams : 2;
-    return lists * largest_quota(spardl);
+    return lists * baton__spardl_most(spardl, spardl->position);
 }
 
 size_t baton__spardl_teams_scratch(const spardl_t *spardl)

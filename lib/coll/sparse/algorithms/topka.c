@@ -133,18 +133,17 @@ static size_t topka_part_bytes(const baton_sparse_t *sparse, size_t count)
 static void mean_of(const baton_sparse_t *sparse, const void *values,
                     size_t count, void *mean)
 {
-    baton_dtype_t dtype = sparse->options.dtype;
     double sign = sparse->steps % 2 == 0 ? 1 : -1;
-    double sum = baton_elements_measure(dtype, values, count).sum;
+    double sum = baton_elements_measure(sparse->dtype, values, count).sum;
     baton_magnitude_t key =
-        baton_magnitude_of(dtype, count > 0 ? sum / (double)count : 0);
+        baton_magnitude_of(sparse->dtype, count > 0 ? sum / (double)count : 0);
     uint16_t narrow = (uint16_t)key;
     uint32_t middle = (uint32_t)key;
     const void *from = sparse->element_bytes == 2   ? (const void *)&narrow
                        : sparse->element_bytes == 4 ? (const void *)&middle
                                                     : (const void *)&key;
     memcpy(mean, from, sparse->element_bytes);
-    baton_elements_scale(dtype, mean, 1, sign);
+    baton_elements_scale(sparse->dtype, mean, 1, sign);
 }
 
 /* Writes [count | indices | values or mean] of the selected entries to `to`.
@@ -152,7 +151,6 @@ static void mean_of(const baton_sparse_t *sparse, const void *values,
 static void write_redsync(const topka_t *topka, const void *taken, char *to)
 {
     const baton_sparse_t *sparse = topka->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     uint32_t count = (uint32_t)topka->count;
     char *behind = to + COUNT_BYTES + topka->count * sizeof(uint32_t);
     /* If a mean is wanted, the values go to `sum`, which is free until the
@@ -160,7 +158,7 @@ static void write_redsync(const topka_t *topka, const void *taken, char *to)
     char *values = sparse->options.quantise ? topka->sum : behind;
     memcpy(to, &count, sizeof count);
     memcpy(to + COUNT_BYTES, topka->indices, topka->count * sizeof(uint32_t));
-    baton_entries_split(dtype, taken, topka->count, NULL, values);
+    baton_entries_split(sparse->dtype, taken, topka->count, NULL, values);
     if (sparse->options.quantise) {
         mean_of(sparse, values, topka->count, behind);
     }
@@ -174,7 +172,7 @@ static baton_status_t topka_end_part(topka_t *topka, baton_call_t *call,
 {
     baton_sparse_t *sparse = topka->sparse;
     size_t count = sparse->k;
-    sparse->selected_count = topka->count;
+    sparse->settling.selected_count = topka->count;
     if (to != NULL && redsync(sparse)) {
         write_redsync(topka, taken, to);
         sparse->next.steps++;
@@ -190,7 +188,6 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
 {
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
-    baton_dtype_t dtype = sparse->options.dtype;
     char *to = baton__gather_begin(topka->gather, call);
     /* With RedSync, the selected entries go to `entries`, which is free until
        the parts of all ranks have come. */
@@ -205,7 +202,7 @@ static baton_status_t select_and_write(void *arg, baton_call_t *call)
                                  topka->scratch, NULL);
     }
     if (to != NULL) {
-        baton_entries_take(dtype, taken, topka->indices, topka->count,
+        baton_entries_take(sparse->dtype, taken, topka->indices, topka->count,
                            sparse->work);
     }
     return topka_end_part(topka, call, taken, to);
@@ -222,8 +219,7 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
     baton__selecting_t *selecting = &topka->selecting;
     (void)call;
     baton__sparse_begin(sparse);
-    *selecting =
-        (baton__selecting_t){.count = sparse->options.count, .k = sparse->k};
+    *selecting = (baton__selecting_t){.count = sparse->count, .k = sparse->k};
     if (redsync(sparse)) {
         selecting->side = side_of(sparse);
         selecting->sampled = by_threshold(sparse);
@@ -267,8 +263,8 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
         memcpy(to, taken.data, taken.count * sparse->entry_bytes);
         return topka_end_part(topka, call, taken.data, to);
     }
-    baton_entries_split(sparse->options.dtype, taken.data, taken.count,
-                        topka->indices, NULL);
+    baton_entries_split(sparse->dtype, taken.data, taken.count, topka->indices,
+                        NULL);
     if (sparse->options.redsync != BATON_REDSYNC_TRIMMED) {
         sparse->next.local_threshold =
             baton__selected_head(selected)->threshold;
@@ -335,7 +331,7 @@ static baton_status_t topka_sum(void *arg, baton_call_t *call)
                       ? topka->lists[rank].count * sparse->entry_bytes
                       : 0;
         }
-        count = baton_entries_sum(sparse->options.dtype, topka->lists,
+        count = baton_entries_sum(sparse->dtype, topka->lists,
                                   (size_t)sparse->size, topka->sum);
         baton__sparse_result_put(sparse, 0, topka->sum, count);
     }
@@ -348,7 +344,7 @@ static baton_status_t topka_sum(void *arg, baton_call_t *call)
 static void topka_allocate(topka_t *topka)
 {
     baton_sparse_t *sparse = topka->sparse;
-    size_t n = sparse->options.count, k = sparse->options.max_k;
+    size_t n = sparse->count, k = sparse->options.max_k;
     bool searches = by_threshold(sparse);
     topka->room = !searches ? k : 2 * k < n ? 2 * k : n;
     size_t all = topka->room * (size_t)sparse->size;
@@ -388,7 +384,7 @@ static topka_t *open(baton_sparse_t *sparse)
     if (topka != NULL) {
         topka->sparse = sparse;
         topka_allocate(topka);
-        sparse->selected = topka->indices;
+        sparse->settling.selected = topka->indices;
     }
     return topka;
 }

@@ -47,10 +47,10 @@ static baton_status_t topkdsa_select_own(void *arg, baton_call_t *call)
     sparse->counting.block_selections++;
     regions->count = baton__sparse_accumulate_topk(
         sparse, BATON_SIDE_BOTH, regions->indices, self->scratch, NULL);
-    sparse->selected_count = regions->count;
+    sparse->settling.selected_count = regions->count;
     if (sparse->payload) {
-        baton_entries_take(sparse->options.dtype, regions->own,
-                           regions->indices, regions->count, sparse->work);
+        baton_entries_take(sparse->dtype, regions->own, regions->indices,
+                           regions->count, sparse->work);
     }
     return baton__regions_send(regions, call);
 }
@@ -64,9 +64,8 @@ static baton_status_t topkdsa_sum_region(void *arg, baton_call_t *call)
     baton__regions_take(&self->regions, call);
     self->sum_count = self->regions.lists[0].count;
     if (sparse->payload) {
-        self->sum_count =
-            baton_entries_sum(sparse->options.dtype, self->regions.lists,
-                              (size_t)sparse->size, self->sum);
+        self->sum_count = baton_entries_sum(sparse->dtype, self->regions.lists,
+                                            (size_t)sparse->size, self->sum);
     }
     uint32_t length = (uint32_t)self->sum_count;
     return baton__gather_put(self->lengths, call, &length, sizeof length);
@@ -127,7 +126,7 @@ static void write_part(const topkdsa_t *self, char *to)
     memset(to, 0, region.count * size);
     for (size_t i = 0; i < self->sum_count; i++) {
         const char *entry = self->sum + i * sparse->entry_bytes;
-        size_t index = baton_entry_index(sparse->options.dtype, self->sum, i);
+        size_t index = baton_entry_index(sparse->dtype, self->sum, i);
         memcpy(to + (index - region.first) * size, entry + sizeof(uint32_t),
                size);
     }
@@ -141,7 +140,7 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
     for (int member = 0; member < sparse->size; member++) {
         nnz += length_of(self, member);
     }
-    self->dense = 3 * nnz >= sparse->options.count;
+    self->dense = 3 * nnz >= sparse->count;
     char *to = baton__gather_begin(self->sums, call);
     if (to != NULL) {
         write_part(self, to);
@@ -154,19 +153,20 @@ static baton_status_t begin_sums(void *arg, baton_call_t *call)
    Returns their number. */
 static size_t put_regions(const topkdsa_t *self)
 {
-    baton_sparse_t *sparse = self->sparse;
+    const baton_sparse_t *sparse = self->sparse;
+    const baton__sparse_results_t *result = &sparse->results;
     size_t size = sparse->element_bytes, count = 0, bytes;
     for (int member = 0; member < sparse->size; member++) {
         baton__block_t region = baton__regions_block(&self->regions, member);
         const char *values = baton__gather_part(self->sums, member, &bytes);
-        uint32_t *indices = sparse->result_indices + count;
-        char *to = sparse->result_values + count * size;
-        const baton_selection_t from = {.dtype = sparse->options.dtype,
+        uint32_t *indices = result->room->indices + count;
+        char *to = result->room->values + count * size;
+        const baton_selection_t from = {.dtype = sparse->dtype,
                                         .values = values,
                                         .count = region.count,
                                         .first = (uint32_t)region.first};
-        size_t found = baton_select_at_least(&from, 1, indices,
-                                             sparse->result_capacity - count);
+        size_t found =
+            baton_select_at_least(&from, 1, indices, result->capacity - count);
         for (size_t i = 0; i < found; i++) {
             size_t index = indices[i] - region.first;
             memcpy(to + i * size, values + index * size, size);
@@ -192,26 +192,10 @@ static baton_status_t topkdsa_finish(void *arg, baton_call_t *call)
 
 /* ---- building ---------------------------------------------------------- */
 
-static void add_gathers(topkdsa_t *self, baton_node_t summed)
-{
-    baton_sparse_t *sparse = self->sparse;
-    baton__gather_plan_t plan = {
-        .sparse = sparse,
-        .arg = self,
-        .most_bytes = sizeof(uint32_t),
-        .nominal = length_bytes,
-    };
-    baton_node_t known =
-        baton__gather_build(&plan, summed, begin_sums, &self->lengths);
-    plan.most = part_most;
-    plan.nominal = topkdsa_part_bytes;
-    baton__gather_build(&plan, known, topkdsa_finish, &self->sums);
-}
-
 static void topkdsa_allocate(topkdsa_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    size_t n = sparse->options.count, k = sparse->options.max_k;
+    size_t n = sparse->count, k = sparse->options.max_k;
     size_t size = (size_t)sparse->size, all = k * size;
     baton__regions_init(&self->regions, sparse, k, true);
     if (sparse->out_of_memory) {
@@ -238,11 +222,21 @@ void baton__topkdsa_build(baton_sparse_t *sparse)
     if (sparse->out_of_memory) {
         return;
     }
-    sparse->selected = self->regions.indices;
+    sparse->settling.selected = self->regions.indices;
     baton_node_t select = baton__sparse_add_call(sparse, sparse->schedule,
                                                  topkdsa_select_own, self);
     baton_node_t sum =
         baton__sparse_call_after(sparse, select, topkdsa_sum_region, self);
     baton__regions_build(&self->regions, select, sum);
-    add_gathers(self, sum);
+    baton__gather_plan_t plan = {
+        .sparse = sparse,
+        .arg = self,
+        .most_bytes = sizeof(uint32_t),
+        .nominal = length_bytes,
+    };
+    baton_node_t known =
+        baton__gather_build(&plan, sum, begin_sums, &self->lengths);
+    plan.most = part_most;
+    plan.nominal = topkdsa_part_bytes;
+    baton__gather_build(&plan, known, topkdsa_finish, &self->sums);
 }

@@ -14,5 +14,9 @@ extern const baton__sparse_backend_t baton__sparse_on_device;
 extern const baton__sparse_backend_t baton__sparse_partial;
 
 /* Allocates the vectors of the host backend, which the partial backend also
-   uses. Does nothing if they exist. */
+   uses. */
 void baton__sparse_host_vectors(baton_sparse_t *sparse);
+/* The function `write` of both backends. */
+baton_status_t baton__sparse_host_write(baton_sparse_t *sparse,
+                                        const void *residual,
+                                        const void *velocity);

@@ -71,6 +71,8 @@ typedef struct backend {
     baton__sparse_device_t device;
     /* Pinned memory of n elements, which is `work` in dense steps. */
     char *staged;
+    /* The buffer that is bound to the device's `work` in the dense schedule. */
+    baton_buffer_t dense_work;
     side_t sides[2];
 
     pthread_mutex_t lock;
@@ -107,11 +109,6 @@ static baton_schedule_t *sparse_device_schedule_of(const side_t *side)
     return side->dense ? side->sparse->dense : side->sparse->schedule;
 }
 
-static size_t sparse_device_vector_bytes(const baton_sparse_t *sparse)
-{
-    return sparse->options.count * sparse->element_bytes;
-}
-
 /* ---- a step that has been completed ------------------------------------ */
 
 /* Completes a step: `work` becomes the residual. After a dense step `work` is
@@ -121,7 +118,7 @@ static void complete_step(baton_sparse_t *sparse, bool dense)
     baton__sparse_device_t *device = sparse->device;
     baton__sparse_complete_step(sparse, dense);
     baton__sparse_exchange(&device->residual, &device->work);
-    if (sparse->gradient != NULL) {
+    if (sparse->input.gradient != NULL) {
         baton__sparse_exchange(&device->velocity, &device->new_velocity);
     }
 }
@@ -142,22 +139,18 @@ static void complete_begun(baton_sparse_t *sparse)
 
 /* ---- a step, on the driver --------------------------------------------- */
 
-/* Returns true if the first `results` copies of results have ended. */
-static bool are_copied(backend_t *self, uint64_t results)
-{
-    (void)pthread_mutex_lock(&self->lock);
-    const baton_schedule_t *schedule = self->results.schedule;
-    bool copied = schedule == NULL ||
-                  (!self->closing && baton_schedule_epoch(schedule) >= results);
-    (void)pthread_mutex_unlock(&self->lock);
-    return copied;
-}
-
+/* Returns BATON_OK if the awaited copies of results have ended. */
 static baton_status_t poll_ready(void *arg)
 {
     const side_t *side = arg;
     backend_t *self = sparse_device_backend_of(side->sparse);
-    return are_copied(self, self->awaited_results) ? BATON_OK : BATON_AGAIN;
+    (void)pthread_mutex_lock(&self->lock);
+    const baton_schedule_t *schedule = self->results.schedule;
+    bool copied = schedule == NULL ||
+                  (!self->closing &&
+                   baton_schedule_epoch(schedule) >= self->awaited_results);
+    (void)pthread_mutex_unlock(&self->lock);
+    return copied ? BATON_OK : BATON_AGAIN;
 }
 
 static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
@@ -202,13 +195,12 @@ static baton_status_t check_before(const side_t *side, baton_call_t *call,
    step swaps. */
 static baton_status_t sparse_device_bind_dense(const baton_sparse_t *sparse)
 {
-    const baton__sparse_device_t *device = sparse->device;
+    baton_buffer_t dense_work = sparse_device_backend_of(sparse)->dense_work;
     baton_status_t status =
         baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
-    return status == BATON_OK
-               ? baton_buffer_rebind(sparse->dense, device->dense_work,
-                                     device->work)
-               : status;
+    return status == BATON_OK ? baton_buffer_rebind(sparse->dense, dense_work,
+                                                    sparse->device->work)
+                              : status;
 }
 
 static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
@@ -227,27 +219,12 @@ static baton_status_t sparse_device_load(void *arg, baton_call_t *call)
     self->begun = side;
     self->begun_epoch = epoch;
     sparse->recovered = false;
-    sparse->gradient = feed->gradient;
+    sparse->input.gradient = feed->gradient;
     (void)pthread_mutex_unlock(&self->lock);
     return side->dense ? sparse_device_bind_dense(sparse) : BATON_OK;
 }
 
 /* ---- copies of results, on the driver ---------------------------------- */
-
-/* Prepares the last result for copying. Returns the form in which it is
-   copied. The caller holds the backend's lock. */
-static result_form_t prepare_result(const baton_sparse_t *sparse,
-                                    backend_t *self)
-{
-    const baton_sparse_result_t *last = &sparse->last;
-    if (last->indices == NULL) {
-        return WHOLE;
-    }
-    self->entry_count = last->count;
-    baton__entries_join(sparse, self->entries.host, last->indices, last->values,
-                        sparse->element_bytes, last->count);
-    return ENTRIES;
-}
 
 /* Decides what to copy. There is nothing to copy if the step has failed, or if
    it began before a recovery. The schedule can't have reached the request's
@@ -257,12 +234,18 @@ static void begin_result(void *arg, const void *of)
     baton_sparse_t *sparse = arg;
     backend_t *self = sparse_device_backend_of(sparse);
     const result_request_t *request = of;
+    const baton_sparse_result_t *last = &sparse->results.last;
     self->form = NOTHING;
     (void)pthread_mutex_lock(&self->lock);
     if (baton_schedule_epoch(sparse_device_schedule_of(request->side)) >=
         request->epoch) {
         complete_begun(sparse);
-        self->form = prepare_result(sparse, self);
+        self->form = last->indices == NULL ? WHOLE : ENTRIES;
+    }
+    if (self->form == ENTRIES) {
+        self->entry_count = last->count;
+        baton__entries_join(sparse, self->entries.host, last->indices,
+                            last->values, sparse->element_bytes, last->count);
     }
     (void)pthread_mutex_unlock(&self->lock);
 }
@@ -272,7 +255,7 @@ static void begin_result(void *arg, const void *of)
 static void write_out(baton__enqueue_t *queue, void *target)
 {
     const backend_t *self = sparse_device_backend_of(queue->sparse);
-    const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
+    const baton_device_entries_t list = {.dtype = queue->sparse->dtype,
                                          .data = self->entries.device,
                                          .capacity = self->entry_count};
     baton__enqueue_to_device(queue, &self->entries,
@@ -290,7 +273,7 @@ static baton_status_t copy_result(void *arg, const void *of,
     baton__enqueue_t queue = {.sparse = sparse, .stream = stream};
     if (self->form == WHOLE) {
         baton__enqueue_copy(&queue, request->target, self->staged,
-                            sparse_device_vector_bytes(sparse));
+                            sparse->vector_bytes);
     } else if (self->form == ENTRIES) {
         write_out(&queue, request->target);
     }
@@ -306,7 +289,7 @@ static baton_status_t use_vector(void *arg, const void *of,
     baton__enqueue_t queue = {.sparse = arg, .stream = stream};
     if (request->source != NULL) {
         baton__enqueue_copy(&queue, request->target, request->source,
-                            sparse_device_vector_bytes(queue.sparse));
+                            queue.sparse->vector_bytes);
     } else {
         baton__enqueue_scale(&queue, request->target, NULL, 0);
     }
@@ -318,7 +301,7 @@ static baton_status_t use_vector(void *arg, const void *of,
 static baton_status_t build_results(baton_sparse_t *sparse)
 {
     backend_t *self = sparse_device_backend_of(sparse);
-    size_t bytes = sparse->result_capacity * sparse->entry_bytes;
+    size_t bytes = sparse->results.capacity * sparse->entry_bytes;
     self->entries = baton__mirror_room(sparse, NULL, bytes);
     self->results = (baton__requests_t){.bytes = sizeof(result_request_t),
                                         .begin = begin_result,
@@ -355,11 +338,38 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
                : status;
 }
 
+static baton_status_t sparse_device_begin_dense(void *arg, baton_call_t *call)
+{
+    (void)call;
+    baton__sparse_begin(arg);
+    return BATON_OK;
+}
+
+static void clear_work(void *arg, baton__enqueue_t *queue)
+{
+    const baton_sparse_t *sparse = arg;
+    baton__enqueue_scale(queue, sparse->device->work, NULL, 0);
+}
+
+/* Adds the nodes of a dense step. Its operand is accumulated on the device, and
+   copied to main memory; then `work` of the device becomes zeros. */
 static void add_dense_nodes(baton_sparse_t *sparse)
 {
-    baton_view_t work = baton__sparse_bind_dense(sparse);
-    baton__sparse_add_dense(sparse, work, work,
-                            baton__sparse_device_add_dense(sparse, work));
+    baton_schedule_t *s = sparse->dense;
+    baton_view_t target = baton__sparse_bind_dense(sparse);
+    baton_buffer_t work =
+        baton_buffer_bind(s, sparse->device->work, target.bytes);
+    baton_buffer_set_memory(s, work, BATON_MEMORY_DEVICE);
+    sparse_device_backend_of(sparse)->dense_work = work;
+    baton_node_t first =
+        baton__sparse_add_call(sparse, s, sparse_device_begin_dense, sparse);
+    baton_node_t accumulated =
+        baton__sparse_device_add_accumulation(sparse, s, first);
+    baton_node_t copy =
+        baton_add_copy(s, target, baton_view(work, 0, target.bytes));
+    baton_before(s, accumulated, copy);
+    (void)baton__sparse_device_call(sparse, s, copy, clear_work, sparse);
+    baton__sparse_add_dense(sparse, target, target, copy);
 }
 
 /* Resets a side in a recovery. Holds the backend's lock, so that the driver
@@ -437,14 +447,18 @@ static baton_status_t sparse_device_build(baton_sparse_t *sparse)
             baton_sparse_algorithm_name(sparse->options.algorithm), why);
     }
     baton__device_allocate(sparse);
-    sparse->work = baton__sparse_device_room(
-        sparse, BATON_MEMORY_HOST, sparse_device_vector_bytes(sparse));
+    sparse->work = baton__sparse_device_room(sparse, BATON_MEMORY_HOST,
+                                             sparse->vector_bytes);
     self->staged = sparse->work;
     add_side(sparse, true, add_dense_nodes);
     if (sparse->algorithm != NULL) {
         add_side(sparse, false, sparse->algorithm->build_on_device);
     }
-    baton__device_allocate_kept(sparse);
+    size_t most = sparse->results.capacity > sparse->options.max_k
+                      ? sparse->results.capacity
+                      : sparse->options.max_k;
+    self->device.kept = baton__sparse_device_room(sparse, BATON_MEMORY_DEVICE,
+                                                  most * sparse->entry_bytes);
     baton_status_t status =
         baton_group_create_self(self->device.engine, &self->self);
     if (status == BATON_OK) {
@@ -512,13 +526,13 @@ static baton_status_t check_vector(const baton_sparse_t *sparse,
                                    const char *doing, const char *what,
                                    const void *vector)
 {
-    baton_status_t status = baton_device_check(
-        sparse->device->engine, vector, sparse_device_vector_bytes(sparse),
-        BATON_MEMORY_DEVICE);
+    baton_status_t status =
+        baton_device_check(sparse->device->engine, vector, sparse->vector_bytes,
+                           BATON_MEMORY_DEVICE);
     return baton__error(status,
                         "%s \"%s\": the %s must be %zu elements of device "
                         "memory: %s",
-                        doing, sparse->name, what, sparse->options.count,
+                        doing, sparse->name, what, sparse->count,
                         baton_error_message());
 }
 
@@ -530,7 +544,7 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
     backend_t *self = sparse_device_backend_of(sparse);
     bool running = sparse->phase == BATON__SPARSE_RUNNING;
     /* The number of steps that are completed before this one begins. */
-    uint64_t steps = sparse->sparse_base + sparse->dense_base +
+    uint64_t steps = sparse->base[false] + sparse->base[true] +
                      self->sides[false].started + self->sides[true].started;
     bool dense = baton__sparse_is_dense(sparse, flush, steps);
     side_t *side = &self->sides[dense];
@@ -695,7 +709,6 @@ static baton_status_t sparse_device_write_vectors(baton_sparse_t *sparse,
 }
 
 const baton__sparse_backend_t baton__sparse_on_device = {
-    .accumulates = false,
     .build = sparse_device_build,
     .close = close_backend,
     .free = free_backend,

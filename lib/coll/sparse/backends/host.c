@@ -2,27 +2,47 @@
    rank. */
 #include "coll/sparse/backends/backends.h"
 
+#include "base/error.h"
+
 #include <string.h>
+
+struct baton__sparse_host {
+    /* The vectors of dense_source and dense_buffer are bound before each dense
+       step: to the operand, and to `work`. */
+    baton_buffer_t dense_source;
+    /* A vector for the operand of a dense step that can use neither the
+       gradient nor the residual where it is. With in_place these are two
+       vectors instead, for results of dense steps. NULL if not needed so
+       far. */
+    char *spare;
+    bool sums_spare; /* the running dense step sums `spare` */
+    uint64_t open;   /* the step that was started and not completed, or 0 */
+
+    /* In a recovery: this rank lacks the last step's result. */
+    bool lacks;
+    bool mended; /* each step is completed on all ranks or none */
+    /* Bits for the schedules whose callback has been called so far. */
+    uint8_t told;
+};
+
+typedef struct baton__sparse_host host_t;
 
 /* ---- steps' vectors ----------------------------------------------------- */
 
 void baton__sparse_host_vectors(baton_sparse_t *sparse)
 {
-    if (sparse->residual != NULL) {
-        return;
-    }
     sparse->lasting = true;
-    size_t count = sparse->options.count, size = sparse->element_bytes;
+    size_t count = sparse->count, size = sparse->element_bytes;
     sparse->residual = baton__sparse_room(sparse, count, size);
     sparse->work = sparse->options.in_place
                        ? sparse->residual
                        : baton__sparse_room(sparse, count, size);
     if (sparse->options.momentum > 0) {
         size = baton__velocity_bytes(sparse);
-        sparse->velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.velocity = baton__sparse_room(sparse, count, size);
     }
     if (sparse->options.momentum > 0 && !sparse->options.partial) {
-        sparse->new_velocity = baton__sparse_room(sparse, count, size);
+        sparse->input.new_velocity = baton__sparse_room(sparse, count, size);
     }
     sparse->lasting = false;
 }
@@ -33,23 +53,15 @@ void baton__sparse_host_vectors(baton_sparse_t *sparse)
    result stays in one while a step writes into the other. */
 static bool make_spare(baton_sparse_t *sparse)
 {
-    if (sparse->spare == NULL) {
+    host_t *self = sparse->host;
+    if (self->spare == NULL) {
         size_t vectors = sparse->options.in_place ? 2 : 1;
         sparse->lasting = true;
-        sparse->spare = baton__sparse_room(
-            sparse, vectors * sparse->options.count, sparse->element_bytes);
+        self->spare = baton__sparse_room(sparse, vectors * sparse->count,
+                                         sparse->element_bytes);
         sparse->lasting = false;
     }
-    return sparse->spare != NULL || !sparse->payload;
-}
-
-/* Returns the vector of `spare` that does not have the last result. The other
-   vector is kept, since peers that fail may still need that result. */
-static char *other_than_last(const baton_sparse_t *sparse)
-{
-    return sparse->last.values != sparse->spare
-               ? sparse->spare
-               : sparse->spare + sparse->options.count * sparse->element_bytes;
+    return self->spare != NULL || !sparse->payload;
 }
 
 /* Binds the buffers of a dense step. Its operand is the gradient itself, or the
@@ -58,25 +70,30 @@ static char *other_than_last(const baton_sparse_t *sparse)
    that is a vector of `spare`. */
 static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 {
-    bool alone = sparse->gradient == NULL
-                     ? !sparse->no_residual
-                     : sparse->no_residual && sparse->velocity == NULL &&
+    host_t *self = sparse->host;
+    const baton__sparse_input_t *input = &sparse->input;
+    bool alone = input->gradient == NULL
+                     ? input->residual != NULL
+                     : input->residual == NULL && input->velocity == NULL &&
                            sparse->options.clip == 0 &&
-                           sparse->given_factor == 1;
+                           input->given_factor == 1;
     const char *source =
-        sparse->gradient != NULL ? sparse->gradient : sparse->residual;
+        input->gradient != NULL ? input->gradient : sparse->residual;
     if ((!alone || sparse->options.in_place) && !make_spare(sparse)) {
         return baton__sparse_no_memory(sparse);
     }
-    sparse->sums_spare = !alone;
+    self->sums_spare = !alone;
     if (sparse->options.in_place) {
-        sparse->work = other_than_last(sparse);
+        /* The vector with the last result is kept, since peers that fail may
+           still need it. */
+        bool first_free = sparse->results.last.values != self->spare;
+        sparse->work = self->spare + (first_free ? 0 : sparse->vector_bytes);
     }
-    const void *from = alone ? source : sparse->spare;
+    const void *from = alone ? source : self->spare;
     baton_status_t status =
         baton_buffer_rebind(sparse->dense, sparse->dense_buffer, sparse->work);
     return status == BATON_OK
-               ? baton_buffer_rebind(sparse->dense, sparse->dense_source,
+               ? baton_buffer_rebind(sparse->dense, self->dense_source,
                                      (void *)(uintptr_t)from)
                : status;
 }
@@ -84,12 +101,13 @@ static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
+    host_t *self = sparse->host;
     (void)call;
     baton__sparse_begin(sparse);
-    if (sparse->sums_spare) {
-        baton__sparse_exchange(&sparse->work, &sparse->spare);
-        baton__sparse_accumulate(sparse, 0, sparse->options.count);
-        baton__sparse_exchange(&sparse->work, &sparse->spare);
+    if (self->sums_spare) {
+        baton__sparse_exchange(&sparse->work, &self->spare);
+        baton__sparse_accumulate(sparse, 0, sparse->count);
+        baton__sparse_exchange(&sparse->work, &self->spare);
     }
     return BATON_OK;
 }
@@ -105,18 +123,28 @@ static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
                                              const void *part)
 {
     const size_t offset = first * sparse->element_bytes;
+    baton__sparse_input_t *input = &sparse->input;
     bool dense = baton__sparse_is_dense(sparse, false, sparse->steps);
+    if (sparse->host->open != 0) {
+        return baton__error(BATON_ERR_FAILED,
+                            "contribute to \"%s\": the last step has failed: "
+                            "recover the group first",
+                            sparse->name);
+    }
+    if (!sparse->payload) {
+        return BATON_OK;
+    }
     if (dense && !make_spare(sparse)) {
         return baton__sparse_no_memory(sparse);
     }
     if (dense || sparse->options.clip > 0) {
-        memcpy((dense ? sparse->spare : sparse->work) + offset, part,
+        memcpy((dense ? sparse->host->spare : sparse->work) + offset, part,
                count * sparse->element_bytes);
         return BATON_OK;
     }
-    sparse->gradient = (const char *)((uintptr_t)part - offset);
-    sparse->clip_factor = 1;
-    sparse->summed = false;
+    input->gradient = (const char *)((uintptr_t)part - offset);
+    input->clip_factor = 1;
+    input->summed = false;
     baton__sparse_accumulate(sparse, first, count);
     return BATON_OK;
 }
@@ -124,14 +152,21 @@ static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
 static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
                                         const void *gradient, double factor)
 {
+    host_t *self = sparse->host;
+    baton__sparse_input_t *input = &sparse->input;
+    baton__sparse_results_t *results = &sparse->results;
     bool dense = baton__sparse_is_dense(sparse, flush, sparse->steps);
     baton_status_t status = BATON_OK;
-    bool parts = sparse->part_count > 0;
-    sparse->gradient = !parts ? gradient : dense ? sparse->spare : sparse->work;
-    sparse->summed = parts && !dense && sparse->options.clip == 0;
-    sparse->given_factor = factor;
+    bool parts = input->part_count > 0;
+    if (parts) {
+        gradient = dense ? self->spare : sparse->work;
+    }
+    input->gradient = gradient;
+    input->summed = parts && !dense && sparse->options.clip == 0;
+    input->given_factor = factor;
     if (!dense) {
-        baton__sparse_use_room(sparse, 1 - sparse->shown);
+        bool first_shown = results->shown == results->rooms;
+        results->room = results->rooms + (first_shown ? 1 : 0);
         sparse->work =
             sparse->options.in_place ? sparse->residual : sparse->work;
     }
@@ -148,7 +183,7 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
         return status;
     }
     sparse->recovered = false;
-    sparse->open = sparse->steps + 1;
+    self->open = sparse->steps + 1;
     baton__sparse_started(sparse, dense);
     return BATON_OK;
 }
@@ -157,14 +192,15 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
    since a step that fails must leave the residual as it was. */
 static void complete_in_place(baton_sparse_t *sparse, bool dense)
 {
+    const baton__settling_t *settling = &sparse->settling;
     if (!sparse->payload) {
         return;
     }
     if (dense) {
-        memset(sparse->residual, 0,
-               sparse->options.count * sparse->element_bytes);
+        memset(sparse->residual, 0, sparse->vector_bytes);
     } else {
-        sparse->settle(sparse->settling, sparse->result_count);
+        settling->settle(settling->algorithm,
+                         (size_t)*sparse->results.room->count);
     }
 }
 
@@ -178,76 +214,73 @@ static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
         return;
     }
     baton__sparse_complete_step(sparse, dense);
-    sparse->open = 0;
+    sparse->host->open = 0;
     if (sparse->options.in_place) {
         complete_in_place(sparse, dense);
         return;
     }
-    baton__sparse_advance(sparse);
+    baton__sparse_advance(sparse, dense);
     baton__sparse_exchange(&sparse->work, &sparse->residual);
-    sparse->no_residual = dense;
+    sparse->input.residual = dense ? NULL : sparse->residual;
 }
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* Returns the vector that has the last step's dense result or, if this rank
-   lacks the result, that is to receive it. Returns NULL if the result is
-   sparse, and so in a room. */
-static char *dense_result(const baton_sparse_t *sparse, bool lacks, bool dense)
+static char *dense_result(const baton_sparse_t *sparse, bool gets)
 {
-    bool vector = lacks                      ? dense
-                  : sparse->options.in_place ? sparse->last.indices == NULL
-                                             : sparse->no_residual;
+    const host_t *self = sparse->host;
+    const baton_sparse_result_t *last = &sparse->results.last;
+    bool in_place = sparse->options.in_place;
+    bool vector =
+        in_place ? last->indices == NULL : sparse->input.residual == NULL;
+    if (gets) {
+        return sparse->is_dense ? sparse->work : NULL;
+    }
     if (sparse->algorithm != NULL && !vector) {
         return NULL;
     }
-    return lacks                       ? sparse->work
-           : !sparse->options.in_place ? sparse->residual
-           : sparse->last.values != NULL
-               ? (char *)(uintptr_t)sparse->last.values
-               : sparse->spare;
+    if (!in_place) {
+        return sparse->residual;
+    }
+    return last->values != NULL ? (char *)(uintptr_t)last->values : self->spare;
 }
 
-/* Hands over the result of a step, and completes the step on ranks that lack
-   it. Returns true once the step is complete either on all ranks or on none. */
-static bool sparse_host_agree(baton_sparse_t *sparse, bool lacks, uint64_t step)
+static void sparse_host_take_result(baton_sparse_t *sparse)
 {
-    bool dense = sparse->is_dense;
-    if (!baton__sparse_tell(sparse, lacks, step)) {
-        return false;
-    }
-    bool gets = lacks && baton__sparse_is_had(sparse, step);
-    if (!baton__sparse_hand_over(sparse, gets, step,
-                                 dense_result(sparse, gets, dense))) {
-        return false;
-    }
-    if (gets && !dense) {
+    if (!sparse->is_dense) {
         baton__sparse_settle(sparse);
     }
-    if (gets) {
-        sparse_host_complete(sparse, dense, BATON_OK);
-        sparse->phase = BATON__SPARSE_RESULT;
+    sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
+    sparse->phase = BATON__SPARSE_RESULT;
+}
+
+static bool sparse_host_even_out(baton_sparse_t *sparse, bool lacks,
+                                 uint64_t step)
+{
+    host_t *self = sparse->host;
+    if (!baton__sparse_even_out(sparse, lacks, step)) {
+        return false;
     }
-    baton__sparse_make_up(sparse, lacks && !gets ? step - 1 : step);
-    if (sparse->open != 0) {
+    if (self->open != 0) {
         sparse->phase = BATON__SPARSE_NO_RESULT;
     }
-    sparse->open = 0;
+    self->open = 0;
     return true;
 }
 
 /* Returns true once each step is complete either on all ranks or on none. */
 static bool sparse_host_mend(baton_sparse_t *sparse)
 {
-    bool stands = sparse->open != 0 && sparse->open <= sparse->steps;
-    if (stands && !sparse->lacks) {
+    host_t *self = sparse->host;
+    bool stands = self->open != 0 && self->open <= sparse->steps;
+    if (stands && !self->lacks) {
         sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
-    if (!sparse_host_agree(sparse, sparse->lacks, sparse->steps)) {
+    if (!sparse_host_even_out(sparse, self->lacks, sparse->steps)) {
         return false;
     }
-    sparse->lacks = false;
+    self->lacks = false;
     return true;
 }
 
@@ -256,14 +289,15 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
    survivor has completed. */
 static bool sparse_host_survive(baton_sparse_t *sparse)
 {
-    bool lacks = sparse->open != 0;
-    uint64_t step = lacks ? sparse->open : sparse->steps;
-    if (!sparse_host_agree(sparse, lacks, step)) {
+    host_t *self = sparse->host;
+    bool lacks = self->open != 0;
+    uint64_t step = lacks ? self->open : sparse->steps;
+    if (!sparse_host_even_out(sparse, lacks, step)) {
         return false;
     }
     sparse->steps = baton__sparse_is_had(sparse, step) ? step : step - 1;
-    sparse->lacks = sparse->mended = false;
-    sparse->told = 0;
+    self->lacks = self->mended = false;
+    self->told = 0;
     return true;
 }
 
@@ -275,21 +309,22 @@ static bool sparse_host_survive(baton_sparse_t *sparse)
 static bool sparse_host_recover(baton_sparse_t *sparse, bool dense,
                                 uint64_t epoch)
 {
+    host_t *self = sparse->host;
     const uint8_t bit = dense ? 2 : 1, all = sparse->algorithm != NULL ? 3 : 2;
-    if (!sparse->mended && (sparse->told & bit) == 0) {
-        sparse->told |= bit;
-        sparse->lacks = sparse->lacks ||
-                        baton_schedule_epoch(dense ? sparse->dense
-                                                   : sparse->schedule) < epoch;
+    if (!self->mended && (self->told & bit) == 0) {
+        self->told |= bit;
+        self->lacks = self->lacks ||
+                      baton_schedule_epoch(dense ? sparse->dense
+                                                 : sparse->schedule) < epoch;
         baton__sparse_recover(sparse, dense, epoch);
     }
-    sparse->mended =
-        sparse->mended || (sparse->told == all && sparse_host_mend(sparse));
-    if (!sparse->mended) {
+    self->mended =
+        self->mended || (self->told == all && sparse_host_mend(sparse));
+    if (!self->mended) {
         return false;
     }
-    sparse->told ^= bit;
-    sparse->mended = sparse->told != 0;
+    self->told ^= bit;
+    self->mended = self->told != 0;
     return true;
 }
 
@@ -308,21 +343,28 @@ static bool recover_dense(void *arg, uint64_t epoch)
 static baton_status_t sparse_host_build(baton_sparse_t *sparse)
 {
     const bool in_place = sparse->options.in_place;
-    if (sparse->residual == NULL) {
-        sparse->no_residual =
-            !in_place && baton__sparse_is_dense(sparse, false, 0);
+    if (sparse->host == NULL) {
+        sparse->lasting = true;
+        sparse->host = baton__sparse_alloc(sparse, 1, sizeof *sparse->host);
+        sparse->lasting = false;
+        if (sparse->host == NULL) {
+            return BATON_OK;
+        }
+        baton__sparse_host_vectors(sparse);
+        bool dense = !in_place && baton__sparse_is_dense(sparse, false, 0);
+        sparse->input.residual = dense ? NULL : sparse->residual;
     }
-    baton__sparse_host_vectors(sparse);
     if (in_place && sparse->algorithm == NULL) {
         (void)make_spare(sparse);
     }
     baton_view_t work = baton__sparse_bind_dense(sparse);
-    sparse->dense_source = baton_buffer_bind(
+    baton_buffer_t source = baton_buffer_bind(
         sparse->dense, in_place ? NULL : sparse->residual, work.bytes);
-    baton__sparse_add_dense(
-        sparse, baton_view(sparse->dense_source, 0, work.bytes), work,
-        baton__sparse_add_call(sparse, sparse->dense, sparse_host_begin_dense,
-                               sparse));
+    sparse->host->dense_source = source;
+    baton__sparse_add_dense(sparse, baton_view(source, 0, work.bytes), work,
+                            baton__sparse_add_call(sparse, sparse->dense,
+                                                   sparse_host_begin_dense,
+                                                   sparse));
     baton_schedule_on_recover(sparse->dense, recover_dense, sparse);
     /* Without an algorithm all steps are dense. */
     if (sparse->algorithm != NULL) {
@@ -337,37 +379,36 @@ static baton_status_t sparse_host_build(baton_sparse_t *sparse)
 static baton_status_t sparse_host_read_vector(baton_sparse_t *sparse,
                                               bool velocity, void *to)
 {
-    size_t bytes = sparse->options.count * sparse->element_bytes;
     if (velocity) {
-        baton__sparse_read_velocity(sparse, sparse->velocity, to);
-    } else if (sparse->no_residual) {
-        memset(to, 0, bytes);
+        baton__sparse_read_velocity(sparse, to);
+    } else if (sparse->input.residual == NULL) {
+        memset(to, 0, sparse->vector_bytes);
     } else {
-        memcpy(to, sparse->residual, bytes);
+        memcpy(to, sparse->residual, sparse->vector_bytes);
     }
     return BATON_OK;
 }
 
-static baton_status_t sparse_host_write_vectors(baton_sparse_t *sparse,
-                                                const void *residual,
-                                                const void *velocity)
+baton_status_t baton__sparse_host_write(baton_sparse_t *sparse,
+                                        const void *residual,
+                                        const void *velocity)
 {
-    size_t bytes = sparse->options.count * sparse->element_bytes;
-    memcpy(sparse->residual, residual, bytes);
-    sparse->no_residual = false;
+    memcpy(sparse->residual, residual, sparse->vector_bytes);
+    sparse->input.residual = sparse->residual;
     if (velocity != NULL) {
-        baton__sparse_write_velocity(sparse, sparse->velocity, velocity);
+        baton__sparse_write_velocity(sparse, velocity);
     }
     return BATON_OK;
 }
 
 const baton__sparse_backend_t baton__sparse_host = {
-    .accumulates = true,
     .build = sparse_host_build,
     .start = sparse_host_start,
     .contribute = sparse_host_contribute,
     .complete = sparse_host_complete,
     .survive = sparse_host_survive,
+    .dense_result = dense_result,
+    .take_result = sparse_host_take_result,
     .read = sparse_host_read_vector,
-    .write = sparse_host_write_vectors,
+    .write = baton__sparse_host_write,
 };

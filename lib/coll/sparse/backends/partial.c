@@ -34,9 +34,7 @@ typedef struct sparse_partial {
        steps and epochs continue after a recovery or a shrink. */
     baton_partial_t epochs;
     baton_sparse_t *sparse;
-    /* The velocity (u of momentum), or NULL. Only calls of the application use
-       it, since epochs do not apply momentum. */
-    char *velocity;
+    bool absent; /* the running epoch takes no gradient of this rank */
     char *parts; /* memory for parts of a gradient, or NULL */
     /* Part of an exported state: the first and the last step whose gradients
        are pending. */
@@ -56,24 +54,24 @@ static pthread_mutex_t *lock_of(sparse_partial_t *self)
 static void add_to(const baton_sparse_t *sparse, char *target, const char *left,
                    const char *right)
 {
-    BATON_SUM->reduce(BATON_SUM->arg, target, left, right,
-                      sparse->options.count, sparse->options.dtype);
+    BATON_SUM->reduce(BATON_SUM->arg, target, left, right, sparse->count,
+                      sparse->dtype);
 }
 
 /* ---- in an epoch ------------------------------------------------------- */
 
 static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
 {
-    const sparse_partial_t *self = arg;
+    sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     const baton__contribution_t *c = &self->epochs.contribution;
     (void)call;
-    sparse->absent = !self->epochs.active;
-    sparse->k = self->epochs.epoch > sparse->options.warmup
-                    ? sparse->options.k
-                    : sparse->options.count;
-    sparse->gradient = c->source;
-    baton__sparse_use_room(sparse, c->result);
+    self->absent = !self->epochs.active;
+    sparse->k = self->epochs.epoch > sparse->options.warmup ? sparse->options.k
+                                                            : sparse->count;
+    sparse->input.gradient = c->source;
+    sparse->input.residual = self->absent ? NULL : sparse->residual;
+    sparse->results.room = &sparse->results.rooms[c->result];
     return BATON_OK;
 }
 
@@ -81,15 +79,15 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
 static void end_epoch(sparse_partial_t *self)
 {
     baton_sparse_t *sparse = self->sparse;
-    if (sparse->absent && sparse->payload) {
+    if (self->absent && sparse->payload) {
         add_to(sparse, sparse->work, sparse->residual, sparse->work);
     }
     baton__sparse_exchange(&sparse->work, &sparse->residual);
     sparse->learned = sparse->next;
     sparse->counting.algorithm = sparse->options.algorithm;
     sparse->counting.rounds = sparse->rounds;
-    sparse->rooms[sparse->room].stats = sparse->counting;
-    sparse->shown = sparse->room;
+    sparse->results.room->stats = sparse->counting;
+    sparse->results.shown = sparse->results.room;
     baton__contribution_publish(&self->epochs.contribution, self->epochs.epoch,
                                 0);
 }
@@ -103,8 +101,8 @@ static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 
 /* ---- failure ----------------------------------------------------------- */
 
-/* Stores the result of a step in sparse->last. Pins the result until the next
-   call of this function. */
+/* Stores the result of a step in sparse->results.last. Pins the result until
+   the next call of this function. */
 static void show_result(sparse_partial_t *self, uint64_t step)
 {
     baton_sparse_t *sparse = self->sparse;
@@ -113,39 +111,25 @@ static void show_result(sparse_partial_t *self, uint64_t step)
     if (!baton__contribution_pin(c, step, step, &pinned)) {
         return;
     }
-    const baton__sparse_room_t *room = &sparse->rooms[c->pinned];
-    sparse->last = (baton_sparse_result_t){
-        .count = room->count,
+    const baton__sparse_room_t *room = &sparse->results.rooms[c->pinned];
+    sparse->results.last = (baton_sparse_result_t){
+        .count = (size_t)*room->count,
         .indices = room->indices,
         .values = room->values,
         .included = pinned.included,
     };
     sparse->stats = room->stats;
-    if (self->velocity != NULL && step > sparse->options.warmup) {
-        baton__sparse_mask(sparse, self->velocity, room->indices, room->count);
+    if (sparse->input.velocity != NULL && step > sparse->options.warmup) {
+        baton__sparse_mask(sparse, room->indices, (size_t)*room->count);
     }
 }
 
 /* ---- recovery ---------------------------------------------------------- */
 
-/* Completes an epoch that this rank lacks, if any rank has completed it. */
-static bool sparse_partial_agree(sparse_partial_t *self, bool lacks,
-                                 uint64_t epoch)
+static void sparse_partial_take_result(baton_sparse_t *sparse)
 {
-    baton_sparse_t *sparse = self->sparse;
-    if (!baton__sparse_tell(sparse, lacks, epoch)) {
-        return false;
-    }
-    bool gets = lacks && baton__sparse_is_had(sparse, epoch);
-    if (!baton__sparse_hand_over(sparse, gets, epoch, NULL)) {
-        return false;
-    }
-    if (gets) {
-        baton__sparse_settle(sparse);
-        end_epoch(self);
-    }
-    baton__sparse_make_up(sparse, lacks && !gets ? epoch - 1 : epoch);
-    return true;
+    baton__sparse_settle(sparse);
+    end_epoch(of_epochs(sparse->epochs));
 }
 
 /* Continues after `last`, the last epoch that any rank has completed: later
@@ -157,7 +141,7 @@ static void sparse_partial_go_on(sparse_partial_t *self, uint64_t last)
     baton__contribution_recover(&epochs->contribution, last, last + 1);
     /* From now on waits return the results that were missed. */
     sparse->phase = BATON__SPARSE_NO_RESULT;
-    sparse->missed = last - epochs->seen;
+    sparse->results.missed = last - epochs->seen;
     epochs->begin.modes.base = last;
     epochs->arrived = last;
     atomic_store_explicit(&epochs->steps, last, memory_order_relaxed);
@@ -176,7 +160,7 @@ static bool sparse_partial_recover(void *arg, uint64_t epoch)
     /* Some rank has completed epoch `last`. All ranks have, if one has taken
        gradients for a later epoch. */
     bool lacks = baton__contribution_is_working(c) && c->taken_for == last;
-    if (epoch > 0 && !sparse_partial_agree(self, lacks, last)) {
+    if (epoch > 0 && !baton__sparse_even_out(sparse, lacks, last)) {
         return false;
     }
     if (c->newest > last) {
@@ -196,7 +180,7 @@ static bool sparse_partial_survive(baton_sparse_t *sparse)
     baton__contribution_t *c = &self->epochs.contribution;
     bool lacks = baton__contribution_is_working(c);
     uint64_t epoch = lacks ? c->taken_for : c->newest;
-    if (!sparse_partial_agree(self, lacks, epoch)) {
+    if (!baton__sparse_even_out(sparse, lacks, epoch)) {
         return false;
     }
     sparse_partial_go_on(self, c->newest);
@@ -210,19 +194,6 @@ static void add_algorithm(baton_partial_t *epochs)
 {
     baton_sparse_t *sparse = of_epochs(epochs)->sparse;
     sparse->algorithm->build(sparse);
-}
-
-static baton__contribution_t contribution_of(const baton_sparse_t *sparse)
-{
-    size_t count = sparse->payload ? sparse->options.count : 0;
-    return (baton__contribution_t){
-        .count = count,
-        .slot_bytes = count * sparse->element_bytes,
-        .dtype = sparse->options.dtype,
-        .op = BATON_SUM,
-        .history = sparse->options.history,
-        .sparse = true,
-    };
 }
 
 static baton_status_t open_partial(baton_sparse_t *sparse)
@@ -249,6 +220,7 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     self->epochs.name = sparse->name;
     self->epochs.options = (baton_partial_options_t){
         .mode = o->mode,
+        .mode_ranks = o->mode_ranks,
         .history = o->history,
         .sync_every = o->sync_every,
         .max_staleness = o->max_staleness,
@@ -256,10 +228,16 @@ static baton_status_t open_partial(baton_sparse_t *sparse)
     };
     (void)pthread_mutex_init(&self->epochs.limit_lock, NULL);
     baton__sparse_host_vectors(sparse);
-    self->velocity = sparse->velocity;
-    sparse->velocity = NULL; /* epochs do not apply momentum */
-    sparse->room_count = (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
-    self->epochs.contribution = contribution_of(sparse);
+    sparse->results.room_count =
+        (size_t)o->history + BATON__CONTRIBUTION_RESULTS;
+    self->epochs.contribution = (baton__contribution_t){
+        .count = sparse->payload ? sparse->count : 0,
+        .slot_bytes = sparse->payload ? sparse->vector_bytes : 0,
+        .dtype = sparse->dtype,
+        .op = BATON_SUM,
+        .history = o->history,
+        .sparse = true,
+    };
     return baton__contribution_init(&self->epochs.contribution);
 }
 
@@ -277,7 +255,9 @@ static baton_status_t sparse_partial_build(baton_sparse_t *sparse)
                                          sparse_partial_publish};
     baton_partial_t *epochs = &self->epochs;
     epochs->schedule = sparse->schedule;
-    epochs->options.mode_ranks = sparse->options.mode_ranks;
+    if (epochs->options.mode_ranks > (uint32_t)sparse->size) {
+        epochs->options.mode_ranks = (uint32_t)sparse->size;
+    }
     status = baton__partial_build(epochs, &epoch);
     if (status == BATON_OK && !baton__sparse_goes_on(&sparse->options)) {
         baton_schedule_on_recover(sparse->schedule, sparse_partial_recover,
@@ -331,17 +311,15 @@ static baton_status_t sparse_partial_commit(baton_partial_t *epochs)
    the last result or, unless `has`, zeros. */
 static char *sparse_partial_give(baton_partial_t *epochs, bool has)
 {
-    const baton_sparse_t *sparse = of_epochs(epochs)->sparse;
-    const baton__sparse_room_t *from = &sparse->rooms[sparse->shown];
-    const uint64_t count = has ? from->count : 0;
+    const baton__sparse_results_t *results =
+        &of_epochs(epochs)->sparse->results;
     baton__contribution_begin_result(&epochs->contribution);
-    char *to = sparse->rooms[epochs->contribution.result].packed;
+    char *to = results->rooms[epochs->contribution.result].packed;
     if (has) {
-        memcpy(to, from->packed, epochs->vector_bytes);
+        memcpy(to, results->shown->packed, epochs->vector_bytes);
     } else {
         memset(to, 0, epochs->vector_bytes);
     }
-    memcpy(to, &count, sizeof count);
     return to;
 }
 
@@ -354,23 +332,17 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     /* True if this rank has begun the epoch, and has imported no state
        since. */
     bool begun = c->taken_for == epoch;
-    /* The slot that sparse_partial_give has begun. */
-    const uint32_t slot = c->result;
-    baton__sparse_room_t *to = &sparse->rooms[slot];
-    uint64_t count;
     (void)active;
-    memcpy(&count, to->packed, sizeof count);
-    to->count = count;
     /* If a state was imported, the residual is that of the state, and stays as
        it is. */
     if (!begun) {
-        sparse->shown = slot;
+        /* The slot that sparse_partial_give has begun. */
+        sparse->results.shown = &sparse->results.rooms[c->result];
         baton__contribution_publish(c, epoch, 0);
         return;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
-    baton__sparse_settle(sparse);
-    end_epoch(self);
+    sparse_partial_take_result(sparse);
     baton__float_mode_leave(mode);
 }
 
@@ -422,6 +394,9 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton__contribution_t *c = &self->epochs.contribution;
+    if (!sparse->payload) {
+        return BATON_OK;
+    }
     if (self->parts == NULL) {
         c->staged.memory = self->parts = baton__alloc_raw(c->slot_bytes);
     }
@@ -436,19 +411,19 @@ static baton_status_t contribute_part(baton_sparse_t *sparse, size_t first,
 /* Adds the gradient of a step to the pending contribution. If the application
    has given it in parts, it is in `staged`, and `gradient` is not used. The
    caller holds the contribute lock. */
-static void sparse_partial_contribute(sparse_partial_t *self,
+static void sparse_partial_contribute(baton_sparse_t *sparse,
                                       const void *gradient, uint64_t step)
 {
-    baton__contribution_t *c = &self->epochs.contribution;
-    bool in_parts = self->sparse->part_count > 0;
-    if (in_parts && c->first_step == 0 && self->velocity == NULL &&
-        self->sparse->options.clip == 0) {
+    baton__contribution_t *c = &sparse->epochs->contribution;
+    bool in_parts = sparse->input.part_count > 0;
+    if (in_parts && c->first_step == 0 && sparse->input.velocity == NULL &&
+        sparse->options.clip == 0) {
         baton__sparse_exchange(&c->pending.memory, &c->staged.memory);
-    } else if (self->sparse->payload) {
+    } else if (sparse->payload) {
         gradient = in_parts ? c->staged.memory : gradient;
         baton__float_mode_t mode = baton__float_mode_enter();
-        baton__sparse_contribute(self->sparse, gradient, self->velocity,
-                                 c->pending.memory, c->first_step == 0);
+        baton__sparse_contribute(sparse, gradient, c->pending.memory,
+                                 c->first_step == 0);
         baton__float_mode_leave(mode);
     }
     baton__contribution_added(c, step);
@@ -471,23 +446,17 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {
-        sparse_partial_contribute(self, gradient, step);
+        sparse_partial_contribute(sparse, gradient, step);
     }
     (void)pthread_mutex_unlock(lock_of(self));
     if (status == BATON_OK) {
         see(self, step - 1);
         baton__partial_limit(epochs, &epochs->arrived, step);
         sparse->recovered = false;
-        sparse->missed = 0;
+        sparse->results.missed = 0;
         baton__sparse_started(sparse, false);
     }
     return status;
-}
-
-static baton_status_t await_epoch(const baton_sparse_t *sparse, int timeout_ms,
-                                  bool *done_out)
-{
-    return baton__survival_wait(sparse->epochs, timeout_ms, done_out);
 }
 
 /* Shows the last step's result, or the next one that was missed. */
@@ -498,9 +467,9 @@ static void sparse_partial_complete(baton_sparse_t *sparse, bool dense,
     const uint64_t steps = baton__partial_steps(&self->epochs);
     (void)dense; /* partial steps are sparse */
     if (status == BATON_OK) {
-        show_result(self, steps - sparse->missed);
+        show_result(self, steps - sparse->results.missed);
         sparse->steps = steps;
-        see(self, steps - sparse->missed);
+        see(self, steps - sparse->results.missed);
     }
 }
 
@@ -538,31 +507,16 @@ static baton_status_t sparse_partial_read_vector(baton_sparse_t *sparse,
 {
     const baton__contribution_t *c = &sparse->epochs->contribution;
     if (velocity) {
-        baton__sparse_read_velocity(sparse, of_epochs(sparse->epochs)->velocity,
-                                    to);
+        baton__sparse_read_velocity(sparse, to);
         return BATON_OK;
     }
     if (c->first_step == 0) {
-        memcpy(to, sparse->residual,
-               sparse->options.count * sparse->element_bytes);
+        memcpy(to, sparse->residual, sparse->vector_bytes);
         return BATON_OK;
     }
     baton__float_mode_t mode = baton__float_mode_enter();
     add_to(sparse, to, sparse->residual, c->pending.memory);
     baton__float_mode_leave(mode);
-    return BATON_OK;
-}
-
-static baton_status_t sparse_partial_write_vectors(baton_sparse_t *sparse,
-                                                   const void *residual,
-                                                   const void *velocity)
-{
-    if (velocity != NULL) {
-        baton__sparse_write_velocity(
-            sparse, of_epochs(sparse->epochs)->velocity, velocity);
-    }
-    memcpy(sparse->residual, residual,
-           sparse->options.count * sparse->element_bytes);
     return BATON_OK;
 }
 
@@ -606,20 +560,19 @@ static void sparse_partial_load(baton_sparse_t *sparse, uint64_t steps,
 }
 
 const baton__sparse_backend_t baton__sparse_partial = {
-    .accumulates = false, /* start clips the gradient */
     .build = sparse_partial_build,
     .connect = connect_epochs,
     .close = close_epochs,
     .free = free_partial,
     .start = sparse_partial_start,
     .contribute = contribute_part,
-    .await = await_epoch,
     .complete = sparse_partial_complete,
     .survive = sparse_partial_survive,
+    .take_result = sparse_partial_take_result,
     .hold = hold,
     .release = sparse_partial_release,
     .save = sparse_partial_save,
     .load = sparse_partial_load,
     .read = sparse_partial_read_vector,
-    .write = sparse_partial_write_vectors,
+    .write = baton__sparse_host_write,
 };

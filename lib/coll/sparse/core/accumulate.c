@@ -31,8 +31,8 @@ static double accumulate_clip_factor(const baton_sparse_t *sparse,
     if (sparse->options.clip == 0 || gradient == NULL) {
         return 1;
     }
-    baton_magnitudes_t all = baton_elements_measure(
-        sparse->options.dtype, gradient, sparse->options.count);
+    baton_magnitudes_t all =
+        baton_elements_measure(sparse->dtype, gradient, sparse->count);
     return baton__clip_factor(sparse->options.clip, sparse->size,
                               all.square_sum);
 }
@@ -41,53 +41,58 @@ void baton__sparse_begin(baton_sparse_t *sparse)
 {
     sparse->counting = (baton_sparse_stats_t){0};
     sparse->next = sparse->learned;
-    sparse->settled = false;
-    sparse->merged = 0;
-    sparse->clip_factor =
-        sparse->backend->accumulates
-            ? sparse->given_factor *
-                  accumulate_clip_factor(sparse, sparse->gradient)
-            : 1;
+    sparse->settling.done = false;
+    sparse->settling.merged = 0;
+    sparse->input.clip_factor = 1;
+    /* The other backends clip the gradient before the step, or on the device.
+     */
+    if (sparse->host != NULL) {
+        sparse->input.clip_factor =
+            sparse->input.given_factor *
+            accumulate_clip_factor(sparse, sparse->input.gradient);
+    }
 }
 
 /* Returns a description of how the elements [first, first + count) of `work`
    are computed, for a selection that computes them in the same pass. If `right`
    of the description is NULL, the elements have been computed already. */
-static baton_accumulation_t accumulation(baton_sparse_t *sparse, size_t first,
-                                         size_t count, baton_side_t side)
+static baton_accumulation_t accumulation(const baton_sparse_t *sparse,
+                                         size_t first, size_t count,
+                                         baton_side_t side)
 {
+    const baton__sparse_input_t *input = &sparse->input;
     const size_t size = sparse->element_bytes;
     const size_t offset = first * size, bytes = count * size;
     baton_accumulation_t of = {
-        .dtype = sparse->options.dtype,
+        .dtype = sparse->dtype,
         .side = side,
         .sum = sparse->work + offset,
-        .left = sparse->no_residual ? NULL : sparse->residual + offset,
+        .left = input->residual != NULL ? input->residual + offset : NULL,
         .count = count,
         .first = (uint32_t)first,
-        .stream = sparse->options.count * size >= STREAM_BYTES,
+        .stream = sparse->count * size >= STREAM_BYTES,
     };
-    if (sparse->summed) {
+    if (input->summed) {
         return of;
     }
-    if (sparse->absent || (sparse->gradient == NULL && of.left == NULL)) {
-        memset(of.sum, 0, bytes);
-    } else if (sparse->gradient == NULL) {
-        if (of.sum != of.left) {
+    if (input->gradient == NULL) {
+        if (of.left == NULL) {
+            memset(of.sum, 0, bytes);
+        } else if (of.sum != of.left) {
             memcpy(of.sum, of.left, bytes);
         }
-    } else {
-        of.right = sparse->gradient + offset;
-        of.scale = sparse->clip_factor != 1;
-        of.factor = sparse->clip_factor;
+        return of;
     }
-    if (of.right != NULL && sparse->velocity != NULL) {
+    of.right = input->gradient + offset;
+    of.scale = input->clip_factor != 1;
+    of.factor = input->clip_factor;
+    if (input->new_velocity != NULL) {
         of.momentum = sparse->options.momentum;
         of.nesterov = sparse->options.nesterov;
         of.short_velocity = sparse->options.short_velocity;
         size_t from = first * baton__velocity_bytes(sparse);
-        of.velocity = sparse->velocity + from;
-        of.new_velocity = sparse->new_velocity + from;
+        of.velocity = input->velocity + from;
+        of.new_velocity = input->new_velocity + from;
     }
     return of;
 }
@@ -103,58 +108,59 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
 }
 
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
-                              char *velocity, char *target, bool first)
+                              char *target, bool first)
 {
     double factor = accumulate_clip_factor(sparse, gradient);
-    const baton_accumulation_t of = {
-        .dtype = sparse->options.dtype,
-        .sum = target,
-        .left = first ? NULL : target,
-        .right = gradient,
-        .count = sparse->options.count,
-        .scale = factor != 1,
-        .factor = factor,
-        .momentum = sparse->options.momentum,
-        .nesterov = sparse->options.nesterov,
-        .velocity = velocity,
-        .short_velocity = sparse->options.short_velocity && velocity != NULL,
-        .new_velocity = velocity};
+    char *velocity = sparse->input.velocity;
+    const baton_accumulation_t of = {.dtype = sparse->dtype,
+                                     .sum = target,
+                                     .left = first ? NULL : target,
+                                     .right = gradient,
+                                     .count = sparse->count,
+                                     .scale = factor != 1,
+                                     .factor = factor,
+                                     .momentum = sparse->options.momentum,
+                                     .nesterov = sparse->options.nesterov,
+                                     .velocity = velocity,
+                                     .short_velocity =
+                                         sparse->options.short_velocity,
+                                     .new_velocity = velocity};
     (void)baton_accumulate_at_least(&of, UINT64_MAX, NULL, 0);
 }
 
-void baton__sparse_read_velocity(const baton_sparse_t *sparse,
-                                 const char *velocity, void *to)
+void baton__sparse_read_velocity(const baton_sparse_t *sparse, void *to)
 {
-    const uint16_t *halves = (const void *)velocity;
+    const uint16_t *halves = (const void *)sparse->input.velocity;
     if (!sparse->options.short_velocity) {
-        memcpy(to, velocity, sparse->options.count * sparse->element_bytes);
+        memcpy(to, sparse->input.velocity, sparse->vector_bytes);
         return;
     }
-    for (size_t i = 0; i < sparse->options.count; i++) {
+    for (size_t i = 0; i < sparse->count; i++) {
         float value = baton__f32_of_bf16(halves[i]);
         memcpy((char *)to + i * sizeof value, &value, sizeof value);
     }
 }
 
-void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
+void baton__sparse_write_velocity(const baton_sparse_t *sparse,
                                   const void *from)
 {
-    uint16_t *halves = (void *)velocity;
+    uint16_t *halves = (void *)sparse->input.velocity;
     float value;
     if (!sparse->options.short_velocity) {
-        memcpy(velocity, from, sparse->options.count * sparse->element_bytes);
+        memcpy(sparse->input.velocity, from, sparse->vector_bytes);
         return;
     }
-    for (size_t i = 0; i < sparse->options.count; i++) {
+    for (size_t i = 0; i < sparse->count; i++) {
         memcpy(&value, (const char *)from + i * sizeof value, sizeof value);
         halves[i] = baton__bf16_of_f32(value);
     }
 }
 
-void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
-                        const uint32_t *indices, size_t count)
+void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
+                        size_t count)
 {
     const size_t size = baton__velocity_bytes(sparse);
+    char *velocity = sparse->input.velocity;
     for (size_t i = 0; i < count; i++) {
         size_t ahead = i + MASK_AHEAD < count ? i + MASK_AHEAD : i;
         __builtin_prefetch(velocity + indices[ahead] * size);
@@ -162,35 +168,42 @@ void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
     }
 }
 
-void baton__sparse_advance(baton_sparse_t *sparse)
+void baton__sparse_advance(baton_sparse_t *sparse, bool dense)
 {
-    if (sparse->velocity == NULL || sparse->gradient == NULL) {
+    baton__sparse_input_t *input = &sparse->input;
+    const baton__settling_t *settling = &sparse->settling;
+    const baton__sparse_room_t *result = sparse->results.shown;
+    if (input->new_velocity == NULL || input->gradient == NULL) {
         return;
     }
-    baton__sparse_exchange(&sparse->velocity, &sparse->new_velocity);
-    baton__sparse_mask(sparse, sparse->velocity, sparse->masked,
-                       sparse->masked_count);
+    baton__sparse_exchange(&input->velocity, &input->new_velocity);
+    if (!dense && settling->selected != NULL) {
+        baton__sparse_mask(sparse, settling->selected,
+                           settling->selected_count);
+    } else if (!dense) {
+        baton__sparse_mask(sparse, result->indices, (size_t)*result->count);
+    }
 }
 
 baton_selection_t baton__sparse_selection(const baton_sparse_t *sparse,
                                           baton_side_t side)
 {
-    return (baton_selection_t){.dtype = sparse->options.dtype,
+    return (baton_selection_t){.dtype = sparse->dtype,
                                .side = side,
                                .values = sparse->work,
-                               .count = sparse->options.count};
+                               .count = sparse->count};
 }
 
 size_t baton__sparse_accumulate_topk(baton_sparse_t *sparse, baton_side_t side,
                                      uint32_t *indices, void *scratch,
                                      baton_magnitude_t *threshold)
 {
-    size_t count = sparse->options.count, k = sparse->k;
+    size_t count = sparse->count, k = sparse->k;
     if (!sparse->payload) {
         return k < count ? k : count;
     }
     baton_accumulation_t of = accumulation(sparse, 0, count, side);
-    of.guess = &sparse->guess;
+    of.guess = &sparse->input.guess;
     return baton_accumulate_topk(&of, k, indices, scratch, threshold);
 }
 
@@ -200,7 +213,7 @@ size_t baton__sparse_accumulate_at_least(baton_sparse_t *sparse,
                                          uint32_t *indices, size_t room)
 {
     const baton_accumulation_t of =
-        accumulation(sparse, 0, sparse->options.count, side);
+        accumulation(sparse, 0, sparse->count, side);
     return baton_accumulate_at_least(&of, threshold, indices, room);
 }
 

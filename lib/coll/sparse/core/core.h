@@ -16,7 +16,8 @@
        message.c     messages of entries
        device_work.c selections and lists in device memory
        accumulate.c  gradient, momentum, clipping
-       step.c        call nodes, results, the dense schedule, recovery
+       handover.c    the hand-over of results in a recovery or a shrink
+       step.c        call nodes, results, the dense schedule
        memory.c      memory freed with the sparse all-reduce, or its schedules
 
    A step computes in `work`, which begins as gradient plus residual, and does
@@ -39,18 +40,14 @@ typedef struct baton__sparse_memory baton__sparse_memory_t;
 /* A buffer for one sparse result. */
 typedef struct baton__sparse_room {
     char *packed; /* [count | indices | values], as handed to other ranks */
+    uint64_t *count;
     uint32_t *indices;
     char *values;
-    size_t count;
     /* Only with options.partial: the statistics of the step that wrote the
        result. */
     baton_sparse_stats_t stats;
+    uint64_t none; /* the memory of `count` in a group without payload */
 } baton__sparse_room_t;
-
-/* The elements from `first` up to, but not including, `end`. */
-typedef struct baton__range {
-    size_t first, end;
-} baton__range_t;
 
 /* State that an algorithm has learned from earlier steps; exported and
    imported. local_threshold is this rank's own. h is equal on the ranks of one
@@ -73,160 +70,146 @@ typedef enum baton__sparse_phase {
     BATON__SPARSE_RESULT,  /* the result is in `last` */
 } baton__sparse_phase_t;
 
-/* Stages of baton_sparse_shrink. */
-typedef enum baton__sparse_move {
-    BATON__SPARSE_ENDS_STEP,  /* ends the running step, in the old group */
-    BATON__SPARSE_HANDS_OVER, /* hands over the last step's result */
-    BATON__SPARSE_CONFIRMS,   /* waits until all survivors have the result */
-    BATON__SPARSE_REBUILDS
-} baton__sparse_move_t;
+/* The results of steps, and the buffers for them. */
+typedef struct baton__sparse_results {
+    baton__sparse_room_t *rooms;
+    size_t room_count;
+    size_t capacity;             /* the most entries of a room */
+    baton__sparse_room_t *room;  /* the room that the running step writes */
+    baton__sparse_room_t *shown; /* the room of the last result */
+    baton_sparse_result_t last;  /* in phase RESULT */
+    /* With options.partial: the number of results that waits still return after
+       a recovery. */
+    uint64_t missed;
+} baton__sparse_results_t;
 
-struct baton_sparse {
-    baton_group_t *group;
-    char *name;
-    /* The user's options, with defaults filled in. The ranks compare these. */
-    baton_sparse_options_t asked;
-    /* `asked`, with AUTO replaced by a choice. */
-    baton_sparse_options_t options;
-    int rank, size;
-    int most_ranks; /* size of the group at creation */
-    int teams;      /* options.teams at creation, without AUTO */
-    bool payload;
-    bool out_of_memory; /* an allocation has failed */
-    bool lasting;       /* allocations made now outlive the schedules */
-    bool is_dense;      /* the step that was started last is dense */
-    size_t element_bytes, entry_bytes;
-
-    baton_schedule_t *comparison;
-    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
-       sparse all-reduce belongs to no set. */
-    void (*agree)(const void *arg, baton_schedule_t *schedule);
-    const void *agree_arg;
-    baton__wrong_t wrong; /* error of this rank's options or of building */
-    bool connected;
-
-    const baton__sparse_algorithm_t *algorithm; /* NULL: dense steps only */
-    /* The schedule of sparse steps. */
-    baton_schedule_t *schedule;
-    baton_schedule_t *dense;
-    /* dense_buffer is bound to `work`. dense_source, which only the host
-       backend uses, is bound to the operand. */
-    baton_buffer_t dense_buffer, dense_source;
-    baton_end_fn on_end; /* the user's callback, or NULL */
-    void *on_end_arg;
-    uint64_t ended;           /* calls of on_end so far */
-    baton_schedule_t *latest; /* schedule of the last started step, or NULL */
-    baton__sparse_phase_t phase;
-    baton__sparse_move_t move; /* stage of baton_sparse_shrink */
-    const baton__sparse_backend_t *backend;
-    baton_partial_t *epochs;        /* of the partial backend */
-    baton__sparse_device_t *device; /* of the device backend */
-
-    /* n elements each; NULL in a group without payload. With the device
-       backend, residual and velocity are in `device`, and `work` is the buffer
-       of dense steps. */
-    char *residual, *work;
-    /* A vector for the operand of a dense step that can use neither the
-       gradient nor the residual where it is. With in_place these are two
-       vectors instead, for results of dense steps. NULL if not needed so
-       far. */
-    char *spare;
-    /* The velocity (u of momentum) before and after the running step; or
-       NULL. */
-    char *velocity, *new_velocity;
-    const char *gradient; /* of the running step, or NULL */
-    /* Ranges of the next gradient that were contributed. */
-    baton__range_t *parts;
-    size_t part_count, part_room;
+/* The operands of a step. The backends set them, and accumulate.c reads
+   them. */
+typedef struct baton__sparse_input {
+    const char *gradient; /* the gradient of the running step, or NULL */
+    /* The residual to which the step adds the gradient. NULL: the residual is
+       zero, and its memory may have the last dense result. */
+    const char *residual;
+    char *velocity; /* the velocity (u of momentum), or NULL */
+    /* The vector for the velocity after the running step. NULL: steps apply no
+       momentum. */
+    char *new_velocity;
+    /* Number of ranges of the next gradient that were contributed. */
+    size_t part_count;
     bool summed; /* `work` already includes the gradient, which came in parts */
     /* The caller's factor for the running step's gradient. */
     double given_factor;
     /* The factor that scales the gradient: given_factor times that of
        clipping. */
     double clip_factor;
-    size_t k;
     /* The threshold that the next selection tries first. */
     baton_magnitude_t guess;
-    baton__learned_t learned, next;
-    /* Further state of the algorithm or of the partial backend, which is
-       exported and imported. NULL: none. */
-    uint64_t *extra;
-    size_t extra_count;
-    uint64_t steps; /* completed steps */
-    /* The sum of these two numbers was `steps` at the last recovery. The import
-       of a state changes sparse_base by as much as `steps`. */
-    uint64_t sparse_base, dense_base;
+} baton__sparse_input_t;
 
-    /* Host backend: the step that was started and not completed, or 0. */
-    uint64_t open;
-    bool recovered; /* the group was recovered after the last start */
-    /* With options.partial: the running epoch takes no gradient of this
-       rank. */
-    bool absent;
-    bool settled;   /* `settle` is done for the running step */
-    uint8_t merged; /* R-SAG: number of sums made in the running step */
-    /* The residual is zero: its memory has the last dense result. */
-    bool no_residual;
-    bool sums_spare; /* the running dense step sums `spare` */
-    bool lacks;      /* in a recovery: this rank lacks the last step's result */
-    /* In a recovery: each step is completed on all ranks or none. */
-    bool mended;
-    /* In a recovery: bits for the schedules whose callback has been called so
-       far. */
-    uint8_t told;
-    uint8_t *news;    /* bytes that ranks exchange in a recovery; see step.c */
-    uint64_t lacked;  /* the last step whose result was handed to this rank */
-    uint64_t made_up; /* the last step for which make_up has run */
-    baton_schedule_t *handover;
-    char *piece;              /* the piece that is being handed over */
-    uint64_t handed;          /* pieces started in this hand-over; 0: none */
-    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
-
-    baton_sparse_result_t last; /* in phase RESULT */
-    /* With options.partial: the number of results that waits still return after
-       a recovery. */
-    uint64_t missed;
-    /* The room that the running step writes. */
-    size_t result_count, result_capacity;
-    uint32_t *result_indices;
-    char *result_values;
-    baton__sparse_room_t *rooms;
-    size_t room_count;
-    /* Indices of the running step's room and of the last result's. */
-    size_t room, shown;
-    /* Functions of the algorithm. settle turns `work`, as this rank's
-       selections have left it, into the new residual, for a result of `count`
-       entries. It is also called for a result that another rank has handed
-       over: by then this rank, too, has made its selections, since no rank has
-       a result before all ranks have selected. */
+/* How an algorithm ends its steps. The algorithm sets all fields but `done`. */
+typedef struct baton__settling {
+    /* Turns `work`, as this rank's selections have left it, into the new
+       residual, for a result of `count` entries. It is also called for a result
+       that another rank has handed over: by then this rank, too, has made its
+       selections, since no rank has a result before all ranks have selected. */
     void (*settle)(void *algorithm, size_t count);
     /* Called in a recovery or a shrink, after steps failed on some ranks. Each
        rank should have kept a share of the entries that a sum of teams dropped.
        Adds to `work` the shares of the living ranks whose step failed before
        that sum. May be NULL. */
     void (*make_up)(void *algorithm, size_t count);
-    void *settling;
-    /* The indices at which momentum masking clears the velocity: `selected`,
-       this rank's selection, if the algorithm sets it, else those of the
-       result. */
-    const uint32_t *selected; /* this rank's selection, or NULL */
+    void *algorithm;
+    bool done;      /* `settle` is done for the running step */
+    uint8_t merged; /* R-SAG: number of sums made in the running step */
+    /* The indices at which momentum masking clears the velocity: this rank's
+       selection, or NULL for the indices of the result. */
+    const uint32_t *selected;
     size_t selected_count;
-    const uint32_t *masked;
-    size_t masked_count;
+} baton__settling_t;
+
+/* The hand-over of results in a recovery or a shrink; see handover.c. */
+typedef struct baton__handover {
+    baton_schedule_t *schedule;
+    int most_ranks;   /* size of the group at creation */
+    uint8_t *news;    /* bytes that the ranks exchange first */
+    char *piece;      /* the piece that is being handed over */
+    uint64_t handed;  /* pieces started in this hand-over; 0: none */
+    uint64_t lacked;  /* the last step whose result was handed to this rank */
+    uint64_t made_up; /* the last step for which make_up has run */
+} baton__handover_t;
+
+struct baton_sparse {
+    baton_group_t *group;
+    char *name;
+    /* The user's options, with AUTO replaced by a choice. */
+    baton_sparse_options_t options;
+    int rank, size;
+    int teams; /* options.teams at creation */
+    bool payload;
+    bool connected;
+    baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
+    /* Of options: the elements of a vector, and their type. */
+    size_t count;
+    baton_dtype_t dtype;
+    size_t element_bytes, entry_bytes, vector_bytes;
+    size_t k;
+
+    baton__sparse_memory_t *memory;
+    bool out_of_memory; /* an allocation has failed */
+    bool lasting;       /* allocations made now outlive the schedules */
+
+    /* The user's options, with defaults filled in. The ranks compare these. */
+    baton_sparse_options_t asked;
+    /* Adds the terms of the set of tensors to a rebuilt schedule. NULL: this
+       sparse all-reduce belongs to no set. */
+    void (*agree)(const void *arg, baton_schedule_t *schedule);
+    const void *agree_arg;
+
+    const baton__sparse_algorithm_t *algorithm; /* NULL: dense steps only */
+    const baton__sparse_backend_t *backend;
+    /* The state of the backend: one of these, of which the others are NULL. */
+    struct baton__sparse_host *host;
+    baton_partial_t *epochs;
+    baton__sparse_device_t *device;
+
+    /* The schedule of sparse steps. */
+    baton_schedule_t *schedule;
+    baton_schedule_t *dense;
+    baton_buffer_t dense_buffer; /* of dense steps; bound to `work` */
+    baton_schedule_t *latest; /* schedule of the last started step, or NULL */
+    bool is_dense;            /* the step that was started last is dense */
+    baton__sparse_phase_t phase;
+
+    /* n elements each; NULL in a group without payload. With the device
+       backend, the residual is in `device`, and `work` is the buffer of dense
+       steps. */
+    char *residual, *work;
+    baton__sparse_input_t input;
+    baton__settling_t settling;
+    baton__sparse_results_t results;
+
+    baton__learned_t learned, next;
+    /* Further state of the algorithm or of the partial backend, which is
+       exported and imported. NULL: none. */
+    uint64_t *extra;
+    size_t extra_count;
+    uint64_t steps; /* completed steps */
+    /* The numbers of sparse steps, [0], and of dense ones, [1], whose sum was
+       `steps` at the last recovery. The import of a state changes base[0] by as
+       much as `steps`. */
+    uint64_t base[2];
+    bool recovered; /* the group was recovered after the last start */
+    baton__handover_t handover;
 
     /* The statistics of the last step, and of the running step. */
     baton_sparse_stats_t stats, counting;
     uint32_t rounds; /* rounds of messages in a sparse step */
-    baton__sparse_memory_t *memory;
 };
 
 /* ---- backends ---------------------------------------------------------- */
 
 /* Functions from `close` on may be NULL; then there is nothing to do. */
 struct baton__sparse_backend {
-    /* True: baton__sparse_begin clips the gradient. False: the backend has
-       clipped it before the step, or clips it on the device. */
-    bool accumulates;
     /* Allocates vectors, and adds the nodes of the schedules, including the
        algorithm's. */
     baton_status_t (*build)(baton_sparse_t *sparse);
@@ -237,8 +220,8 @@ struct baton__sparse_backend {
     /* Called when the application has observed the end of a step, or takes a
        result that it had missed. */
     void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
-    /* With payload: takes a part of the gradient of the next step, which is
-       started without a gradient. NULL: not supported. */
+    /* Takes a part of the gradient of the next step, which is started without a
+       gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,
                                  size_t count, const void *part);
     /* With payload: copies the residual, or the velocity. */
@@ -251,10 +234,6 @@ struct baton__sparse_backend {
     /* With on_loss: makes schedules that survive losses. The options have been
        compared, and the first schedules destroyed. */
     baton_status_t (*connect)(baton_sparse_t *sparse);
-    /* With on_loss: does what baton_schedule_wait does for the last step or,
-       unless `done_out` is NULL, what baton_schedule_test does. */
-    baton_status_t (*await)(const baton_sparse_t *sparse, int timeout_ms,
-                            bool *done_out);
     /* Destroys the backend's own schedules, before the others. Returns an error
        as baton_schedule_destroy does. */
     baton_status_t (*close)(baton_sparse_t *sparse);
@@ -265,6 +244,12 @@ struct baton__sparse_backend {
        started an epoch of `handover`: the caller waits for the epoch and calls
        again. NULL: shrink is not supported. */
     bool (*survive)(baton_sparse_t *sparse);
+    /* In a hand-over (handover.c): returns the vector that has the last step's
+       dense result or, if this rank `gets` the result, that is to receive it.
+       Returns NULL if the result is sparse, and so in a room. */
+    char *(*dense_result)(const baton_sparse_t *sparse, bool gets);
+    /* Completes the step whose result was handed over. */
+    void (*take_result)(baton_sparse_t *sparse);
     /* Returns the error of a result that should have been copied. */
     baton_status_t (*check_result)(baton_sparse_t *sparse);
     /* Between hold and release no epoch begins to work. hold returns
@@ -325,8 +310,6 @@ void baton__sparse_free_memory(baton_sparse_t *sparse, bool all);
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity);
 /* Returns the bytes of `packed` in one room. */
 size_t baton__sparse_room_bytes(const baton_sparse_t *sparse);
-/* Makes this the room into which the next step writes its result. */
-void baton__sparse_use_room(baton_sparse_t *sparse, size_t room);
 
 /* Copies a list to the result's entries from `at` on. */
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
@@ -380,29 +363,21 @@ bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch);
 /* Builds the schedule by which ranks hand over results in a recovery or a
    shrink. */
 void baton__sparse_build_handover(baton_sparse_t *sparse);
-/* Tells all ranks which step this rank has completed last or, if `lacks`, has
-   started and not completed. Returns true once all ranks have told theirs. */
-bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step);
-/* Called after baton__sparse_tell. Returns true if any rank has completed the
-   step. */
+/* Makes a step complete on all ranks or on none: a rank that has completed it
+   hands its result to those that lack it. This rank has completed the step last
+   or, if `lacks`, has started and not completed it. Called until it returns
+   true; until then an epoch of the hand-over is running. */
+bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step);
+/* Called after baton__sparse_even_out. Returns true if any rank has completed
+   the step. */
 bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step);
-/* Hands the result of a step, piece by piece, to the ranks that lack it.
-   Returns true once all ranks have it. `dense` is the vector of a dense result.
-   If it is NULL, the result is sparse: ranks that lack it receive it in the
-   running step's room, and the other ranks have it in the last result's
-   room. */
-bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
-                             char *dense);
-/* Completes the residual of a step whose result was handed over. */
+/* Completes the residual of a sparse step whose result was handed over. */
 void baton__sparse_settle(baton_sparse_t *sparse);
-/* Adds to the residual what make_up adds to `work`: the shares of dropped
-   entries that ranks did not keep because this step failed on them. */
-void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step);
-/* Called after baton__sparse_tell. Returns true if `rank` has reported nothing,
-   because it is lost. */
+/* Called by make_up. Returns true if `rank` has reported nothing, because it is
+   lost. */
 bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank);
-/* Called after baton__sparse_tell. Returns true if `rank` has reported that it
-   has not made the sum of teams whose number, from 0, is `index`. */
+/* Called by make_up. Returns true if `rank` has reported that it has not made
+   the sum of teams whose number, from 0, is `index`. */
 bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
                                   int index);
 
@@ -496,8 +471,8 @@ void baton__sparse_begin(baton_sparse_t *sparse);
    `square_sum` is the sum of the squares of its elements. */
 double baton__clip_factor(double clip, int ranks, double square_sum);
 
-/* work = residual + the gradient's contribution, for these elements. `work`
-   gets zeros if the epoch takes no gradient of this rank. */
+/* work = residual + the gradient's contribution, for these elements, as
+   sparse->input says. */
 void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
                               size_t count);
 
@@ -505,22 +480,21 @@ void baton__sparse_accumulate(baton_sparse_t *sparse, size_t first,
    momentum if there is a velocity. Unless `first`, the old target is added,
    too. */
 void baton__sparse_contribute(baton_sparse_t *sparse, const void *gradient,
-                              char *velocity, char *target, bool first);
+                              char *target, bool first);
 
-/* Copies a velocity to elements of the gradient's type. */
-void baton__sparse_read_velocity(const baton_sparse_t *sparse,
-                                 const char *velocity, void *to);
-/* Copies elements of the gradient's type to a velocity. */
-void baton__sparse_write_velocity(const baton_sparse_t *sparse, char *velocity,
+/* Copies the velocity to elements of the gradient's type. */
+void baton__sparse_read_velocity(const baton_sparse_t *sparse, void *to);
+/* Copies elements of the gradient's type to the velocity. */
+void baton__sparse_write_velocity(const baton_sparse_t *sparse,
                                   const void *from);
 
-/* Clears a velocity at these indices. */
-void baton__sparse_mask(const baton_sparse_t *sparse, char *velocity,
-                        const uint32_t *indices, size_t count);
+/* Clears the velocity at these indices. */
+void baton__sparse_mask(const baton_sparse_t *sparse, const uint32_t *indices,
+                        size_t count);
 
-/* Called after a step. Makes the new velocity current, and clears it at masked
-   elements. */
-void baton__sparse_advance(baton_sparse_t *sparse);
+/* Called after a step. Makes the new velocity current and, unless the step was
+   dense, clears it at masked elements. */
+void baton__sparse_advance(baton_sparse_t *sparse, bool dense);
 
 /* Accumulates all elements and writes the indices of the k largest of one side.
    Returns their number. *threshold gets the least magnitude among them, unless
@@ -557,6 +531,9 @@ typedef struct baton__message {
     size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
+/* Sets up a message without a node. */
+void baton__message_init(baton__message_t *message, baton_sparse_t *sparse,
+                         size_t capacity);
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity);
 void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
@@ -630,7 +607,8 @@ typedef struct baton__gather_plan {
 
 /* Adds the rounds after `ready`, a call that begins and ends this member's
    part. After them it adds a call of then(plan->arg), in which all parts are
-   present, and returns its node. *out is NULL if there was no memory. */
+   present, and returns its node. If there was no memory, the call is not
+   added. */
 baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
                                  baton_node_t ready, baton_call_fn then,
                                  baton__gather_t **out);

@@ -3,18 +3,12 @@
 
 #include <string.h>
 
-/* Returns the bytes of n elements of the gradient's type. */
-static size_t device_work_vector_bytes(const baton_sparse_t *sparse)
-{
-    return sparse->options.count * sparse->element_bytes;
-}
-
 void baton__device_allocate(baton_sparse_t *sparse)
 {
     baton__sparse_device_t *self = sparse->device;
     const baton_sparse_options_t *o = &sparse->options;
     const baton_memory_t kind = BATON_MEMORY_DEVICE;
-    size_t bytes = device_work_vector_bytes(sparse);
+    size_t bytes = sparse->vector_bytes;
     size_t most = 2 * o->max_k < o->count ? 2 * o->max_k + 1 : o->count;
     size_t scratch =
         self->port->select_bytes(self->device, o->dtype, o->count, most);
@@ -28,16 +22,6 @@ void baton__device_allocate(baton_sparse_t *sparse)
         baton__sparse_device_room(sparse, kind, most * sizeof *self->indices);
     self->scratch = baton__sparse_device_room(sparse, kind, scratch);
     self->square_sum = baton__mirror_room(sparse, NULL, sizeof(double));
-}
-
-/* Allocates `kept`, which has room for the entries of a result or, if
-   selections are masked, of a selection. */
-void baton__device_allocate_kept(baton_sparse_t *sparse)
-{
-    size_t result = sparse->result_capacity, k = sparse->options.max_k;
-    sparse->device->kept = baton__sparse_device_room(
-        sparse, BATON_MEMORY_DEVICE,
-        (result > k ? result : k) * sparse->entry_bytes);
 }
 
 baton__mirror_t baton__mirror_room(baton_sparse_t *sparse, void *host,
@@ -175,15 +159,16 @@ static void device_work_accumulate(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     baton__sparse_device_t *self = sparse->device;
-    const void *adds = sparse->gradient;
+    const void *adds = sparse->input.gradient;
     self->latest = NULL;
     if (adds == NULL) { /* NULL: the step is a flush */
         baton__enqueue_copy(queue, self->work, self->residual,
-                            device_work_vector_bytes(sparse));
+                            sparse->vector_bytes);
         return;
     }
-    if (sparse->clip_factor != 1) {
-        baton__enqueue_scale(queue, self->work, adds, sparse->clip_factor);
+    if (sparse->input.clip_factor != 1) {
+        baton__enqueue_scale(queue, self->work, adds,
+                             sparse->input.clip_factor);
         adds = self->work;
     }
     if (self->velocity != NULL) {
@@ -198,14 +183,14 @@ static void square_gradient(void *arg, baton__enqueue_t *queue)
 {
     const baton_sparse_t *sparse = arg;
     const baton__sparse_device_t *self = sparse->device;
-    if (sparse->gradient == NULL) { /* NULL: the step is a flush */
+    if (sparse->input.gradient == NULL) { /* NULL: the step is a flush */
         return;
     }
     if (queue->status == BATON_OK) {
         queue->status = self->port->square_sum(
-            self->device, queue->stream, sparse->options.dtype,
-            sparse->gradient, sparse->options.count,
-            (double *)(void *)self->square_sum.device, self->scratch);
+            self->device, queue->stream, sparse->dtype, sparse->input.gradient,
+            sparse->count, (double *)(void *)self->square_sum.device,
+            self->scratch);
     }
     baton__enqueue_to_host(queue, &self->square_sum, sizeof(double));
 }
@@ -215,9 +200,9 @@ static baton_status_t clip(void *arg, baton_call_t *call)
     baton_sparse_t *sparse = arg;
     double square_sum;
     (void)call;
-    if (sparse->gradient != NULL) {
+    if (sparse->input.gradient != NULL) {
         memcpy(&square_sum, sparse->device->square_sum.host, sizeof square_sum);
-        sparse->clip_factor =
+        sparse->input.clip_factor =
             baton__clip_factor(sparse->options.clip, sparse->size, square_sum);
     }
     return BATON_OK;
@@ -257,7 +242,7 @@ void baton__enqueue_take(baton__enqueue_t *queue,
         .method = !selecting->sampled       ? BATON_DEVICE_TOPK
                   : selecting->earlier != 0 ? BATON_DEVICE_REUSED
                                             : BATON_DEVICE_SAMPLED,
-        .from = {.dtype = sparse->options.dtype,
+        .from = {.dtype = sparse->dtype,
                  .side = selecting->side,
                  .values =
                      self->work + selecting->first * sparse->element_bytes,
@@ -270,7 +255,7 @@ void baton__enqueue_take(baton__enqueue_t *queue,
     size_t most = selecting->sampled ? 2 * selecting->k : selecting->k;
     sparse->counting.block_selections++;
     change->list = (baton_device_entries_t){
-        .dtype = sparse->options.dtype,
+        .dtype = sparse->dtype,
         .data = head + 1,
         .capacity = most < selecting->count ? most : selecting->count,
         .count = &head->count,
@@ -288,10 +273,8 @@ void baton__enqueue_add(baton__enqueue_t *queue, char *entries, size_t count,
                         double factor, baton__change_t *change)
 {
     baton__sparse_device_t *self = queue->sparse->device;
-    change->list =
-        (baton_device_entries_t){.dtype = queue->sparse->options.dtype,
-                                 .data = entries,
-                                 .capacity = count};
+    change->list = (baton_device_entries_t){
+        .dtype = queue->sparse->dtype, .data = entries, .capacity = count};
     device_work_remember(self, change);
     baton__enqueue_transfer(queue, BATON_DEVICE_ADD, &change->list, NULL,
                             self->work, factor);
@@ -304,7 +287,7 @@ void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count)
 {
     const baton__sparse_device_t *self = queue->sparse->device;
-    const baton_device_entries_t list = {.dtype = queue->sparse->options.dtype,
+    const baton_device_entries_t list = {.dtype = queue->sparse->dtype,
                                          .data = self->kept,
                                          .capacity = capacity,
                                          .count = count};
@@ -320,9 +303,8 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t count)
 {
     baton__sparse_device_t *self = queue->sparse->device;
-    const baton_device_entries_t kept = {.dtype = queue->sparse->options.dtype,
-                                         .data = self->kept,
-                                         .capacity = count};
+    const baton_device_entries_t kept = {
+        .dtype = queue->sparse->dtype, .data = self->kept, .capacity = count};
     baton__enqueue_transfer(queue, BATON_DEVICE_GATHER, &kept, indices,
                             self->work, 0);
     while (self->latest != NULL) {
@@ -333,37 +315,4 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
     baton__enqueue_transfer(queue, BATON_DEVICE_PUT, &kept, NULL, self->work,
                             0);
     baton__enqueue_mask(queue, indices, count, NULL);
-}
-
-/* ---- the dense schedule ------------------------------------------------ */
-
-static baton_status_t device_work_begin_dense(void *arg, baton_call_t *call)
-{
-    (void)call;
-    baton__sparse_begin(arg);
-    return BATON_OK;
-}
-
-static void clear_work(void *arg, baton__enqueue_t *queue)
-{
-    const baton_sparse_t *sparse = arg;
-    baton__enqueue_scale(queue, sparse->device->work, NULL, 0);
-}
-
-baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
-                                            baton_view_t target)
-{
-    baton__sparse_device_t *self = sparse->device;
-    baton_schedule_t *s = sparse->dense;
-    baton_node_t first =
-        baton__sparse_add_call(sparse, s, device_work_begin_dense, sparse);
-    baton_node_t accumulated =
-        baton__sparse_device_add_accumulation(sparse, s, first);
-    self->dense_work = baton_buffer_bind(s, self->work, target.bytes);
-    baton_buffer_set_memory(s, self->dense_work, BATON_MEMORY_DEVICE);
-    baton_node_t copy = baton_add_copy(
-        s, target, baton_view(self->dense_work, 0, target.bytes));
-    baton_before(s, accumulated, copy);
-    (void)baton__sparse_device_call(sparse, s, copy, clear_work, sparse);
-    return copy;
 }

@@ -47,20 +47,17 @@ struct baton__sparse_device {
     /* The indices of the last selection. There is memory for 2k + 1 of them. */
     uint32_t *indices;
     void *scratch; /* memory for selections */
-    /* Memory for the new residual's entries at the result's indices. */
+    /* Memory for the new residual's entries at the result's indices or, if
+       selections are masked, at those of a selection. */
     char *kept;
     /* With clipping: the sum of the squares of the gradient's elements. */
     baton__mirror_t square_sum;
     baton__change_t *latest; /* the last change of `work` in this step */
-    /* The buffer that is bound to `work` in the dense schedule. */
-    baton_buffer_t dense_work;
 };
 
-/* Allocates the vectors, and memory for selections. `port` and `device` must be
-   set. */
+/* Allocates the vectors, and memory for selections, but not `kept`. `port` and
+   `device` must be set. */
 void baton__device_allocate(baton_sparse_t *sparse);
-/* Allocates `kept`, once the capacity of results is known. */
-void baton__device_allocate_kept(baton_sparse_t *sparse);
 
 /* Allocates a mirror. If `host` is not NULL, it becomes the mirror's pinned
    memory. Otherwise that memory is allocated, too. */
@@ -181,11 +178,3 @@ void baton__enqueue_keep(baton__enqueue_t *queue, const uint32_t *indices,
    `capacity`. */
 void baton__enqueue_mask(baton__enqueue_t *queue, const uint32_t *indices,
                          size_t capacity, const uint64_t *count);
-
-/* ---- the dense schedule ------------------------------------------------ */
-
-/* Adds nodes that accumulate on the device, copy the sum to `target`, and clear
-   `work`. Returns the copy. Before each step dense_work must be bound to
-   `work`. */
-baton_node_t baton__sparse_device_add_dense(baton_sparse_t *sparse,
-                                            baton_view_t target);

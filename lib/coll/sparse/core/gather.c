@@ -196,14 +196,15 @@ static baton_node_t add_round(baton__gather_t *gather, int index,
     return call;
 }
 
-static baton__gather_t *gather_build(const baton__gather_plan_t *plan,
-                                     baton_node_t ready, baton_node_t *done_out)
+baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
+                                 baton_node_t ready, baton_call_fn then,
+                                 baton__gather_t **out)
 {
     baton_sparse_t *sparse = plan->sparse;
     baton__gather_t *gather = baton__sparse_alloc(sparse, 1, sizeof *gather);
-    *done_out = ready;
+    *out = gather;
     if (gather == NULL) {
-        return NULL;
+        return ready;
     }
     gather->plan = *plan;
     if (plan->size == 0) {
@@ -212,29 +213,20 @@ static baton__gather_t *gather_build(const baton__gather_plan_t *plan,
         gather->plan.stride = 1;
     }
     const int size = gather->plan.size;
-    gather->round_count = baton__log2_ceil(size);
     gather->offsets =
         baton__sparse_alloc(sparse, (size_t)size + 1, sizeof *gather->offsets);
-    gather->rounds = baton__sparse_alloc(sparse, (size_t)gather->round_count,
+    gather->rounds = baton__sparse_alloc(sparse, (size_t)baton__log2_ceil(size),
                                          sizeof *gather->rounds);
     if (sparse->out_of_memory) {
-        return NULL;
+        return ready;
     }
+    gather->round_count = baton__log2_ceil(size);
     size_t bytes = room(gather, 0, size);
     gather->view =
         baton_view(baton_buffer_scratch(sparse->schedule, bytes), 0, bytes);
     for (int i = 0; i < gather->round_count; i++) {
-        *done_out = add_round(gather, i, *done_out);
+        ready = add_round(gather, i, ready);
     }
     sparse->rounds += (uint32_t)gather->round_count;
-    return gather;
-}
-
-baton_node_t baton__gather_build(const baton__gather_plan_t *plan,
-                                 baton_node_t ready, baton_call_fn then,
-                                 baton__gather_t **out)
-{
-    baton_node_t done;
-    *out = gather_build(plan, ready, &done);
-    return baton__sparse_call_after(plan->sparse, done, then, plan->arg);
+    return baton__sparse_call_after(sparse, ready, then, plan->arg);
 }

@@ -95,11 +95,7 @@ void baton__sparse_enter(baton_sparse_t *sparse, int rank, int size)
     sparse->size = size;
     baton_sparse_options_t *o = &sparse->options;
     o->teams = sparse->size % sparse->teams == 0 ? sparse->teams : 1;
-    o->mode_ranks = o->mode_ranks > (uint32_t)sparse->size
-                        ? (uint32_t)sparse->size
-                        : o->mode_ranks;
-    sparse->make_up = NULL;
-    sparse->news = NULL;
-    sparse->wrong = (baton__wrong_t){0};
+    sparse->settling.make_up = NULL;
+    sparse->handover.news = NULL;
     sparse->out_of_memory = false;
 }

@@ -5,7 +5,7 @@
 
 #define PADDING UINT32_MAX /* the index of entries that only fill up a list */
 
-static void message_init(baton__message_t *message, baton_sparse_t *sparse,
+void baton__message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity)
 {
     baton_schedule_t *s = sparse->schedule;
@@ -19,7 +19,7 @@ static void message_init(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity)
 {
-    message_init(message, sparse, capacity);
+    baton__message_init(message, sparse, capacity);
     message->node = baton_add_send(sparse->schedule, peer, message->view);
     baton_set_length(sparse->schedule, message->node, message->length);
 }
@@ -27,7 +27,7 @@ void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,
 void baton__message_recv(baton__message_t *message, baton_sparse_t *sparse,
                          int peer, size_t capacity)
 {
-    message_init(message, sparse, capacity);
+    baton__message_init(message, sparse, capacity);
     message->node = baton_add_recv(sparse->schedule, peer, message->view);
     baton_set_length(sparse->schedule, message->node, message->length);
 }
@@ -84,7 +84,7 @@ baton_entries_t baton__entries_unpadded(const baton_sparse_t *sparse,
                                         const char *list, size_t all)
 {
     while (all > 0 &&
-           baton_entry_index(sparse->options.dtype, list, all - 1) == PADDING) {
+           baton_entry_index(sparse->dtype, list, all - 1) == PADDING) {
         all--;
     }
     return (baton_entries_t){list, all};
@@ -94,15 +94,15 @@ size_t baton__entries_within(const baton_sparse_t *sparse, const char *list,
                              size_t most, size_t likely, size_t first,
                              size_t count)
 {
-    baton_dtype_t dtype = sparse->options.dtype;
     /* If the index is below `first`, the difference wraps around to a large
        number. */
     if (likely > 0 && likely <= most &&
-        baton_entry_index(dtype, list, likely - 1) - first < count) {
+        baton_entry_index(sparse->dtype, list, likely - 1) - first < count) {
         return likely;
     }
     size_t i = 0;
-    while (i < most && baton_entry_index(dtype, list, i) - first < count) {
+    while (i < most &&
+           baton_entry_index(sparse->dtype, list, i) - first < count) {
         i++;
     }
     return i;

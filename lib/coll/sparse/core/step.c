@@ -1,5 +1,5 @@
-/* Parts of all steps: call nodes, results, the dense schedule, the hand-over of
-   results in a recovery, and the state after a completed step. */
+/* Parts of all steps: call nodes, results, the dense schedule, and the state
+   after a completed step. */
 #include "coll/sparse/core/core.h"
 
 #include "base/clock.h"
@@ -54,7 +54,7 @@ baton_node_t baton__sparse_call_after(baton_sparse_t *sparse,
 
 baton_view_t baton__sparse_bind_dense(baton_sparse_t *sparse)
 {
-    size_t bytes = sparse->options.count * sparse->element_bytes;
+    size_t bytes = sparse->vector_bytes;
     sparse->dense_buffer =
         baton_buffer_bind(sparse->dense, sparse->work, bytes);
     return baton_view(sparse->dense_buffer, 0, bytes);
@@ -68,7 +68,7 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
     baton_allreduce_args_t args = {.size = sizeof args,
                                    .source = source,
                                    .target = work,
-                                   .dtype = sparse->options.dtype,
+                                   .dtype = sparse->dtype,
                                    .op = sparse->options.average ? BATON_AVG
                                                                  : BATON_SUM};
     baton_enclosure_t inside = baton_enclose_begin(s);
@@ -85,8 +85,8 @@ void baton__sparse_add_dense(baton_sparse_t *sparse, baton_view_t source,
 
 size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
 {
-    return sizeof(uint64_t) +
-           sparse->result_capacity * (sizeof(uint32_t) + sparse->element_bytes);
+    return sizeof(uint64_t) + sparse->results.capacity *
+                                  (sizeof(uint32_t) + sparse->element_bytes);
 }
 
 /* Allocates rooms once, and keeps them when schedules are rebuilt, since the
@@ -95,60 +95,58 @@ size_t baton__sparse_room_bytes(const baton_sparse_t *sparse)
    one entry or more. */
 void baton__sparse_result_room(baton_sparse_t *sparse, size_t capacity)
 {
-    if (sparse->rooms != NULL && capacity <= sparse->result_capacity) {
-        baton__sparse_use_room(sparse, 0);
+    baton__sparse_results_t *self = &sparse->results;
+    if (self->rooms != NULL && capacity <= self->capacity) {
+        self->room = self->rooms;
         return;
     }
     capacity =
         capacity < (size_t)sparse->size ? (size_t)sparse->size : capacity;
-    size_t rooms = sparse->room_count;
-    /* An even number, so that values of 8 bytes are aligned. */
-    capacity += capacity % 2;
-    sparse->result_capacity = capacity;
+    /* A multiple of 4, so that counts and values of 8 bytes are aligned. */
+    self->capacity = (capacity + 3) / 4 * 4;
     size_t bytes = baton__sparse_room_bytes(sparse);
     sparse->lasting = true;
-    char *memory = baton__sparse_copied_room(sparse, rooms, bytes);
-    sparse->rooms = baton__sparse_alloc(sparse, rooms, sizeof *sparse->rooms);
+    char *memory = baton__sparse_copied_room(sparse, self->room_count, bytes);
+    self->rooms =
+        baton__sparse_alloc(sparse, self->room_count, sizeof *self->rooms);
     sparse->lasting = false;
-    if (sparse->out_of_memory) {
-        return;
+    for (size_t i = 0; !sparse->out_of_memory && i < self->room_count; i++) {
+        baton__sparse_room_t *room = &self->rooms[i];
+        room->count = &room->none;
+        if (sparse->payload) {
+            room->packed = memory + i * bytes;
+            room->count = (uint64_t *)(void *)room->packed;
+            room->indices = (uint32_t *)(void *)(room->count + 1);
+            room->values = (char *)(room->indices + self->capacity);
+        }
     }
-    for (size_t i = 0; sparse->payload && i < rooms; i++) {
-        baton__sparse_room_t *room = &sparse->rooms[i];
-        room->packed = memory + i * bytes;
-        room->indices = (uint32_t *)(void *)(room->packed + sizeof(uint64_t));
-        room->values = (char *)(room->indices + capacity);
-    }
-    baton__sparse_use_room(sparse, 0);
-}
-
-void baton__sparse_use_room(baton_sparse_t *sparse, size_t room)
-{
-    sparse->room = room;
-    sparse->result_indices = sparse->rooms[room].indices;
-    sparse->result_values = sparse->rooms[room].values;
+    self->room = self->rooms;
+    self->shown = self->rooms + self->room_count - 1;
 }
 
 void baton__sparse_result_put(baton_sparse_t *sparse, size_t at,
                               const char *entries, size_t count)
 {
-    baton_entries_split(sparse->options.dtype, entries, count,
-                        sparse->result_indices + at,
-                        sparse->result_values + at * sparse->element_bytes);
+    const baton__sparse_room_t *to = sparse->results.room;
+    baton_entries_split(sparse->dtype, entries, count, to->indices + at,
+                        to->values + at * sparse->element_bytes);
 }
 
 static void settle(baton_sparse_t *sparse, size_t count)
 {
-    bool selected = sparse->selected != NULL;
-    sparse->result_count = sparse->payload ? count : 0;
-    sparse->rooms[sparse->room].count = sparse->result_count;
+    *sparse->results.room->count = sparse->payload ? count : 0;
     sparse->counting.nnz = count;
-    sparse->masked = selected ? sparse->selected : sparse->result_indices;
-    sparse->masked_count = selected ? sparse->selected_count : count;
-    sparse->settled = true;
-    if (sparse->payload && sparse->settle != NULL &&
+    sparse->settling.done = true;
+    if (sparse->payload && sparse->settling.settle != NULL &&
         !sparse->options.in_place) {
-        sparse->settle(sparse->settling, count);
+        sparse->settling.settle(sparse->settling.algorithm, count);
+    }
+}
+
+void baton__sparse_settle(baton_sparse_t *sparse)
+{
+    if (!sparse->settling.done) {
+        settle(sparse, (size_t)*sparse->results.room->count);
     }
 }
 
@@ -157,19 +155,19 @@ static void settle(baton_sparse_t *sparse, size_t count)
 static size_t drop_zeros(const baton_sparse_t *sparse, size_t count)
 {
     const size_t size = sparse->element_bytes;
-    baton_selection_t of = {.dtype = sparse->options.dtype,
-                            .values = sparse->result_values,
-                            .count = count};
+    const baton__sparse_room_t *room = sparse->results.room;
+    baton_selection_t of = {
+        .dtype = sparse->dtype, .values = room->values, .count = count};
     size_t kept = 0;
     if (!sparse->payload || baton_select_count(&of, 1) == count) {
         return count;
     }
     of.count = 1;
     for (size_t i = 0; i < count; i++) {
-        of.values = sparse->result_values + i * size;
+        of.values = room->values + i * size;
         if (baton_select_count(&of, 1) > 0) {
-            sparse->result_indices[kept] = sparse->result_indices[i];
-            memmove(sparse->result_values + kept++ * size, of.values, size);
+            room->indices[kept] = room->indices[i];
+            memmove(room->values + kept++ * size, of.values, size);
         }
     }
     return kept;
@@ -179,224 +177,10 @@ void baton__sparse_publish(baton_sparse_t *sparse, size_t count)
 {
     count = drop_zeros(sparse, count);
     if (sparse->payload && sparse->options.average) {
-        baton_elements_scale(sparse->options.dtype, sparse->result_values,
-                             count, 1.0 / sparse->size);
+        baton_elements_scale(sparse->dtype, sparse->results.room->values, count,
+                             1.0 / sparse->size);
     }
     settle(sparse, count);
-}
-
-/* ---- recovery ---------------------------------------------------------- */
-
-/* The layout of `news`, the bytes that ranks exchange in a recovery or a
-   shrink. At LACKS and at HAS there is a flag for each step, modulo 4: some
-   rank lacks the result of the step, or has it. The steps that ranks report
-   differ by one at most.
-
-   From FLAGS on there is a byte for each rank of sparse->group: the step that
-   the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
-   the rank has made in that step. made_all in place of that number means that
-   the rank has made all of them, or that the step is dense. The byte of a lost
-   rank is 0.
-
-   If a shrink was interrupted, some ranks may have rebuilt their schedules in
-   the new group, and their bytes are in the order of that group. This does no
-   harm: no rank rebuilds before all survivors have all results, and the bytes
-   of ranks are read only if a rank lacks a result. */
-enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
-static const uint8_t made_all = (1 << MADE_BITS) - 1;
-
-static size_t news_bytes(const baton_sparse_t *sparse)
-{
-    return FLAGS + (size_t)sparse->most_ranks;
-}
-
-/* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
-   part. */
-static size_t piece_bytes(const baton_sparse_t *sparse)
-{
-    size_t vector = sparse->options.count * sparse->element_bytes;
-    size_t bytes = sparse->result_capacity * sizeof(uint64_t);
-    bytes = bytes < vector ? vector : bytes;
-    bytes = bytes < news_bytes(sparse) ? news_bytes(sparse) : bytes;
-    return bytes < MOST_PIECE ? bytes : MOST_PIECE;
-}
-
-/* Builds an all-reduce with the maximum: ranks that have a piece contribute it,
-   and the others contribute zeros. */
-void baton__sparse_build_handover(baton_sparse_t *sparse)
-{
-    baton_schedule_t *s = sparse->handover;
-    if (!sparse->payload || sparse->size == 1 || sparse->device != NULL) {
-        return;
-    }
-    const size_t bytes = piece_bytes(sparse);
-    if (sparse->news == NULL) {
-        sparse->piece = baton__sparse_alloc(sparse, bytes, 1);
-        sparse->news = sparse->piece != NULL
-                           ? baton__sparse_alloc(sparse, news_bytes(sparse), 1)
-                           : NULL;
-    }
-    baton_view_t view =
-        baton_view(baton_buffer_bind(s, sparse->piece, bytes), 0, bytes);
-    baton_allreduce_args_t args = {.size = sizeof args,
-                                   .source = view,
-                                   .target = view,
-                                   .dtype = BATON_U8,
-                                   .op = BATON_MAX};
-    baton_add_allreduce_binomial(s, &args);
-}
-
-bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step)
-{
-    return sparse->news == NULL || sparse->news[HAS + step % 4] != 0;
-}
-
-static bool any_lacks(const baton_sparse_t *sparse)
-{
-    bool any = false;
-    for (size_t i = 0; i < 4; i++) {
-        any |= sparse->news[LACKS + i] != 0 && baton__sparse_is_had(sparse, i);
-    }
-    return any;
-}
-
-typedef struct piece {
-    void *data;
-    size_t bytes;
-} piece_t;
-
-static uint64_t pieces_of(const baton_sparse_t *sparse, size_t bytes)
-{
-    size_t piece = piece_bytes(sparse);
-    return (bytes + piece - 1) / piece;
-}
-
-/* Returns piece number `index` of the parts. After the last piece, returns a
-   piece whose data is NULL. */
-static piece_t piece_at(const baton_sparse_t *sparse, const piece_t *parts,
-                        int count, uint64_t index)
-{
-    const size_t piece = piece_bytes(sparse);
-    for (int i = 0; i < count; i++) {
-        size_t begin = index * piece;
-        if (begin < parts[i].bytes) {
-            size_t left = parts[i].bytes - begin;
-            return (piece_t){(char *)parts[i].data + begin,
-                             left < piece ? left : piece};
-        }
-        index -= pieces_of(sparse, parts[i].bytes);
-    }
-    return (piece_t){NULL, 0};
-}
-
-/* Hands over the parts. Stores the piece that has arrived, and starts the next
-   one, unless one is on its way. `begin` is the number of the parts' first
-   piece in this hand-over. Returns true once all pieces have arrived. */
-static bool sparse_step_pass_on(baton_sparse_t *sparse, uint64_t begin,
-                                const piece_t *parts, int count, bool gives,
-                                bool gets)
-{
-    const piece_t from = piece_at(sparse, parts, count, sparse->handed - begin);
-    if (sparse->handed > begin) {
-        piece_t to = piece_at(sparse, parts, count, sparse->handed - 1 - begin);
-        if (to.data == NULL) {
-            /* All pieces of these parts have arrived. The pieces that are
-               handed over now belong to later parts. */
-            return true;
-        }
-        if (baton_schedule_epoch(sparse->handover) < sparse->handed) {
-            return false;
-        }
-        if (gets) {
-            memcpy(to.data, sparse->piece, to.bytes);
-        }
-    }
-    if (from.data == NULL) {
-        return true;
-    }
-    memset(sparse->piece, 0, piece_bytes(sparse));
-    if (gives) {
-        memcpy(sparse->piece, from.data, from.bytes);
-    }
-    sparse->handed++;
-    /* Can't fail, since the schedule is idle. */
-    (void)!baton_schedule_start(sparse->handover);
-    return false;
-}
-
-bool baton__sparse_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
-{
-    uint8_t *news = sparse->news;
-    if (news == NULL) {
-        return true;
-    }
-    if (sparse->handed == 0) {
-        memset(news, 0, news_bytes(sparse));
-        bool knows = (lacks || sparse->lacked == step) && !sparse->is_dense;
-        news[FLAGS + sparse->rank] =
-            (uint8_t)((step % 4) << MADE_BITS |
-                      (knows ? (uint8_t)(sparse->merged + 1) : made_all));
-        news[LACKS + step % 4] = lacks;
-        news[HAS + (step - lacks) % 4] = 1;
-    }
-    const piece_t all = {news, news_bytes(sparse)};
-    return sparse_step_pass_on(sparse, 0, &all, 1, true, true);
-}
-
-bool baton__sparse_hand_over(baton_sparse_t *sparse, bool gets, uint64_t step,
-                             char *dense)
-{
-    if (sparse->news != NULL && any_lacks(sparse)) {
-        const size_t size = sparse->element_bytes;
-        const size_t entries = sparse->result_capacity;
-        piece_t parts[3] = {{dense, sparse->options.count * size}};
-        if (dense == NULL) {
-            baton__sparse_room_t *of =
-                &sparse->rooms[gets ? sparse->room : sparse->shown];
-            parts[0] = (piece_t){&of->count, sizeof of->count};
-            parts[1] = (piece_t){of->indices, entries * sizeof *of->indices};
-            parts[2] = (piece_t){of->values, entries * size};
-        }
-        if (!sparse_step_pass_on(sparse, pieces_of(sparse, news_bytes(sparse)),
-                                 parts, 3, !gets, gets)) {
-            return false;
-        }
-    }
-    sparse->handed = 0;
-    sparse->lacked = gets ? step : sparse->lacked;
-    return true;
-}
-
-bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
-{
-    return sparse->news[FLAGS + rank] == 0;
-}
-
-bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
-                                  int index)
-{
-    uint8_t told = sparse->news[FLAGS + rank];
-    return told != 0 && told >> MADE_BITS == sparse->made_up % 4 &&
-           (told & made_all) <= index + 1;
-}
-
-void baton__sparse_settle(baton_sparse_t *sparse)
-{
-    if (!sparse->settled) {
-        settle(sparse, sparse->rooms[sparse->room].count);
-    }
-}
-
-void baton__sparse_make_up(baton_sparse_t *sparse, uint64_t step)
-{
-    if (sparse->make_up != NULL && sparse->news != NULL &&
-        sparse->made_up != step && any_lacks(sparse)) {
-        sparse->made_up = step;
-        baton__sparse_use_room(sparse, sparse->shown);
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
-        sparse->make_up(sparse->settling, sparse->rooms[sparse->shown].count);
-        baton__sparse_exchange(&sparse->work, &sparse->residual);
-    }
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -418,42 +202,31 @@ void baton__sparse_started(baton_sparse_t *sparse, bool dense)
     sparse->phase = BATON__SPARSE_RUNNING;
 }
 
-/* Makes `work` the result of a dense step. Such a step leaves nothing for the
-   residual. */
-static void complete_dense(baton_sparse_t *sparse)
-{
-    sparse->counting.algorithm = BATON_SPARSE_DENSE;
-    sparse->last = (baton_sparse_result_t){
-        .count = sparse->payload ? sparse->options.count : 0,
-        .values = sparse->work,
-        .included = true,
-    };
-    sparse->counting.nnz = sparse->last.count;
-    sparse->masked_count = 0;
-}
-
-static void complete_sparse(baton_sparse_t *sparse)
-{
-    sparse->counting.algorithm = sparse->options.algorithm;
-    sparse->counting.rounds = sparse->rounds;
-    sparse->shown = sparse->room;
-    sparse->last = (baton_sparse_result_t){
-        .count = sparse->payload ? sparse->result_count : 0,
-        .indices = sparse->result_indices,
-        .values = sparse->result_values,
-        .included = true,
-    };
-}
-
-/* After a recovery leaves `steps` and `learned` as they are, since ranks would
-   differ in them otherwise: the recovery has counted the step if some rank has
-   completed it, and has reset `learned`. */
+/* Completes a step. `work` is the result of a dense step, which leaves nothing
+   for the residual. After a recovery leaves `steps` and `learned` as they are,
+   since ranks would differ in them otherwise: the recovery has counted the step
+   if some rank has completed it, and has reset `learned`. */
 void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 {
+    baton__sparse_results_t *results = &sparse->results;
     if (dense) {
-        complete_dense(sparse);
+        results->last = (baton_sparse_result_t){
+            .count = sparse->payload ? sparse->count : 0,
+            .values = sparse->work,
+            .included = true,
+        };
+        sparse->counting.algorithm = BATON_SPARSE_DENSE;
+        sparse->counting.nnz = results->last.count;
     } else {
-        complete_sparse(sparse);
+        results->shown = results->room;
+        results->last = (baton_sparse_result_t){
+            .count = (size_t)*results->room->count,
+            .indices = results->room->indices,
+            .values = results->room->values,
+            .included = true,
+        };
+        sparse->counting.algorithm = sparse->options.algorithm;
+        sparse->counting.rounds = sparse->rounds;
     }
     sparse->stats = sparse->counting;
     if (!sparse->recovered) {
@@ -465,12 +238,12 @@ void baton__sparse_complete_step(baton_sparse_t *sparse, bool dense)
 /* All ranks get the same epoch, so they agree on the number of steps. */
 bool baton__sparse_recover(baton_sparse_t *sparse, bool dense, uint64_t epoch)
 {
-    *(dense ? &sparse->dense_base : &sparse->sparse_base) += epoch;
-    sparse->steps = sparse->sparse_base + sparse->dense_base;
+    sparse->base[dense] += epoch;
+    sparse->steps = sparse->base[false] + sparse->base[true];
     if (!dense) {
         sparse->learned = (baton__learned_t){0};
     }
-    sparse->part_count = 0;
+    sparse->input.part_count = 0;
     sparse->recovered = true;
     return true;
 }
@@ -482,8 +255,8 @@ baton_status_t baton__sparse_no_memory(const baton_sparse_t *sparse)
     return baton__error(BATON_ERR_NO_MEMORY,
                         "sparse \"%s\": no memory for %zu elements of %zu "
                         "bytes and %zu entries",
-                        sparse->name, sparse->options.count,
-                        sparse->element_bytes, sparse->options.max_k);
+                        sparse->name, sparse->count, sparse->element_bytes,
+                        sparse->options.max_k);
 }
 
 bool baton__sparse_is_alive(const baton_sparse_t *sparse, const char *doing)
@@ -523,7 +296,7 @@ baton_status_t baton__sparse_check_range(const baton_sparse_t *sparse,
                                          const char *doing, size_t first,
                                          size_t count)
 {
-    const size_t all = sparse->options.count;
+    const size_t all = sparse->count;
     return first <= all && count <= all - first
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID,

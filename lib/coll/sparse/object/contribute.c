@@ -27,21 +27,16 @@ static baton_status_t contribute_check(const baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    const baton__range_t *all = sparse->parts;
-    bool failed = sparse->open != 0;
+    const baton__range_t *all = baton__sparse_object(sparse)->parts;
     bool none = part == NULL && sparse->payload && count > 0;
-    if (failed || none || sparse->options.in_place ||
+    if (none || sparse->options.in_place ||
         sparse->backend->contribute == NULL) {
-        return baton__error(
-            failed ? BATON_ERR_FAILED
-            : none ? BATON_ERR_INVALID
-                   : BATON_ERR_UNSUPPORTED,
-            "contribute to \"%s\": %s", sparse->name,
-            failed ? "the last step has failed: recover the group first"
-            : none ? "part is NULL"
-                   : "gradients are in place, or on a device");
+        return baton__error(none ? BATON_ERR_INVALID : BATON_ERR_UNSUPPORTED,
+                            "contribute to \"%s\": %s", sparse->name,
+                            none ? "part is NULL"
+                                 : "gradients are in place, or on a device");
     }
-    for (size_t i = 0; count > 0 && i < sparse->part_count; i++) {
+    for (size_t i = 0; count > 0 && i < sparse->input.part_count; i++) {
         if (first < all[i].end && all[i].first < first + count) {
             return baton__error(BATON_ERR_INVALID,
                                 "contribute to \"%s\": elements %zu to %zu "
@@ -60,21 +55,20 @@ baton_status_t baton_sparse_contribute(baton_sparse_t *sparse, size_t first,
     if (status != BATON_OK || count == 0) {
         return status;
     }
-    size_t have = sparse->part_room;
-    if (sparse->part_count == have) {
-        if (!baton__extend(&sparse->parts, have, have + MORE_PARTS,
-                           sizeof *sparse->parts)) {
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
+    size_t have = object->part_room;
+    if (sparse->input.part_count == have) {
+        if (!baton__extend(&object->parts, have, have + MORE_PARTS,
+                           sizeof *object->parts)) {
             return baton__sparse_no_memory(sparse);
         }
-        sparse->part_room += MORE_PARTS;
+        object->part_room += MORE_PARTS;
     }
-    if (sparse->payload) {
-        baton__float_mode_t mode = baton__float_mode_enter();
-        status = sparse->backend->contribute(sparse, first, count, part);
-        baton__float_mode_leave(mode);
-    }
+    baton__float_mode_t mode = baton__float_mode_enter();
+    status = sparse->backend->contribute(sparse, first, count, part);
+    baton__float_mode_leave(mode);
     if (status == BATON_OK) {
-        sparse->parts[sparse->part_count++] =
+        object->parts[sparse->input.part_count++] =
             (baton__range_t){first, first + count};
     }
     return status;
@@ -84,20 +78,21 @@ baton_status_t baton_sparse_discard(baton_sparse_t *sparse)
 {
     baton_status_t status = baton__sparse_check_idle(sparse, "discard");
     if (status == BATON_OK) {
-        sparse->part_count = 0;
+        sparse->input.part_count = 0;
     }
     return status;
 }
 
 baton_status_t baton__sparse_check_parts(const baton_sparse_t *sparse)
 {
+    const baton__range_t *parts = baton__sparse_object(sparse)->parts;
     size_t end = 0; /* all elements before `end` were contributed */
-    for (size_t i = 0; i < sparse->part_count;) {
-        bool next = sparse->parts[i].first == end;
-        end = next ? sparse->parts[i].end : end;
+    for (size_t i = 0; i < sparse->input.part_count;) {
+        bool next = parts[i].first == end;
+        end = next ? parts[i].end : end;
         i = next ? 0 : i + 1;
     }
-    return sparse->part_count == 0 || end == sparse->options.count
+    return sparse->input.part_count == 0 || end == sparse->count
                ? BATON_OK
                : baton__error(BATON_ERR_STATE,
                               "start \"%s\": of its parts the one with element "

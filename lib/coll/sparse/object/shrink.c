@@ -4,8 +4,8 @@
        the running step ends --> news --> hand-over --> confirmation --> rebuild
 
    A step that any survivor has completed is completed on all of them, as in a
-   recovery (step.c). `news` has a byte for each rank of the old group. The byte
-   of a rank that has died meanwhile stays 0.
+   recovery (handover.c). `news` has a byte for each rank of the old group. The
+   byte of a rank that has died meanwhile stays 0.
 
    Another rank may die at any moment. Then the survivors shrink the group
    again, and make this call again, though it may have succeeded on some of
@@ -42,21 +42,22 @@ static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
 /* Replaces the schedule of the hand-over by one in the survivors' group. */
 static baton_status_t open_handover(baton_sparse_t *sparse)
 {
+    baton__handover_t *handover = &sparse->handover;
     /* Otherwise destroy would wait. */
-    (void)!baton_schedule_cancel(sparse->handover);
-    baton_status_t status = baton_schedule_destroy(sparse->handover);
+    (void)!baton_schedule_cancel(handover->schedule);
+    baton_status_t status = baton_schedule_destroy(handover->schedule);
     if (status == BATON_OK) {
-        sparse->handover = NULL;
+        handover->schedule = NULL;
         status = baton_schedule_create(sparse->survivors, sparse->name,
-                                       &sparse->handover);
+                                       &handover->schedule);
     }
     if (status == BATON_OK) {
-        sparse->handed = 0;
+        handover->handed = 0;
         sparse->out_of_memory = false;
         baton__sparse_build_handover(sparse);
         status = sparse->out_of_memory
                      ? baton__sparse_no_memory(sparse)
-                     : baton_schedule_commit(sparse->handover);
+                     : baton_schedule_commit(handover->schedule);
     }
     return status;
 }
@@ -70,7 +71,8 @@ static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
 {
     baton_failure_t failure;
     if ((status != BATON_ERR_FAILED && status != BATON_ERR_STATE) ||
-        baton_schedule_failure(sparse->handover, &failure) != BATON_OK) {
+        baton_schedule_failure(sparse->handover.schedule, &failure) !=
+            BATON_OK) {
         return status;
     }
     return baton__error_forward(failure.status == BATON_ERR_STATE
@@ -83,9 +85,10 @@ static baton_status_t sparse_shrink_find_cause(const baton_sparse_t *sparse,
 static baton_status_t sparse_shrink_await(const baton_sparse_t *sparse,
                                           uint64_t until)
 {
+    const baton__handover_t *handover = &sparse->handover;
     baton_status_t status =
-        baton_schedule_wait(sparse->handover, baton__left_ms(until));
-    bool begun = baton_schedule_epoch(sparse->handover) >= sparse->handed;
+        baton_schedule_wait(handover->schedule, baton__left_ms(until));
+    bool begun = baton_schedule_epoch(handover->schedule) >= handover->handed;
     return sparse_shrink_find_cause(
         sparse, status == BATON_OK && !begun ? BATON_ERR_FAILED : status);
 }
@@ -94,7 +97,7 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
                                             uint64_t until)
 {
     baton_status_t status = BATON_OK;
-    switch (sparse->move) {
+    switch (baton__sparse_object(sparse)->move) {
     case BATON__SPARSE_ENDS_STEP:
         status = sparse_shrink_end_step(sparse, until);
         if (status == BATON_OK) {
@@ -107,7 +110,7 @@ static baton_status_t sparse_shrink_advance(baton_sparse_t *sparse,
         }
         if (status == BATON_OK) {
             status = sparse_shrink_find_cause(
-                sparse, baton_schedule_start(sparse->handover));
+                sparse, baton_schedule_start(sparse->handover.schedule));
         }
         break;
     case BATON__SPARSE_CONFIRMS:
@@ -159,18 +162,19 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (survivors == sparse->group) {
         /* A rank that has failed to build its schedules can't build them again
            in the same group: peers count the schedules of a name, so they would
            not find the new ones. */
         return sparse->survivors == NULL
                    ? BATON_OK
-                   : baton__error_forward(sparse->wrong.status,
-                                          sparse->wrong.text);
+                   : baton__error_forward(object->wrong.status,
+                                          object->wrong.text);
     }
     if (sparse->survivors != survivors) {
         sparse->survivors = survivors;
-        sparse->move = BATON__SPARSE_ENDS_STEP;
+        object->move = BATON__SPARSE_ENDS_STEP;
     }
     uint64_t until = baton__deadline(timeout_ms);
     for (;;) {
@@ -178,15 +182,15 @@ baton_status_t baton_sparse_shrink(baton_sparse_t *sparse,
         if (status != BATON_OK) {
             return status;
         }
-        if (sparse->move == BATON__SPARSE_REBUILDS) {
+        if (object->move == BATON__SPARSE_REBUILDS) {
             break;
         }
-        sparse->move++;
+        object->move++;
     }
     sparse->survivors = NULL;
     sparse->learned = (baton__learned_t){0};
-    sparse->sparse_base = sparse->steps;
-    sparse->dense_base = 0;
+    sparse->base[false] = sparse->steps;
+    sparse->base[true] = 0;
     sparse->recovered = true;
     return BATON_OK;
 }

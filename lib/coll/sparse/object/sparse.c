@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "coll/kit/pattern.h"
+#include "coll/partial/parts.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,12 +44,27 @@ sparse_backend_of(const baton_sparse_options_t *options)
    of that name were created before. */
 static baton_status_t create_schedules(baton_sparse_t *sparse)
 {
-    baton_schedule_t **schedules[] = {&sparse->comparison, &sparse->dense,
-                                      &sparse->schedule, &sparse->handover};
+    baton_schedule_t **schedules[] = {&baton__sparse_object(sparse)->comparison,
+                                      &sparse->dense, &sparse->schedule,
+                                      &sparse->handover.schedule};
     baton_status_t status = BATON_OK;
     for (int i = 0; i < 4 && status == BATON_OK; i++) {
         status =
             baton_schedule_create(sparse->group, sparse->name, schedules[i]);
+    }
+    return status;
+}
+
+/* Destroys the schedules of steps first. */
+baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
+{
+    baton_schedule_t **schedules[] = {
+        &sparse->schedule, &sparse->dense, &sparse->handover.schedule,
+        &baton__sparse_object(sparse)->comparison};
+    baton_status_t status = BATON_OK;
+    for (int i = 0; i < 4 && status == BATON_OK; i++) {
+        status = baton_schedule_destroy(*schedules[i]);
+        *schedules[i] = status == BATON_OK ? NULL : *schedules[i];
     }
     return status;
 }
@@ -59,32 +75,70 @@ static baton_status_t create_schedules(baton_sparse_t *sparse)
    each. */
 static void sparse_build(baton_sparse_t *sparse)
 {
-    if (sparse->wrong.status == BATON_OK) {
-        baton__wrong_keep(&sparse->wrong, sparse->backend->build(sparse));
+    baton__wrong_t *wrong = &baton__sparse_object(sparse)->wrong;
+    if (wrong->status == BATON_OK) {
+        baton__wrong_keep(wrong, sparse->backend->build(sparse));
     }
-    if (sparse->wrong.status == BATON_OK) {
+    if (wrong->status == BATON_OK) {
         baton__sparse_build_handover(sparse);
     }
     if (sparse->out_of_memory) {
-        baton__wrong_keep(&sparse->wrong, baton__sparse_no_memory(sparse));
+        baton__wrong_keep(wrong, baton__sparse_no_memory(sparse));
     }
-    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->dense));
-    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->schedule));
-    baton__wrong_keep(&sparse->wrong, baton_schedule_commit(sparse->handover));
+    baton__wrong_keep(wrong, baton_schedule_commit(sparse->dense));
+    baton__wrong_keep(wrong, baton_schedule_commit(sparse->schedule));
+    baton__wrong_keep(wrong, baton_schedule_commit(sparse->handover.schedule));
 }
 
 /* ---- life -------------------------------------------------------------- */
 
 static void free_sparse(baton_sparse_t *sparse)
 {
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
     if (sparse->backend->free != NULL) {
         sparse->backend->free(sparse);
     }
     baton__sparse_free_memory(sparse, true);
-    baton__free(sparse->parts);
+    baton__free(object->parts);
     baton__free(sparse->name);
-    memset(sparse, 0, sizeof *sparse);
-    baton__free_later(sparse);
+    memset(object, 0, sizeof *object);
+    baton__free_later(object);
+}
+
+/* Checks the options, and fills in defaults and choices. */
+static void sparse_resolve(baton__sparse_object_t *object,
+                           const baton_sparse_options_t *options)
+{
+    baton_sparse_t *sparse = &object->sparse;
+    const baton__sparse_place_t place = {
+        .ranks = sparse->size,
+        .hosts = baton_schedule_hosts(sparse->schedule),
+        .processors = baton_schedule_processors(sparse->schedule),
+        .measured = !baton__sparse_has_link(options)};
+    if (object->wrong.status == BATON_OK) {
+        baton__wrong_t wrong = baton__sparse_resolve(
+            options, place.ranks, place.hosts, &sparse->asked);
+        baton__wrong_keep(&object->wrong,
+                          baton__wrong_error(&wrong, "sparse", sparse->name));
+        sparse->options = sparse->asked;
+    }
+    if (object->wrong.status == BATON_OK) {
+        baton__sparse_take_choice(&sparse->options, &place);
+        sparse->algorithm = algorithm_of(sparse->options.algorithm);
+    }
+    sparse->options.name = sparse->name;
+    sparse->count = sparse->options.count;
+    sparse->dtype = sparse->options.dtype;
+    sparse->element_bytes = baton_dtype_size(sparse->dtype);
+    sparse->entry_bytes = baton_entry_bytes(sparse->dtype);
+    sparse->vector_bytes = sparse->count * sparse->element_bytes;
+    sparse->k = sparse->options.k;
+    sparse->teams = sparse->options.teams;
+    sparse->backend = sparse_backend_of(&sparse->options);
+    /* While a step writes into one room, the other keeps the last result, which
+       a rank that failed may need. */
+    sparse->results.room_count =
+        sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
 }
 
 /* If the options of a rank are wrong, the rank takes part in the comparison
@@ -99,19 +153,20 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
                             out == NULL ? "out is NULL"
                                         : "group is NULL, or was destroyed");
     }
-    baton_sparse_t *sparse = baton__alloc(1, sizeof *sparse);
-    if (sparse == NULL) {
+    baton__sparse_object_t *object = baton__alloc(1, sizeof *object);
+    if (object == NULL) {
         return baton__error(BATON_ERR_NO_MEMORY,
                             "no memory for a sparse all-reduce");
     }
+    baton_sparse_t *sparse = &object->sparse;
     sparse->group = group;
     /* This is used until the options are known. */
     sparse->backend = &baton__sparse_host;
     sparse->rank = baton_group_rank(group);
     sparse->size = baton_group_size(group);
-    sparse->most_ranks = sparse->size;
+    sparse->handover.most_ranks = sparse->size;
     sparse->payload = baton_group_has_payload(group);
-    baton__wrong_keep(&sparse->wrong, baton__sparse_read(given, &options));
+    baton__wrong_keep(&object->wrong, baton__sparse_read(given, &options));
     sparse->name =
         baton__copy_string(options.name != NULL ? options.name : "sparse");
     if (sparse->name == NULL) {
@@ -121,40 +176,11 @@ baton_status_t baton_sparse_prepare(baton_group_t *group,
     sparse->options = options;
     sparse->asked = options;
     baton_status_t status = create_schedules(sparse);
-    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
-        baton__wrong_t wrong = baton__sparse_resolve(
-            &options, sparse->size, baton_schedule_hosts(sparse->schedule),
-            &sparse->asked);
-        baton__wrong_keep(&sparse->wrong,
-                          baton__wrong_error(&wrong, "sparse", sparse->name));
-        sparse->options = sparse->asked;
-    }
-    if (status == BATON_OK && sparse->wrong.status == BATON_OK) {
-        const baton__sparse_place_t place = {
-            .ranks = sparse->size,
-            .hosts = baton_schedule_hosts(sparse->schedule),
-            .processors = baton_schedule_processors(sparse->schedule),
-            .measured = !baton__sparse_has_link(&options)};
-        baton__sparse_take_choice(&sparse->options, &place);
-    }
     if (status == BATON_OK) {
-        sparse->options.name = sparse->name;
-        sparse->element_bytes = baton_dtype_size(sparse->options.dtype);
-        sparse->entry_bytes = baton_entry_bytes(sparse->options.dtype);
-        sparse->k = sparse->options.k;
-        sparse->teams = sparse->options.teams;
-        sparse->algorithm = sparse->wrong.status == BATON_OK
-                                ? algorithm_of(sparse->options.algorithm)
-                                : NULL;
-        sparse->backend = sparse_backend_of(&sparse->options);
-        /* While a step writes into one room, the other keeps the last result,
-           which a rank that failed may need. */
-        sparse->room_count =
-            sparse->options.memory == BATON_MEMORY_HOST ? 2 : 1;
-        sparse->shown = 1;
+        sparse_resolve(object, &options);
         sparse_build(sparse);
-        baton__sparse_agree(sparse->comparison, &sparse->asked);
-        status = baton__sparse_compare(sparse->comparison, &sparse->wrong);
+        baton__sparse_agree(object->comparison, &sparse->asked);
+        status = baton__sparse_compare(object->comparison, &object->wrong);
     }
     if (status != BATON_OK) {
         (void)!baton_sparse_destroy(sparse);
@@ -172,17 +198,18 @@ baton_status_t baton_sparse_connect(baton_sparse_t *sparse, int timeout_ms)
     if (sparse->connected) {
         return BATON_OK;
     }
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
+    const bool goes_on = baton__sparse_goes_on(&sparse->options);
     baton_status_t status =
-        sparse->comparison != NULL
-            ? baton__sparse_compared(sparse->comparison, &sparse->wrong,
-                                     baton__sparse_goes_on(&sparse->options),
-                                     timeout_ms)
-            : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
-    if (status == BATON_OK && baton__sparse_goes_on(&sparse->options)) {
+        object->comparison != NULL
+            ? baton__sparse_compared(object->comparison, &object->wrong,
+                                     goes_on, timeout_ms)
+            : baton__error_forward(object->wrong.status, object->wrong.text);
+    if (status == BATON_OK && goes_on) {
         status = baton__sparse_leave(sparse);
         if (status == BATON_OK) {
             status = sparse->backend->connect(sparse);
-            baton__wrong_keep(&sparse->wrong, status);
+            baton__wrong_keep(&object->wrong, status);
         }
     }
     sparse->connected = status == BATON_OK;
@@ -205,20 +232,6 @@ baton_status_t baton_sparse_create(baton_group_t *group,
         return status;
     }
     *out = sparse;
-    return BATON_OK;
-}
-
-baton_status_t baton__sparse_leave(baton_sparse_t *sparse)
-{
-    baton_schedule_t **schedules[] = {&sparse->schedule, &sparse->dense,
-                                      &sparse->handover, &sparse->comparison};
-    for (int i = 0; i < 4; i++) {
-        baton_status_t status = baton_schedule_destroy(*schedules[i]);
-        if (status != BATON_OK) {
-            return status;
-        }
-        *schedules[i] = NULL;
-    }
     return BATON_OK;
 }
 
@@ -252,7 +265,7 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     if (status != BATON_OK) {
         return status;
     }
-    bool null = sparse->options.in_place || sparse->part_count > 0;
+    bool null = sparse->options.in_place || sparse->input.part_count > 0;
     if (sparse->payload && null != (gradient == NULL)) {
         return baton__error(
             BATON_ERR_INVALID, "start \"%s\": gradient %s", sparse->name,
@@ -265,7 +278,8 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
         status = sparse->backend->start(sparse, false, gradient, factor);
-        sparse->part_count = status == BATON_OK ? 0 : sparse->part_count;
+        sparse->input.part_count =
+            status == BATON_OK ? 0 : sparse->input.part_count;
     }
     return status;
 }
@@ -291,7 +305,7 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
 {
     baton_status_t status = check_full(sparse, "flush");
     if (status == BATON_OK) {
-        sparse->part_count = 0;
+        sparse->input.part_count = 0;
         status = sparse->backend->start(sparse, true, NULL, 1);
     }
     return status;
@@ -303,7 +317,7 @@ static baton_status_t sparse_await(const baton_sparse_t *sparse, int timeout_ms,
                                    bool *done_out)
 {
     return baton__sparse_goes_on(&sparse->options)
-               ? sparse->backend->await(sparse, timeout_ms, done_out)
+               ? baton__survival_wait(sparse->epochs, timeout_ms, done_out)
            : done_out != NULL ? baton_schedule_test(sparse->latest, done_out)
                               : baton_schedule_wait(sparse->latest, timeout_ms);
 }
@@ -400,8 +414,8 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         if (status != BATON_OK) {
             return status;
         }
-    } else if (sparse->missed > 0) {
-        sparse->missed--;
+    } else if (sparse->results.missed > 0) {
+        sparse->results.missed--;
         sparse_complete(sparse, BATON_OK);
     } else if (sparse->options.partial && sparse->recovered) {
         /* There are no more missed results. */
@@ -414,24 +428,24 @@ baton_status_t baton_sparse_wait(baton_sparse_t *sparse, int timeout_ms,
         status = sparse->backend->check_result(sparse);
     }
     if (status == BATON_OK) {
-        *out = sparse->last;
+        *out = sparse->results.last;
     }
     return status;
 }
 
 static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
 {
-    baton_sparse_t *sparse = arg;
+    baton__sparse_object_t *object = arg;
     /* `epoch` is not the step's number, since dense steps have their own
        schedule. */
     (void)epoch;
-    sparse->on_end(sparse->on_end_arg, ++sparse->ended, status);
+    object->on_end(object->on_end_arg, ++object->ended, status);
 }
 
-static void set_on_end(baton_sparse_t *sparse, baton_end_fn fn)
+static void set_on_end(baton__sparse_object_t *object, baton_end_fn fn)
 {
-    baton_schedule_on_end(sparse->schedule, fn, sparse);
-    baton_schedule_on_end(sparse->dense, fn, sparse);
+    baton_schedule_on_end(object->sparse.schedule, fn, object);
+    baton_schedule_on_end(object->sparse.dense, fn, object);
 }
 
 void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
@@ -443,31 +457,34 @@ void baton_sparse_on_end(baton_sparse_t *sparse, baton_end_fn fn, void *arg)
     if (baton__sparse_goes_on(&sparse->options)) {
         return;
     }
-    set_on_end(sparse, NULL);
-    sparse->on_end = fn;
-    sparse->on_end_arg = arg;
-    sparse->ended = 0;
-    set_on_end(sparse, fn != NULL ? sparse_end_step : NULL);
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
+    set_on_end(object, NULL);
+    object->on_end = fn;
+    object->on_end_arg = arg;
+    object->ended = 0;
+    set_on_end(object, fn != NULL ? sparse_end_step : NULL);
 }
 
 baton_status_t baton__sparse_rebuild(baton_sparse_t *sparse,
                                      baton_group_t *group)
 {
+    baton__sparse_object_t *object = baton__sparse_object(sparse);
     baton__sparse_enter(sparse, baton_group_rank(group),
                         baton_group_size(group));
+    object->wrong = (baton__wrong_t){0};
     sparse->group = group;
     sparse->latest = NULL;
-    sparse->part_count = 0;
+    sparse->input.part_count = 0;
     baton_status_t status = create_schedules(sparse);
     if (status != BATON_OK) {
-        baton__wrong_keep(&sparse->wrong, status);
+        baton__wrong_keep(&object->wrong, status);
         return status;
     }
     sparse_build(sparse);
-    set_on_end(sparse, sparse->on_end != NULL ? sparse_end_step : NULL);
-    return sparse->wrong.status == BATON_OK
+    set_on_end(object, object->on_end != NULL ? sparse_end_step : NULL);
+    return object->wrong.status == BATON_OK
                ? BATON_OK
-               : baton__error_forward(sparse->wrong.status, sparse->wrong.text);
+               : baton__error_forward(object->wrong.status, object->wrong.text);
 }
 
 void *baton_sparse_accumulator(const baton_sparse_t *sparse)
@@ -489,7 +506,7 @@ void *baton_sparse_accumulator(const baton_sparse_t *sparse)
 static void write_dense(const baton_sparse_t *sparse, size_t first,
                         size_t count, char *to)
 {
-    const baton_sparse_result_t *result = &sparse->last;
+    const baton_sparse_result_t *result = &sparse->results.last;
     const size_t size = sparse->element_bytes;
     const char *values = result->values;
     if (result->indices == NULL) {
@@ -507,8 +524,7 @@ static void write_dense(const baton_sparse_t *sparse, size_t first,
 baton_status_t baton_sparse_dense(baton_sparse_t *sparse, void *vector)
 {
     return baton__sparse_is_alive(sparse, "result of")
-               ? baton_sparse_dense_range(sparse, 0, sparse->options.count,
-                                          vector)
+               ? baton_sparse_dense_range(sparse, 0, sparse->count, vector)
                : baton__error_status();
 }
 
@@ -582,8 +598,8 @@ baton_status_t baton_sparse_set_density(baton_sparse_t *sparse, double density)
                             "and at most 1",
                             sparse->name, density);
     }
-    return baton_sparse_set_k(
-        sparse, baton__entries_of(sparse->options.count, density));
+    return baton_sparse_set_k(sparse,
+                              baton__entries_of(sparse->count, density));
 }
 
 static baton_status_t sparse_read_vector(baton_sparse_t *sparse, bool velocity,
@@ -617,49 +633,33 @@ baton_status_t baton_sparse_velocity(baton_sparse_t *sparse, void *vector)
     return sparse_read_vector(sparse, true, vector, "copy the velocity of");
 }
 
-static baton_status_t sparse_write_vectors(baton_sparse_t *sparse,
-                                           const void *residual,
-                                           const void *velocity)
-{
-    bool has_velocity = sparse->options.momentum > 0;
-    if (sparse->payload &&
-        (residual == NULL || has_velocity != (velocity != NULL))) {
-        return baton__error(BATON_ERR_INVALID, "set the residual of \"%s\": %s",
-                            sparse->name,
-                            residual == NULL ? "residual is NULL"
-                            : has_velocity   ? "velocity is NULL"
-                                             : "velocity is set, must be NULL: "
-                                               "momentum is 0");
-    }
-    return sparse->payload ? sparse->backend->write(sparse, residual, velocity)
-                           : BATON_OK;
-}
-
 baton_status_t baton_sparse_set_residual(baton_sparse_t *sparse,
                                          const void *residual,
                                          const void *velocity)
 {
     baton_status_t status =
         baton__sparse_hold(sparse, "set the residual of", false);
-    if (status == BATON_OK) {
-        sparse->part_count = 0;
-        status = sparse_write_vectors(sparse, residual, velocity);
-        baton__sparse_release(sparse);
+    if (status != BATON_OK) {
+        return status;
     }
+    const bool has_velocity = sparse->options.momentum > 0;
+    sparse->input.part_count = 0;
+    if (sparse->payload &&
+        (residual == NULL || has_velocity != (velocity != NULL))) {
+        const char *why = has_velocity ? "velocity is NULL"
+                                       : "velocity is set, must be NULL: "
+                                         "momentum is 0";
+        status = baton__error(BATON_ERR_INVALID,
+                              "set the residual of \"%s\": %s", sparse->name,
+                              residual == NULL ? "residual is NULL" : why);
+    } else if (sparse->payload) {
+        status = sparse->backend->write(sparse, residual, velocity);
+    }
+    baton__sparse_release(sparse);
     if (status == BATON_OK && !sparse->options.partial) {
         sparse->phase = BATON__SPARSE_NO_RESULT;
     }
     return status;
-}
-
-/* Returns the number of entries of the last result that are infinite or NaN. */
-static uint64_t count_not_finite(const baton_sparse_t *sparse)
-{
-    bool any = sparse->phase == BATON__SPARSE_RESULT;
-    const baton_selection_t of = {.dtype = sparse->options.dtype,
-                                  .values = sparse->last.values,
-                                  .count = any ? sparse->last.count : 0};
-    return baton_select_count(&of, baton_magnitude_of(of.dtype, INFINITY));
 }
 
 baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
@@ -678,11 +678,17 @@ baton_status_t baton_sparse_stats(baton_sparse_t *sparse,
     out->k = sparse->k;
     out->h = (uint64_t)sparse->learned.h;
     out->teams = sparse->options.teams;
-    out->threshold = baton_magnitude_value(sparse->options.dtype,
-                                           sparse->learned.local_threshold);
+    out->threshold =
+        baton_magnitude_value(sparse->dtype, sparse->learned.local_threshold);
     baton__sparse_release(sparse);
     /* Counts after the release, since it may take long. Until its next call the
        result belongs to the caller. */
-    out->not_finite = count_not_finite(sparse);
+    bool any = sparse->phase == BATON__SPARSE_RESULT;
+    const baton_selection_t of = {.dtype = sparse->dtype,
+                                  .values = sparse->results.last.values,
+                                  .count =
+                                      any ? sparse->results.last.count : 0};
+    out->not_finite =
+        baton_select_count(&of, baton_magnitude_of(of.dtype, INFINITY));
     return BATON_OK;
 }

@@ -51,7 +51,7 @@ typedef struct layout {
 
 static layout_t layout_of(const baton_sparse_t *sparse)
 {
-    const size_t vector = sparse->options.count * sparse->element_bytes;
+    const size_t vector = sparse->vector_bytes;
     layout_t at = {.extra = sizeof(header_t)};
     at.residual = at.extra + sparse->extra_count * sizeof *sparse->extra;
     at.velocity = at.residual + vector;
@@ -148,9 +148,11 @@ static baton_status_t state_refuse(const baton_sparse_t *sparse,
                         (unsigned long long)expected);
 }
 
-static baton_status_t check_header(const baton_sparse_t *sparse,
-                                   const header_t *header)
+static baton_status_t state_check(const baton_sparse_t *sparse,
+                                  const char *from, size_t bytes,
+                                  const header_t *header)
 {
+    const layout_t at = layout_of(sparse);
     const struct {
         const char *what;
         uint64_t actual, expected;
@@ -168,8 +170,11 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
     }
     baton_status_t status =
         baton__sparse_check_state_options(sparse, header->options);
+    if (status != BATON_OK) {
+        return status;
+    }
     /* A partial sparse all-reduce does not take k from the state. */
-    if (status == BATON_OK && !sparse->options.partial &&
+    if (!sparse->options.partial &&
         (header->k == 0 || header->k > sparse->options.max_k)) {
         return baton__error(BATON_ERR_INVALID,
                             "import \"%s\": k of the state is %llu; allowed: 1 "
@@ -177,22 +182,10 @@ static baton_status_t check_header(const baton_sparse_t *sparse,
                             sparse->name, (unsigned long long)header->k,
                             sparse->options.max_k);
     }
-    return status;
-}
-
-static baton_status_t state_check(const baton_sparse_t *sparse,
-                                  const char *from, size_t bytes,
-                                  const header_t *header)
-{
-    const layout_t at = layout_of(sparse);
-    uint64_t sum;
-    baton_status_t status = check_header(sparse, header);
-    if (status != BATON_OK) {
-        return status;
-    }
     if (bytes != at.all) {
         return state_refuse(sparse, "the size", bytes, at.all);
     }
+    uint64_t sum;
     memcpy(&sum, from + at.sum, sizeof sum);
     const uint64_t expected = checksum(from, at.sum);
     return sum == expected
@@ -228,7 +221,7 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
     if (status != BATON_OK) {
         return status;
     }
-    sparse->part_count = 0;
+    sparse->input.part_count = 0;
     if (sparse->extra_count > 0) {
         memcpy(sparse->extra, from + at.extra, at.residual - at.extra);
     }
@@ -240,7 +233,7 @@ static baton_status_t import(baton_sparse_t *sparse, const void *state,
         sparse->k = header.k;
     }
     sparse->learned = header.learned;
-    sparse->sparse_base += header.steps - sparse->steps;
+    sparse->base[false] += header.steps - sparse->steps;
     sparse->steps = header.steps;
     sparse->phase = BATON__SPARSE_NO_RESULT;
     return BATON_OK;

@@ -208,7 +208,9 @@ static baton_status_t make_units(baton_tensors_t *set)
             member->plan.form == BATON_TENSOR_PACKED || set->options.partial;
         if (packs && set->payload) {
             unit->pack = baton__alloc(unit->count, set->element_bytes);
-            if (unit->pack == NULL) {
+            unit->indices = baton__alloc(unit->sparse->results.capacity,
+                                         sizeof *unit->indices);
+            if (unit->pack == NULL || unit->indices == NULL) {
                 return baton__error(BATON_ERR_NO_MEMORY,
                                     "tensors \"%s\": no memory to pack %zu "
                                     "elements",
@@ -267,20 +269,6 @@ static baton_status_t forget_comparison(baton_tensors_t *set)
     return status;
 }
 
-static baton_status_t make_indices(baton_tensors_t *set)
-{
-    baton__unit_t *unit = &set->units[0];
-    size_t capacity = set->payload ? unit->sparse->result_capacity : 0;
-    if (unit->indices == NULL) {
-        unit->indices = baton__alloc(capacity, sizeof *unit->indices);
-    }
-    return unit->indices != NULL
-               ? BATON_OK
-               : baton__error(BATON_ERR_NO_MEMORY,
-                              "tensors \"%s\": no memory for %zu indices",
-                              set->name, capacity);
-}
-
 baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
 {
     baton_status_t status = check_set(set, "connect");
@@ -291,9 +279,6 @@ baton_status_t baton_tensors_connect(baton_tensors_t *set, int timeout_ms)
     }
     for (size_t i = 0; status == BATON_OK && i < set->unit_count; i++) {
         status = baton_sparse_connect(set->units[i].sparse, timeout_ms);
-    }
-    if (status == BATON_OK && set->options.partial) {
-        status = make_indices(set);
     }
     if (status == BATON_OK && set->options.on_loss == BATON_ON_LOSS_CONTINUE) {
         /* Once the comparison is destroyed, the application may destroy the

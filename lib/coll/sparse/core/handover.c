@@ -1,0 +1,214 @@
+/* The hand-over of a step's result, in a recovery or a shrink, to ranks that
+   lack it.
+
+       news --> piece --> piece --> ...
+
+   Each arrow is an epoch of an all-reduce with the maximum: ranks that have a
+   piece contribute it, and the others contribute zeros. The news are the first
+   piece. The pieces of the result follow if some rank lacks it. */
+#include "coll/sparse/core/core.h"
+
+#include <baton/coll.h>
+
+#include <string.h>
+
+/* The layout of `news`, the bytes that ranks exchange first. At LACKS and at
+   HAS there is a flag for each step, modulo 4: some rank lacks the result of
+   the step, or has it. The steps that ranks report differ by one at most.
+
+   From FLAGS on there is a byte for each rank of sparse->group: the step that
+   the rank reports, modulo 4, and 1 + the number of sums of teams (R-SAG) that
+   the rank has made in that step. made_all in place of that number means that
+   the rank has made all of them, or that the step is dense. The byte of a lost
+   rank is 0.
+
+   If a shrink was interrupted, some ranks may have rebuilt their schedules in
+   the new group, and their bytes are in the order of that group. This does no
+   harm: no rank rebuilds before all survivors have all results, and the bytes
+   of ranks are read only if a rank lacks a result. */
+enum { MOST_PIECE = 8192, LACKS = 0, HAS = 4, FLAGS = 8, MADE_BITS = 6 };
+static const uint8_t made_all = (1 << MADE_BITS) - 1;
+
+static size_t news_bytes(const baton_sparse_t *sparse)
+{
+    return FLAGS + (size_t)sparse->handover.most_ranks;
+}
+
+static size_t larger_of(size_t left, size_t right)
+{
+    return left > right ? left : right;
+}
+
+/* Returns the bytes of a piece: MOST_PIECE or, if that is shorter, the longest
+   result; but at least those of the news. */
+static size_t piece_bytes(const baton_sparse_t *sparse)
+{
+    size_t result =
+        larger_of(baton__sparse_room_bytes(sparse), sparse->vector_bytes);
+    return larger_of(result < MOST_PIECE ? result : MOST_PIECE,
+                     news_bytes(sparse));
+}
+
+void baton__sparse_build_handover(baton_sparse_t *sparse)
+{
+    baton__handover_t *self = &sparse->handover;
+    baton_schedule_t *s = self->schedule;
+    if (!sparse->payload || sparse->size == 1 || sparse->device != NULL) {
+        return;
+    }
+    const size_t bytes = piece_bytes(sparse);
+    if (self->news == NULL) {
+        self->piece = baton__sparse_alloc(sparse, bytes, 1);
+        self->news = self->piece != NULL
+                         ? baton__sparse_alloc(sparse, news_bytes(sparse), 1)
+                         : NULL;
+    }
+    baton_view_t view =
+        baton_view(baton_buffer_bind(s, self->piece, bytes), 0, bytes);
+    baton_allreduce_args_t args = {.size = sizeof args,
+                                   .source = view,
+                                   .target = view,
+                                   .dtype = BATON_U8,
+                                   .op = BATON_MAX};
+    baton_add_allreduce_binomial(s, &args);
+}
+
+bool baton__sparse_is_had(const baton_sparse_t *sparse, uint64_t step)
+{
+    const uint8_t *news = sparse->handover.news;
+    return news == NULL || news[HAS + step % 4] != 0;
+}
+
+/* Returns true if some rank lacks a result that another rank has. */
+static bool any_lacks(const baton_sparse_t *sparse)
+{
+    const uint8_t *news = sparse->handover.news;
+    bool any = false;
+    for (size_t i = 0; news != NULL && i < 4; i++) {
+        any |= news[LACKS + i] != 0 && news[HAS + i] != 0;
+    }
+    return any;
+}
+
+/* Hands over `bytes` bytes at `data`, which come after the first `before`
+   pieces. Stores the piece that has arrived, and starts the next one, unless
+   one is on its way. Returns true once all pieces of these bytes have arrived;
+   then later pieces may be on their way. */
+static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
+                             void *data, size_t bytes, bool gives, bool gets)
+{
+    baton__handover_t *self = &sparse->handover;
+    const size_t piece = piece_bytes(sparse);
+    const size_t next = (size_t)(self->handed - before) * piece;
+    const size_t left = next < bytes ? bytes - next : 0;
+    if (next > 0 && next - piece < bytes) {
+        if (baton_schedule_epoch(self->schedule) < self->handed) {
+            return false;
+        }
+        if (gets) {
+            memcpy((char *)data + next - piece, self->piece,
+                   left > 0 ? piece : bytes - (next - piece));
+        }
+    }
+    if (left == 0) {
+        return true;
+    }
+    memset(self->piece, 0, piece);
+    if (gives) {
+        memcpy(self->piece, (char *)data + next, left < piece ? left : piece);
+    }
+    self->handed++;
+    /* Can't fail, since the schedule is idle. */
+    (void)!baton_schedule_start(self->schedule);
+    return false;
+}
+
+/* Tells all ranks which step this rank has completed last or, if it lacks the
+   result, has started and not completed. Returns true once all ranks have told
+   theirs. */
+static bool handover_tell(baton_sparse_t *sparse, bool lacks, uint64_t step)
+{
+    const baton__handover_t *self = &sparse->handover;
+    uint8_t *news = self->news;
+    if (news == NULL) {
+        return true;
+    }
+    if (self->handed == 0) {
+        memset(news, 0, news_bytes(sparse));
+        bool knows = (lacks || self->lacked == step) && !sparse->is_dense;
+        news[FLAGS + sparse->rank] =
+            (uint8_t)((step % 4) << MADE_BITS |
+                      (knows ? (uint8_t)(sparse->settling.merged + 1)
+                             : made_all));
+        news[LACKS + step % 4] = lacks;
+        news[HAS + (step - lacks) % 4] = 1;
+    }
+    return handover_pass_on(sparse, 0, news, news_bytes(sparse), true, true);
+}
+
+/* Hands the result of a step to the ranks that lack it. Returns true once all
+   ranks have it. */
+static bool handover_pass_result(baton_sparse_t *sparse, bool gets)
+{
+    const baton__sparse_results_t *results = &sparse->results;
+    char *dense = sparse->backend->dense_result != NULL
+                      ? sparse->backend->dense_result(sparse, gets)
+                      : NULL;
+    if (!any_lacks(sparse)) {
+        return true;
+    }
+    if (dense != NULL) {
+        return handover_pass_on(sparse, 1, dense, sparse->vector_bytes, !gets,
+                                gets);
+    }
+    char *packed = gets ? results->room->packed : results->shown->packed;
+    return handover_pass_on(sparse, 1, packed, baton__sparse_room_bytes(sparse),
+                            !gets, gets);
+}
+
+bool baton__sparse_is_lost(const baton_sparse_t *sparse, int rank)
+{
+    return sparse->handover.news[FLAGS + rank] == 0;
+}
+
+bool baton__sparse_lacks_addition(const baton_sparse_t *sparse, int rank,
+                                  int index)
+{
+    uint8_t told = sparse->handover.news[FLAGS + rank];
+    return told != 0 && told >> MADE_BITS == sparse->handover.made_up % 4 &&
+           (told & made_all) <= index + 1;
+}
+
+/* Adds to the residual what make_up adds to `work`: the shares of dropped
+   entries that ranks did not keep because this step failed on them. */
+static void handover_make_up(baton_sparse_t *sparse, uint64_t step)
+{
+    const baton__settling_t *settling = &sparse->settling;
+    if (settling->make_up != NULL && sparse->handover.made_up != step &&
+        any_lacks(sparse)) {
+        sparse->handover.made_up = step;
+        sparse->results.room = sparse->results.shown;
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+        settling->make_up(settling->algorithm,
+                          (size_t)*sparse->results.shown->count);
+        baton__sparse_exchange(&sparse->work, &sparse->residual);
+    }
+}
+
+bool baton__sparse_even_out(baton_sparse_t *sparse, bool lacks, uint64_t step)
+{
+    if (!handover_tell(sparse, lacks, step)) {
+        return false;
+    }
+    bool gets = lacks && baton__sparse_is_had(sparse, step);
+    if (!handover_pass_result(sparse, gets)) {
+        return false;
+    }
+    sparse->handover.handed = 0;
+    if (gets) {
+        sparse->handover.lacked = step;
+        sparse->backend->take_result(sparse);
+    }
+    handover_make_up(sparse, lacks && !gets ? step - 1 : step);
+    return true;
+}
