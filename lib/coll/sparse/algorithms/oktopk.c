@@ -292,8 +292,8 @@ static size_t search_global(oktopk_t *self, size_t count)
 }
 
 /* Puts those entries of this rank's selection that are not in the result back
-   into `work`. Keeps the indices of the others in `selected`, for momentum
-   masking. */
+   into `work`. Stores the indices of the other selected entries in `selected`,
+   for momentum masking. */
 static void restore(void *state, size_t count)
 {
     oktopk_t *self = state;

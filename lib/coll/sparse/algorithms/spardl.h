@@ -113,7 +113,7 @@ struct spardl {
    in all: L in spardl.c. */
 size_t baton__spardl_quota_of(const spardl_t *spardl, size_t k, int block);
 
-/* Returns the quota of a block in this step. */
+/* Returns the quota of a block in this step: L in spardl.c. */
 static inline size_t baton__spardl_quota(const spardl_t *spardl, int block)
 {
     return baton__spardl_quota_of(spardl, spardl->sparse->k, block);

@@ -20,8 +20,10 @@ struct baton__sparse_host {
 
     /* In a recovery: this rank lacks the last step's result. */
     bool lacks;
-    bool mended; /* each step is completed on all ranks or none */
-    /* Bits for the schedules whose callback has been called so far. */
+    /* In a recovery: each step is completed on all ranks or none. */
+    bool mended;
+    /* In a recovery: a bit for each schedule whose callback has been called so
+       far. */
     uint8_t told;
 };
 

@@ -35,7 +35,7 @@ typedef struct sparse_partial {
     baton_partial_t epochs;
     baton_sparse_t *sparse;
     bool absent; /* the running epoch takes no gradient of this rank */
-    char *parts; /* memory for parts of a gradient, or NULL */
+    char *parts; /* memory for a gradient in parts; NULL until the first part */
     /* Part of an exported state: the first and the last step whose gradients
        are pending. */
     uint64_t pending_steps[2];

@@ -44,8 +44,7 @@ void baton__sparse_begin(baton_sparse_t *sparse)
     sparse->settling.done = false;
     sparse->settling.merged = 0;
     sparse->input.clip_factor = 1;
-    /* The other backends clip the gradient before the step, or on the device.
-     */
+    /* Other backends clip the gradient before the step, or on the device. */
     if (sparse->host != NULL) {
         sparse->input.clip_factor =
             sparse->input.given_factor *

@@ -49,9 +49,10 @@ typedef struct baton__sparse_room {
     uint64_t none; /* the memory of `count` in a group without payload */
 } baton__sparse_room_t;
 
-/* State that an algorithm has learned from earlier steps; exported and
-   imported. local_threshold is this rank's own. h is equal on the ranks of one
-   position in their teams, the other fields on all ranks. */
+/* State that an algorithm has learned from earlier steps. It is a part of
+   exported and imported states. local_threshold is this rank's own. h is equal
+   on the ranks of one position in their teams. The other fields are equal on
+   all ranks. */
 typedef struct baton__learned {
     /* Used by SPARDL with B-SAG; see spardl_teams.c. */
     int64_t h, h_step, h_flag;
@@ -66,8 +67,9 @@ typedef struct baton__learned {
 typedef enum baton__sparse_phase {
     /* No step was started, the step has failed, or its result is stale. */
     BATON__SPARSE_NO_RESULT,
-    BATON__SPARSE_RUNNING, /* until a wait or test observes the step's end */
-    BATON__SPARSE_RESULT,  /* the result is in `last` */
+    /* The step has not ended, or no wait or test has seen its end. */
+    BATON__SPARSE_RUNNING,
+    BATON__SPARSE_RESULT, /* the result is in `last` */
 } baton__sparse_phase_t;
 
 /* The results of steps, and the buffers for them. */
@@ -77,7 +79,7 @@ typedef struct baton__sparse_results {
     size_t capacity;             /* the most entries of a room */
     baton__sparse_room_t *room;  /* the room that the running step writes */
     baton__sparse_room_t *shown; /* the room of the last result */
-    baton_sparse_result_t last;  /* in phase RESULT */
+    baton_sparse_result_t last;  /* the last result; valid in phase RESULT */
     /* With options.partial: the number of results that waits still return after
        a recovery. */
     uint64_t missed;
@@ -133,7 +135,7 @@ typedef struct baton__handover {
     int most_ranks;   /* size of the group at creation */
     uint8_t *news;    /* bytes that the ranks exchange first */
     char *piece;      /* the piece that is being handed over */
-    uint64_t handed;  /* pieces started in this hand-over; 0: none */
+    uint64_t handed;  /* number of pieces started in this hand-over */
     uint64_t lacked;  /* the last step whose result was handed to this rank */
     uint64_t made_up; /* the last step for which make_up has run */
 } baton__handover_t;
@@ -148,7 +150,7 @@ struct baton_sparse {
     bool payload;
     bool connected;
     baton_group_t *survivors; /* the group of a shrink in progress; or NULL */
-    /* Of options: the elements of a vector, and their type. */
+    /* As in `options`: the number of elements of a vector, and their type. */
     size_t count;
     baton_dtype_t dtype;
     size_t element_bytes, entry_bytes, vector_bytes;
@@ -165,9 +167,9 @@ struct baton_sparse {
     void (*agree)(const void *arg, baton_schedule_t *schedule);
     const void *agree_arg;
 
-    const baton__sparse_algorithm_t *algorithm; /* NULL: dense steps only */
+    const baton__sparse_algorithm_t *algorithm; /* NULL: all steps are dense */
     const baton__sparse_backend_t *backend;
-    /* The state of the backend: one of these, of which the others are NULL. */
+    /* The state of the backend. Only one of these three fields is not NULL. */
     struct baton__sparse_host *host;
     baton_partial_t *epochs;
     baton__sparse_device_t *device;
@@ -175,9 +177,10 @@ struct baton_sparse {
     /* The schedule of sparse steps. */
     baton_schedule_t *schedule;
     baton_schedule_t *dense;
-    baton_buffer_t dense_buffer; /* of dense steps; bound to `work` */
-    baton_schedule_t *latest; /* schedule of the last started step, or NULL */
-    bool is_dense;            /* the step that was started last is dense */
+    baton_buffer_t dense_buffer; /* target of dense steps, bound to `work` */
+    /* The schedule of the step that was started last, or NULL. */
+    baton_schedule_t *latest;
+    bool is_dense; /* the step that was started last is dense */
     baton__sparse_phase_t phase;
 
     /* n elements each; NULL in a group without payload. With the device
@@ -193,7 +196,7 @@ struct baton_sparse {
        exported and imported. NULL: none. */
     uint64_t *extra;
     size_t extra_count;
-    uint64_t steps; /* completed steps */
+    uint64_t steps; /* number of completed steps */
     /* The numbers of sparse steps, [0], and of dense ones, [1], whose sum was
        `steps` at the last recovery. The import of a state changes base[0] by as
        much as `steps`. */
@@ -203,7 +206,7 @@ struct baton_sparse {
 
     /* The statistics of the last step, and of the running step. */
     baton_sparse_stats_t stats, counting;
-    uint32_t rounds; /* rounds of messages in a sparse step */
+    uint32_t rounds; /* number of rounds of messages in a sparse step */
 };
 
 /* ---- backends ---------------------------------------------------------- */
@@ -531,7 +534,7 @@ typedef struct baton__message {
     size_t bytes; /* the message's length in this step */
 } baton__message_t;
 
-/* Sets up a message without a node. */
+/* Initialises a message, without adding a node. */
 void baton__message_init(baton__message_t *message, baton_sparse_t *sparse,
                          size_t capacity);
 void baton__message_send(baton__message_t *message, baton_sparse_t *sparse,

@@ -46,17 +46,18 @@ struct baton__sparse_device {
     char *velocity, *new_velocity;
     /* The indices of the last selection. There is memory for 2k + 1 of them. */
     uint32_t *indices;
-    void *scratch; /* memory for selections */
-    /* Memory for the new residual's entries at the result's indices or, if
-       selections are masked, at those of a selection. */
+    void *scratch; /* device memory that a selection uses while it runs */
+    /* Device memory for values of `work` at the result's indices or, if
+       momentum masking clears the velocity at selected indices, at those
+       indices. */
     char *kept;
     /* With clipping: the sum of the squares of the gradient's elements. */
     baton__mirror_t square_sum;
-    baton__change_t *latest; /* the last change of `work` in this step */
+    baton__change_t *latest; /* the latest change of `work` in this step */
 };
 
-/* Allocates the vectors, and memory for selections, but not `kept`. `port` and
-   `device` must be set. */
+/* Allocates the vectors, and memory for selections, but not `kept`. The caller
+   has set `port` and `device` before. */
 void baton__device_allocate(baton_sparse_t *sparse);
 
 /* Allocates a mirror. If `host` is not NULL, it becomes the mirror's pinned

@@ -118,7 +118,7 @@ static bool handover_pass_on(baton_sparse_t *sparse, uint64_t before,
         memcpy(self->piece, (char *)data + next, left < piece ? left : piece);
     }
     self->handed++;
-    /* Can't fail, since the schedule is idle. */
+    /* The start can't fail, since the schedule is idle. */
     (void)!baton_schedule_start(self->schedule);
     return false;
 }

@@ -43,7 +43,7 @@ static baton_status_t sparse_shrink_end_step(baton_sparse_t *sparse,
 static baton_status_t open_handover(baton_sparse_t *sparse)
 {
     baton__handover_t *handover = &sparse->handover;
-    /* Otherwise destroy would wait. */
+    /* The epoch is cancelled so that destroy does not wait for it. */
     (void)!baton_schedule_cancel(handover->schedule);
     baton_status_t status = baton_schedule_destroy(handover->schedule);
     if (status == BATON_OK) {
