@@ -95,7 +95,7 @@ enum {
     /* Receive buffers for one peer's bodies (packet.h). */
     BATON__MPI_BODIES = 8,
     BATON__MPI_TAGS = 512,   /* MPI tags for pulled messages */
-    BATON__MPI_PACKETS = 16, /* sends of packets in motion at a time */
+    BATON__MPI_PACKETS = 16, /* the most sends of packets in motion at a time */
     /* Receives that are posted for packets. There are few, so that their
        buffers stay in cache. */
     BATON__MPI_POSTED = 8,
@@ -603,7 +603,8 @@ baton_status_t baton__net_reserve(baton__mpi_t *mpi, uint32_t messages);
 
 /* Both are called at the first reservation for a peer.
    baton__net_reserve_bodies allocates buffers for the peer's bodies. After
-   that, baton__net_contact connects to the peer and tells it its credits. */
+   that, baton__net_contact connects to the peer, and tells the peer how many
+   credits it has. */
 baton_status_t baton__net_reserve_bodies(baton__mpi_t *mpi,
                                          baton__peer_t *peer);
 void baton__net_contact(baton__mpi_t *mpi, baton__peer_t *peer);

@@ -107,7 +107,9 @@ typedef struct baton__host {
     /* By process: 1 + the processor where it last polled; 0: it has not polled,
        or has ended. */
     _Atomic int32_t *processors;
-    _Atomic uint8_t *counts; /* the inboxes' counts, if not in `states` */
+    /* The counts of the inboxes of all processes, unless each process has its
+       counts in its baton__peer_state_t. */
+    _Atomic uint8_t *counts;
     baton__cell_t *cells;
     baton__host_buffer_t *buffer_memory;
 } baton__host_t;
