@@ -18,7 +18,7 @@
        names      attempts   schedules created by a name, or groups made by
                              equal calls
        table      schedule   a committed schedule
-       early      kept       a list of the hellos for a schedule that is not
+       hellos     hellos     a list of the hellos for a schedule that is not
                              committed here
        destroyed  destroyed  the record of a destroyed schedule
        channels   group      a subset */
@@ -28,7 +28,7 @@ typedef struct baton__place {
         uint32_t attempts;
         baton_schedule_t *schedule;
         baton_group_t *group;
-        struct baton__kept *kept;
+        struct baton__notice *hellos;
         struct baton__destroyed *destroyed;
     };
 } baton__place_t;

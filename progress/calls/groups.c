@@ -133,17 +133,17 @@ static void disclose(const watched_group_t *watched)
     }
 }
 
-static bool reserve_kept(baton__member_t *member)
+static bool reserve_notices(baton__member_t *member)
 {
-    baton__kept_t *kept = NULL;
+    baton__notice_t *kept = NULL;
     for (int i = 0; i < KEPT; i++) {
         kept = baton__alloc(1, sizeof *kept);
         if (kept == NULL) {
             return false;
         }
-        baton__member_give_kept(member, kept);
+        baton__member_give_notice(member, kept);
     }
-    return baton__table_reserve(&member->early, KEPT);
+    return baton__table_reserve(&member->hellos, KEPT);
 }
 
 /* Allocates what a group needs to run. A subset uses its root's memory for
@@ -157,7 +157,7 @@ static baton_status_t groups_reserve(baton_group_t *group)
                            : NULL;
     member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
     return member->queues != NULL && (group->parts != NULL || !reads) &&
-                   (group->root != NULL || reserve_kept(member))
+                   (group->root != NULL || reserve_notices(member))
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }

@@ -210,21 +210,21 @@ void baton__step_adopt(baton_group_t *group)
             baton__loss_take(group, rank, lost);
         }
     }
-    baton__kept_t **link = &baton__member_of(root)->subset_headers;
+    baton__notice_t **link = &baton__member_of(root)->subset_headers;
     while (*link != NULL) {
-        baton__kept_t *kept = *link;
-        if (kept->channel != group->channel) {
-            link = &kept->next;
+        baton__notice_t *notice = *link;
+        if (notice->channel != group->channel) {
+            link = &notice->next;
             continue;
         }
-        *link = kept->next;
-        kept->next = NULL;
-        int peer = baton__subset_rank(group->endpoint, kept->peer);
+        *link = notice->next;
+        notice->next = NULL;
+        int peer = baton__subset_rank(group->endpoint, notice->peer);
         /* A sender that is not in the group may not know that yet. */
         if (peer >= 0) {
-            heed(group, &kept->header, peer);
+            heed(group, &notice->header, peer);
         }
-        baton__group_drop_kept(&kept);
+        baton__group_drop_notices(&notice);
     }
 }
 

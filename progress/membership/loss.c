@@ -175,12 +175,12 @@ void baton__loss_receive(baton_group_t *group, const baton_header_t *header,
    then; see baton__loss_receive. */
 static void heed_leaves(baton_group_t *group)
 {
-    baton__kept_t *leaves = baton__member_of(group)->leaves;
+    baton__notice_t *leaves = baton__member_of(group)->leaves;
     baton__member_of(group)->leaves = NULL;
-    for (baton__kept_t *each = leaves; each != NULL; each = each->next) {
+    for (baton__notice_t *each = leaves; each != NULL; each = each->next) {
         baton__loss_receive(group, &each->header, each->peer);
     }
-    baton__group_drop_kept(&leaves);
+    baton__group_drop_notices(&leaves);
 }
 
 void baton__loss_happen(baton_group_t *group, const baton_event_t *event)

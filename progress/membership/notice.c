@@ -3,7 +3,7 @@
 
 /* Sends one queued answer: an inquiry, state, hello, failure or loss. */
 static baton_status_t send_answer(baton_group_t *group,
-                                  const baton__kept_t *answer)
+                                  const baton__notice_t *answer)
 {
     baton_header_t header = answer->header;
     if (baton__group_loss(group, answer->peer) != NULL) {
@@ -81,8 +81,8 @@ static uint32_t notice_tell(baton__peer_notice_t *due)
 static void take_answer(baton__peer_queue_t *queue)
 {
     queue->member->answer_count--;
-    baton__member_give_kept(queue->member,
-                            baton__kept_list_take(&queue->answers));
+    baton__member_give_notice(queue->member,
+                              baton__notice_list_take(&queue->answers));
 }
 
 /* Removes the queue's first entry. If that was the last entry about a destroyed

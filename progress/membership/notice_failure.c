@@ -174,10 +174,10 @@ void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
                                 int peer, bool answers)
 {
     baton__member_t *member = baton__member_of(group);
-    baton__place_t *place = baton__table_find(&member->early, identity);
-    baton__kept_t **link = place != NULL ? &place->kept : NULL;
+    baton__place_t *place = baton__table_find(&member->hellos, identity);
+    baton__notice_t **link = place != NULL ? &place->hellos : NULL;
     while (link != NULL && *link != NULL) {
-        baton__kept_t *each = *link;
+        baton__notice_t *each = *link;
         if (peer != ALL_PEERS && each->peer != peer) {
             link = &each->next;
             continue;
@@ -187,10 +187,10 @@ void baton__notice_forget_early(baton_group_t *group, uint64_t identity,
         if (answers) {
             baton__notice_answer(group, &each->header, 0, each->peer);
         }
-        baton__member_give_kept(member, each);
+        baton__member_give_notice(member, each);
     }
-    if (place != NULL && place->kept == NULL) {
-        baton__table_remove(&member->early, identity);
+    if (place != NULL && place->hellos == NULL) {
+        baton__table_remove(&member->hellos, identity);
     }
 }
 
@@ -202,11 +202,11 @@ void baton__notice_retract(baton_group_t *group, uint64_t identity)
         baton__notice_forget_early(group, identity, ALL_PEERS, true);
         return;
     }
-    for (uint32_t i = 0; i < member->early.size; i++) {
+    for (uint32_t i = 0; i < member->hellos.size; i++) {
         /* When an entry is removed, another one may move to its place, so the
            place is looked at again. */
-        while (member->early.places[i].key != 0) {
-            baton__notice_forget_early(group, member->early.places[i].key,
+        while (member->hellos.places[i].key != 0) {
+            baton__notice_forget_early(group, member->hellos.places[i].key,
                                        ALL_PEERS, true);
         }
     }

@@ -95,15 +95,15 @@ static void notice_remember(baton_group_t *group, const baton_header_t *header,
 {
     baton__member_t *member = baton__member_of(group);
     const uint64_t identity = header->schedule;
-    baton__place_t *place = baton__table_find(&member->early, identity);
-    if (place == NULL && baton__table_reserve(&member->early, 1)) {
-        place = baton__table_enter(&member->early, identity);
+    baton__place_t *place = baton__table_find(&member->hellos, identity);
+    if (place == NULL && baton__table_reserve(&member->hellos, 1)) {
+        place = baton__table_enter(&member->hellos, identity);
     }
-    baton__kept_t *kept =
-        place != NULL ? baton__member_take_kept(member) : NULL;
-    if (kept != NULL) {
-        *kept = (baton__kept_t){place->kept, 0, *header, peer};
-        place->kept = kept;
+    baton__notice_t *notice =
+        place != NULL ? baton__member_take_notice(member) : NULL;
+    if (notice != NULL) {
+        *notice = (baton__notice_t){place->hellos, 0, *header, peer};
+        place->hellos = notice;
     }
 }
 
@@ -115,8 +115,8 @@ static void answer_early(baton__task_t *task)
     const baton_schedule_t *schedule = &task->schedule;
     baton_group_t *group = schedule->group;
     const baton__place_t *place =
-        baton__table_find(&baton__member_of(group)->early, task->identity);
-    const baton__kept_t *early = place != NULL ? place->kept : NULL;
+        baton__table_find(&baton__member_of(group)->hellos, task->identity);
+    const baton__notice_t *early = place != NULL ? place->hellos : NULL;
     for (; early != NULL; early = early->next) {
         uint32_t index = baton__plan_peer(&schedule->plan, early->peer);
         if (index == schedule->plan.peer_count) {

@@ -220,15 +220,16 @@ void baton__recovery_begin(baton_group_t *group)
 /* Handles messages that peers which joined earlier had sent about schedules
    that this rank lacked. By now this rank has committed those schedules, or
    never will. */
-static void take_deferred(baton_group_t *group)
+static void take_recovery_headers(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
-    baton__kept_t *all = member->deferred;
-    member->deferred = NULL;
-    for (const baton__kept_t *kept = all; kept != NULL; kept = kept->next) {
-        baton__recovery_receive(group, &kept->header, kept->peer);
+    baton__notice_t *all = member->recovery_headers;
+    member->recovery_headers = NULL;
+    for (const baton__notice_t *notice = all; notice != NULL;
+         notice = notice->next) {
+        baton__recovery_receive(group, &notice->header, notice->peer);
     }
-    baton__group_drop_kept(&all);
+    baton__group_drop_notices(&all);
 }
 
 /* Joins the recovery once no epoch or transfer of the group is in progress and
@@ -255,7 +256,7 @@ static bool join_if_quiet(baton_group_t *group)
             recovery_join(t);
         }
     }
-    take_deferred(group);
+    take_recovery_headers(group);
     return true;
 }
 
@@ -430,7 +431,7 @@ void baton__recovery_receive(baton_group_t *group, const baton_header_t *header,
         if (schedule == NULL && header->incarnation != group->incarnation) {
             /* The schedule may still be committed here, so the message is kept
                for it. */
-            baton__group_keep(&member->deferred, 0, header, peer);
+            baton__group_keep(&member->recovery_headers, 0, header, peer);
             return;
         }
         if (schedule == NULL) {

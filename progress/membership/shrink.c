@@ -45,7 +45,7 @@ typedef struct exchange {
        this rank's view, so equal numbers mean equal views. */
     uint32_t sent, received;
     bool asked; /* a view with the bit ASKS was sent to the rank */
-    bool owed;  /* the rank must get the agreed view */
+    bool due;   /* the rank must get the agreed view */
 } exchange_t;
 
 struct baton__shrink {
@@ -237,7 +237,7 @@ baton_status_t baton__shrink_begin(baton_group_t *group)
     shrink_t *shrink = member->shrink;
     for (int peer = 0; peer < group->size; peer++) {
         exchange_t *exchange = &shrink->exchanges[peer];
-        *exchange = (exchange_t){.owed = exchange->owed};
+        *exchange = (exchange_t){.due = exchange->due};
     }
     shrink->number++;
     shrink->view = (view_t){{0}};
@@ -365,9 +365,9 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
             return;
         }
         bool other = memcmp(&view, &shrink->agreed, sizeof view) != 0;
-        if ((header.tag & AGREED) == 0 && !exchange->owed &&
+        if ((header.tag & AGREED) == 0 && !exchange->due &&
             ((header.tag & ASKS) != 0 || other)) {
-            exchange->owed = true;
+            exchange->due = true;
             group->stepper->recovering++;
         }
         return;
@@ -415,10 +415,10 @@ static bool progress_shrink_tell(const baton_group_t *group, int peer)
     exchange_t *exchange = &shrink->exchanges[peer];
     bool gone = baton__group_loss(group, peer) != NULL;
     bool moved = false;
-    if (exchange->owed && (send_view(group, peer, shrink->agreed_number, AGREED,
-                                     &shrink->agreed) ||
-                           gone)) {
-        exchange->owed = false;
+    if (exchange->due && (send_view(group, peer, shrink->agreed_number, AGREED,
+                                    &shrink->agreed) ||
+                          gone)) {
+        exchange->due = false;
         group->stepper->recovering--;
         moved = true;
     }
@@ -490,8 +490,8 @@ void baton__shrink_give_up(baton_group_t *group)
     assert(baton__driven_here(group));
     shrink_t *shrink = baton__member_of(group)->shrink;
     for (int peer = 0; shrink != NULL && peer < group->size; peer++) {
-        group->stepper->recovering -= shrink->exchanges[peer].owed;
-        shrink->exchanges[peer].owed = false;
+        group->stepper->recovering -= shrink->exchanges[peer].due;
+        shrink->exchanges[peer].due = false;
     }
     if (baton__shrink_state(group) == BATON__SHRINK_ASKING) {
         stop_asking(group, BATON__SHRINK_EXCLUDED);

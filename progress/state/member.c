@@ -47,39 +47,39 @@ void baton__member_forget_destroyed(baton__member_t *member, int but)
 
 /* ---- notices that are kept for later ---------------------------------- */
 
-baton__kept_t *baton__member_take_kept(baton__member_t *member)
+baton__notice_t *baton__member_take_notice(baton__member_t *member)
 {
-    baton__kept_t *kept = member->spare;
-    if (kept == NULL) {
-        return baton__alloc(1, sizeof *kept);
+    baton__notice_t *notice = member->spare;
+    if (notice == NULL) {
+        return baton__alloc(1, sizeof *notice);
     }
-    member->spare = kept->next;
-    return kept;
+    member->spare = notice->next;
+    return notice;
 }
 
-void baton__member_give_kept(baton__member_t *member, baton__kept_t *kept)
+void baton__member_give_notice(baton__member_t *member, baton__notice_t *notice)
 {
-    kept->next = member->spare;
-    member->spare = kept;
+    notice->next = member->spare;
+    member->spare = notice;
 }
 
-bool baton__group_keep(baton__kept_t **list, uint64_t channel,
+bool baton__group_keep(baton__notice_t **list, uint64_t channel,
                        const baton_header_t *header, int peer)
 {
-    baton__kept_t *kept = baton__alloc(1, sizeof *kept);
-    if (kept != NULL) {
-        *kept = (baton__kept_t){*list, channel, *header, peer};
-        *list = kept;
+    baton__notice_t *notice = baton__alloc(1, sizeof *notice);
+    if (notice != NULL) {
+        *notice = (baton__notice_t){*list, channel, *header, peer};
+        *list = notice;
     }
-    return kept != NULL;
+    return notice != NULL;
 }
 
-void baton__group_drop_kept(baton__kept_t **list)
+void baton__group_drop_notices(baton__notice_t **list)
 {
     while (*list != NULL) {
-        baton__kept_t *kept = *list;
-        *list = kept->next;
-        baton__free(kept);
+        baton__notice_t *notice = *list;
+        *list = notice->next;
+        baton__free(notice);
     }
 }
 
@@ -180,20 +180,20 @@ bool baton__has_ended(const baton_group_t *group, int rank)
 
 void baton__member_fini(baton__member_t *member)
 {
-    for (uint32_t i = 0; i < member->early.size; i++) {
-        baton__place_t *place = &member->early.places[i];
+    for (uint32_t i = 0; i < member->hellos.size; i++) {
+        baton__place_t *place = &member->hellos.places[i];
         if (place->key != 0) {
-            baton__group_drop_kept(&place->kept);
+            baton__group_drop_notices(&place->hellos);
         }
     }
     baton__member_forget_destroyed(member, -1);
     baton__free(member->destroyed.places);
-    baton__group_drop_kept(&member->spare);
-    baton__group_drop_kept(&member->deferred);
-    baton__group_drop_kept(&member->leaves);
-    baton__group_drop_kept(&member->subset_headers);
+    baton__group_drop_notices(&member->spare);
+    baton__group_drop_notices(&member->recovery_headers);
+    baton__group_drop_notices(&member->leaves);
+    baton__group_drop_notices(&member->subset_headers);
     baton__free(member->lost);
-    baton__free(member->early.places);
+    baton__free(member->hellos.places);
     baton__free(member->shrink);
     baton__group_fini(&member->group);
 }

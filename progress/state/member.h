@@ -37,14 +37,14 @@ typedef struct baton__loss {
 /* The header of a notice. Either the notice has arrived and is kept for later,
    or it is queued for a rank, as a reply, an inquiry or the report of a loss
    (progress/membership/notice.h). */
-typedef struct baton__kept {
-    struct baton__kept *next;
+typedef struct baton__notice {
+    struct baton__notice *next;
     uint64_t channel;
     baton_header_t header;
     int peer;
-} baton__kept_t;
+} baton__notice_t;
 
-BATON__LIST(baton__kept_list, baton__kept_t)
+BATON__LIST(baton__notice_list, baton__notice_t)
 
 /* The notices that are due to one peer of a schedule, and how far the two have
    introduced themselves. */
@@ -64,7 +64,7 @@ typedef struct baton__peer_queue {
     /* The next queue in the stepper's list of non-empty queues. */
     struct baton__peer_queue *next;
     struct baton__member *member;
-    baton__kept_list_t answers;
+    baton__notice_list_t answers;
     baton__due_list_t due;
     /* At the last try the transport had no space for a notice to the rank. */
     bool full;
@@ -158,19 +158,20 @@ typedef struct baton__member {
     uint32_t unrecovered; /* number of schedules that can't be recovered */
     /* Recovery messages about schedules that do not exist here. They are kept
        until this rank joins the recovery. */
-    baton__kept_t *deferred;
+    baton__notice_t *recovery_headers;
     /* Notices of peers that leave the group after a loss. They are kept until
        the transport has reported that loss here. */
-    baton__kept_t *leaves;
-    baton__kept_t *spare; /* free records, for replies, inquiries and `early` */
+    baton__notice_t *leaves;
+    /* Free records, for replies, inquiries and `hellos`. */
+    baton__notice_t *spare;
     /* Hellos for schedules that are not committed here: for each schedule,
        those of the peers that have committed it. */
-    baton__table_t early;
+    baton__table_t hellos;
     /* Records of destroyed schedules about which peers may still ask. */
     baton__table_t destroyed;
     /* In a root: headers of messages for subsets that are not created here
        yet. */
-    baton__kept_t *subset_headers;
+    baton__notice_t *subset_headers;
     /* The header of the last inquiry about a schedule that is not committed
        here. It names the schedule and the epoch. */
     baton_header_t asked;
@@ -235,15 +236,16 @@ void baton__member_forget_destroyed(baton__member_t *member, int but);
 
 /* Returns memory for a reply, an inquiry or an early hello: a free record or,
    if none is left, a new one. NULL if there is no memory. */
-baton__kept_t *baton__member_take_kept(baton__member_t *member);
+baton__notice_t *baton__member_take_notice(baton__member_t *member);
 /* Makes a record free. */
-void baton__member_give_kept(baton__member_t *member, baton__kept_t *kept);
+void baton__member_give_notice(baton__member_t *member,
+                               baton__notice_t *notice);
 
 /* Adds a header to a list. Returns false if there is no memory. */
-bool baton__group_keep(baton__kept_t **list, uint64_t channel,
+bool baton__group_keep(baton__notice_t **list, uint64_t channel,
                        const baton_header_t *header, int peer);
 /* Frees a list of headers. */
-void baton__group_drop_kept(baton__kept_t **list);
+void baton__group_drop_notices(baton__notice_t **list);
 
 /* Changes the state of the recovery, which no other function does. */
 void baton__group_set_recovery(baton_group_t *group,

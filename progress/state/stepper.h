@@ -176,15 +176,16 @@ static inline void baton__stepper_answer(baton_group_t *group,
                                          baton_header_t header,
                                          baton__message_kind_t kind, int peer)
 {
-    baton__kept_t *answer = baton__member_take_kept(baton__member_of(group));
+    baton__notice_t *answer =
+        baton__member_take_notice(baton__member_of(group));
     if (answer == NULL) {
         return;
     }
     baton__peer_queue_t *queue = baton__group_queue(group, peer);
     header.kind = (uint16_t)kind;
-    *answer = (baton__kept_t){.header = header, .peer = peer};
+    *answer = (baton__notice_t){.header = header, .peer = peer};
     baton__stepper_list(queue, group);
-    baton__kept_list_append(&queue->answers, answer);
+    baton__notice_list_append(&queue->answers, answer);
     baton__member_of(group)->answer_count++;
 }
 
