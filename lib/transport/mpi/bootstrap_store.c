@@ -40,8 +40,8 @@ typedef struct store_key {
 } store_key_t;
 
 /* Returns the key of a rank's record, or of rank 0's answer if `rank` is -1. */
-static store_key_t key_of(const bootstrap_store_t *self, unsigned exchange,
-                          int rank)
+static store_key_t store_key_of(const bootstrap_store_t *self,
+                                unsigned exchange, int rank)
 {
     store_key_t key;
     if (rank < 0) {
@@ -68,7 +68,7 @@ static baton_status_t check_call(const bootstrap_store_t *self,
 static baton_status_t store_put(const bootstrap_store_t *self, int rank,
                                 const void *value, size_t bytes)
 {
-    const store_key_t key = key_of(self, self->exchange, rank);
+    const store_key_t key = store_key_of(self, self->exchange, rank);
     return check_call(
         self, "put", &key,
         self->store->put(self->store->context, key.text, value, bytes));
@@ -78,7 +78,7 @@ static baton_status_t store_put(const bootstrap_store_t *self, int rank,
 static baton_status_t store_get(const bootstrap_store_t *self, int rank,
                                 void *value, size_t bytes, size_t *bytes_out)
 {
-    const store_key_t key = key_of(self, self->exchange, rank);
+    const store_key_t key = store_key_of(self, self->exchange, rank);
     return check_call(self, "get", &key,
                       self->store->get(self->store->context, key.text, value,
                                        bytes, bytes_out));
@@ -87,7 +87,7 @@ static baton_status_t store_get(const bootstrap_store_t *self, int rank,
 static void store_remove(const bootstrap_store_t *self, unsigned exchange,
                          int rank)
 {
-    const store_key_t key = key_of(self, exchange, rank);
+    const store_key_t key = store_key_of(self, exchange, rank);
     if (exchange > 0 && self->store->remove != NULL) {
         self->store->remove(self->store->context, key.text);
     }
@@ -156,7 +156,7 @@ static baton_status_t collect(bootstrap_store_t *self)
     return status;
 }
 
-static baton_status_t take_answer(bootstrap_store_t *self)
+static baton_status_t store_take_answer(bootstrap_store_t *self)
 {
     const size_t bytes =
         (NONCE_BYTES + self->bytes) * (size_t)self->shared.size;
@@ -173,7 +173,7 @@ static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
 {
     bootstrap_store_t *self = (bootstrap_store_t *)shared;
     baton_status_t status =
-        shared->rank == 0 ? collect(self) : take_answer(self);
+        shared->rank == 0 ? collect(self) : store_take_answer(self);
     *ended_out = status == BATON_OK;
     if (status == BATON_OK) {
         for (int i = 0; i < shared->size; i++) {
@@ -192,7 +192,7 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
     size_t length = 0;
     int count = 0;
     for (int i = 0; i < shared->size; i++) {
-        const store_key_t key = key_of(self, self->exchange, i);
+        const store_key_t key = store_key_of(self, self->exchange, i);
         size_t stored = 0;
         char byte;
         if (self->store->get(self->store->context, key.text, &byte, 1,

@@ -31,7 +31,7 @@ static const wire_mpi_t *mpi_of(const baton__wire_t *wire)
     return (const wire_mpi_t *)wire;
 }
 
-static baton__request_t request_of(MPI_Request handle)
+static baton__request_t wire_request_of(MPI_Request handle)
 {
     return handle == MPI_REQUEST_NULL ? 0 : (baton__request_t)handle;
 }
@@ -63,7 +63,7 @@ static int wire_mpi_send(baton__wire_t *self, const void *data, size_t bytes,
     MPI_Request handle = MPI_REQUEST_NULL;
     int code = PMPI_Isend(data, (int)bytes, MPI_BYTE, to, tag,
                           mpi_of(self)->comm, &handle);
-    *out = code == MPI_SUCCESS ? request_of(handle) : 0;
+    *out = code == MPI_SUCCESS ? wire_request_of(handle) : 0;
     return code;
 }
 
@@ -74,7 +74,7 @@ static int wire_mpi_receive(baton__wire_t *self, void *data, size_t bytes,
     int code = PMPI_Irecv(data, (int)bytes, MPI_BYTE,
                           from == BATON__WIRE_ANY ? MPI_ANY_SOURCE : from, tag,
                           mpi_of(self)->comm, &handle);
-    *out = code == MPI_SUCCESS ? request_of(handle) : 0;
+    *out = code == MPI_SUCCESS ? wire_request_of(handle) : 0;
     return code;
 }
 
@@ -103,7 +103,7 @@ static int test_some(int count, baton__request_t *requests, int *at_out,
         if (code == MPI_SUCCESS && requests[at] != 0) {
             (void)PMPI_Get_count(&status, MPI_BYTE, &bytes);
         }
-        requests[at] = request_of(handles[at]);
+        requests[at] = wire_request_of(handles[at]);
     }
     *bytes_out = (size_t)bytes;
     return code;
