@@ -566,12 +566,12 @@ class _Collectives:
     def barrier(self, opts: Any = None) -> Work:
         return self._run(Work([], opts), "barrier", None, None)
 
-    def monitored_barrier(self, timeout: timedelta = _no_timeout,
+    def monitored_barrier(self, timeout: timedelta = timedelta(-1),
                           wait_all_ranks: bool = False) -> None:
         """A barrier that rank 0 watches: TimedOut on all ranks that came names the first
         one that did not, or all of them. They may call again, and those that are late come
-        to this call first."""
-        seconds = self._state.timeout if timeout <= _no_timeout else timeout.total_seconds()
+        to this call first. A negative timeout is that of the group."""
+        seconds = self._state.timeout if timeout < _no_timeout else timeout.total_seconds()
         end = time.monotonic() + seconds + (0.1 if self._rank else 0)  # rank 0 ends first
         others, late = range(1, self._size), torch.zeros(self._size, dtype=torch.bool)
 
