@@ -235,16 +235,6 @@ void baton__contribution_end_staged_loan(baton__contribution_t *self)
     contribution_return_loan(self, &self->staged);
 }
 
-/* Makes `data` the pending contribution, with all parts lent. Called while
-   nothing is pending. */
-static void contribution_lend(baton__contribution_t *self, const char *data)
-{
-    for (size_t i = 0; i < self->parts; i++) {
-        self->pending.lent[i] = data + self->begins[i] * self->element_bytes;
-    }
-    atomic_store_explicit(&self->lends, true, memory_order_relaxed);
-}
-
 void baton__contribution_add(baton__contribution_t *self, const void *data,
                              uint64_t step, bool lent)
 {
@@ -253,7 +243,11 @@ void baton__contribution_add(baton__contribution_t *self, const void *data,
     if (self->first_step != 0) {
         add_to_pending(self, &self->pending, &given);
     } else if (lent && self->count > 0) {
-        contribution_lend(self, data);
+        for (size_t i = 0; i < self->parts; i++) {
+            self->pending.lent[i] =
+                (const char *)data + self->begins[i] * self->element_bytes;
+        }
+        atomic_store_explicit(&self->lends, true, memory_order_relaxed);
     } else {
         copy_parts(self, self->pending.memory, &given, false);
     }

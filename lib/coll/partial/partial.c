@@ -172,19 +172,6 @@ static void add_active_count(baton_partial_t *partial)
     baton_add_allreduce_binomial(s, &args);
 }
 
-/* Adds the async node that takes the contribution. If no take has to wait, the
-   call after it does that: then adds nothing, and returns `begin`. */
-static baton_node_t add_take(baton_partial_t *partial, baton_node_t begin)
-{
-    if (!takes_async(partial)) {
-        return begin;
-    }
-    baton_node_t node = baton_add_async(partial->schedule, &take_ops, partial);
-    baton_set_no_scratch(partial->schedule, node);
-    baton_before(partial->schedule, begin, node);
-    return node;
-}
-
 baton_status_t baton__partial_build(baton_partial_t *partial,
                                     const baton__epoch_t *epoch)
 {
@@ -203,11 +190,18 @@ baton_status_t baton__partial_build(baton_partial_t *partial,
         return status;
     }
     baton_node_t begin = baton__begin_add(&partial->begin);
+    if (takes_async(partial)) {
+        baton_node_t take = baton_add_async(s, &take_ops, partial);
+        baton_set_no_scratch(s, take);
+        baton_before(s, begin, take);
+        begin = take;
+    }
+    /* If no take has to wait, this call takes the contribution. */
     baton_node_t taken = baton_add_call(s, epoch->prepare, partial);
     baton_node_t published = baton_add_call(s, epoch->publish, partial);
     baton_set_no_scratch(s, taken);
     baton_set_no_scratch(s, published);
-    baton_before(s, add_take(partial, begin), taken);
+    baton_before(s, begin, taken);
     baton_before(s, partial->begin.activated, published);
     baton_enclosure_t inside = baton_enclose_begin(s);
     epoch->add(partial);

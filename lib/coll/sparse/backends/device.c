@@ -577,15 +577,12 @@ static baton_status_t start_step(baton_sparse_t *sparse, bool flush,
 }
 
 static baton_status_t sparse_device_start(baton_sparse_t *sparse, bool flush,
-                                          const void *gradient, double factor)
+                                          const void *gradient)
 {
-    /* The factor is 1: only sets of tensors use other factors, and their
-       gradients are in main memory. */
-    (void)factor;
     return start_step(sparse, flush, gradient, NULL);
 }
 
-static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
+static void sparse_device_complete(baton_sparse_t *sparse,
                                    baton_status_t status)
 {
     backend_t *self = sparse_device_backend_of(sparse);
@@ -597,7 +594,7 @@ static void sparse_device_complete(baton_sparse_t *sparse, bool dense,
         self->reported = self->results.started;
     } else if (self->begun != NULL) {
         self->begun = NULL;
-        complete_step(sparse, dense);
+        complete_step(sparse, sparse->is_dense);
     }
     (void)pthread_mutex_unlock(&self->lock);
 }

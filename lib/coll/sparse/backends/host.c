@@ -152,7 +152,7 @@ static baton_status_t sparse_host_contribute(baton_sparse_t *sparse,
 }
 
 static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
-                                        const void *gradient, double factor)
+                                        const void *gradient)
 {
     host_t *self = sparse->host;
     baton__sparse_input_t *input = &sparse->input;
@@ -165,7 +165,6 @@ static baton_status_t sparse_host_start(baton_sparse_t *sparse, bool flush,
     }
     input->gradient = gradient;
     input->summed = parts && !dense && sparse->options.clip == 0;
-    input->given_factor = factor;
     if (!dense) {
         bool first_shown = results->shown == results->rooms;
         results->room = results->rooms + (first_shown ? 1 : 0);
@@ -209,9 +208,9 @@ static void complete_in_place(baton_sparse_t *sparse, bool dense)
 /* Completes a step. Without in_place, swaps `work` and `residual`. A dense step
    leaves no residual, so after such a step `residual` has the step's result,
    which peers that fail in the next step may still need. */
-static void sparse_host_complete(baton_sparse_t *sparse, bool dense,
-                                 baton_status_t status)
+static void sparse_host_complete(baton_sparse_t *sparse, baton_status_t status)
 {
+    const bool dense = sparse->is_dense;
     if (status != BATON_OK) {
         return;
     }
@@ -252,7 +251,7 @@ static void sparse_host_take_result(baton_sparse_t *sparse)
     if (!sparse->is_dense) {
         baton__sparse_settle(sparse);
     }
-    sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
+    sparse_host_complete(sparse, BATON_OK);
     sparse->phase = BATON__SPARSE_RESULT;
 }
 
@@ -276,7 +275,7 @@ static bool sparse_host_mend(baton_sparse_t *sparse)
     host_t *self = sparse->host;
     bool stands = self->open != 0 && self->open <= sparse->steps;
     if (stands && !self->lacks) {
-        sparse_host_complete(sparse, sparse->is_dense, BATON_OK);
+        sparse_host_complete(sparse, BATON_OK);
         sparse->phase = BATON__SPARSE_RESULT;
     }
     if (!sparse_host_even_out(sparse, self->lacks, sparse->steps)) {

@@ -436,13 +436,12 @@ static void sparse_partial_contribute(baton_sparse_t *sparse,
    the epoch, so it is called without the lock: the epoch can then take the
    gradient. */
 static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
-                                           const void *gradient, double factor)
+                                           const void *gradient)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     baton_partial_t *epochs = &self->epochs;
     const uint64_t step = baton__partial_steps(epochs) + 1;
-    (void)flush;  /* baton_sparse_flush refuses flushes with options.partial */
-    (void)factor; /* The factor is 1, also for sets of tensors. */
+    (void)flush; /* baton_sparse_flush refuses flushes with options.partial */
     (void)pthread_mutex_lock(lock_of(self));
     baton_status_t status = baton__partial_start_step(epochs);
     if (status == BATON_OK) {
@@ -460,12 +459,11 @@ static baton_status_t sparse_partial_start(baton_sparse_t *sparse, bool flush,
 }
 
 /* Shows the last step's result, or the next one that was missed. */
-static void sparse_partial_complete(baton_sparse_t *sparse, bool dense,
+static void sparse_partial_complete(baton_sparse_t *sparse,
                                     baton_status_t status)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);
     const uint64_t steps = baton__partial_steps(&self->epochs);
-    (void)dense; /* partial steps are sparse */
     if (status == BATON_OK) {
         show_result(self, steps - sparse->results.missed);
         sparse->steps = steps;

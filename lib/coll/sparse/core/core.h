@@ -216,13 +216,13 @@ struct baton__sparse_backend {
     /* Allocates vectors, and adds the nodes of the schedules, including the
        algorithm's. */
     baton_status_t (*build)(baton_sparse_t *sparse);
-    /* Starts a step whose gradient is scaled by `factor`, or a flush. Calls
-       baton__sparse_started on success. */
+    /* Starts a step, or a flush. Calls baton__sparse_started on success. Only
+       the host backend scales the gradient by input.given_factor. */
     baton_status_t (*start)(baton_sparse_t *sparse, bool flush,
-                            const void *gradient, double factor);
+                            const void *gradient);
     /* Called when the application has observed the end of a step, or takes a
        result that it had missed. */
-    void (*complete)(baton_sparse_t *sparse, bool dense, baton_status_t status);
+    void (*complete)(baton_sparse_t *sparse, baton_status_t status);
     /* Takes a part of the gradient of the next step, which is started without a
        gradient. NULL: not supported. */
     baton_status_t (*contribute)(baton_sparse_t *sparse, size_t first,

@@ -277,7 +277,8 @@ baton_status_t baton__sparse_start_scaled(baton_sparse_t *sparse,
     }
     status = baton__sparse_check_parts(sparse);
     if (status == BATON_OK) {
-        status = sparse->backend->start(sparse, false, gradient, factor);
+        sparse->input.given_factor = factor;
+        status = sparse->backend->start(sparse, false, gradient);
         sparse->input.part_count =
             status == BATON_OK ? 0 : sparse->input.part_count;
     }
@@ -306,7 +307,8 @@ baton_status_t baton_sparse_flush(baton_sparse_t *sparse)
     baton_status_t status = check_full(sparse, "flush");
     if (status == BATON_OK) {
         sparse->input.part_count = 0;
-        status = sparse->backend->start(sparse, true, NULL, 1);
+        sparse->input.given_factor = 1;
+        status = sparse->backend->start(sparse, true, NULL);
     }
     return status;
 }
@@ -328,7 +330,7 @@ static void sparse_complete(baton_sparse_t *sparse, baton_status_t status)
 {
     sparse->phase =
         status == BATON_OK ? BATON__SPARSE_RESULT : BATON__SPARSE_NO_RESULT;
-    sparse->backend->complete(sparse, sparse->latest == sparse->dense, status);
+    sparse->backend->complete(sparse, status);
 }
 
 baton_status_t baton_sparse_test(baton_sparse_t *sparse, bool *done_out)
