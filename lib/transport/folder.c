@@ -38,10 +38,13 @@ static baton_status_t folder_put(void *context, const char *key,
     const bool written =
         file >= 0 && write(file, value, bytes) == (ssize_t)bytes;
     baton__descriptor_close(&file);
-    return written && renameat(folder->descriptor, new.text, folder->descriptor,
-                               key) == 0
-               ? BATON_OK
-               : folder_fail("write", key);
+    if (written &&
+        renameat(folder->descriptor, new.text, folder->descriptor, key) == 0) {
+        return BATON_OK;
+    }
+    const baton_status_t status = folder_fail("write", key);
+    (void)unlinkat(folder->descriptor, new.text, 0);
+    return status;
 }
 
 static baton_status_t folder_get(void *context, const char *key, void *value,

@@ -247,6 +247,34 @@ TEST_BETWEEN(test_store_names_a_rank_that_dies_early, make_folder,
     }
 }
 
+static baton_status_t put_later(void *context, const char *key,
+                                const void *value, size_t bytes)
+{
+    (void)context, (void)key, (void)value, (void)bytes;
+    return BATON_AGAIN;
+}
+
+/* An error of a store names its cause. */
+static void fail_to_put(int rank, int size, baton_engine_t *engine,
+                        const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    const baton_store_t later = {.put = put_later, .get = get_inner};
+    CHECK(baton_group_create_store(engine, &later, rank, size, "later", 1000,
+                                   &group) == BATON_ERR_INVALID);
+    CHECK_SAYS("put of later.1.0 failed (not now");
+    CHECK(rmdir(folder) == 0);
+    CHECK(baton_group_create_store(engine, store, rank, size, "gone", 1000,
+                                   &group) == BATON_ERR_SYSTEM);
+    CHECK_SAYS("No such file");
+}
+
+TEST_BETWEEN(test_store_says_why_it_fails, make_folder, NULL)
+{
+    (void)state;
+    run_ranks(fail_to_put, 1, -1);
+}
+
 /* Each host has a name and a boot id. */
 static void be_elsewhere(int rank, int size, baton_engine_t *engine,
                          const baton_store_t *store)

@@ -54,24 +54,43 @@ static store_key_t store_key_of(const bootstrap_store_t *self,
     return key;
 }
 
+/* The beginning of this thread's error message. If a call of the store has
+   changed it, it says why the call failed. */
+typedef struct said {
+    char text[160];
+} said_t;
+
+static said_t last_said(void)
+{
+    said_t said;
+    (void)snprintf(said.text, sizeof said.text, "%s", baton_error_message());
+    return said;
+}
+
+/* Sets the error of a call of the store; `before` is last_said() before it. */
 static baton_status_t check_call(const bootstrap_store_t *self,
                                  const char *call, const store_key_t *key,
-                                 baton_status_t status)
+                                 baton_status_t status, said_t before)
 {
-    return status == BATON_OK || status == BATON_AGAIN
-               ? status
-               : baton__error(status, "%s: the store's %s of %s failed (%s)",
-                              self->shared.function, call, key->text,
-                              baton_status_text(status));
+    if (status == BATON_OK) {
+        return status;
+    }
+    const said_t said = last_said();
+    const bool changed = strcmp(said.text, before.text) != 0;
+    return baton__error(
+        baton__failure_of(status), "%s: the store's %s of %s failed (%s%s%s)",
+        self->shared.function, call, key->text, baton_status_text(status),
+        changed ? ": " : "", changed ? said.text : "");
 }
 
 static baton_status_t store_put(const bootstrap_store_t *self, int rank,
                                 const void *value, size_t bytes)
 {
     const store_key_t key = store_key_of(self, self->exchange, rank);
-    return check_call(
-        self, "put", &key,
-        self->store->put(self->store->context, key.text, value, bytes));
+    const said_t before = last_said();
+    baton_status_t status =
+        self->store->put(self->store->context, key.text, value, bytes);
+    return check_call(self, "put", &key, status, before);
 }
 
 /* Gets a value, and stores its size. BATON_AGAIN: there is none yet. */
@@ -79,9 +98,12 @@ static baton_status_t store_get(const bootstrap_store_t *self, int rank,
                                 void *value, size_t bytes, size_t *bytes_out)
 {
     const store_key_t key = store_key_of(self, self->exchange, rank);
-    return check_call(self, "get", &key,
-                      self->store->get(self->store->context, key.text, value,
-                                       bytes, bytes_out));
+    const said_t before = last_said();
+    baton_status_t status = self->store->get(self->store->context, key.text,
+                                             value, bytes, bytes_out);
+    return status == BATON_AGAIN
+               ? status
+               : check_call(self, "get", &key, status, before);
 }
 
 static void store_remove(const bootstrap_store_t *self, unsigned exchange,

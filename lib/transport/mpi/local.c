@@ -62,14 +62,15 @@ static void log_lack(const baton__opening_t *host, lack_t lack, const char *why)
 {
     static _Atomic bool logged[LACKS];
     static const char *const texts[][2] = {
-        [LACK_MEMORY] = {"ranks of one host can't share memory",
-                         "they send all messages over MPI"},
+        [LACK_MEMORY] =
+            {"ranks of one host can't share memory",
+             "they send all messages over MPI, and make no group without it"},
         [LACK_BUFFERS] = {"/dev/shm has little room",
                           "ranks have fewer than BATON_SHM_BUFFERS buffers, so "
                           "more messages take longer"},
-        [LACK_SOCKETS] = {"ranks of one host are in different network "
-                          "namespaces",
-                          "they send all messages over MPI"},
+        [LACK_SOCKETS] =
+            {"ranks of one host are in different network namespaces",
+             "they send all messages over MPI, and make no group without it"},
         [LACK_LIVENESS] = {"ranks of one host can't watch each other by "
                            "pidfd_open",
                            "a killed one is noticed by time-outs only"},
