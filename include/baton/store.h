@@ -45,8 +45,8 @@ BATON_CHECKED baton_status_t baton_store_open_folder(const char *path,
 void baton_store_close_folder(baton_store_t *store);
 
 /* Creates a group of `size` processes, this one being rank `rank`. Collective:
-   blocks until all ranks have called it with the same `size` and `name`. The
-   store is not used any more once the call has returned.
+   blocks until all ranks have called it with the same `size` and `name`. Once
+   the call has returned on any rank, the store may be removed.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could
    not be made, take another name for the next attempt, for values of the failed

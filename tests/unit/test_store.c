@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_RANKS = 8, COUNT = 300000 };
@@ -151,6 +152,47 @@ TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
     support_set_variable("BATON_CMA", "0");
     run_ranks(sum, 3, -1);
     support_set_variable("BATON_CMA", NULL);
+}
+
+/* Rank 0 removes the folder as soon as it has the group, while another rank
+   still waits for the last answer. */
+static baton_status_t put_inner(void *context, const char *key,
+                                const void *value, size_t bytes)
+{
+    const baton_store_t *inner = context;
+    return inner->put(inner->context, key, value, bytes);
+}
+
+static baton_status_t get_late(void *context, const char *key, void *value,
+                               size_t capacity, size_t *bytes_out)
+{
+    const baton_store_t *inner = context;
+    (void)usleep(20000);
+    return inner->get(inner->context, key, value, capacity, bytes_out);
+}
+
+static void leave_early(int rank, int size, baton_engine_t *engine,
+                        const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t slow = {
+        .context = &inner, .put = put_inner, .get = get_late};
+    CHECK_OK(baton_group_create_store(engine, rank == 1 ? &slow : store, rank,
+                                      size, "leave", 60000, &group));
+    if (rank == 0) {
+        CHECK(nftw(folder, remove_file, 8, FTW_DEPTH | FTW_PHYS) == 0);
+    }
+    check_sums(rank, group);
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
+{
+    (void)state;
+    time_t before = time(NULL);
+    run_ranks(leave_early, 3, -1);
+    assert_true(time(NULL) - before < 20);
 }
 
 /* A rank is killed in the middle of its work: the others get an error that

@@ -768,6 +768,9 @@ typedef struct baton__meeting {
     /* The endpoint that this rank has kept from an earlier group, which watches
        the processes of this host; or NULL. */
     const baton__mpi_t *kept;
+    /* In the last exchange of a group without MPI: the memory in which the
+       ranks decide; else NULL. */
+    const baton__host_t *host;
     /* At least one exchange has ended, so all ranks are making the group. */
     bool met;
     bool reported; /* a warning about the long wait was logged */

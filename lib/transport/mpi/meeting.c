@@ -263,12 +263,16 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     bool reported = false; /* another rank has reported the end of `ended` */
     bool done = false;
     while (status == BATON_OK) {
+        /* A rank that has decided may return and remove the store, from which
+           this rank then gets no answer. */
+        const bool agreed =
+            self->host != NULL && baton__host_has_agreed(self->host);
         status = self->bootstrap->test(self->bootstrap, &done);
         const uint64_t now_ns = baton__clock_ns();
         const uint64_t since_ns = now_ns - seen_ns;
         waited_ns += since_ns < MOST_NS ? since_ns : MOST_NS;
         seen_ns = now_ns;
-        if (status != BATON_OK || done) {
+        if (status != BATON_OK || done || agreed) {
             break;
         }
         if (waited_ns < YIELD_NS) {
@@ -437,6 +441,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local)
 {
+    self->host = self->bootstrap->open_wire == NULL ? host : NULL;
     baton_status_t all = baton__meeting_agree(self, local);
     bool failed = self->data == NULL;
     /* Every rank decides, even after an error. Otherwise ranks that keep the

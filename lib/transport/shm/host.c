@@ -123,6 +123,12 @@ bool baton__host_decide(baton__host_t *host, bool outcome)
     return seen <= before ? outcome : seen & 1;
 }
 
+bool baton__host_has_agreed(const baton__host_t *host)
+{
+    uint32_t seen = atomic_load_explicit(host->outcome, memory_order_acquire);
+    return seen > (2 * host->decided | 1) && (seen & 1) != 0;
+}
+
 static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)
 {
     size_t row = row_of_counts(host);

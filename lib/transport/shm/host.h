@@ -121,6 +121,9 @@ int baton__host_afford(int count, int wanted);
 /* All processes of the host decide together: each passes its proposal
    `outcome`, and gets that of the process which took part first. */
 bool baton__host_decide(baton__host_t *host, bool outcome);
+/* True if another process has taken part in the next decision, and its outcome
+   is true. */
+bool baton__host_has_agreed(const baton__host_t *host);
 
 /* Creates the file that `count` processes share; see share.h. BATON_ERR_SYSTEM.
  */
