@@ -339,6 +339,23 @@ TEST_BETWEEN(test_store_groups_are_of_one_host, make_folder, remove_folder)
     run_ranks(be_elsewhere, 3, -1);
 }
 
+static void share_nothing(int rank, int size, baton_engine_t *engine,
+                          const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    CHECK(baton_group_create_store(engine, store, rank, size, "shm", 60000,
+                                   &group) == BATON_ERR_UNSUPPORTED);
+    CHECK_SAYS("BATON_SHM is 0 on a rank");
+}
+
+TEST_BETWEEN(test_store_groups_share_memory, make_folder, remove_folder)
+{
+    (void)state;
+    support_set_variable("BATON_SHM", "0");
+    run_ranks(share_nothing, 2, -1);
+    support_set_variable("BATON_SHM", NULL);
+}
+
 static void share_a_rank(int rank, int size, baton_engine_t *engine,
                          const baton_store_t *store)
 {

@@ -389,9 +389,9 @@ static baton_status_t refuse_without_mpi(const baton__mpi_t *mpi,
                               "use baton_group_create_mpi",
                               function, other)
                : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s: the ranks can't share memory: a warning of "
-                              "rank 0 says why",
-                              function);
+                              "%s: the ranks can't share memory: %s", function,
+                              host->shares ? "a warning of rank 0 says why"
+                                           : "BATON_SHM is 0 on a rank");
 }
 
 /* Opens the memory that the ranks of this host share, and this rank's
