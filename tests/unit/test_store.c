@@ -30,7 +30,7 @@ enum { MOST_RANKS = 8, COUNT = 300000 };
 typedef void rank_program_t(int rank, int size, baton_engine_t *engine,
                             const baton_store_t *store);
 
-static char folder[] = "/tmp/test_store.XXXXXX";
+static char folder[] = "/tmp/test_store.XXXXXX"; /* of the running test */
 
 static int remove_file(const char *path, const struct stat *found, int type,
                        struct FTW *at)
@@ -44,7 +44,7 @@ static int remove_file(const char *path, const struct stat *found, int type,
 static int make_folder(void **state)
 {
     (void)state;
-    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
+    (void)snprintf(folder, sizeof folder, "/tmp/test_store.XXXXXX");
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
@@ -108,6 +108,7 @@ static void check_sums(int rank, baton_group_t *group)
 {
     static float vector[COUNT];
     const int size = baton_group_size(group);
+    const int sum_of_ranks = size * (size - 1) / 2;
     for (int count = 1; count <= COUNT; count += COUNT - 1) {
         for (int i = 0; i < count; i++) {
             vector[i] = (float)(baton_group_rank(group) + i % 7);
@@ -115,7 +116,7 @@ static void check_sums(int rank, baton_group_t *group)
         CHECK_OK(baton_allreduce_now(group, NULL, vector, (size_t)count,
                                      BATON_F32, BATON_SUM));
         for (int i = 0; i < count; i++) {
-            CHECK(vector[i] == (float)(size * (i % 7) + size * (size - 1) / 2));
+            CHECK(vector[i] == (float)(size * (i % 7) + sum_of_ranks));
         }
     }
 }
