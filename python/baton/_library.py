@@ -67,6 +67,8 @@ def error(status: int, text: Optional[str] = None) -> errors.Error:
     if text is None:
         text = ffi.string(lib.baton_error_message()).decode(errors="replace")
         text = text.split("\n    (wait gave up")[0]  # after its last slice, not the timeout
+        for by in ("mpi", "store"):
+            text = text.replace(f"baton_group_create_{by}", f"Group.from_{by}")
         for kind in ("group", "schedule", "partial", "sparse", "tensors"):
             text = text.replace(f"baton_{kind}_", f"{kind.title()}.")
     made = _BY_STATUS.get(status, errors.Error)(

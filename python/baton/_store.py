@@ -10,7 +10,7 @@ from baton._library import ffi, lib
 class _Folder:
     def __init__(self, path: Any) -> None:
         self._path = pathlib.Path(path)
-        self._path.iterdir()  # an error now if there is no such folder
+        os.listdir(path)  # an error now if there is no such folder
 
     def put(self, key: str, value: bytes) -> None:
         new = self._path / f"{key}.{os.getpid()}.new"
@@ -52,6 +52,9 @@ class Store:
 
     def __init__(self, store: Any) -> None:
         is_folder = isinstance(store, (str, os.PathLike))
+        if not is_folder and not hasattr(store, "delete_key"):
+            raise TypeError("a store is the path of a folder or a torch.distributed.Store, and "
+                            f"not {type(store).__name__}")
         self._store: Any = (_Folder if is_folder else _OfTorch)(store)
         self.raised: Optional[BaseException] = None
         self._functions = {

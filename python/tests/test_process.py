@@ -521,10 +521,13 @@ def test_ranks_meet_in_a_folder(tmp_path):
         told("late:", baton.TimedOut, baton.Group.from_store, sys.argv[1], rank, size + 1, "late",
              timeout=0.2)
         told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
+        told("no store:", TypeError, baton.Group.from_store, 5, rank, size)
     """
     text = without_mpi(program, tmp_path)
     assert text.count("sum 6.0") == 6 and text.count("refused: ") == 3, text
-    assert text.count("for rank 3") == 3 and text.count("no folder: ") == 3, text
+    assert text.count("Group.from_store: the name") == text.count("for rank 3") == 3, text
+    assert "directory: '/nowhere'" in text, text
+    assert text.count("no store: a store is the path of a folder") == 3, text
 
 
 def test_ranks_meet_in_a_store_of_torch():
