@@ -1,9 +1,11 @@
-/* The MPI transport: it connects the ranks of one communicator.
+/* The transport between processes: of an MPI communicator, or of one host
+   without MPI (bootstrap.h).
 
    Intra-node packets, those to local ranks, go through rings in shared memory
-   (shm/), without MPI. Inter-node packets are MPI messages on a communicator of
-   the group's own, and a sleeping rank is woken over a TCP connection
-   (links.c).
+   (shm/), without MPI. Inter-node packets go over a wire (wire.h), which is MPI
+   on a communicator of the group's own, and a sleeping rank is woken over a TCP
+   connection (links.c). Only wire_mpi.c and bootstrap_mpi.c call MPI; the other
+   comments say MPI where they mean the wire.
 
        bytes          to a local rank                 to a rank of another host
        up to 256      in the packet                   in the packet
@@ -54,16 +56,17 @@
    From the bottom up, each file using those before it:
 
        endpoint.c   records, lists, peers
-       net.c        packets and data through MPI; links.c
+       net.c        packets and data over the wire; links.c
        pool.c       pools of records
        put.c        posted receives, which senders fill
        send.c       a message on its way to a peer
        receive.c    a message from a peer
        poll.c       polling and sleeping
        meeting.c    the exchanges between ranks while they open; bootstrap.h
-       local.c       what the ranks of a host share
+       local.c      what the ranks of a host share
        close.c      closing; MPI_Finalize
-       open.c       opening */
+       open.c       opening
+       group.c      groups; bootstrap_mpi.c and bootstrap_store.c call it */
 #pragma once
 
 #include "base/list.h"
