@@ -60,7 +60,7 @@ void baton_store_close_folder(baton_store_t *store);
    read each other's memory copy long messages in small parts, which is slower.
    BATON_ERR_TRANSPORT: a rank ended meanwhile, or has not answered for
    BATON_PEER_TIMEOUT_MS. BATON_ERR_INVALID, _NO_MEMORY, _MISMATCH (another
-   version of Baton). */
+   version of Baton, or another size). */
 BATON_CHECKED baton_status_t baton_group_create_store(
     baton_engine_t *engine, const baton_store_t *store, int rank, int size,
     const char *name, int timeout_ms, baton_group_t **out);

@@ -357,6 +357,22 @@ TEST_BETWEEN(test_store_groups_share_memory, make_folder, remove_folder)
     support_set_variable("BATON_SHM", NULL);
 }
 
+static void count_differently(int rank, int size, baton_engine_t *engine,
+                              const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    CHECK(baton_group_create_store(engine, store, rank, size + (rank == 1),
+                                   "size", 60000, &group) ==
+          (rank == 1 ? BATON_ERR_MISMATCH : BATON_ERR_TRANSPORT));
+    CHECK_SAYS(rank == 1 ? "has 3 ranks by what rank 0 says, and 4" : "rank 1");
+}
+
+TEST_BETWEEN(test_store_ranks_know_another_size, make_folder, remove_folder)
+{
+    (void)state;
+    run_ranks(count_differently, 3, -1);
+}
+
 static void share_a_rank(int rank, int size, baton_engine_t *engine,
                          const baton_store_t *store)
 {

@@ -184,10 +184,19 @@ static baton_status_t store_take_answer(bootstrap_store_t *self)
         (NONCE_BYTES + self->bytes) * (size_t)self->shared.size;
     size_t stored = 0;
     baton_status_t status = store_get(self, -1, self->records, bytes, &stored);
-    self->foreign =
-        status == BATON_OK &&
-        (stored != bytes || memcmp(record_of(self, self->shared.rank),
-                                   &self->nonce, NONCE_BYTES) != 0);
+    const unsigned char *own = record_of(self, self->shared.rank);
+    const size_t before = (size_t)(own - self->records);
+    const bool has_own = status == BATON_OK && stored >= before + NONCE_BYTES &&
+                         memcmp(own, &self->nonce, NONCE_BYTES) == 0;
+    if (has_own && stored != bytes) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "%s: the group has %zu ranks by what rank 0 says, "
+                            "and %d by what this one, rank %d, says",
+                            self->shared.function,
+                            stored / (NONCE_BYTES + self->bytes),
+                            self->shared.size, self->shared.rank);
+    }
+    self->foreign = status == BATON_OK && !has_own;
     return self->foreign ? BATON_AGAIN : status;
 }
 
