@@ -103,6 +103,10 @@ class Group(_handles.Handle):
             if opened.raised is not None:
                 raise opened.raised
             raise
+        finally:
+            # They refer to `opened`, and it to them: the store, which may be a server,
+            # would live on until Python looks for cycles.
+            opened._functions.clear()
 
     @classmethod
     def from_mpi(cls, comm: Any) -> "Group":

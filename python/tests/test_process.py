@@ -533,9 +533,12 @@ def test_ranks_meet_in_a_folder(tmp_path):
 def test_ranks_meet_in_a_store_of_torch():
     pytest.importorskip("torch")
     program = """
+        import gc
+        import weakref
         import torch
         import torch.distributed as dist
         import baton.torch
+        gc.disable()
         dist.init_process_group("baton")
         a = torch.full((1000,), dist.get_rank() + 1.0)
         dist.all_reduce(a)
@@ -543,9 +546,13 @@ def test_ranks_meet_in_a_store_of_torch():
         store = dist.HashStore()
         store.set("alone.1.all", "an earlier group's answer")
         say("alone", baton.Group.from_store(store, 0, 1, "alone").size)
+        alive = weakref.ref(store)
+        del store  # A server that lives on keeps its port.
+        say("ended", alive() is None)
     """
     text = without_mpi(program)
     assert text.count("sums 6.0 3.0") == 3 and text.count("alone 1") == 3, text
+    assert text.count("ended True") == 3, text
 
 
 def test_ctrl_c_while_ranks_are_awaited(tmp_path):
