@@ -233,8 +233,9 @@ __device__ place_t place_of(const uint32_t *histogram, uint32_t rank)
     return result;
 }
 
-/* Collects one thread's counts for a histogram in shared memory. A run of equal
-   bins, which ties produce, is added at once. */
+/* Collects one thread's counts for a histogram in shared memory. Equal bins in
+   a row, which ties produce, are counted here first, and added by a single
+   atomic operation. */
 typedef struct run {
     uint32_t *histogram;
     unsigned bin;

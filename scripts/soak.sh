@@ -278,6 +278,10 @@ world() {
     orders) epoch=$((hosts == 1 ? 20 : 8)) work=partial child=0 ;;
     esac
     work=${SOAK_WORK:-$work}
+    case "$moment $work" in # other work has no such moment
+    call\ dense* | reduce\ dense* | copy\ dense* | orders\ partial*) ;;
+    call* | reduce* | copy* | orders*) moment=awake ;;
+    esac
     algorithm=${algorithms[RANDOM % 8]}
     setting=${SOAK_SETTING:-${settings[RANDOM % ${#settings[@]}]}}
     log=$dir/log

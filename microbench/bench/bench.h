@@ -104,9 +104,9 @@ typedef struct bench_options {
     cli_list_t system_names;
     bench_system_t systems[CLI_MOST_ITEMS];
     size_t system_count;
-    cli_list_t ways; /* words: the ways as bench_way_t, in ascending order */
+    cli_list_t ways; /* ways.words: as bench_way_t, in ascending order */
     cli_list_t layers;
-    cli_list_t algorithms; /* words: the systems as bench_sparse_system_t */
+    cli_list_t algorithms; /* algorithms.words: as bench_sparse_system_t */
     cli_list_t densities;
     cli_list_t teams; /* numbers of teams; 0: the number that costs least */
     double momentum, clip; /* options of Baton's sparse steps */
@@ -115,8 +115,9 @@ typedef struct bench_options {
     bool accumulated; /* gradients are added to the residual before the step */
     /* How long a system runs in each of its turns, in one way. */
     uint64_t turn_ms;
-    cli_list_t memories; /* words: the kinds of memory as bench_memory_t */
-    cli_list_t places;   /* words: 0: with a separate target; 1: in place */
+    cli_list_t memories; /* memories.words: as bench_memory_t */
+    cli_list_t
+        places; /* places.words: 0: with a separate target; 1: in place */
     /* The running measurement's kind of memory, as bench_memory_t, and its
        place. */
     size_t memory;

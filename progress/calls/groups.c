@@ -450,7 +450,8 @@ static baton_status_t check_empty(const baton_group_t *group)
                               left != NULL ? left->schedule.name : "?");
 }
 
-/* Begins to part from the peers. Later steps complete that; see recovery.h. */
+/* Begins the farewell from the peers (recovery.h), which later steps of the
+   driver complete. Withdraws the group's notices and gives up its shrink. */
 static void begin_to_part(baton_group_t *group)
 {
     assert(baton__driven_here(group));

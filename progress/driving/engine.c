@@ -40,8 +40,8 @@ enum {
     START_BYTES = 68 << 10,
     /* Number of polls that a start makes if a wait will follow it. */
     START_POLLS = 32,
-    /* The longest polling of a start, as a multiple of the time of a
-       wake-up. */
+    /* A start that polls goes on for the time of one wake-up after each step
+       forward, as long as it has polled for less than this many wake-ups. */
     POLL_WAKES = 4,
     /* The largest exponent of the backoff in poll_soon(): one of 16 starts
        polls. A poll that finds nothing costs 0.6 to 2.5 us. */
@@ -429,7 +429,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
 {
     bool kick = false;
     for (int steps = 0;; steps++) {
-        /* The progress thread or a leader may sleep at the descriptors. */
+        /* The progress thread, or the thread that leads (engine.h), may be
+           asleep in the event loop: it takes over the driving. */
         if (engine->threaded ||
             atomic_load_explicit(&engine->asleep, memory_order_relaxed)) {
             kick = !progress_engine_hand_over(engine, soon);

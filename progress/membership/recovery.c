@@ -336,9 +336,10 @@ static void tell_left(const baton_group_t *group)
     }
 }
 
-/* Says farewell once this rank's notices are sent, and answers until all ranks
-   have said farewell. After a loss this rank leaves alone, since a lost rank
-   never says farewell. */
+/* Sends this rank's farewells once its notices are sent. The rank goes on
+   answering its peers until all of them have sent their farewells, too. After a
+   loss this rank leaves without waiting for the others, since a lost rank never
+   sends a farewell. */
 static bool advance_farewell(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

@@ -36,8 +36,8 @@ baton_node_t baton__add_activation(baton_schedule_t *schedule,
 
 typedef struct baton__quorum baton__quorum_t;
 
-/* How the epochs of a schedule begin. The driver uses this once the schedule is
-   committed. */
+/* How the epochs of a schedule begin. Once the schedule is committed, only the
+   driver uses this struct. */
 typedef struct baton__begin {
     baton_schedule_t *schedule;
     baton__modes_t modes;

@@ -312,8 +312,9 @@ static void take_pending(baton__contribution_t *self)
     exchange(&self->pending, &self->taken);
     forget_loan(self, &self->pending);
     if (self->taken_for > self->steps.last) {
-        /* baton_partial_wait may return for the step, and end the loan, before
-           this epoch ends. */
+        /* The epoch is later than this rank's last step. So baton_partial_wait
+           for that step may return, and give lent memory back to the
+           application, before the epoch ends. */
         contribution_return_loan(self, &self->taken);
     }
     self->first_step = 0;

@@ -83,8 +83,9 @@ typedef struct baton__contribution {
     baton_dtype_t dtype;
     const baton_op_t *op;
     uint32_t history; /* W, the number of results that are kept */
-    /* S, the bound of staleness: max_staleness or, if that is 0, the bound that
-       KEEP_ALL implies; 0: there is no bound. */
+    /* S, the bound of staleness: the option max_staleness or, if the option is
+       0, the bound that KEEP_ALL implies. If this field is 0, there is no
+       bound. */
     uint32_t max_staleness;
     /* The engine on whose device the slots are. NULL: they are in main
        memory. */

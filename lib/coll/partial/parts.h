@@ -172,8 +172,8 @@ baton_status_t baton__partial_start_step(baton_partial_t *partial);
 /* A kind of partial that goes on after a loss. Its functions are called while
    no epoch of the partial's schedules is in progress. */
 typedef struct baton__survivor {
-    /* Builds and commits partial->schedule, which was created before. After
-       that partial->vector_bytes is set, to the same number each time. */
+    /* Builds and commits partial->schedule, which was created before, and sets
+       partial->vector_bytes. Each later call sets it to the same number. */
     baton_status_t (*commit)(baton_partial_t *partial);
     /* Adds to a schedule's terms the options that must be the same on all
        ranks. NULL if the ranks have compared these options before. */

@@ -119,10 +119,12 @@ int baton_partial_elect(uint64_t seed, uint64_t epoch, int size)
     return (int)x;
 }
 
-/* P epochs in a row share a permutation of the ranks. In each of these epochs
-   the next `counting` ranks of the permutation count; its last rank is followed
-   by its first. So each rank counts in `counting` of the P epochs. If
-   `counting` is 1, the rank that counts is that of baton_partial_elect. */
+/* Returns true if the arrival of `rank` counts in `epoch`. `size` epochs in a
+   row share a permutation of the ranks, and in each of these epochs the
+   arrivals of the next rule.counting ranks of the permutation count; its last
+   rank is followed by its first. So the arrival of each rank counts in
+   rule.counting of these epochs. If rule.counting is 1, the rank whose arrival
+   counts is that of baton_partial_elect. */
 bool baton__rule_counts(baton__rule_t rule, uint64_t seed, uint64_t epoch,
                         int size, int rank)
 {

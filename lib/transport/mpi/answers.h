@@ -127,8 +127,9 @@ int baton__answers_next_lost(const baton__answers_t *self, int from);
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
 
-/* Asks a rank for the first time, and waits for its answer until the deadline.
-   True if the address leads to that rank. */
+/* Connects to the address `to` for the first time, asks whether the rank `peer`
+   is there, and waits for the answer until deadline_ns. Returns true if that
+   rank has answered. */
 bool baton__answers_prove(baton__answers_t *self, int peer,
                           const struct sockaddr *to, socklen_t bytes,
                           uint64_t deadline_ns);

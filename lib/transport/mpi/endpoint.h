@@ -9,7 +9,7 @@
 
        bytes          to a local rank                 to a rank of another host
        up to 256      in the packet                   in the packet
-       up to 64 KiB   in a shm buffer (up to 12 KiB   right after the packet,
+       up to 68 KiB   in a shm buffer (up to 12 KiB   right after the packet,
                       if each rank has a processor,   up to 128 KiB
                       up to 16 from patient senders)
        more           read by the receiver (CMA)      pulled: MPI messages of

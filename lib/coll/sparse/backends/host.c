@@ -66,10 +66,10 @@ static bool make_spare(baton_sparse_t *sparse)
     return self->spare != NULL || !sparse->payload;
 }
 
-/* Binds the buffers of a dense step. Its operand is the gradient itself, or the
-   residual itself, if that is all that this rank contributes. Otherwise the
-   operand is accumulated in `spare`. The result goes to `work`; with in_place
-   that is a vector of `spare`. */
+/* Binds the buffers of a dense step. If this rank contributes only its gradient
+   or only its residual, unchanged, then that vector is the step's operand.
+   Otherwise the operand is accumulated in `spare`. The result goes to `work`;
+   with in_place `work` is a vector of `spare`. */
 static baton_status_t sparse_host_bind_dense(baton_sparse_t *sparse)
 {
     host_t *self = sparse->host;

@@ -197,9 +197,10 @@ struct baton_sparse {
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps; /* number of completed steps */
-    /* The numbers of sparse steps, [0], and of dense ones, [1], whose sum was
-       `steps` at the last recovery. The import of a state changes base[0] by as
-       much as `steps`. */
+    /* The numbers of sparse steps, [0], and of dense steps, [1], that had been
+       completed at the last recovery. Their sum is the value of `steps` at that
+       time. After a shrink all steps count in [0]; the import of a state
+       changes base[0] by as much as `steps`. */
     uint64_t base[2];
     bool recovered; /* the group was recovered after the last start */
     baton__handover_t handover;
