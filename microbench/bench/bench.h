@@ -116,8 +116,7 @@ typedef struct bench_options {
     /* How long a system runs in each of its turns, in one way. */
     uint64_t turn_ms;
     cli_list_t memories; /* memories.words: as bench_memory_t */
-    cli_list_t
-        places; /* places.words: 0: with a separate target; 1: in place */
+    cli_list_t places;   /* .words: 0: with a separate target; 1: in place */
     /* The running measurement's kind of memory, as bench_memory_t, and its
        place. */
     size_t memory;
