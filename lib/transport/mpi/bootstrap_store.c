@@ -5,7 +5,11 @@
 
    Each record begins with a random number that its rank has drawn for this
    group. A rank takes only an answer that has its own number, because the last
-   answer stays in the store, and a later group may have the same name. */
+   answer stays in the store, and a later group may have the same name.
+
+   The ranks may have been given different sizes; then rank 0 may wait for ranks
+   that never come. So in the first exchange the other ranks read rank 0's
+   record while they wait, and rank 0 says there which rank has another size. */
 #include <baton/store.h>
 
 #include "base/alloc.h"
@@ -16,19 +20,26 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_CHARS = 100, NONCE_BYTES = sizeof(uint64_t) };
+enum { NAME_CHARS = 100 };
+
+/* What each record begins with. */
+typedef struct head {
+    uint64_t nonce;
+    int32_t size; /* of the group, as this rank was told */
+    /* Of rank 0: another rank, which was told `odd_size`; 0: none is known. */
+    int32_t odd, odd_size, unused;
+} head_t;
 
 typedef struct bootstrap_store {
     /* This field is first, since this file casts its address. */
     baton__bootstrap_t shared;
     const baton_store_t *store;
     const char *name;
-    uint64_t nonce;
+    head_t head;         /* of this rank's records */
     unsigned exchange;   /* number of the current exchange, from 1 on */
     unsigned char *data; /* result of the current exchange */
     size_t bytes;        /* bytes of a record in `data` */
-    /* The records of all ranks as they are in the store, each with its rank's
-       nonce before it. */
+    /* The records of all ranks as they are in the store, each with its head. */
     unsigned char *records;
     int received; /* rank 0: number of records received, its own included */
     /* The answer in the store is one of another group. */
@@ -135,7 +146,7 @@ static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
 
 static unsigned char *record_of(const bootstrap_store_t *self, int rank)
 {
-    return self->records + (size_t)rank * (NONCE_BYTES + self->bytes);
+    return self->records + (size_t)rank * (sizeof(head_t) + self->bytes);
 }
 
 static baton_status_t store_gather(baton__bootstrap_t *shared,
@@ -147,15 +158,44 @@ static baton_status_t store_gather(baton__bootstrap_t *shared,
     self->bytes = bytes;
     self->received = 1;
     unsigned char *own = record_of(self, shared->rank);
-    memcpy(own, &self->nonce, NONCE_BYTES);
-    memcpy(own + NONCE_BYTES, data + (size_t)shared->rank * bytes, bytes);
-    return store_put(self, shared->rank, own, NONCE_BYTES + bytes);
+    memcpy(own, &self->head, sizeof self->head);
+    memcpy(own + sizeof self->head, data + (size_t)shared->rank * bytes, bytes);
+    return store_put(self, shared->rank, own, sizeof self->head + bytes);
+}
+
+/* Sets the error of a group whose ranks were told different sizes. */
+static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
+                                 int rank, int size)
+{
+    return baton__error(BATON_ERR_MISMATCH,
+                        "%s: the group has %d ranks by what rank 0 says, and "
+                        "%d by what rank %d says (if no rank says so, a group "
+                        "that was not made has left this in the store: take "
+                        "another name)",
+                        self->shared.function, first, size, rank);
+}
+
+/* Reads the head of a record that rank 0 has received. If the rank was told
+   another size, tells all ranks so. */
+static baton_status_t check_size(bootstrap_store_t *self, int rank)
+{
+    head_t head;
+    memcpy(&head, record_of(self, rank), sizeof head);
+    if (head.size == self->shared.size) {
+        return BATON_OK;
+    }
+    self->head.odd = rank;
+    self->head.odd_size = head.size;
+    baton_status_t status = store_put(self, 0, &self->head, sizeof self->head);
+    return status == BATON_OK
+               ? tell_sizes(self, self->shared.size, rank, head.size)
+               : status;
 }
 
 /* Gets the records that rank 0 still lacks, and answers once it has all. */
 static baton_status_t collect(bootstrap_store_t *self)
 {
-    const size_t bytes = NONCE_BYTES + self->bytes;
+    const size_t bytes = sizeof(head_t) + self->bytes;
     const int size = self->shared.size;
     baton_status_t status = BATON_OK;
     while (self->received < size && status == BATON_OK) {
@@ -169,7 +209,9 @@ static baton_status_t collect(bootstrap_store_t *self)
                                 self->shared.function, self->received, stored,
                                 bytes);
         }
-        self->received += status == BATON_OK;
+        if (status == BATON_OK) {
+            status = check_size(self, self->received++);
+        }
     }
     if (status == BATON_OK) {
         status = store_put(self, -1, self->records, bytes * (size_t)size);
@@ -178,26 +220,34 @@ static baton_status_t collect(bootstrap_store_t *self)
     return status;
 }
 
+/* Reads rank 0's record while its answer is missing. BATON_AGAIN: the ranks
+   have one size as far as rank 0 knows. */
+static baton_status_t ask_rank_0(const bootstrap_store_t *self)
+{
+    const int size = self->shared.size;
+    const int rank = self->shared.rank;
+    head_t first = {.size = size};
+    size_t stored = 0;
+    baton_status_t status =
+        self->exchange > 1 ? BATON_AGAIN
+                           : store_get(self, 0, &first, sizeof first, &stored);
+    return status != BATON_OK   ? status
+           : first.size != size ? tell_sizes(self, first.size, rank, size)
+           : first.odd != 0 ? tell_sizes(self, size, first.odd, first.odd_size)
+                            : BATON_AGAIN;
+}
+
 static baton_status_t store_take_answer(bootstrap_store_t *self)
 {
     const size_t bytes =
-        (NONCE_BYTES + self->bytes) * (size_t)self->shared.size;
+        (sizeof(head_t) + self->bytes) * (size_t)self->shared.size;
     size_t stored = 0;
     baton_status_t status = store_get(self, -1, self->records, bytes, &stored);
-    const unsigned char *own = record_of(self, self->shared.rank);
-    const size_t before = (size_t)(own - self->records);
-    const bool has_own = status == BATON_OK && stored >= before + NONCE_BYTES &&
-                         memcmp(own, &self->nonce, NONCE_BYTES) == 0;
-    if (has_own && stored != bytes) {
-        return baton__error(BATON_ERR_MISMATCH,
-                            "%s: the group has %zu ranks by what rank 0 says, "
-                            "and %d by what this one, rank %d, says",
-                            self->shared.function,
-                            stored / (NONCE_BYTES + self->bytes),
-                            self->shared.size, self->shared.rank);
-    }
-    self->foreign = status == BATON_OK && !has_own;
-    return self->foreign ? BATON_AGAIN : status;
+    self->foreign =
+        status == BATON_OK &&
+        (stored != bytes || memcmp(record_of(self, self->shared.rank),
+                                   &self->head, sizeof self->head) != 0);
+    return status == BATON_AGAIN || self->foreign ? ask_rank_0(self) : status;
 }
 
 static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
@@ -209,7 +259,7 @@ static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
     if (status == BATON_OK) {
         for (int i = 0; i < shared->size; i++) {
             memcpy(self->data + (size_t)i * self->bytes,
-                   record_of(self, i) + NONCE_BYTES, self->bytes);
+                   record_of(self, i) + sizeof(head_t), self->bytes);
         }
         /* Rank 0 has answered, so no rank waits for this record. */
         store_remove(self, self->exchange, shared->rank);
@@ -300,14 +350,14 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
                    .missing = store_missing},
         .store = store,
         .name = name,
-        .nonce = baton__share_random()};
+        .head = {.nonce = baton__share_random(), .size = size}};
     baton_status_t status = check_store(store, rank, size, name);
     if (status != BATON_OK) {
         return status;
     }
     const size_t most =
         size > BATON__MEETING_BYTES ? (size_t)size : BATON__MEETING_BYTES;
-    self.records = store_allocate((size_t)size * (NONCE_BYTES + most));
+    self.records = store_allocate((size_t)size * (sizeof(head_t) + most));
     if (self.records == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
