@@ -10,7 +10,7 @@
    The ranks may have been given different sizes; then rank 0 may wait for ranks
    that never come. So in the first exchange the other ranks read rank 0's
    record while they wait, and rank 0 says there which rank has another size. */
-#include <baton/store.h>
+#include "transport/mpi/bootstrap_store.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -33,8 +33,7 @@ typedef struct head {
 typedef struct bootstrap_store {
     /* This field is first, since this file casts its address. */
     baton__bootstrap_t shared;
-    const baton_store_t *store;
-    const char *name;
+    const baton__store_use_t *use;
     head_t head;         /* of this rank's records */
     unsigned exchange;   /* number of the current exchange, from 1 on */
     unsigned char *data; /* result of the current exchange */
@@ -56,10 +55,10 @@ static store_key_t store_key_of(const bootstrap_store_t *self,
 {
     store_key_t key;
     if (rank < 0) {
-        (void)snprintf(key.text, sizeof key.text, "%s.%u.all", self->name,
+        (void)snprintf(key.text, sizeof key.text, "%s.%u.all", self->use->name,
                        exchange);
     } else {
-        (void)snprintf(key.text, sizeof key.text, "%s.%u.%d", self->name,
+        (void)snprintf(key.text, sizeof key.text, "%s.%u.%d", self->use->name,
                        exchange, rank);
     }
     return key;
@@ -79,8 +78,8 @@ static said_t last_said(void)
 }
 
 /* Sets the error of a call of the store; `before` is last_said() before it. */
-static baton_status_t check_call(const bootstrap_store_t *self,
-                                 const char *call, const store_key_t *key,
+static baton_status_t check_call(const baton__store_use_t *use,
+                                 const char *call, const char *key,
                                  baton_status_t status, said_t before)
 {
     if (status == BATON_OK) {
@@ -88,41 +87,58 @@ static baton_status_t check_call(const bootstrap_store_t *self,
     }
     const said_t said = last_said();
     const bool changed = strcmp(said.text, before.text) != 0;
-    return baton__error(
-        baton__failure_of(status), "%s: the store's %s of %s failed (%s%s%s)",
-        self->shared.function, call, key->text, baton_status_text(status),
-        changed ? ": " : "", changed ? said.text : "");
+    return baton__error(baton__failure_of(status),
+                        "%s: the store's %s of %s failed (%s%s%s)",
+                        use->function, call, key, baton_status_text(status),
+                        changed ? ": " : "", changed ? said.text : "");
+}
+
+baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
+                                const void *value, size_t bytes)
+{
+    const said_t before = last_said();
+    baton_status_t status =
+        use->store->put(use->store->context, key, value, bytes);
+    return check_call(use, "put", key, status, before);
+}
+
+baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
+                                void *value, size_t bytes, size_t *bytes_out)
+{
+    const said_t before = last_said();
+    baton_status_t status =
+        use->store->get(use->store->context, key, value, bytes, bytes_out);
+    return status == BATON_AGAIN ? status
+                                 : check_call(use, "get", key, status, before);
+}
+
+void baton__store_remove(const baton__store_use_t *use, const char *key)
+{
+    if (use->store->remove != NULL) {
+        use->store->remove(use->store->context, key);
+    }
 }
 
 static baton_status_t store_put(const bootstrap_store_t *self, int rank,
                                 const void *value, size_t bytes)
 {
     const store_key_t key = store_key_of(self, self->exchange, rank);
-    const said_t before = last_said();
-    baton_status_t status =
-        self->store->put(self->store->context, key.text, value, bytes);
-    return check_call(self, "put", &key, status, before);
+    return baton__store_put(self->use, key.text, value, bytes);
 }
 
-/* Gets a value, and stores its size. BATON_AGAIN: there is none yet. */
 static baton_status_t store_get(const bootstrap_store_t *self, int rank,
                                 void *value, size_t bytes, size_t *bytes_out)
 {
     const store_key_t key = store_key_of(self, self->exchange, rank);
-    const said_t before = last_said();
-    baton_status_t status = self->store->get(self->store->context, key.text,
-                                             value, bytes, bytes_out);
-    return status == BATON_AGAIN
-               ? status
-               : check_call(self, "get", &key, status, before);
+    return baton__store_get(self->use, key.text, value, bytes, bytes_out);
 }
 
 static void store_remove(const bootstrap_store_t *self, unsigned exchange,
                          int rank)
 {
     const store_key_t key = store_key_of(self, exchange, rank);
-    if (exchange > 0 && self->store->remove != NULL) {
-        self->store->remove(self->store->context, key.text);
+    if (exchange > 0) {
+        baton__store_remove(self->use, key.text);
     }
 }
 
@@ -276,8 +292,8 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
         const store_key_t key = store_key_of(self, self->exchange, i);
         size_t stored = 0;
         char byte;
-        if (self->store->get(self->store->context, key.text, &byte, 1,
-                             &stored) == BATON_OK) {
+        if (self->use->store->get(self->use->store->context, key.text, &byte, 1,
+                                  &stored) == BATON_OK) {
             continue;
         }
         if (length < bytes) {
@@ -304,42 +320,35 @@ static bool is_name(const char *name)
     return length > 0 && length <= NAME_CHARS && name[length] == '\0';
 }
 
-static baton_status_t check_store(const baton_store_t *store, int rank,
-                                  int size, const char *name)
+baton_status_t baton__store_check(const baton__store_use_t *use)
 {
-    static const char function[] = "baton_group_create_store";
+    const char *function = use->function;
     if (!baton__process_is_own(function)) {
         return BATON_ERR_STATE;
     }
-    if (!baton__is_given(store, true, function, "store") ||
-        !baton__is_given(name, true, function, "name")) {
+    if (!baton__is_given(use->store, true, function, "store") ||
+        !baton__is_given(use->name, true, function, "name")) {
         return BATON_ERR_INVALID;
     }
-    if (store->put == NULL || store->get == NULL) {
+    if (use->store->put == NULL || use->store->get == NULL) {
         return baton__error(BATON_ERR_INVALID, "%s: the store lacks put or get",
                             function);
     }
-    if (size < 1 || rank < 0 || rank >= size) {
-        return baton__error(BATON_ERR_INVALID,
-                            "%s: rank %d of %d: a group has at least 1 rank, "
-                            "and ranks count from 0",
-                            function, rank, size);
-    }
-    return is_name(name)
+    return is_name(use->name)
                ? BATON_OK
                : baton__error(BATON_ERR_INVALID,
                               "%s: the name \"%.20s\" is not of 1 to %d "
                               "letters, digits and \"._-\"",
-                              function, name, NAME_CHARS);
+                              function, use->name, NAME_CHARS);
 }
 
-baton_status_t baton_group_create_store(baton_engine_t *engine,
-                                        const baton_store_t *store, int rank,
-                                        int size, const char *name,
-                                        int timeout_ms, baton_group_t **out)
+baton_status_t baton__store_create_group(const baton__store_use_t *use,
+                                         baton_engine_t *engine, int rank,
+                                         int size, int timeout_ms,
+                                         baton_group_t **out)
 {
     bootstrap_store_t self = {
-        .shared = {.function = "baton_group_create_store",
+        .shared = {.function = use->function,
                    .rank = rank,
                    .size = size,
                    .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,
@@ -348,20 +357,33 @@ baton_status_t baton_group_create_store(baton_engine_t *engine,
                    .gather = store_gather,
                    .test = store_test,
                    .missing = store_missing},
-        .store = store,
-        .name = name,
+        .use = use,
         .head = {.nonce = baton__share_random(), .size = size}};
-    baton_status_t status = check_store(store, rank, size, name);
-    if (status != BATON_OK) {
-        return status;
-    }
     const size_t most =
         size > BATON__MEETING_BYTES ? (size_t)size : BATON__MEETING_BYTES;
     self.records = store_allocate((size_t)size * (sizeof(head_t) + most));
     if (self.records == NULL) {
         return BATON_ERR_NO_MEMORY;
     }
-    status = baton__mpi_create_group(engine, &self.shared, out);
+    baton_status_t status = baton__mpi_create_group(engine, &self.shared, out);
     baton__free(self.records);
     return status;
+}
+
+baton_status_t baton_group_create_store(baton_engine_t *engine,
+                                        const baton_store_t *store, int rank,
+                                        int size, const char *name,
+                                        int timeout_ms, baton_group_t **out)
+{
+    const baton__store_use_t use = {"baton_group_create_store", store, name};
+    baton_status_t status = baton__store_check(&use);
+    if (status == BATON_OK && (size < 1 || rank < 0 || rank >= size)) {
+        status = baton__error(BATON_ERR_INVALID,
+                              "%s: rank %d of %d: a group has at least 1 rank, "
+                              "and ranks count from 0",
+                              use.function, rank, size);
+    }
+    return status == BATON_OK ? baton__store_create_group(&use, engine, rank,
+                                                          size, timeout_ms, out)
+                              : status;
 }

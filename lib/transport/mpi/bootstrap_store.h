@@ -1,0 +1,30 @@
+/* Groups whose ranks meet in a store, for the public functions that make
+   them. */
+#pragma once
+
+#include <baton/store.h>
+
+/* The arguments that these functions have in common. */
+typedef struct baton__store_use {
+    const char *function; /* the public function that was called */
+    const baton_store_t *store;
+    const char *name; /* of the group */
+} baton__store_use_t;
+
+/* Checks the store and the name. */
+baton_status_t baton__store_check(const baton__store_use_t *use);
+
+/* These call the store's functions, and set the error if they fail.
+   BATON_AGAIN, which is no error: there is no value yet. */
+baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
+                                const void *value, size_t bytes);
+baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
+                                void *value, size_t bytes, size_t *bytes_out);
+void baton__store_remove(const baton__store_use_t *use, const char *key);
+
+/* Creates the group. Waits for at most `timeout_ms` for ranks that have not
+   called this function; negative: for ever. */
+baton_status_t baton__store_create_group(const baton__store_use_t *use,
+                                         baton_engine_t *engine, int rank,
+                                         int size, int timeout_ms,
+                                         baton_group_t **out);
