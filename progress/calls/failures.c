@@ -168,10 +168,11 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
     if (state == BATON__SHRINK_PARTED) {
         return baton__error(
             BATON_ERR_TRANSPORT,
-            "shrink on %s: partition: %d rank%s, rank %d first, can't be "
+            "shrink on %s: partition: %d rank%s, %s first, can't be "
             "reached, and may go on: this side does not, as it has no majority "
             "(BATON_MINORITY)",
-            baton__group_place(group), count, count == 1 ? "" : "s", rank);
+            baton__group_place(group), count, count == 1 ? "" : "s",
+            baton__group_rank_text(group, rank));
     }
     if (state == BATON__SHRINK_EXCLUDED) {
         return baton__error(BATON_ERR_TRANSPORT,

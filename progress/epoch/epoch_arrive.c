@@ -70,10 +70,11 @@ void baton__epoch_deliver(baton_group_t *group, baton_message_t *message)
         baton__epoch_fail_here(
             schedule,
             baton__error(BATON_ERR_MISMATCH,
-                         "\"%s\" failed on rank %d: rank %d has sent a message "
+                         "\"%s\" failed on rank %d: %s has sent a message "
                          "with tag %u, and there is no receive for it: the "
                          "ranks' schedules differ (BATON_VERIFY=1 finds where)",
-                         schedule->name, group->rank, peer, tag));
+                         schedule->name, group->rank,
+                         baton__group_rank_text(group, peer), tag));
         return;
     }
     deliver_to(schedule, node, message);

@@ -121,6 +121,12 @@ void baton__epoch_fail_here(baton_schedule_t *schedule, baton_status_t status)
     baton__epoch_fail(schedule, &failure, baton_error_message());
 }
 
+/* For messages that are sent to other ranks, too. */
+static const char *own_text(const baton_group_t *group)
+{
+    return baton__group_rank_text(group, group->rank);
+}
+
 bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
 {
     assert(baton__driven_here(schedule->group));
@@ -136,9 +142,9 @@ bool baton__epoch_cancel_if_asked(baton_schedule_t *schedule)
         return false;
     }
     baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
-    baton__text_add(&text, "\"%s\" epoch %llu was cancelled on rank %d",
+    baton__text_add(&text, "\"%s\" epoch %llu was cancelled on %s",
                     schedule->name, (unsigned long long)schedule->run.epoch,
-                    schedule->group->rank);
+                    own_text(schedule->group));
     baton__epoch_fail_here(
         schedule, baton__error_forward(BATON_ERR_CANCELLED, text.data));
     return true;
@@ -149,11 +155,10 @@ void baton__epoch_fail_at(baton_schedule_t *schedule, uint32_t node,
 {
     baton__epoch_fail_here(
         schedule,
-        baton__error(status,
-                     "\"%.128s\" epoch %llu failed at %s on rank %d: %s",
+        baton__error(status, "\"%.128s\" epoch %llu failed at %s on %s: %s",
                      schedule->name, (unsigned long long)schedule->run.epoch,
-                     baton__node_name(schedule, node), schedule->group->rank,
-                     baton_error_message()));
+                     baton__node_name(schedule, node),
+                     own_text(schedule->group), baton_error_message()));
 }
 
 bool baton__epoch_has_memory(baton_schedule_t *schedule, uint32_t node,

@@ -17,6 +17,13 @@
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
 
+static const char *peer_text(const baton_schedule_t *schedule,
+                             const baton__op_t *op)
+{
+    return baton__group_rank_text(schedule->group,
+                                  baton__peer_of(schedule, op));
+}
+
 static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
                           size_t bytes)
 {
@@ -25,12 +32,12 @@ static void fail_mismatch(baton_schedule_t *schedule, uint32_t node,
     baton__epoch_fail_here(
         schedule,
         baton__error(BATON_ERR_MISMATCH,
-                     "\"%s\" epoch %llu failed on rank %d: %s from rank %d, "
+                     "\"%s\" epoch %llu failed on rank %d: %s from %s, "
                      "tag %u, expects %s%zu bytes and got %zu: the ranks' "
                      "schedules differ (BATON_VERIFY=1 finds where)",
                      schedule->name, (unsigned long long)schedule->run.epoch,
                      schedule->group->rank, baton__node_name(schedule, node),
-                     baton__peer_of(schedule, op), op->message.tag,
+                     peer_text(schedule, op), op->message.tag,
                      up_to ? "up to " : "", op->bytes, bytes));
 }
 
@@ -159,12 +166,12 @@ void baton__epoch_fail_left_out(baton_schedule_t *schedule, uint32_t node)
         baton__error(
             BATON_ERR_MISMATCH,
             "\"%s\" epoch %llu failed on rank %d: %s waits for a message that "
-            "rank %d has not sent: it is in epoch %llu already (is its send "
+            "%s has not sent: it is in epoch %llu already (is its send "
             "after a branch that it did not take, and the receive not "
             "optional?)",
             schedule->name, (unsigned long long)schedule->run.epoch,
             schedule->group->rank, baton__node_name(schedule, node),
-            baton__peer_of(schedule, op),
+            peer_text(schedule, op),
             (unsigned long long)schedule->run.early[op->message.ordinal]
                 ->header.epoch));
 }
@@ -174,14 +181,14 @@ void baton__epoch_fail_lost(baton_schedule_t *schedule, uint32_t node)
     const baton__op_t *op = &schedule->ops[node];
     const baton_group_t *group = schedule->group;
     const baton__member_t *member = baton__member_of(group);
-    char memory[32] = "";
+    char memory[96] = "";
     baton__text_t first = {memory, sizeof memory, 0};
     if (member->first.peer != baton__peer_of(schedule, op)) {
-        baton__text_add(&first, ", after rank %d", member->first.peer);
+        baton__text_add(&first, ", after %s",
+                        baton__group_rank_text(group, member->first.peer));
     }
     (void)baton__error(
-        BATON_ERR_TRANSPORT, "%s is gone: %s%s",
-        baton__group_rank_text(group, baton__peer_of(schedule, op)),
+        BATON_ERR_TRANSPORT, "%s is gone: %s%s", peer_text(schedule, op),
         baton__group_loss(group, baton__peer_of(schedule, op)), memory);
     baton__epoch_fail_at(schedule, node, BATON_ERR_TRANSPORT);
 }
@@ -190,8 +197,8 @@ static void fail_message(baton_schedule_t *schedule, uint32_t node,
                          baton_status_t status, const char *why)
 {
     const baton__op_t *op = &schedule->ops[node];
-    (void)baton__error(status, "rank %d, tag %u, %zu bytes: %s",
-                       baton__peer_of(schedule, op), op->message.tag, op->bytes,
+    (void)baton__error(status, "%s, tag %u, %zu bytes: %s",
+                       peer_text(schedule, op), op->message.tag, op->bytes,
                        why != NULL ? why : baton_status_text(status));
     baton__epoch_fail_at(schedule, node, status);
 }

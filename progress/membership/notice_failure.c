@@ -84,7 +84,8 @@ static baton_status_t destroyed_status(const baton_group_t *group,
 static void add_ended(baton__text_t *text, const char *how,
                       const baton_group_t *group)
 {
-    baton__text_add(text, " was %s on rank %d", how, group->rank);
+    baton__text_add(text, " was %s on %s", how,
+                    baton__group_rank_text(group, group->rank));
     add_loss(group, text);
 }
 
@@ -221,9 +222,9 @@ static void fail_for_recovery(baton_schedule_t *schedule, uint64_t from,
                                       .rank = rank,
                                       .epoch = from,
                                       .recovers = true};
-    baton__text_add(&text,
-                    "\"%.128s\" was cancelled: rank %d recovers its group",
-                    schedule->name, rank);
+    baton__text_add(&text, "\"%.128s\" was cancelled: %s recovers its group",
+                    schedule->name,
+                    baton__group_rank_text(schedule->group, rank));
     baton__epoch_fail_from(schedule, from, &failure, text.data);
 }
 
@@ -330,9 +331,10 @@ void baton__failure_peer_ahead(baton_schedule_t *schedule, int peer)
     const baton_group_t *group = schedule->group;
     baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__text_add(&text,
-                    "\"%.128s\" was cancelled on rank %d: rank %d recovers "
+                    "\"%.128s\" was cancelled on rank %d: %s recovers "
                     "their group after a failure",
-                    schedule->name, group->rank, peer);
+                    schedule->name, group->rank,
+                    baton__group_rank_text(group, peer));
     add_loss(group, &text);
     baton__epoch_fail_here(
         schedule, baton__error_forward(

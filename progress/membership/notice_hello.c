@@ -199,22 +199,23 @@ static void fail_disagreement(baton_schedule_t *schedule, int peer,
     baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     const summary_t *sum = &theirs->summary;
     int rank = schedule->group->rank;
+    const char *named = baton__group_rank_text(schedule->group, peer);
     baton__text_add(&text, "\"%s\" on rank %d ", schedule->name, rank);
     if (strncmp(schedule->name, theirs->name, NAME_BYTES - 1) != 0) {
         baton__text_add(&text,
-                        "meets \"%s\" on rank %d: the two names have one hash: "
+                        "meets \"%s\" on %s: the two names have one hash: "
                         "choose others",
-                        theirs->name, peer);
+                        theirs->name, named);
     } else if (schedule->terms_hash != theirs->terms_hash) {
-        baton__text_add(&text, "and on rank %d differ: ", peer);
+        baton__text_add(&text, "and on %s differ: ", named);
         baton__terms_compare(&text, schedule, theirs->terms, from, peer);
     } else if (notice_agree(ours, sum)) {
         baton__text_add(&text,
-                        "is to receive device memory of rank %d, but its "
+                        "is to receive device memory of %s, but its "
                         "engine has no device",
-                        peer);
+                        named);
     } else {
-        baton__text_add(&text, "and on rank %d differ: ", peer);
+        baton__text_add(&text, "and on %s differ: ", named);
         (void)(tell_apart(&text, &ours->sends, rank, &sum->receives, peer) ||
                tell_apart(&text, &sum->sends, peer, &ours->receives, rank));
         baton__text_add(&text, " (BATON_VERIFY=1 finds where)");

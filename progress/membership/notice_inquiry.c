@@ -128,8 +128,8 @@ static void fail_out_of_order(baton_schedule_t *schedule, int peer,
     }
     baton__text_t text = BATON__TEXT(BATON__SENTENCE_BYTES);
     baton__text_add(&text,
-                    "\"%s\" on rank %d and on rank %d differ: ", schedule->name,
-                    group->rank, peer);
+                    "\"%s\" on rank %d and on %s differ: ", schedule->name,
+                    group->rank, baton__group_rank_text(group, peer));
     baton__terms_compare(&text, schedule, other->terms, 0, peer);
     const baton__failure_t failure = {
         .status = baton__error(BATON_ERR_MISMATCH, "%s", text.data),

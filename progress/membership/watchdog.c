@@ -16,21 +16,30 @@ enum {
     ROUNDS = 2 /* number of rounds of inquiries before a stall is reported */
 };
 
+/* Names the host and process of the peer, too, unless it is *named, the peer of
+   the message before. */
 static void describe_message(const baton_schedule_t *schedule, uint32_t node,
-                             baton__text_t *text)
+                             int *named, baton__text_t *text)
 {
     const baton__op_t *op = &schedule->ops[node];
     const baton_group_t *group = schedule->group;
     const baton__member_t *member = baton__member_of(group);
+    const int peer = baton__peer_of(schedule, op);
     uint8_t state = schedule->run.state[node];
-    baton__text_add(text, "\n    waiting: %s %s rank %d, %zu bytes, tag %u",
+    baton__text_add(text, "\n    waiting: %s %s ",
                     baton__node_name(schedule, node),
-                    baton__op_sends(op) ? "to" : "from",
-                    baton__peer_of(schedule, op), op->bytes, op->message.tag);
+                    baton__op_sends(op) ? "to" : "from");
+    if (peer == *named) {
+        baton__text_add(text, "rank %d", peer);
+    } else {
+        baton__text_add(text, "%s", baton__group_rank_text(group, peer));
+        *named = peer;
+    }
+    baton__text_add(text, ", %zu bytes, tag %u", op->bytes, op->message.tag);
     if (state == BATON__NODE_HELD) {
-        baton__text_add(text, "; rank %d has not committed \"%s\"",
-                        baton__peer_of(schedule, op), schedule->name);
-        if (member->unknown_peer == baton__peer_of(schedule, op)) {
+        baton__text_add(text, "; rank %d has not committed \"%s\"", peer,
+                        schedule->name);
+        if (member->unknown_peer == peer) {
             baton__text_add(
                 text, "; it has committed \"%s\", which this rank has not",
                 member->unknown_name);
@@ -41,11 +50,11 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
 }
 
 static void describe_node(const baton_schedule_t *schedule, uint32_t node,
-                          baton__text_t *text)
+                          int *named, baton__text_t *text)
 {
     const baton__op_t *op = &schedule->ops[node];
     if (baton__kinds[op->kind].message) {
-        describe_message(schedule, node, text);
+        describe_message(schedule, node, named, text);
     } else {
         baton__text_add(text, "\n    waiting: ");
         baton__describe_own(schedule, node, text);
@@ -71,12 +80,13 @@ static uint32_t describe_nodes(const baton_schedule_t *schedule, bool armed,
                                baton__text_t *text)
 {
     uint32_t count = 0;
+    int named = -1;
     for (uint32_t node = 0; node < schedule->count; node++) {
         bool awaited = armed ? schedule->run.state[node] == BATON__NODE_IDLE &&
                                    schedule->ops[node].kind == BATON__ARMED_RECV
                              : baton__node_is_awaited(schedule, node);
         if (awaited && count++ < NODES_NAMED) {
-            describe_node(schedule, node, text);
+            describe_node(schedule, node, &named, text);
         }
     }
     if (count > NODES_NAMED) {

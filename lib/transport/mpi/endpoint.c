@@ -150,8 +150,8 @@ baton_status_t baton__mpi_fail_peer(const baton__mpi_t *mpi, int peer,
                                     const char *wrong)
 {
     const bool lost = mpi->peers[peer].lost;
-    return baton__error(BATON_ERR_TRANSPORT, "mpi: rank %d (process %d)%s: %s",
-                        peer, mpi->processes[peer].number,
-                        lost ? " is gone" : "",
-                        lost ? mpi->peers[peer].detail : wrong);
+    return baton__error(
+        BATON_ERR_TRANSPORT, "mpi: rank %d (host %.32s, process %d)%s: %s",
+        peer, mpi->processes[peer].host, mpi->processes[peer].number,
+        lost ? " is gone" : "", lost ? mpi->peers[peer].detail : wrong);
 }

@@ -134,10 +134,16 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
 
 static baton_status_t tell_ended(const baton__meeting_t *self, int rank)
 {
+    const int process = self->kept != NULL ? self->kept->processes[rank].number
+                                           : (int)self->members[rank].process;
+    char place[32] = ""; /* unknown before the first exchange */
+    if (process > 0) {
+        (void)snprintf(place, sizeof place, " (process %d)", process);
+    }
     return baton__error(BATON_ERR_TRANSPORT,
-                        "%s: rank %d is gone: its process has ended: create "
+                        "%s: rank %d%s is gone: its process has ended: create "
                         "the group without it",
-                        self->bootstrap->function, rank);
+                        self->bootstrap->function, rank, place);
 }
 
 static baton_status_t tell_failed(const baton__meeting_t *self,
