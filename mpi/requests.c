@@ -66,6 +66,28 @@ static bool requests_complete_all(void)
 
 /* ---- generalized requests ------------------------------------------------ */
 
+/* A request's type is an int at this offset; plain_type is the type of a
+   message's request. */
+static size_t type_offset;
+static int plain_type;
+
+/* Makes MPI pass an operation's error to the error handler of its communicator.
+   MPI does so for the requests of messages. The errors of generalized requests
+   go to the handler of MPI_COMM_WORLD, or in Open MPI 5 to that of
+   MPI_COMM_SELF. So this function turns the request into one of a message on
+   the communicator. That is safe in a query callback: afterwards MPI reads the
+   type only to find the error handler. A communicator that the program has
+   freed has no handler any more. */
+static void requests_fail(const baton__mpi_op_t *op)
+{
+    char *request = (char *)op->request;
+    if (!atomic_load_explicit(&op->comm->dead, memory_order_relaxed)) {
+        memcpy(request + type_offset, &plain_type, sizeof plain_type);
+        memcpy(request + baton__mpi.owner_offset, &op->comm->handle,
+               sizeof op->comm->handle);
+    }
+}
+
 static int requests_query(void *state, MPI_Status *status)
 {
     const baton__mpi_op_t *op = state;
@@ -76,6 +98,9 @@ static int requests_query(void *state, MPI_Status *status)
     bool ended =
         op != NULL && atomic_load_explicit(&op->ended, memory_order_acquire);
     status->MPI_ERROR = ended ? op->code : MPI_SUCCESS;
+    if (status->MPI_ERROR != MPI_SUCCESS) {
+        requests_fail(op);
+    }
     return status->MPI_ERROR;
 }
 
@@ -136,7 +161,9 @@ static int requests_progress(void)
 
    Open MPI stores the arguments of MPI_Grequest_start one after another in a
    generalized request. In each request it stores a communicator, which is
-   MPI_COMM_WORLD in generalized requests. So both offsets can be found. */
+   MPI_COMM_WORLD in generalized requests; the request's status; and before the
+   status a number that says whether the request is generalized, of a message or
+   of another type. So all offsets can be found. */
 
 typedef struct given {
     MPI_Grequest_query_function *query;
@@ -145,7 +172,7 @@ typedef struct given {
     void *state;
 } given_t;
 
-/* The number of bytes of a generalized request that are searched for the two
+/* The number of bytes of a generalized request that are searched for the
    offsets: all of the request. */
 enum { LOOKED_AT = 200 };
 static size_t given_offset;
@@ -173,6 +200,29 @@ static bool requests_find(MPI_Request request, const void *bytes, size_t count,
     return false;
 }
 
+/* Finds the type in a completed generalized request, and the type of a
+   message's request. */
+static bool requests_find_type(MPI_Request request)
+{
+    /* What requests_query() writes. */
+    const int asked[] = {MPI_UNDEFINED, MPI_UNDEFINED, MPI_SUCCESS};
+    MPI_Request receive;
+    MPI_Status status;
+    int flag;
+    if (PMPI_Request_get_status(request, &flag, &status) != MPI_SUCCESS ||
+        !requests_find(request, asked, sizeof asked, &type_offset) ||
+        type_offset < sizeof(size_t) ||
+        PMPI_Recv_init(NULL, 0, MPI_BYTE, 0, 0, MPI_COMM_SELF, &receive) !=
+            MPI_SUCCESS) {
+        return false;
+    }
+    type_offset -= sizeof(size_t); /* a status is aligned like a size_t */
+    memcpy(&plain_type, (char *)receive + type_offset, sizeof plain_type);
+    (void)PMPI_Request_free(&receive);
+    return plain_type >= 0 &&
+           plain_type < *(const int *)((const char *)request + type_offset);
+}
+
 const char *baton__mpi_find_request(void)
 {
     MPI_Request request;
@@ -190,6 +240,7 @@ const char *baton__mpi_find_request(void)
                 requests_find(request, &owner, sizeof owner,
                               &baton__mpi.owner_offset);
         (void)PMPI_Grequest_complete(request);
+        found = found && requests_find_type(request);
         (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
     }
     return found ? NULL
@@ -446,12 +497,6 @@ int baton__mpi_finish(const baton__mpi_call_t *call)
     if (code != MPI_SUCCESS) {
         return code;
     }
-    /* If the operation has failed, hides the error from MPI, which would pass
-       it to the error handler of MPI_COMM_WORLD. */
-    baton__mpi_op_t *op = op_of(request);
     baton__mpi_await(1, &request);
-    code = op->code;
-    op->code = MPI_SUCCESS;
-    (void)PMPI_Wait(&request, MPI_STATUS_IGNORE);
-    return code == MPI_SUCCESS ? code : baton__mpi_fail(call->comm, code);
+    return PMPI_Wait(&request, MPI_STATUS_IGNORE);
 }
