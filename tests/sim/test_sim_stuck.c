@@ -344,6 +344,10 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
                           "    rank 0: recv#0 waits for send#0 of rank 1\n"
                           "    rank 1: send#0 comes after armed_recv#1, and "
                           "nobody activates it"},
+        {.ranks = {"A1 n<0", "k a0<0"},
+         .says = CANNOT(1, 0) ":\n"
+                              "    rank 0: nop#1 comes after armed_recv#0, and "
+                              "nobody activates it"},
         /* An optional send: its rank's epoch ends without. */
         {.ranks = {"r1", "s0!<1 k"},
          .says = CANNOT(1, 0) ":\n"

@@ -725,20 +725,38 @@ static void find_left(void *endpoint, int peer)
                          "nobody answers there any more");
 }
 
-/* Rank 1, which rank 0 owes its news, has left without telling. */
-TEST(test_who_leaves_asks_whom_it_can_not_tell)
+/* Rank 1 has left without telling. Rank 0 owes it a notice: that rank 2 is
+   lost, or that rank 0 has destroyed a schedule. */
+static void leave_untold(bool loses)
 {
-    support_set_variable("BATON_STALL_MS", "8");
-    open_collective(3);
+    baton_schedule_t *s = NULL;
+    open_collective(loses ? 3 : 2);
     asked = -1;
     ranks[0].port.ask = find_left;
-    learn(0, 2);
+    if (loses) {
+        learn(0, 2);
+    } else {
+        s = make_barrier(0, "left");
+        support_ok(baton_schedule_commit(s));
+        support_ok(baton_schedule_start(s));
+        step(1, 3);
+    }
     ranks[0].dead = true; /* there is no room for what it sends */
     (void)baton_engine_step(ranks[0].engine);
-    assert_int_equal(baton__member_of(ranks[0].group)->answer_count, 1);
+    assert_int_equal(baton__member_of(ranks[0].group)->answer_count, loses);
+    support_set_variable("BATON_DESTROY_MS", "1");
+    support_ok(baton_schedule_destroy(s));
+    support_set_variable("BATON_DESTROY_MS", NULL);
     support_ok(baton_group_destroy(ranks[0].group));
     ranks[0].group = NULL;
     assert_int_equal(asked, 1);
     (void)close_ranks(NULL);
+}
+
+TEST(test_who_leaves_asks_whom_it_can_not_tell)
+{
+    support_set_variable("BATON_STALL_MS", "8");
+    leave_untold(true);
+    leave_untold(false);
     support_set_variable("BATON_STALL_MS", NULL);
 }

@@ -699,6 +699,13 @@ TEST(test_tensors_refuse_wrong_use)
     support_fails(baton_tensors_create(group, &empty, 1, &options, -1, &none),
                   BATON_ERR_INVALID,
                   "tensor \"nothing\": count is 0; allowed: 1 to");
+    const baton_tensor_t huge[] = {{.name = "half", .count = UINT32_MAX},
+                                   {.name = "rest", .count = 1}};
+    options.algorithm = BATON_SPARSE_AUTO;
+    options.partial = true;
+    support_fails(baton_tensors_create(group, huge, 2, &options, -1, &none),
+                  BATON_ERR_INVALID,
+                  "tensor \"rest\": there are 4294967296 elements up to it");
     support_ok(baton_tensors_destroy(NULL));
     close_world(world);
 }

@@ -283,6 +283,24 @@ TEST_WITH(test_wrong_options_are_refused, RANKS, SUPPORT_OWN_ENGINES)
     support_expect(baton_group_tune(NULL, NULL), BATON_ERR_INVALID);
 }
 
+/* Whatever keeps a rank from the comparison of options is said. */
+TEST_WITH(test_a_tuning_that_does_not_begin, RANKS, SUPPORT_OWN_MANUAL)
+{
+    baton_tune_options_t options = usual;
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    support_set_variable("BATON_CALIBRATION", "/nonexistent/file");
+    support_expect(baton_group_tune(cluster->groups[0], &options),
+                   BATON_ERR_SYSTEM);
+    support_set_variable("BATON_CALIBRATION", NULL);
+    options.budget_ms = 1;
+    for (int64_t nth = 1; status == BATON_ERR_NO_MEMORY; nth++) {
+        baton__alloc_fail_nth(nth);
+        status = baton_group_tune(cluster->groups[0], &options);
+        baton__alloc_fail_nth(0);
+    }
+    support_expect(status, BATON_ERR_TIMEOUT); /* the others do not come */
+}
+
 TEST_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES)
 {
     for (int field = 0; field < 3; field++) {
