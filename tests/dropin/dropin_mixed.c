@@ -192,6 +192,9 @@ static void run_all_kinds(MPI_Comm comm)
     WAYS(comm, alltoall, Alltoall, from, COUNT, MPI_INT, to, COUNT, MPI_INT);
     WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
          recv_at, MPI_INT);
+    memset(send_at, 0, sizeof send_at); /* the same to all */
+    WAYS(comm, alltoallv, Alltoallv, from, sends, send_at, MPI_INT, to, recvs,
+         recv_at, MPI_INT);
     MPI_Request request;
     MPI_Ibarrier(comm, &request);
     await(&request);
@@ -326,6 +329,30 @@ static void test_types(void)
                    pairs[1][i].index == lowest[i].index,
                "pair %d", i);
     }
+}
+
+static void add_here(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    EXPECT(pthread_equal(pthread_self(), program), "a reduction elsewhere");
+    for (int i = 0; i < *count; i++) {
+        ((int *)to)[i] += ((int *)from)[i];
+    }
+}
+
+/* At this thread level no other thread calls the program's function. */
+static void test_functions(void)
+{
+    MPI_Op op;
+    MPI_Request q;
+    MPI_Op_create(add_here, 1, &op);
+    fill(0);
+    PMPI_Allreduce(in, expected, MOST, MPI_INT, op, MPI_COMM_WORLD);
+    MPI_Iallreduce(in, out, MOST, MPI_INT, op, MPI_COMM_WORLD, &q);
+    usleep(20000); /* in which another thread would reduce */
+    await(&q);
+    MPI_Op_free(&op);
+    expect_equal("a function of the program");
 }
 
 /* A column of a matrix on one rank is a row on another; the type is freed, and
@@ -916,6 +943,7 @@ int main(int argc, char **argv)
         {"kinds", test_kinds},
         {"in_place", test_in_place},
         {"types", test_types},
+        {"functions", test_functions},
         {"derived", test_derived},
         {"freed", test_freed},
         {"outstanding", test_outstanding},
