@@ -6,7 +6,7 @@ set(mpi_exports ${PROJECT_SOURCE_DIR}/mpi/mpi.map)
 add_library(baton_mpi SHARED ${mpi_sources})
 target_include_directories(baton_mpi PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(baton_mpi PRIVATE
-    baton ${mpi_library} $<BUILD_INTERFACE:baton_flags> Threads::Threads
+    baton_mpi_group $<BUILD_INTERFACE:baton_flags> Threads::Threads
     ${CMAKE_DL_LIBS})
 # The library is loaded at program start, so thread-local variables can have the
 # fastest model: MPI's progress reads them at each call.

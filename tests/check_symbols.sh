@@ -1,13 +1,15 @@
 #!/bin/sh
-# libbaton.so exports what the public headers declare, no more and no less. The
-# library neither prints (but log.c) nor ends the process, leaves signals alone
-# (but open.c SIGPIPE), and calls MPI by its PMPI_ names. Public names can be found
-# by grep.
+# libbaton.so and libbaton_mpi_group.so export what the public headers declare, and
+# of internal functions those that the second one calls, no more and no less.
+# libbaton.so does not need MPI. The library neither prints (but log.c) nor ends the
+# process, leaves signals alone (but open.c SIGPIPE), and calls MPI by its PMPI_
+# names. Public names can be found by grep.
 #
-#   check_symbols.sh ROOT libbaton.so libbaton.a CC [flag of mpi.h ...]
+#   check_symbols.sh ROOT libbaton.so libbaton_mpi_group.so libbaton.a CC
+#                    [flag of mpi.h ...]
 set -eu
-root=$1 shared=$2 static=$3 cc=$4
-shift 4
+root=$1 shared=$2 over_mpi=$3 static=$4 cc=$5
+shift 5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail=0
@@ -29,7 +31,11 @@ done | "$cc" -std=c11 -E -P -x c -I"$root/include" "$@" - |
         -e 's/^.*\n//p' -e 's/^ *extern const baton_op_t //p' |
     tr -s ', ' '\n\n' | sort -u >"$work/declared"
 
-nm -D --defined-only "$shared" | awk '{ print $3 }' | sort >"$work/exported"
+nm -D -u "$over_mpi" | awk '$2 ~ /^baton__/ { print $2 }' | sort >>"$work/declared"
+sort -o "$work/declared" "$work/declared"
+
+{ nm -D --defined-only "$shared"; nm -D --defined-only "$over_mpi"; } |
+    awk '{ print $3 }' | sort >"$work/exported"
 
 comm -13 "$work/declared" "$work/exported" >"$work/extra"
 comm -23 "$work/declared" "$work/exported" >"$work/missing"
@@ -51,7 +57,9 @@ while read -r name; do
         echo "$name is not written where it is declared or defined"
         fail=1
     }
-done <"$work/exported"
+done <<EOF
+$(grep -v "^baton__" "$work/exported")
+EOF
 
 # Nor have functions of two files one name, in a backtrace, say.
 find "$root/lib" "$root/progress" "$root/cuda" "$root/mpi" "$root/microbench" \
@@ -85,10 +93,16 @@ if [ -s "$work/calls" ]; then
     fail=1
 fi
 
-if nm -D -u "$shared" | grep -E ' MPI_[A-Z][a-z]'; then
+if nm -D -u "$shared" | grep -iE ' (P|O)?MPI_'; then
+    echo "libbaton.so needs MPI"
+    fail=1
+fi
+if nm -D -u "$over_mpi" | grep -E ' MPI_[A-Z][a-z]'; then
     echo "between an application and MPI: the library's own calls are PMPI_"
     fail=1
 fi
 
-readelf -d "$shared" | grep -q NODELETE || { echo "it can be unloaded"; fail=1; }
+for each in "$shared" "$over_mpi"; do
+    readelf -d "$each" | grep -q NODELETE || { echo "$each can be unloaded"; fail=1; }
+done
 exit $fail

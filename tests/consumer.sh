@@ -83,12 +83,12 @@ PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 lib=$(pkg-config --variable=libdir baton)
 # shellcheck disable=SC2046
-"$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton) -o consumer
+"$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton-mpi) -o consumer
 LD_LIBRARY_PATH=$lib ./consumer
 for standard in c++17 c++20; do
     # shellcheck disable=SC2046
     "$cxx" -std=$standard -Wall -Werror source/main.cpp \
-        $(pkg-config --cflags --libs baton) -o consumer_cpp
+        $(pkg-config --cflags --libs baton-mpi) -o consumer_cpp
     LD_LIBRARY_PATH=$lib ./consumer_cpp
 done
 
@@ -102,8 +102,8 @@ build_cpp/consumer
 # their own dependencies too.
 echo "libbaton.a:"
 # shellcheck disable=SC2046
-"$cc" -std=c11 source/main.c $(pkg-config --cflags baton) "$lib/libbaton.a" \
-    $(pkg-config --libs baton | sed 's/-lbaton//') \
+"$cc" -std=c11 source/main.c $(pkg-config --cflags baton-mpi) "$lib/libbaton.a" \
+    $(pkg-config --libs baton-mpi | sed 's/-lbaton[a-z_]*//g') \
     $(pkg-config --libs $(pkg-config --print-requires-private baton)) -lm \
     -o consumer_static
 ./consumer_static

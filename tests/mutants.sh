@@ -156,8 +156,9 @@ mutant() {
         "-w -o '$own/mutant.o' -c '$at'" >"$own/output" 2>&1 &&
         eval "$(link "$program" | sed "s# [^ ]*/$except##
             s# -o [^ ]*# '$own/mutant.o' -o '$own/$program'#
+            s# [^ ]*libbaton_mpi_group\.so[^ ]*##g
             s# [^ ]*libbaton\.so[^ ]*# '$build/libbaton.a' $libraries#
-            s# [^ ]*libbaton_mpi\.so# $objects libbaton.so#")" \
+            s# [^ ]*libbaton_mpi\.so# $objects libbaton_mpi_group.so libbaton.so#")" \
             >"$own/output" 2>&1); then
         echo "$name: does not compile:"
         tail -20 "$own/output"

@@ -288,9 +288,12 @@ class Build:
         for word in self.link_words(program):
             if word == "libbaton_mpi.so":
                 words += [made for path in self.sources("mpi") if flat(path) not in given
-                          for _, made in self.commands[path]] + ["libbaton.so"]
+                          for _, made in self.commands[path]] + [
+                              "libbaton_mpi_group.so", "libbaton.so"]
             elif re.match(r"libbaton\.(so|a)", word):
                 words += self.library
+            elif re.match(r"libbaton_mpi_group\.so", word):
+                pass  # libbaton.a has its objects
             elif not source or not word.endswith(os.path.basename(source) + ".o"):
                 words.append(word)
         objects = [path for path in objects if in_front == (

@@ -1,4 +1,6 @@
-/* Groups over MPI. The only public header that includes mpi.h. */
+/* Groups over MPI. The only public header that includes mpi.h. A program that
+   includes it is linked with baton::mpi (CMake), with what `pkg-config --libs
+   baton-mpi` prints, or with -lbaton_mpi_group -lbaton and MPI. */
 #ifndef BATON_MPI_H
 #define BATON_MPI_H
 

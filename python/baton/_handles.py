@@ -21,7 +21,7 @@ import weakref
 from typing import Any, Callable, List, Optional, TypeVar
 
 from baton import errors
-from baton._library import answer, check, error, ffi, lib, place
+from baton._library import answer, beside, check, error, ffi, lib
 
 SLICE_MS = 50  # of a wait, between which Python handles signals
 NULL = ffi.NULL
@@ -168,35 +168,38 @@ def attach_cuda(ordinal: int = 0) -> None:
     there is a group."""
     global has_cuda
     try:
-        cuda = ffi.dlopen(place.replace("libbaton.so", "libbaton_cuda.so"))
-    except OSError as failed:
+        cuda = beside("cuda")
+    except errors.Unsupported as failed:
         raise errors.Unsupported(f"{failed}; build Baton where nvcc is, or with "
                                  "-DBATON_CUDA=ON") from None
     check(cuda.baton_cuda_attach(engine(), ordinal))
     has_cuda = True
 
 
-try:
-    has_mpi = bool(lib.MPI_Initialized)
-except (AttributeError, ffi.error):  # The library was built without MPI.
-    has_mpi = False
-
-
 def is_started_by_mpi() -> bool:
-    """Whether MPI has started this process, or is in use in it."""
+    """Whether MPI has started this process, or mpi4py is in use in it."""
     names = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")
-    return has_mpi and (any(name in os.environ for name in names)
-                        or answer("int", lib.MPI_Initialized) != 0)
+    return (any(name in os.environ for name in names)
+            or "mpi4py.MPI" in sys.modules and answer("int", mpi().MPI_Initialized) != 0)
+
+
+def mpi() -> Any:
+    """The functions that need MPI. Unsupported: there is no libbaton_mpi_group, or no MPI."""
+    try:
+        return beside("mpi_group")
+    except errors.Unsupported as failed:
+        raise errors.Unsupported(f"{failed}; groups over MPI need a libbaton that was built "
+                                 "with -DBATON_MPI=ON, and MPI") from None
 
 
 def initialise_mpi() -> None:
     """Initialises MPI, unless that has been done; mpi4py does it when it is imported."""
     global _mpi_is_ours
-    if answer("int", lib.MPI_Finalized):
+    if answer("int", mpi().MPI_Finalized):
         raise errors.State("MPI has been finalised")
-    if not answer("int", lib.MPI_Initialized):
+    if not answer("int", mpi().MPI_Initialized):
         _mpi_is_ours = True  # Ctrl-C may interrupt the next call.
-        if lib.MPI_Init_thread(NULL, NULL, 3, ffi.new("int *")) != 0:  # MPI_THREAD_MULTIPLE
+        if mpi().MPI_Init_thread(NULL, NULL, 3, ffi.new("int *")) != 0:  # MPI_THREAD_MULTIPLE
             raise errors.PeerLost("MPI_Init_thread failed")
 
 
@@ -216,5 +219,5 @@ def _at_exit() -> None:
     if _engine[0] != NULL:
         lib.baton_engine_close(_engine[0])
         _engine[0] = NULL
-    if _mpi_is_ours and not lost and not answer("int", lib.MPI_Finalized):
-        lib.MPI_Finalize()
+    if _mpi_is_ours and not lost and not answer("int", mpi().MPI_Finalized):
+        mpi().MPI_Finalize()

@@ -1,8 +1,9 @@
 """The lowest layer: the functions of libbaton as C has them, called by cffi.
 
-`lib` has the functions and constants of include/baton/ (and a few of MPI), `ffi` their
-types, and `check(status)` raises what a status means. A call releases the GIL while it is
-in C. All other modules of the package are built on these three.
+`lib` has the functions and constants of include/baton/, `ffi` their types, and
+`check(status)` raises what a status means. A call releases the GIL while it is in C. All
+other modules of the package are built on these three. `beside("mpi_group")` has the
+functions that need MPI, and a few of MPI's own.
 
 The library is looked for in this order: the file that the variable BATON_LIBRARY names;
 the folder of this package, where a wheel has it; the folder build/ of a source tree that
@@ -44,14 +45,26 @@ def _open() -> Tuple[str, Any]:
         try:
             if os.sep in place and not os.path.exists(place):
                 raise OSError(f"{place}: no such file")
-            # Open MPI opens plugins that expect its symbols to be global.
-            return place, ffi.dlopen(place, ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
+            return place, ffi.dlopen(place)
         except OSError as error:
             tried.append(f"    {error}")
     raise ImportError(_INSTALL + "\n".join(tried))
 
 
-place, lib = _open()
+_place, lib = _open()
+
+
+@functools.lru_cache(None)
+def beside(name: str) -> Any:
+    """Opens libbaton_`name`, which is beside libbaton. Unsupported: it can't be loaded."""
+    try:
+        # Open MPI opens plugins that expect its symbols to be global.
+        return ffi.dlopen(_place.replace("libbaton.so", f"libbaton_{name}.so"),
+                          ffi.RTLD_NOW | ffi.RTLD_GLOBAL)
+    except OSError as failed:
+        raise errors.Unsupported(str(failed)) from None
+
+
 version = ffi.string(lib.baton_version()).decode()
 if not version.startswith(_WANTED + "."):
     raise ImportError(f"this Python package is for libbaton {_WANTED}, and the library "

@@ -67,7 +67,8 @@ class Group(_handles.Handle):
     def world(cls) -> "Group":
         """All ranks of the job; alone without mpirun and torchrun. The first call is
         collective. Under mpirun it initialises MPI, unless that is done, and MPI is
-        finalised at exit then. Under torchrun, or another program that sets RANK,
+        finalised at exit then. Unsupported: mpirun has started this process, and libbaton
+        was built without MPI. Under torchrun, or another program that sets RANK,
         WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store, and must
         be on one host."""
         global _world
@@ -78,13 +79,14 @@ class Group(_handles.Handle):
 
     @classmethod
     def _make_world(cls) -> "Group":
-        if "WORLD_SIZE" in os.environ and not _handles.is_started_by_mpi():
+        if not _handles.is_started_by_mpi():
+            if "WORLD_SIZE" not in os.environ:
+                return cls.alone()
             import torch.distributed
             return cls.from_store(*next(torch.distributed.rendezvous("env://")))
-        if not _handles.has_mpi:
-            return cls.alone()
         _handles.initialise_mpi()
-        return cls._by(lib.baton_group_create_mpi_at, _handles.engine(), _world_comm())
+        return cls._by(_handles.mpi().baton_group_create_mpi_at, _handles.engine(),
+                       _world_comm())
 
     @classmethod
     def from_store(cls, store: Any, rank: int, size: int, name: str = "baton",
@@ -115,7 +117,7 @@ class Group(_handles.Handle):
         if mpi is None or not isinstance(comm, mpi.Comm):
             raise TypeError("Group.from_mpi takes a communicator of mpi4py, and not "
                             f"{type(comm).__name__}")
-        return cls._by(lib.baton_group_create_mpi_at, _handles.engine(),
+        return cls._by(_handles.mpi().baton_group_create_mpi_at, _handles.engine(),
                        ffi.cast("void *", mpi._addressof(comm)))
 
     @classmethod
@@ -436,7 +438,7 @@ class Group(_handles.Handle):
 def _world_comm() -> Any:
     """The address of an MPI_COMM_WORLD: with Open MPI that is a variable's address."""
     try:
-        world = ffi.cast("uintptr_t", lib.ompi_mpi_comm_world)
+        world = ffi.cast("uintptr_t", _handles.mpi().ompi_mpi_comm_world)
     except (AttributeError, ffi.error):  # no such symbol
         world = 0x44000000  # MPICH's
     return ffi.new("uintptr_t *", world)

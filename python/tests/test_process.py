@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from baton import _library
+
 pytestmark = [
     pytest.mark.one_rank,
     pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun"),
@@ -482,6 +484,14 @@ def test_a_library_that_is_not_found(tmp_path, named):
     assert "cmake --install build" in done.stderr and "libbaton.so.0." in done.stderr
 
 
+def test_mpirun_and_a_library_without_mpi(tmp_path):
+    alone = shutil.copy(_library._place, tmp_path / "libbaton.so")
+    kept = dict(os.environ, BATON_LIBRARY=str(alone), OMPI_COMM_WORLD_SIZE="2")
+    done = subprocess.run([sys.executable, "-c", "import baton; baton.Group.world()"], env=kept,
+                          capture_output=True, text=True, check=False)
+    assert "Unsupported" in done.stderr and "-DBATON_MPI=ON" in done.stderr, done.stderr
+
+
 def test_a_gpu_that_is_not_there():
     program = """
         if not told("unsupported:", baton.Unsupported, baton.attach_cuda):
@@ -522,12 +532,14 @@ def test_ranks_meet_in_a_folder(tmp_path):
              timeout=0.2)
         told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
         told("no store:", TypeError, baton.Group.from_store, 5, rank, size)
+        say("MPI is loaded", "libmpi" in open("/proc/self/maps").read())
     """
     text = without_mpi(program, tmp_path)
     assert text.count("sum 6.0") == 6 and text.count("refused: ") == 3, text
     assert text.count("Group.from_store: the name") == text.count("for rank 3") == 3, text
     assert "directory: '/nowhere'" in text, text
     assert text.count("no store: a store is the path of a folder") == 3, text
+    assert text.count("MPI is loaded False") == 3, text
 
 
 def test_ranks_meet_in_a_store_of_torch():

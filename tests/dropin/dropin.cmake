@@ -101,8 +101,9 @@ if(MPICH_INCLUDE AND MPICH_LIBRARY AND MPICH_FORTRAN_LIBRARY AND MPICH_RUN
     target_include_directories(other_mpi PRIVATE ${PROJECT_SOURCE_DIR}/include)
     target_include_directories(other_mpi SYSTEM PRIVATE ${MPICH_INCLUDE})
     target_link_libraries(other_mpi PRIVATE ${MPICH_LIBRARY}
-        ${MPICH_FORTRAN_LIBRARY} $<TARGET_FILE:baton> baton_flags)
-    add_dependencies(other_mpi baton)
+        ${MPICH_FORTRAN_LIBRARY} $<TARGET_FILE:baton_mpi_group>
+        $<TARGET_FILE:baton> baton_flags)
+    add_dependencies(other_mpi baton_mpi_group)
     add_test(NAME dropin_other_mpi COMMAND ${MPICH_RUN} -np 2
         -genv LD_PRELOAD $<TARGET_FILE:baton_mpi> $<TARGET_FILE:other_mpi>)
     describe_test(dropin_other_mpi dropin_other_mpi mpi)
