@@ -127,7 +127,6 @@ static void count_nodes(const baton_schedule_t *schedule,
         if (list != NULL) {
             (*list)++;
         }
-        plan->activate_count += op->kind == BATON__ACTIVATE;
         plan->async_count += op->kind == BATON__ASYNC;
         plan->receive_count += receives(op);
         plan->awaited_bytes += is_awaited(op) ? op->bytes : 0;
@@ -205,7 +204,6 @@ static size_t plan_lay_out(baton_schedule_t *schedule, char *memory,
     plan->roots = carve(memory, &used, plan->root_count, sizeof *needs);
     plan->on_starts = carve(memory, &used, plan->on_start_count, sizeof *needs);
     plan->armed = carve(memory, &used, plan->armed_count, sizeof *needs);
-    plan->activates = carve(memory, &used, plan->activate_count, sizeof *needs);
     plan->asyncs = carve(memory, &used, plan->async_count, sizeof *needs);
     plan->peer_sends = carve(memory, &used, plan->peer_count, sizeof *needs);
     plan->peer_receives = carve(memory, &used, plan->peer_count, sizeof *needs);
@@ -356,9 +354,6 @@ static void fill_lists(baton_schedule_t *schedule, const baton__order_t *order)
             plan->armed[at.armed_count++] = i;
         } else if (list == &at.root_count) {
             plan->roots[at.root_count++] = i;
-        }
-        if (op->kind == BATON__ACTIVATE) {
-            plan->activates[at.activate_count++] = i;
         }
         if (op->kind == BATON__ASYNC) {
             baton__async_t *async = &schedule->run.asyncs[at.async_count];

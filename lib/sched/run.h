@@ -67,7 +67,6 @@ typedef struct baton__plan {
        the next epoch that comes between epochs begins that epoch. See
        baton_add_armed_recv. */
     uint32_t *armed;
-    uint32_t *activates;
     uint32_t *asyncs;
     uint32_t *peers; /* ranks with which this rank has messages, ascending */
     /* By index in `peers`: number of messages to the peer, and number of
@@ -75,7 +74,7 @@ typedef struct baton__plan {
     uint32_t *peer_sends, *peer_receives;
     baton__loan_t *loans; /* sorted by the reduces' ids */
     size_t awaited_bytes; /* bytes of the messages that an epoch waits for */
-    uint32_t root_count, activate_count, async_count, peer_count, receive_count;
+    uint32_t root_count, async_count, peer_count, receive_count;
     uint32_t slot_count, length_count;
     uint32_t required; /* number of nodes that an epoch waits for */
     uint32_t messages; /* number of nodes that send or receive a message */
