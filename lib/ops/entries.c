@@ -139,16 +139,6 @@ static const loop_fn take_loops[BATON_DTYPE_COUNT] = BY_TYPE(take);
 static const loop_fn put_loops[BATON_DTYPE_COUNT] = BY_TYPE(put);
 static const loop_fn add_loops[BATON_DTYPE_COUNT] = BY_TYPE(add_to);
 
-/* Casts away const, for loops that only read through the pointer. */
-static void *writable(const void *memory)
-{
-    union {
-        const void *from;
-        void *to;
-    } same = {memory};
-    return same.to;
-}
-
 static void entries_run(const loop_fn *loops, baton_dtype_t dtype, bool indices,
                         const char *function, const work_t *work)
 {
@@ -165,7 +155,8 @@ void baton_entries_gather(baton_dtype_t dtype, void *entries,
                           const uint32_t *indices, size_t count,
                           const void *dense)
 {
-    const work_t work = {entries, count, indices, writable(dense), 1};
+    /* The cast is safe: this loop only reads the vector. */
+    const work_t work = {entries, count, indices, (void *)(uintptr_t)dense, 1};
     entries_run(gather_loops, dtype, true, __func__, &work);
 }
 
@@ -179,7 +170,8 @@ void baton_entries_take(baton_dtype_t dtype, void *entries,
 void baton_entries_put(baton_dtype_t dtype, const void *entries, size_t count,
                        void *dense)
 {
-    const work_t work = {writable(entries), count, NULL, dense, 1};
+    /* The cast is safe: this loop only reads the list. */
+    const work_t work = {(void *)(uintptr_t)entries, count, NULL, dense, 1};
     entries_run(put_loops, dtype, false, __func__, &work);
 }
 
@@ -258,7 +250,6 @@ typedef struct tile {
     static void tile_add_##name(tile_t *tile, baton_entries_t *list,           \
                                 const char *dense)                             \
     {                                                                          \
-        (void)dense;                                                           \
         tile_put_##name(tile, list, NULL);                                     \
     }                                                                          \
     static void tile_add_onto_##name(tile_t *tile, baton_entries_t *list,      \
