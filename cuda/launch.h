@@ -28,7 +28,6 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
                    typename exactly<parameters>::t... arguments)
 {
 #if defined(BATON_CUDA_ON_CPU)
-    (void)stream;
     cpu_launch((const void *)kernel, blocks, threads,
                [&]() { kernel(arguments...); });
     return cudaSuccess;

@@ -23,7 +23,6 @@ static baton__cuda_op_t port_find(const baton_op_t *op)
 
 static bool can_reduce(void *device, const baton_op_t *op, baton_dtype_t dtype)
 {
-    (void)device;
     baton__cuda_op_t found = port_find(op);
     return found != BATON__CUDA_OPS &&
            baton_op_element_bytes(op, dtype) == baton_dtype_size(dtype) &&
@@ -51,7 +50,6 @@ static baton_status_t port_reduce(void *device, baton_stream_t stream,
 static size_t select_bytes(void *device, baton_dtype_t dtype, size_t count,
                            size_t k)
 {
-    (void)device;
     return baton__cuda_select_bytes(dtype, count, k);
 }
 

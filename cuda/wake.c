@@ -73,9 +73,7 @@ static void wake_notify(int descriptor)
 /* The callback, which a thread of CUDA's driver calls. Must not call CUDA. */
 static void CUDART_CB reached(cudaStream_t stream, cudaError_t error, void *arg)
 {
-    (void)stream;
     /* The thread that wakes gets the error when it queries the stream. */
-    (void)error;
     baton__wake_t *wake = arg;
     /* `outstanding` is reset before the write, since the first arm after the
        wake-up must queue another callback. */

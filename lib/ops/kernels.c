@@ -154,7 +154,6 @@ HALF_FUNCTIONS(bf16, 0x7f80, BATON__BF16_NAN)
                                      const unsigned char *left,                \
                                      const unsigned char *right, size_t count) \
     {                                                                          \
-        (void)target, (void)left, (void)right, (void)count;                    \
         return 0;                                                              \
     }
 #endif

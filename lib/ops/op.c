@@ -29,7 +29,6 @@ static int op_issue_send(const baton__op_t *op, uint32_t node,
                          const baton__context_t *context, size_t begin,
                          size_t bytes)
 {
-    (void)begin;
     return send_message(op, node, context, BATON__MESSAGE_DATA,
                         baton__operand(op, BATON__LEFT, context->address),
                         bytes);
@@ -39,7 +38,6 @@ static int issue_activate(const baton__op_t *op, uint32_t node,
                           const baton__context_t *context, size_t begin,
                           size_t bytes)
 {
-    (void)begin;
     return send_message(op, node, context, BATON__MESSAGE_ACTIVATION,
                         &context->activations[op->message.slot], bytes);
 }
@@ -50,7 +48,6 @@ static int op_issue_reduce(const baton__op_t *op, uint32_t node,
 {
     const baton_op_t *reduction = op->reduction;
     baton_dtype_t dtype = (baton_dtype_t)op->dtype;
-    (void)node;
     reduction->reduce(reduction->arg,
                       baton__operand(op, BATON__TARGET, context->address) +
                           begin,
@@ -67,7 +64,6 @@ static int issue_copy(const baton__op_t *op, uint32_t node,
     char *to = baton__operand(op, BATON__TARGET, context->address) + begin;
     const char *from =
         baton__operand(op, BATON__LEFT, context->address) + begin;
-    (void)node;
     if ((op->flags & BATON__SHARES) != 0) {
         baton__copy_shared(to, from, bytes);
     } else {
@@ -99,8 +95,6 @@ static int op_issue_call(const baton__op_t *op, uint32_t node,
                          size_t bytes)
 {
     baton_call_t call = {.owner = context->owner, .node = node};
-    (void)begin;
-    (void)bytes;
     return baton__op_outcome(op, &call, op->call(op->argument, &call));
 }
 
@@ -113,8 +107,6 @@ static int issue_async(const baton__op_t *op, uint32_t node,
     const baton_async_t async = {
         record, baton__async_turn(atomic_load_explicit(&record->state,
                                                        memory_order_relaxed))};
-    (void)begin;
-    (void)bytes;
     int status = baton__op_outcome(
         op, &call, op->async_ops->start(op->async.argument, &call, async));
     return status == BATON_OK     ? BATON__PENDING

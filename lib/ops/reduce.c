@@ -230,14 +230,12 @@ static_assert(BATON_DTYPE_COUNT <= 32, "a type is a bit");
                             const void *right, size_t count,                   \
                             baton_dtype_t dtype)                               \
     {                                                                          \
-        (void)arg;                                                             \
         assert(baton_op_takes(&baton_op_##op, dtype));                         \
         baton__kernels()->reduce[KIND][dtype](target, left, right, count);     \
     }                                                                          \
     static void identity_##op(void *arg, void *target, size_t count,           \
                               baton_dtype_t dtype)                             \
     {                                                                          \
-        (void)arg;                                                             \
         fill_identity(KIND, target, count, dtype);                             \
     }
 #define OP(op, types)                                                          \

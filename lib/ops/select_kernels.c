@@ -432,8 +432,6 @@ static inline size_t widen_f16(const char *at, size_t count, float *room)
         __m128i halves = _mm_loadu_si128((const void *)(at + 2 * done));
         _mm256_storeu_ps(room + done, _mm256_cvtph_ps(halves));
     }
-#else
-    (void)at, (void)count, (void)room;
 #endif
     return done;
 }

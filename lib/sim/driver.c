@@ -326,12 +326,10 @@ static bool driver_is_inside(const baton_engine_t *engine)
 /* Takes no lock, since one thread at a time uses a simulator. */
 static void driver_enter(baton_engine_t *engine)
 {
-    (void)engine;
 }
 
 static bool driver_try_enter(baton_engine_t *engine)
 {
-    (void)engine;
     return true;
 }
 
@@ -346,7 +344,6 @@ static void wake(baton_group_t *group)
 
 static bool driver_start(baton_schedule_t *schedule, baton__next_t next)
 {
-    (void)next;
     baton__step_mail(schedule);
     wake(schedule->group);
     return false;

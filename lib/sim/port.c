@@ -9,10 +9,6 @@
 static baton_status_t sim_port_reserve(void *endpoint, int peer, int64_t sends,
                                        int64_t receives)
 {
-    (void)endpoint;
-    (void)peer;
-    (void)sends;
-    (void)receives;
     return BATON_OK;
 }
 
@@ -185,14 +181,11 @@ static size_t poll(void *endpoint, baton_event_t *out, size_t max)
 
 static int descriptor(void *endpoint, int k)
 {
-    (void)endpoint;
-    (void)k;
     return -1;
 }
 
 static void nothing(void *endpoint)
 {
-    (void)endpoint;
 }
 
 /* Always succeeds: the simulator steps a rank at each of its events, so a
@@ -200,8 +193,6 @@ static void nothing(void *endpoint)
 static bool sim_port_arm(void *endpoint, baton_arm_t how,
                          uint32_t *sleep_us_out)
 {
-    (void)endpoint;
-    (void)how;
     *sleep_us_out = BATON_SLEEP_FOREVER;
     return true;
 }

@@ -244,7 +244,6 @@ static void reduce(void *arg, void *target, const void *left, const void *right,
 
 static void identity(void *arg, void *target, size_t count, baton_dtype_t dtype)
 {
-    (void)arg;
     memset(target, 0, count * baton_dtype_size(dtype));
 }
 

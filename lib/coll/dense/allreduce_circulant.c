@@ -9,8 +9,6 @@ static void allreduce_circulant_add(baton__flow_t *flow,
                                     const baton__blocks_t *source,
                                     size_t element, size_t chunk_bytes)
 {
-    (void)element;
-    (void)chunk_bytes;
     baton__circulant_reduce_scatter(flow, target, source, (baton_view_t){0});
     baton__circulant_allgather(flow, target, BATON__SKIPS_HALVED);
 }

@@ -27,14 +27,12 @@ static baton_status_t serve(void *arg, baton_call_t *call,
                             baton_stream_t stream)
 {
     const baton__requests_t *self = arg;
-    (void)call;
     return self->serve(self->arg, request_of(self, self->begun), stream);
 }
 
 static baton_status_t stream_requests_end(void *arg, baton_call_t *call)
 {
     const baton__requests_t *self = arg;
-    (void)call;
     self->end(self->arg, request_of(self, self->begun));
     return BATON_OK;
 }

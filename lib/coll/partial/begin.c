@@ -93,8 +93,6 @@ baton_status_t baton__begin_init(baton__begin_t *self)
 
 static void ignore(void *arg, baton_status_t status)
 {
-    (void)arg;
-    (void)status;
 }
 
 void baton__begin_fail_if_lost(baton_schedule_t *schedule)

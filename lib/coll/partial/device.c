@@ -87,7 +87,6 @@ static baton_status_t move_vector(void *arg, const void *request,
     const baton__mover_t *self = arg;
     const baton__partial_device_t *device = self->partial->device;
     const baton__contribution_t *c = &self->partial->contribution;
-    (void)request;
     if (self->right == NULL || c->count == 0) {
         return BATON_OK;
     }

@@ -46,7 +46,6 @@ static baton_status_t partial_take(void *arg, baton_call_t *call,
 {
     baton_partial_t *partial = arg;
     /* `async` is not needed, since poll_take reports when the take is done. */
-    (void)async;
     partial->epoch = baton__epoch_of(&partial->begin.modes, call);
     return try_take(partial) ? BATON_DONE : BATON_OK;
 }

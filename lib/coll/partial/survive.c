@@ -282,7 +282,6 @@ static baton_status_t offer(void *arg, baton_call_t *call)
     uint64_t newest =
         baton__contribution_newest(&self->partial->contribution, &active);
     bool parts = stage_of(self) != HANDS_OVER;
-    (void)call;
     self->ends[0] = parts ? 0 : newest << ACTIVE_BITS | active;
     self->ends[1] = parts ? ~(uint64_t)0 : ~newest;
     return BATON_OK;

@@ -67,7 +67,6 @@ static baton_status_t gtopk_select_own(void *arg, baton_call_t *call)
 {
     gtopk_t *gtopk = arg;
     baton_sparse_t *sparse = gtopk->sparse;
-    (void)call;
     baton__sparse_begin(sparse);
     sparse->counting.block_selections++;
     gtopk->own_count = baton__sparse_accumulate_topk(

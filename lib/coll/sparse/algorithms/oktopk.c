@@ -129,7 +129,6 @@ static size_t most_proposal_bytes(const baton_sparse_t *sparse)
 static size_t proposal_bytes(void *arg, int member)
 {
     const oktopk_t *self = arg;
-    (void)member;
     return moves_bounds(self) ? most_proposal_bytes(self->sparse) : 0;
 }
 
@@ -320,7 +319,6 @@ static void restore(void *state, size_t count)
 static baton_status_t oktopk_finish(void *arg, baton_call_t *call)
 {
     oktopk_t *self = arg;
-    (void)call;
     baton_sparse_t *sparse = self->sparse;
     if (!sparse->payload) {
         baton__sparse_publish(sparse, 0);

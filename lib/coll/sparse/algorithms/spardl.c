@@ -56,7 +56,6 @@ static baton_status_t spardl_accumulate(void *arg, baton_call_t *call)
 {
     spardl_block_t *self = arg;
     spardl_t *spardl = self->spardl;
-    (void)call;
     baton__block_t block = baton__spardl_block(spardl, self->block);
     baton__sparse_candidates(spardl->sparse, block.first, block.count,
                              baton__spardl_quota(spardl, self->block),
@@ -178,7 +177,6 @@ static baton_status_t select_for_bag(void *arg, baton_call_t *call)
 static baton_status_t spardl_select_own(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    (void)call;
     spardl->own.count =
         spardl_take(&spardl->blocks[spardl->position],
                     baton__spardl_share(spardl), spardl->own.data);

@@ -182,7 +182,6 @@ static baton_status_t begin_gather(void *arg, baton_call_t *call)
 static baton_status_t spardl_bags_finish(void *arg, baton_call_t *call)
 {
     const spardl_t *spardl = arg;
-    (void)call;
     baton__sparse_publish(spardl->sparse,
                           baton__gather_put_result(spardl->result));
     return BATON_OK;

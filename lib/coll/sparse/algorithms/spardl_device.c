@@ -119,7 +119,6 @@ static baton_status_t spardl_device_take_own(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
     baton_entries_t own = baton__selected_entries(spardl->own_selected.host);
-    (void)call;
     spardl->own = (spardl_list_t){(char *)(uintptr_t)own.data, own.count};
     return BATON_OK;
 }

@@ -77,7 +77,6 @@ static void begin_teams(spardl_t *spardl)
 baton_status_t baton__spardl_begin(void *arg, baton_call_t *call)
 {
     spardl_t *spardl = arg;
-    (void)call;
     baton__sparse_begin(spardl->sparse);
     begin_teams(spardl);
     return BATON_OK;
@@ -276,7 +275,6 @@ static baton_node_t add_rsag(spardl_t *spardl, baton_node_t ready)
 static size_t set_bytes(void *arg, int team)
 {
     const spardl_t *spardl = arg;
-    (void)team;
     return (size_t)spardl->sparse->next.h * spardl->sparse->entry_bytes;
 }
 
@@ -299,7 +297,6 @@ static baton_status_t sum_sets(void *arg, baton_call_t *call)
     spardl_t *spardl = arg;
     baton_sparse_t *sparse = spardl->sparse;
     size_t dropped;
-    (void)call;
     if (!sparse->payload) {
         spardl->sum.count = quota(spardl);
         return BATON_OK;

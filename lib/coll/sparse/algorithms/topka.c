@@ -217,7 +217,6 @@ static baton_status_t begin_on_device(void *arg, baton_call_t *call)
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
     baton__selecting_t *selecting = &topka->selecting;
-    (void)call;
     baton__sparse_begin(sparse);
     *selecting = (baton__selecting_t){.count = sparse->count, .k = sparse->k};
     if (redsync(sparse)) {
@@ -277,7 +276,6 @@ static baton_status_t write_selected(void *arg, baton_call_t *call)
 static size_t topka_nominal(void *arg, int member)
 {
     const topka_t *topka = arg;
-    (void)member;
     return topka_part_bytes(topka->sparse, topka->sparse->k);
 }
 
@@ -292,7 +290,6 @@ static size_t redsync_extent(void *arg, int member, const char *data,
                              size_t left)
 {
     const topka_t *topka = arg;
-    (void)member;
     return left < COUNT_BYTES
                ? SIZE_MAX
                : topka_part_bytes(topka->sparse, topka_count_in(data));
@@ -317,7 +314,6 @@ static baton_status_t topka_sum(void *arg, baton_call_t *call)
     topka_t *topka = arg;
     baton_sparse_t *sparse = topka->sparse;
     size_t count = 0;
-    (void)call;
     if (sparse->payload) {
         char *to = topka->entries;
         for (int rank = 0; rank < sparse->size; rank++) {

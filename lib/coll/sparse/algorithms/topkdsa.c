@@ -73,8 +73,6 @@ static baton_status_t topkdsa_sum_region(void *arg, baton_call_t *call)
 
 static size_t length_bytes(void *arg, int member)
 {
-    (void)arg;
-    (void)member;
     return sizeof(uint32_t);
 }
 
@@ -181,7 +179,6 @@ static baton_status_t topkdsa_finish(void *arg, baton_call_t *call)
     topkdsa_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     size_t count = 0;
-    (void)call;
     if (sparse->payload) {
         count = self->dense ? put_regions(self)
                             : baton__gather_put_result(self->sums);

@@ -158,7 +158,6 @@ static baton_status_t ready(void *arg, baton_call_t *call, baton_async_t async)
     const side_t *side = arg;
     /* `async` is not needed, since poll_ready reports when the results were
        copied. */
-    (void)async;
     sparse_device_backend_of(side->sparse)->awaited_results =
         side->feeds[baton_call_epoch(call) % IN_FLIGHT].results;
     return poll_ready(arg) == BATON_OK ? BATON_DONE : BATON_OK;
@@ -340,7 +339,6 @@ static baton_status_t build_vectors(baton_sparse_t *sparse)
 
 static baton_status_t sparse_device_begin_dense(void *arg, baton_call_t *call)
 {
-    (void)call;
     baton__sparse_begin(arg);
     return BATON_OK;
 }

@@ -104,7 +104,6 @@ static baton_status_t sparse_host_begin_dense(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
     host_t *self = sparse->host;
-    (void)call;
     baton__sparse_begin(sparse);
     if (self->sums_spare) {
         baton__sparse_exchange(&sparse->work, &self->spare);

@@ -65,7 +65,6 @@ static baton_status_t sparse_partial_prepare(void *arg, baton_call_t *call)
     sparse_partial_t *self = arg;
     baton_sparse_t *sparse = self->sparse;
     const baton__contribution_t *c = &self->epochs.contribution;
-    (void)call;
     self->absent = !self->epochs.active;
     sparse->k = self->epochs.epoch > sparse->options.warmup ? sparse->options.k
                                                             : sparse->count;
@@ -94,7 +93,6 @@ static void end_epoch(sparse_partial_t *self)
 
 static baton_status_t sparse_partial_publish(void *arg, baton_call_t *call)
 {
-    (void)call;
     end_epoch(arg);
     return BATON_OK;
 }
@@ -332,7 +330,6 @@ static void sparse_partial_get(baton_partial_t *epochs, uint64_t epoch,
     /* True if this rank has begun the epoch, and has imported no state
        since. */
     bool begun = c->taken_for == epoch;
-    (void)active;
     /* If a state was imported, the residual is that of the state, and stays as
        it is. */
     if (!begun) {

@@ -48,7 +48,6 @@ static baton_status_t enqueue(void *arg, baton_call_t *call,
 {
     const device_call_t *self = arg;
     baton__enqueue_t queue = {.sparse = self->sparse, .stream = stream};
-    (void)call;
     self->fn(self->arg, &queue);
     return queue.status;
 }
@@ -199,7 +198,6 @@ static baton_status_t clip(void *arg, baton_call_t *call)
 {
     baton_sparse_t *sparse = arg;
     double square_sum;
-    (void)call;
     if (sparse->input.gradient != NULL) {
         memcpy(&square_sum, sparse->device->square_sum.host, sizeof square_sum);
         sparse->input.clip_factor =

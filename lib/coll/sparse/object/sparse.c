@@ -440,7 +440,6 @@ static void sparse_end_step(void *arg, uint64_t epoch, baton_status_t status)
     baton__sparse_object_t *object = arg;
     /* `epoch` is not the step's number, since dense steps have their own
        schedule. */
-    (void)epoch;
     object->on_end(object->on_end_arg, ++object->ended, status);
 }
 
