@@ -6,7 +6,7 @@ void baton_add_allgather_pairwise(baton_schedule_t *schedule,
     baton__allgather_t gather;
     if (baton__allgather_begin(schedule, "all-gather by pairwise exchange",
                                &args, &gather)) {
-        baton__pairwise_allgather(&gather.flow, &gather.blocks, 1, SIZE_MAX);
+        baton__pairwise_allgather(&gather.flow, &gather.blocks, SIZE_MAX);
         baton__flow_close(&gather.flow);
     }
 }

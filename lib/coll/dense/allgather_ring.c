@@ -6,8 +6,7 @@ void baton_add_allgather_ring(baton_schedule_t *schedule,
     baton__allgather_t gather;
     if (baton__allgather_begin(schedule, "all-gather by ring", &args,
                                &gather)) {
-        baton__ring_allgather(&gather.flow, &gather.blocks, 1,
-                              args->chunk_bytes);
+        baton__ring_allgather(&gather.flow, &gather.blocks, args->chunk_bytes);
         baton__flow_close(&gather.flow);
     }
 }

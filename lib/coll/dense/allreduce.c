@@ -38,17 +38,12 @@ void baton__allreduce_in_blocks(baton_schedule_t *schedule, const char *builder,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
-    size_t *at = baton__cut_evenly(&flow, args->target.bytes / element, element,
-                                   flow.size);
-    if (at != NULL) {
-        baton__blocks_t target = {
-            .memory = args->target, .at = at, .parts = flow.size};
-        baton__blocks_t source = {
-            .memory = args->source, .at = at, .parts = flow.size};
+    baton__blocks_t target = baton__blocks_cut(&flow, args->target, flow.size);
+    baton__blocks_t source = target;
+    source.memory = args->source;
+    if (target.at != NULL) {
         bool in_place = baton__allreduce_in_place(schedule, args);
-        add(&flow, &target, in_place ? &target : &source, element,
-            args->chunk_bytes);
+        add(&flow, &target, in_place ? &target : &source, args->chunk_bytes);
     }
     baton__flow_close(&flow);
 }

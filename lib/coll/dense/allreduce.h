@@ -23,7 +23,7 @@ bool baton__allreduce_begin(baton_schedule_t *schedule, const char *builder,
 typedef void (*baton__in_blocks_fn)(baton__flow_t *flow,
                                     const baton__blocks_t *target,
                                     const baton__blocks_t *source,
-                                    size_t element, size_t chunk_bytes);
+                                    size_t chunk_bytes);
 
 /* Builds an all-reduce of a vector that is cut into P blocks; `add` adds its
    phases. Each block is reduced on one rank and copied from there, so all ranks

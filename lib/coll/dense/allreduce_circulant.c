@@ -7,7 +7,7 @@
 static void allreduce_circulant_add(baton__flow_t *flow,
                                     const baton__blocks_t *target,
                                     const baton__blocks_t *source,
-                                    size_t element, size_t chunk_bytes)
+                                    size_t chunk_bytes)
 {
     baton__circulant_reduce_scatter(flow, target, source, (baton_view_t){0});
     baton__circulant_allgather(flow, target, BATON__SKIPS_HALVED);

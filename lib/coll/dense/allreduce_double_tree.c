@@ -31,22 +31,20 @@ static half_t allreduce_double_tree_half_of(baton__flow_t *flow,
                                             const baton_allreduce_args_t *args,
                                             bool in_place, int twin)
 {
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
     baton__tree_t tree = baton__twin_of(flow->rank, flow->size, twin);
     half_t half = {
         .parent = tree.parent,
         .children = {tree.left, tree.right},
-        .target = baton__segment_of(args->target, element, TREES, (size_t)twin),
-        .source = baton__segment_of(in_place ? args->target : args->source,
-                                    element, TREES, (size_t)twin),
+        .target = baton__segment_of(flow, args->target, TREES, (size_t)twin),
+        .source = baton__segment_of(
+            flow, in_place ? args->target : args->source, TREES, (size_t)twin),
     };
-    half.segments =
-        baton__segment_count(half.target.bytes / element, element,
-                             args->chunk_bytes, BATON__SEGMENT_BYTES);
+    half.segments = baton__segment_count(
+        flow, half.target.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
     for (int i = 0; i < 2; i++) {
         if (half.segments > 0 && half.children[i] >= 0) {
             size_t most =
-                baton__segment_of(half.target, element, half.segments, 0).bytes;
+                baton__segment_of(flow, half.target, half.segments, 0).bytes;
             half.slots[i] = baton__slots_open(flow->schedule, SLOTS, most);
         }
     }
@@ -54,16 +52,15 @@ static half_t allreduce_double_tree_half_of(baton__flow_t *flow,
 }
 
 static void allreduce_double_tree_add_segment(baton__flow_t *flow,
-                                              const half_t *half,
-                                              size_t element, size_t index)
+                                              const half_t *half, size_t index)
 {
     if (index >= half->segments) {
         return;
     }
     baton_view_t target =
-        baton__segment_of(half->target, element, half->segments, index);
+        baton__segment_of(flow, half->target, half->segments, index);
     baton_view_t partial =
-        baton__segment_of(half->source, element, half->segments, index);
+        baton__segment_of(flow, half->source, half->segments, index);
     for (int i = 0; i < 2; i++) {
         if (half->children[i] >= 0) {
             baton_view_t received =
@@ -94,15 +91,14 @@ void baton_add_allreduce_double_tree(baton_schedule_t *schedule,
         return;
     }
     bool in_place = baton__allreduce_in_place(schedule, args);
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
     half_t first = allreduce_double_tree_half_of(&flow, args, in_place, 0);
     half_t second = allreduce_double_tree_half_of(&flow, args, in_place, 1);
     /* The first half may be longer by an element, so it has at least as many
        segments. */
     for (size_t i = 0; i < first.segments; i++) {
-        allreduce_double_tree_add_segment(&flow, &first, element, i);
-        allreduce_double_tree_add_segment(&flow, &second, element, i);
+        allreduce_double_tree_add_segment(&flow, &first, i);
+        allreduce_double_tree_add_segment(&flow, &second, i);
     }
     baton__flow_close(&flow);
 }

@@ -87,15 +87,15 @@ static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
 
 /* Returns the offsets of the blocks of all ranks of this host: of B blocks, and
    of an empty block for each further rank. */
-static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
-                       const place_t *place)
+static size_t *cut_for(baton__flow_t *flow, size_t bytes, const place_t *place)
 {
-    size_t *at = baton__cut_evenly(flow, count, element, place->mate_count);
+    size_t count = bytes / flow->element;
+    size_t *at = baton__cut_evenly(flow, bytes, place->mate_count);
     for (int i = 0; at != NULL && i < place->mate_count; i++) {
         int last = i < place->blocks ? i : place->blocks - 1;
         baton__block_t block =
             baton__block_of(count, (size_t)place->blocks, (size_t)last);
-        at[i + 1] = (block.first + block.count) * element;
+        at[i + 1] = (block.first + block.count) * flow->element;
     }
     return at;
 }
@@ -103,15 +103,13 @@ static size_t *cut_for(baton__flow_t *flow, size_t count, size_t element,
 /* Adds an in-place all-reduce of this rank's block with the ranks that have the
    same block on other hosts. */
 static void reduce_between(baton__flow_t *flow, const place_t *place,
-                           baton_view_t block, size_t element)
+                           baton_view_t block)
 {
-    size_t *at =
-        baton__cut_evenly(flow, block.bytes / element, element, place->hosts);
-    if (at == NULL) {
+    baton__blocks_t parts = baton__blocks_cut(flow, block, place->hosts);
+    if (parts.at == NULL) {
         return;
     }
     baton__flow_team(flow, place->peers, place->host, place->hosts);
-    baton__blocks_t parts = {.memory = block, .at = at, .parts = place->hosts};
     baton__circulant_reduce_scatter(flow, &parts, &parts, (baton_view_t){0});
     baton__circulant_allgather(flow, &parts, BATON__SKIPS_HALVED);
 }
@@ -121,16 +119,14 @@ allreduce_hierarchical_add_phases(baton__flow_t *flow, const place_t *place,
                                   const baton_allreduce_args_t *args,
                                   bool in_place)
 {
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
-    size_t *at = cut_for(flow, args->target.bytes / element, element, place);
+    size_t *at = cut_for(flow, args->target.bytes, place);
     if (at == NULL) {
         return;
     }
     baton__blocks_t sums = {
         .memory = args->target, .at = at, .parts = place->mate_count};
-    baton__blocks_t own = {.memory = in_place ? args->target : args->source,
-                           .at = at,
-                           .parts = place->mate_count};
+    baton__blocks_t own = sums;
+    own.memory = args->source;
     baton__flow_team(flow, place->mates, place->index, place->mate_count);
     if (place->mate_count == 1 && !in_place) {
         baton__flow_copy(flow, args->target, args->source);
@@ -141,7 +137,7 @@ allreduce_hierarchical_add_phases(baton__flow_t *flow, const place_t *place,
     flow->is_inner = false;
     baton_view_t block = baton__blocks_view(&sums, place->index, 1);
     if (place->index < place->blocks && place->hosts > 1 && block.bytes > 0) {
-        reduce_between(flow, place, block, element);
+        reduce_between(flow, place, block);
     }
     baton__flow_team(flow, place->mates, place->index, place->mate_count);
     baton__circulant_allgather(flow, &sums, BATON__SKIPS_HALVED);

@@ -27,24 +27,22 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
                                 &args)) {
         return;
     }
-    size_t element = baton_op_element_bytes(args->op, args->dtype);
     bool in_place = baton__allreduce_in_place(schedule, args);
     baton_view_t source = in_place ? args->target : args->source;
-    size_t count =
-        baton__segment_count(source.bytes / element, element, args->chunk_bytes,
-                             BATON__SEGMENT_BYTES);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
+    size_t count = baton__segment_count(&flow, source.bytes, args->chunk_bytes,
+                                        BATON__SEGMENT_BYTES);
     int next = baton__rank_shift(flow.rank, 1, flow.size);
     int previous = baton__rank_shift(flow.rank, -1, flow.size);
     baton__slots_t slots = {.count = 0};
     if (in_place && flow.rank > 0) {
-        slots = baton__slots_open(
-            schedule, count < SLOTS ? count : SLOTS,
-            baton__segment_of(source, element, count, 0).bytes);
+        slots =
+            baton__slots_open(schedule, count < SLOTS ? count : SLOTS,
+                              baton__segment_of(&flow, source, count, 0).bytes);
     }
     for (size_t i = 0; i < count; i++) {
-        baton_view_t own = baton__segment_of(source, element, count, i);
-        baton_view_t sum = baton__segment_of(args->target, element, count, i);
+        baton_view_t own = baton__segment_of(&flow, source, count, i);
+        baton_view_t sum = baton__segment_of(&flow, args->target, count, i);
         if (flow.rank > 0) {
             baton_view_t received =
                 in_place ? baton__slot_of(&slots, i, sum.bytes) : sum;
@@ -58,7 +56,7 @@ void baton_add_allreduce_linear_pipeline(baton_schedule_t *schedule,
     /* The last rank has made the sums and already has them, so it receives
        none. */
     for (size_t i = 0; i < count && flow.rank < flow.size - 1; i++) {
-        baton_view_t sum = baton__segment_of(args->target, element, count, i);
+        baton_view_t sum = baton__segment_of(&flow, args->target, count, i);
         baton__flow_recv(&flow, previous, sum);
         if (flow.rank < flow.size - 2) {
             baton__flow_send(&flow, next, sum);

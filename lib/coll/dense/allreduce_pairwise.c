@@ -6,12 +6,11 @@
 static void allreduce_pairwise_add(baton__flow_t *flow,
                                    const baton__blocks_t *target,
                                    const baton__blocks_t *source,
-                                   size_t element, size_t chunk_bytes)
+                                   size_t chunk_bytes)
 {
-    baton__pairwise_reduce_scatter(flow,
-                                   baton__blocks_view(target, flow->rank, 1),
-                                   source, element, chunk_bytes);
-    baton__pairwise_allgather(flow, target, element, chunk_bytes);
+    baton__pairwise_reduce_scatter(
+        flow, baton__blocks_view(target, flow->rank, 1), source, chunk_bytes);
+    baton__pairwise_allgather(flow, target, chunk_bytes);
 }
 
 void baton_add_allreduce_pairwise(baton_schedule_t *schedule,

@@ -15,8 +15,7 @@
    on one rank and copied from there, so all ranks have the same bits. */
 static void allreduce_rabenseifner_add_phases(baton__flow_t *flow,
                                               baton_view_t target,
-                                              baton_view_t source,
-                                              size_t element)
+                                              baton_view_t source)
 {
     baton__fold_t fold = baton__fold_of(flow->rank, flow->size);
     if (fold.id < 0) {
@@ -30,11 +29,10 @@ static void allreduce_rabenseifner_add_phases(baton__flow_t *flow,
         baton__flow_reduce(flow, target, source, received);
         source = target;
     }
-    size_t *at =
-        baton__cut_evenly(flow, target.bytes / element, element, fold.core);
-    if (at != NULL) {
-        baton__blocks_t sums = {.memory = target, .at = at, .parts = fold.core};
-        baton__blocks_t own = {.memory = source, .at = at, .parts = fold.core};
+    baton__blocks_t sums = baton__blocks_cut(flow, target, fold.core);
+    baton__blocks_t own = sums;
+    own.memory = source;
+    if (sums.at != NULL) {
         baton__halving_reduce_scatter(flow, &fold, &sums, &own,
                                       BATON__NEAREST_FIRST, (baton_view_t){0});
         baton__doubling_allgather(flow, &fold, &sums, BATON__NEAREST_FIRST);
@@ -53,9 +51,8 @@ void baton_add_allreduce_rabenseifner(baton_schedule_t *schedule,
     }
     bool in_place = baton__allreduce_in_place(schedule, args);
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    allreduce_rabenseifner_add_phases(
-        &flow, args->target, in_place ? args->target : args->source,
-        baton_op_element_bytes(args->op, args->dtype));
+    allreduce_rabenseifner_add_phases(&flow, args->target,
+                                      in_place ? args->target : args->source);
     baton__flow_close(&flow);
 }
 

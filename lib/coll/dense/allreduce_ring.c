@@ -55,7 +55,6 @@ typedef struct lane {
 typedef struct ring {
     baton__flow_t *flow;
     const baton__blocks_t *target, *source;
-    size_t element; /* bytes of an element */
     size_t columns;
     lane_t lanes[LANES];
     baton__slots_t slots; /* SLOTS slots for each lane */
@@ -69,8 +68,8 @@ static baton_view_t allreduce_ring_chunk_of(const ring_t *ring,
 {
     int block =
         baton__rank_shift(ring->flow->rank, -(int64_t)hop, ring->flow->size);
-    return baton__segment_of(baton__blocks_view(vector, block, 1),
-                             ring->element, ring->columns, column);
+    return baton__segment_of(ring->flow, baton__blocks_view(vector, block, 1),
+                             ring->columns, column);
 }
 
 /* Receives a chunk of the all-gather. The receive waits until the lane's second
@@ -121,19 +120,18 @@ static void add_column(ring_t *ring, size_t index)
 
 static void allreduce_ring_add(baton__flow_t *flow,
                                const baton__blocks_t *target,
-                               const baton__blocks_t *source, size_t element,
+                               const baton__blocks_t *source,
                                size_t chunk_bytes)
 {
     ring_t ring = {
         .flow = flow,
         .target = target,
         .source = source,
-        .element = element,
         .columns =
-            baton__blocks_segments(target, element, chunk_bytes, CHUNK_BYTES),
+            baton__blocks_segments(flow, target, chunk_bytes, CHUNK_BYTES),
     };
     size_t lanes = ring.columns < LANES ? ring.columns : LANES;
-    size_t most = baton__segment_of(baton__blocks_view(target, 0, 1), element,
+    size_t most = baton__segment_of(flow, baton__blocks_view(target, 0, 1),
                                     ring.columns, 0)
                       .bytes;
     ring.slots = baton__slots_open(flow->schedule, lanes * SLOTS, most);

@@ -35,10 +35,9 @@ static bool dense_begin_check_reduce(baton_schedule_t *schedule,
         return false;
     }
     *given = args;
-    out->element = baton__check_op(schedule, builder, args->op, args->dtype);
-    if (out->element == 0 ||
-        !baton__check_multiple(schedule, builder, "source", args->source.bytes,
-                               out->element)) {
+    size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
+    if (element == 0 || !baton__check_multiple(schedule, builder, "source",
+                                               args->source.bytes, element)) {
         return false;
     }
     baton__agree_chunk(schedule, args->chunk_bytes);
@@ -82,12 +81,12 @@ static bool check_reduce_scatter(baton_schedule_t *schedule,
         return false;
     }
     *given = args;
-    out->element = baton__check_op(schedule, builder, args->op, args->dtype);
-    return out->element > 0 &&
+    size_t element = baton__check_op(schedule, builder, args->op, args->dtype);
+    return element > 0 &&
            baton__check_commutative(schedule, builder, args->op,
                                     "an all-reduce that keeps the order") &&
            baton__check_multiple(schedule, builder, "source",
-                                 args->source.bytes, out->element);
+                                 args->source.bytes, element);
 }
 
 bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
@@ -106,10 +105,8 @@ bool baton__reduce_scatter_begin(baton_schedule_t *schedule,
     out->flow = baton__flow_open(schedule, args->dtype, args->op);
     out->at =
         args->counts != NULL
-            ? baton__cut_by_counts(&out->flow, builder, args->counts,
-                                   out->element, size)
-            : baton__cut_evenly(&out->flow, args->source.bytes / out->element,
-                                out->element, size);
+            ? baton__cut_by_counts(&out->flow, builder, args->counts, size)
+            : baton__cut_evenly(&out->flow, args->source.bytes, size);
     if (out->at == NULL) {
         baton__flow_close(&out->flow);
         return false;

@@ -20,7 +20,6 @@ bool baton__broadcast_begin(baton_schedule_t *schedule, const char *builder,
 typedef struct baton__reduce {
     baton_view_t source;
     baton_view_t target; /* the target, which only the root has */
-    size_t element;      /* bytes of an element */
     bool at_root;
     bool in_place;
 } baton__reduce_t;
@@ -43,8 +42,7 @@ bool baton__reduce_begin(baton_schedule_t *schedule, const char *builder,
                         sums (scratch)                                      */
 typedef struct baton__reduce_scatter {
     baton__flow_t flow;
-    size_t element; /* bytes of an element */
-    size_t *at;     /* offsets of the blocks */
+    size_t *at; /* offsets of the blocks */
     baton_view_t target;
     baton__blocks_t source;
     bool in_place;

@@ -34,10 +34,10 @@ static half_t broadcast_double_tree_half_of(const baton__flow_t *flow,
     int position = baton__twin_position(id, flow->size, twin);
     baton__tree_t tree = {.right = baton__tree_root(last)};
     half_t half = {.data =
-                       baton__segment_of(args->data, 1, TREES, (size_t)twin),
+                       baton__segment_of(flow, args->data, TREES, (size_t)twin),
                    .parent = -1};
-    half.segments = baton__segment_count(half.data.bytes, 1, args->chunk_bytes,
-                                         BATON__SEGMENT_BYTES);
+    half.segments = baton__segment_count(
+        flow, half.data.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
     if (position > 0) {
         tree = baton__tree_of(position, last);
         half.parent =
@@ -60,7 +60,7 @@ static void broadcast_double_tree_add_segment(baton__flow_t *flow,
         return;
     }
     baton_view_t segment =
-        baton__segment_of(half->data, 1, half->segments, index);
+        baton__segment_of(flow, half->data, half->segments, index);
     if (half->parent >= 0) {
         baton__flow_recv(flow, half->parent, segment);
     }

@@ -19,10 +19,10 @@ void baton_add_broadcast_linear_pipeline(baton_schedule_t *schedule,
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
     int next = baton__rank_shift(flow.rank, 1, flow.size);
     int previous = baton__rank_shift(flow.rank, -1, flow.size);
-    size_t count = baton__segment_count(args->data.bytes, 1, args->chunk_bytes,
-                                        BATON__SEGMENT_BYTES);
+    size_t count = baton__segment_count(
+        &flow, args->data.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
     for (size_t i = 0; i < count; i++) {
-        baton_view_t segment = baton__segment_of(args->data, 1, count, i);
+        baton_view_t segment = baton__segment_of(&flow, args->data, count, i);
         if (flow.rank != args->root) {
             baton__flow_recv(&flow, previous, segment);
         }

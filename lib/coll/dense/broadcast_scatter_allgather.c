@@ -18,14 +18,11 @@ void baton_add_broadcast_scatter_allgather(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, BATON_U8, NULL);
-    size_t *at = baton__cut_evenly(&flow, args->data.bytes, 1, flow.size);
-    if (at != NULL) {
-        baton__blocks_t blocks = {.memory = args->data,
-                                  .at = at,
-                                  .parts = flow.size,
-                                  .base = args->root};
+    baton__blocks_t blocks = baton__blocks_cut(&flow, args->data, flow.size);
+    blocks.base = args->root;
+    if (blocks.at != NULL) {
         baton__binomial_scatter(&flow, args->root, &blocks);
-        baton__ring_allgather(&flow, &blocks, 1, SIZE_MAX);
+        baton__ring_allgather(&flow, &blocks, SIZE_MAX);
     }
     baton__flow_close(&flow);
 }

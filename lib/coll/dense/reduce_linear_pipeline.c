@@ -35,11 +35,9 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
     int next = baton__rank_shift(flow.rank, down ? -1 : 1, size);
     int previous = baton__rank_shift(flow.rank, down ? 1 : -1, size);
     bool is_first = previous == args->root;
-    size_t count = baton__segment_count(reduce.source.bytes / reduce.element,
-                                        reduce.element, args->chunk_bytes,
-                                        BATON__SEGMENT_BYTES);
-    size_t most =
-        baton__segment_of(reduce.source, reduce.element, count, 0).bytes;
+    size_t count = baton__segment_count(
+        &flow, reduce.source.bytes, args->chunk_bytes, BATON__SEGMENT_BYTES);
+    size_t most = baton__segment_of(&flow, reduce.source, count, 0).bytes;
     bool has_room = reduce.at_root && !reduce.in_place;
     baton__slots_t slots = {.count = 1};
     if (!is_first && !has_room) {
@@ -47,14 +45,12 @@ void baton_add_reduce_linear_pipeline(baton_schedule_t *schedule,
                                   most);
     }
     for (size_t i = 0; i < count; i++) {
-        baton_view_t own =
-            baton__segment_of(reduce.source, reduce.element, count, i);
+        baton_view_t own = baton__segment_of(&flow, reduce.source, count, i);
         baton_view_t out = own;
         if (!is_first) {
             baton_view_t received = baton__slot_of(&slots, i, own.bytes);
             if (reduce.at_root) {
-                out =
-                    baton__segment_of(reduce.target, reduce.element, count, i);
+                out = baton__segment_of(&flow, reduce.target, count, i);
                 received = has_room ? out : received;
             } else {
                 out = received;

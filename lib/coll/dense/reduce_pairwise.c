@@ -34,20 +34,16 @@ void baton_add_reduce_pairwise(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    size_t *at = baton__cut_evenly(&flow, reduce.source.bytes / reduce.element,
-                                   reduce.element, flow.size);
-    if (at != NULL) {
-        baton__blocks_t source = {
-            .memory = reduce.source, .at = at, .parts = flow.size};
-        baton__blocks_t target = {
-            .memory = reduce.target, .at = at, .parts = flow.size};
+    baton__blocks_t source = baton__blocks_cut(&flow, reduce.source, flow.size);
+    baton__blocks_t target = source;
+    target.memory = reduce.target;
+    if (source.at != NULL) {
         baton_view_t own =
             reduce.at_root
                 ? baton__blocks_view(&target, flow.rank, 1)
                 : baton__flow_scratch(
                       &flow, baton__blocks_bytes(&source, flow.rank, 1));
-        baton__pairwise_reduce_scatter(&flow, own, &source, reduce.element,
-                                       args->chunk_bytes);
+        baton__pairwise_reduce_scatter(&flow, own, &source, args->chunk_bytes);
         reduce_pairwise_add_gather(&flow, &reduce, args->root, &target, own);
     }
     baton__flow_close(&flow);

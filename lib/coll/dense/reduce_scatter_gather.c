@@ -19,16 +19,12 @@ void baton_add_reduce_scatter_gather(baton_schedule_t *schedule,
         return;
     }
     baton__flow_t flow = baton__flow_open(schedule, args->dtype, args->op);
-    size_t bytes = reduce.source.bytes;
-    size_t *at = baton__cut_evenly(&flow, bytes / reduce.element,
-                                   reduce.element, flow.size);
-    if (at != NULL) {
-        baton__blocks_t source = {
-            .memory = reduce.source, .at = at, .parts = flow.size};
-        baton__blocks_t target = {
-            .memory = reduce.target, .at = at, .parts = flow.size};
+    baton__blocks_t source = baton__blocks_cut(&flow, reduce.source, flow.size);
+    baton__blocks_t target = source;
+    target.memory = reduce.target;
+    if (source.at != NULL) {
         if (!reduce.at_root) {
-            target.memory = baton__flow_scratch(&flow, bytes);
+            target.memory = baton__flow_scratch(&flow, reduce.source.bytes);
             target.base = flow.rank;
         }
         baton__circulant_reduce_scatter(&flow, &target,

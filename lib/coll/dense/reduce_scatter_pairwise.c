@@ -9,8 +9,7 @@ void baton_add_reduce_scatter_pairwise(baton_schedule_t *schedule,
     if (baton__reduce_scatter_begin(
             schedule, "reduce-scatter by pairwise exchange", &args, &scatter)) {
         baton__pairwise_reduce_scatter(&scatter.flow, scatter.target,
-                                       &scatter.source, scatter.element,
-                                       args->chunk_bytes);
+                                       &scatter.source, args->chunk_bytes);
         baton__flow_close(&scatter.flow);
     }
 }

@@ -8,8 +8,7 @@ void baton_add_reduce_scatter_ring(baton_schedule_t *schedule,
                                     &scatter)) {
         if (scatter.flow.size > 1) {
             baton__ring_reduce_scatter(&scatter.flow, scatter.target,
-                                       &scatter.source, scatter.element,
-                                       args->chunk_bytes);
+                                       &scatter.source, args->chunk_bytes);
         }
         baton__flow_close(&scatter.flow);
     }

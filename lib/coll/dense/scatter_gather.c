@@ -46,14 +46,14 @@ static size_t *scatter_gather_cut(baton__flow_t *flow,
                                               operands->whole_name,
                                               operands->whole.bytes,
                                               (size_t)size * part)
-                   ? baton__cut_evenly(flow, (size_t)size, part, size)
+                   ? baton__cut_evenly(flow, (size_t)size * part, size)
                    : NULL;
     }
     return at_root
                ? baton__cut_bytes(flow, operands->builder, operands->whole_name,
                                   operands->whole.bytes, args->block_bytes)
                : baton__cut_by_counts(flow, operands->builder,
-                                      args->block_bytes, 1, size);
+                                      args->block_bytes, size);
 }
 
 static bool scatter_gather_check(baton_schedule_t *schedule,

@@ -8,20 +8,29 @@
 
 /* ---- cuts -------------------------------------------------------------- */
 
-size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
-                          int parts)
+size_t *baton__cut_evenly(baton__flow_t *flow, size_t bytes, int parts)
 {
+    size_t count = bytes / flow->element;
     size_t *at = baton__flow_alloc(flow, (size_t)parts + 1);
     for (int i = 0; at != NULL && i < parts; i++) {
         baton__block_t block = baton__block_of(count, (size_t)parts, (size_t)i);
-        at[i + 1] = (block.first + block.count) * element;
+        at[i + 1] = (block.first + block.count) * flow->element;
     }
     return at;
 }
 
-size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
-                             const size_t *counts, size_t element, int parts)
+baton__blocks_t baton__blocks_cut(baton__flow_t *flow, baton_view_t memory,
+                                  int parts)
 {
+    return (baton__blocks_t){.memory = memory,
+                             .at = baton__cut_evenly(flow, memory.bytes, parts),
+                             .parts = parts};
+}
+
+size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
+                             const size_t *counts, int parts)
+{
+    size_t element = flow->element;
     size_t *at = baton__flow_alloc(flow, (size_t)parts + 1);
     for (int i = 0; at != NULL && i < parts; i++) {
         if (counts[i] > (SIZE_MAX - at[i]) / element) {
@@ -56,10 +65,10 @@ size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
     if (block_bytes == NULL) {
         return baton__check_multiple(flow->schedule, builder, what, bytes,
                                      (size_t)size)
-                   ? baton__cut_evenly(flow, bytes, 1, size)
+                   ? baton__cut_evenly(flow, bytes, size)
                    : NULL;
     }
-    size_t *at = baton__cut_by_counts(flow, builder, block_bytes, 1, size);
+    size_t *at = baton__cut_by_counts(flow, builder, block_bytes, size);
     return at != NULL && baton__check_bytes(flow->schedule, builder, what,
                                             bytes, at[size])
                ? at
@@ -183,17 +192,18 @@ void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
 
 /* ---- segments ---------------------------------------------------------- */
 
-size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
-                            size_t default_bytes)
+size_t baton__segment_count(const baton__flow_t *flow, size_t bytes,
+                            size_t chunk_bytes, size_t default_bytes)
 {
+    size_t count = bytes / flow->element;
     if (count == 0) {
         return 0;
     }
-    size_t bytes = chunk_bytes == 0 ? default_bytes : chunk_bytes;
-    if (bytes > MOST_SEGMENT_BYTES) {
-        bytes = MOST_SEGMENT_BYTES;
+    size_t most = chunk_bytes == 0 ? default_bytes : chunk_bytes;
+    if (most > MOST_SEGMENT_BYTES) {
+        most = MOST_SEGMENT_BYTES;
     }
-    size_t segment = bytes < element ? 1 : bytes / element;
+    size_t segment = most < flow->element ? 1 : most / flow->element;
     return (count - 1) / segment + 1;
 }
 
@@ -207,16 +217,18 @@ size_t baton__blocks_most(const baton__blocks_t *blocks)
     return most;
 }
 
-size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
-                              size_t chunk_bytes, size_t default_bytes)
+size_t baton__blocks_segments(const baton__flow_t *flow,
+                              const baton__blocks_t *blocks, size_t chunk_bytes,
+                              size_t default_bytes)
 {
-    return baton__segment_count(baton__blocks_most(blocks) / element, element,
-                                chunk_bytes, default_bytes);
+    return baton__segment_count(flow, baton__blocks_most(blocks), chunk_bytes,
+                                default_bytes);
 }
 
-baton_view_t baton__segment_of(baton_view_t vector, size_t element,
+baton_view_t baton__segment_of(const baton__flow_t *flow, baton_view_t vector,
                                size_t segments, size_t index)
 {
+    size_t element = flow->element;
     baton__block_t block =
         baton__block_of(vector.bytes / element, segments, index);
     return baton_view(vector.buffer, vector.offset + block.first * element,

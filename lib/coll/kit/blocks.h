@@ -25,17 +25,21 @@ typedef struct baton__blocks {
     int original_block;
 } baton__blocks_t;
 
-/* Returns the parts + 1 offsets, in bytes, of `parts` blocks whose lengths
-   differ by at most one element. The offsets are valid until the flow is
-   closed. If there is no memory, sets the schedule's error and returns NULL. */
-size_t *baton__cut_evenly(baton__flow_t *flow, size_t count, size_t element,
-                          int parts);
+/* Returns the parts + 1 offsets, in bytes, of `parts` blocks of a vector of
+   `bytes` bytes. Their lengths differ by at most one element of the flow. The
+   offsets are valid until the flow is closed. If there is no memory, sets the
+   schedule's error and returns NULL. */
+size_t *baton__cut_evenly(baton__flow_t *flow, size_t bytes, int parts);
+
+/* Returns the vector `memory`, cut like that. After an error `at` is NULL. */
+baton__blocks_t baton__blocks_cut(baton__flow_t *flow, baton_view_t memory,
+                                  int parts);
 
 /* Returns the offsets of blocks of counts[i] elements. If there is no memory,
    or if there are too many bytes, sets the schedule's error and returns NULL.
    In the latter case the error names the builder. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
-                             const size_t *counts, size_t element, int parts);
+                             const size_t *counts, int parts);
 
 /* Returns the offsets of P blocks of a vector of `bytes` bytes. Block r has
    block_bytes[r] bytes, which must add up to `bytes`. If block_bytes is NULL,
@@ -80,14 +84,14 @@ void baton__blocks_reduce(baton__flow_t *flow, const baton__blocks_t *target,
 
 /* ---- segments ---------------------------------------------------------- */
 
-/* Returns the number of segments into which a vector of `count` elements is
-   cut; 0 for an empty vector. A segment has about chunk_bytes (default_bytes,
-   if chunk_bytes is 0), and at most 1 GiB, which is below any transport's
-   largest message. baton__segment_of(vector, element, segments, i) is segment
-   i. */
-size_t baton__segment_count(size_t count, size_t element, size_t chunk_bytes,
-                            size_t default_bytes);
-baton_view_t baton__segment_of(baton_view_t vector, size_t element,
+/* Returns the number of segments into which a vector of `bytes` bytes is cut; 0
+   for an empty vector. Each has whole elements of the flow. A segment has about
+   chunk_bytes (default_bytes, if chunk_bytes is 0), and at most 1 GiB, which is
+   below any transport's largest message. baton__segment_of(flow, vector,
+   segments, i) is segment i. */
+size_t baton__segment_count(const baton__flow_t *flow, size_t bytes,
+                            size_t chunk_bytes, size_t default_bytes);
+baton_view_t baton__segment_of(const baton__flow_t *flow, baton_view_t vector,
                                size_t segments, size_t index);
 
 /* Returns the bytes of the largest block. */
@@ -95,8 +99,9 @@ size_t baton__blocks_most(const baton__blocks_t *blocks);
 
 /* Returns the number of segments into which each block is cut. It is the same
    for all blocks, so that both ends of a message agree. */
-size_t baton__blocks_segments(const baton__blocks_t *blocks, size_t element,
-                              size_t chunk_bytes, size_t default_bytes);
+size_t baton__blocks_segments(const baton__flow_t *flow,
+                              const baton__blocks_t *blocks, size_t chunk_bytes,
+                              size_t default_bytes);
 
 /* The default segment of pipelines: short enough to be in cache when it is
    reduced, long enough to hide the cost of a message. */

@@ -27,7 +27,8 @@ baton__flow_t baton__flow_open(baton_schedule_t *schedule, baton_dtype_t dtype,
                           .rank = baton_schedule_rank(schedule),
                           .size = baton_schedule_size(schedule),
                           .dtype = dtype,
-                          .op = op};
+                          .op = op,
+                          .element = baton_op_element_bytes(op, dtype)};
     return flow;
 }
 

@@ -47,6 +47,7 @@ typedef struct baton__flow {
     const int *ranks;
     baton_dtype_t dtype;
     const baton_op_t *op;
+    size_t element;       /* bytes of an element of the flow's vectors */
     baton__span_t *spans; /* the known spans, sorted by buffer and offset */
     size_t span_count, span_room;
     baton__reader_t *readers;

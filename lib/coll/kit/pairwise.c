@@ -39,16 +39,17 @@ static bool stages(const baton__flow_t *flow, baton_view_t view)
 
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
-                                    size_t element, size_t chunk_bytes)
+                                    size_t chunk_bytes)
 {
-    size_t chunks = baton__blocks_segments(source, element, chunk_bytes,
+    size_t chunks = baton__blocks_segments(flow, source, chunk_bytes,
                                            BATON__PAIRWISE_BYTES);
     if (chunks == 0) {
         return;
     }
     baton_view_t own = baton__blocks_view(source, flow->rank, 1);
     const size_t longest =
-        (baton__blocks_most(source) / element + chunks - 1) / chunks * element;
+        (baton__blocks_most(source) / flow->element + chunks - 1) / chunks *
+        flow->element;
     const size_t others = (size_t)flow->size - 1;
     const bool staged =
         stages(flow, baton_view(own.buffer, own.offset, longest));
@@ -58,14 +59,14 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         staged ? baton__slots_open(flow->schedule, turns * others, longest)
                : slots;
     for (size_t i = 0; i < chunks; i++) {
-        baton_view_t sum = baton__segment_of(target, element, chunks, i);
+        baton_view_t sum = baton__segment_of(flow, target, chunks, i);
         baton_view_t received = baton__slot_of(&slots, i, sum.bytes);
-        baton_view_t before = baton__segment_of(own, element, chunks, i);
+        baton_view_t before = baton__segment_of(flow, own, chunks, i);
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);
             int from = baton__rank_shift(flow->rank, -(int64_t)k, flow->size);
             baton_view_t sent = baton__segment_of(
-                baton__blocks_view(source, to, 1), element, chunks, i);
+                flow, baton__blocks_view(source, to, 1), chunks, i);
             if (staged) {
                 baton_view_t copy = baton__slot_of(
                     &copies, i * others + (size_t)k - 1, sent.bytes);
@@ -84,19 +85,19 @@ void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
 /* The segments are the same as those of the reduce-scatter. So each segment is
    sent as soon as its sum is complete, while it is in a cache. */
 void baton__pairwise_allgather(baton__flow_t *flow,
-                               const baton__blocks_t *blocks, size_t element,
+                               const baton__blocks_t *blocks,
                                size_t chunk_bytes)
 {
-    size_t chunks = baton__blocks_segments(blocks, element, chunk_bytes,
+    size_t chunks = baton__blocks_segments(flow, blocks, chunk_bytes,
                                            BATON__PAIRWISE_BYTES);
     baton_view_t own = baton__blocks_outgoing(blocks, flow->rank);
     const bool staged = stages(flow, own);
     baton_view_t copy = staged ? baton__flow_scratch(flow, own.bytes) : own;
     for (size_t i = 0; i < chunks; i++) {
-        baton_view_t sent = baton__segment_of(copy, element, chunks, i);
+        baton_view_t sent = baton__segment_of(flow, copy, chunks, i);
         if (staged) {
             baton__flow_copy(flow, sent,
-                             baton__segment_of(own, element, chunks, i));
+                             baton__segment_of(flow, own, chunks, i));
         }
         for (int k = 1; k < flow->size; k++) {
             int to = baton__rank_shift(flow->rank, k, flow->size);
@@ -104,7 +105,7 @@ void baton__pairwise_allgather(baton__flow_t *flow,
             baton_view_t other = baton__blocks_view(blocks, from, 1);
             baton__flow_send(flow, to, sent);
             baton__flow_recv(flow, from,
-                             baton__segment_of(other, element, chunks, i));
+                             baton__segment_of(flow, other, chunks, i));
         }
     }
 }

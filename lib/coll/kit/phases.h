@@ -63,13 +63,13 @@ void baton__circulant_allgather(baton__flow_t *flow,
    rank, and ends with all blocks. Blocks are sent in chunks of whole elements
    and about chunk_bytes bytes; 0 means the default. */
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
-                           size_t element, size_t chunk_bytes);
+                           size_t chunk_bytes);
 
 /* Reduce-scatter, in chunks of the same size. `target` gets this rank's block
    of the sum. If the target lies in the source, the rest of the source is not
    written. */
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
-                                const baton__blocks_t *source, size_t element,
+                                const baton__blocks_t *source,
                                 size_t chunk_bytes);
 
 /* ---- pairwise exchange (pairwise.c) ------------------------------------ */
@@ -82,9 +82,9 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
    exchange. Their default chunk is BATON__PAIRWISE_BYTES. */
 void baton__pairwise_reduce_scatter(baton__flow_t *flow, baton_view_t target,
                                     const baton__blocks_t *source,
-                                    size_t element, size_t chunk_bytes);
+                                    size_t chunk_bytes);
 void baton__pairwise_allgather(baton__flow_t *flow,
-                               const baton__blocks_t *blocks, size_t element,
+                               const baton__blocks_t *blocks,
                                size_t chunk_bytes);
 
 /* ---- binomial trees (binomial.c) --------------------------------------- */

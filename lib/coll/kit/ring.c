@@ -33,10 +33,10 @@ static int block_of(const baton__flow_t *flow, int64_t hop)
 }
 
 void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
-                           size_t element, size_t chunk_bytes)
+                           size_t chunk_bytes)
 {
     size_t chunks =
-        baton__blocks_segments(blocks, element, chunk_bytes, CHUNK_BYTES);
+        baton__blocks_segments(flow, blocks, chunk_bytes, CHUNK_BYTES);
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     for (int hop = 0; hop < flow->size - 1; hop++) {
@@ -45,19 +45,19 @@ void baton__ring_allgather(baton__flow_t *flow, const baton__blocks_t *blocks,
             baton__blocks_view(blocks, block_of(flow, hop + 1), 1);
         for (size_t i = 0; i < chunks; i++) {
             baton__flow_send(flow, next,
-                             baton__segment_of(out, element, chunks, i));
+                             baton__segment_of(flow, out, chunks, i));
             baton__flow_recv(flow, previous,
-                             baton__segment_of(in, element, chunks, i));
+                             baton__segment_of(flow, in, chunks, i));
         }
     }
 }
 
 void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
-                                const baton__blocks_t *source, size_t element,
+                                const baton__blocks_t *source,
                                 size_t chunk_bytes)
 {
     size_t chunks =
-        baton__blocks_segments(source, element, chunk_bytes, CHUNK_BYTES);
+        baton__blocks_segments(flow, source, chunk_bytes, CHUNK_BYTES);
     int next = baton__rank_shift(flow->rank, 1, flow->size);
     int previous = baton__rank_shift(flow->rank, -1, flow->size);
     baton__slots_t slots =
@@ -70,13 +70,13 @@ void baton__ring_reduce_scatter(baton__flow_t *flow, baton_view_t target,
         flow->is_total = hop == flow->size - 2;
         baton_view_t sum = flow->is_total ? target : in;
         for (size_t i = 0; i < chunks; i++) {
-            baton_view_t received = baton__segment_of(in, element, chunks, i);
+            baton_view_t received = baton__segment_of(flow, in, chunks, i);
             baton__flow_send(flow, next,
-                             baton__segment_of(out, element, chunks, i));
+                             baton__segment_of(flow, out, chunks, i));
             baton__flow_recv(flow, previous, received);
-            baton__flow_reduce(flow, baton__segment_of(sum, element, chunks, i),
+            baton__flow_reduce(flow, baton__segment_of(flow, sum, chunks, i),
                                received,
-                               baton__segment_of(own, element, chunks, i));
+                               baton__segment_of(flow, own, chunks, i));
         }
         out = in;
     }
