@@ -61,13 +61,13 @@ static void describe_node(const baton_schedule_t *schedule, uint32_t node,
     }
     uint32_t end = op[1].first_successor;
     for (uint32_t i = op->first_successor; i < end; i++) {
-        uint32_t named = i - op->first_successor;
-        if (named == SUCCESSORS_NAMED) {
+        uint32_t listed = i - op->first_successor;
+        if (listed == SUCCESSORS_NAMED) {
             baton__text_add(text, " and %u more", end - i);
             break;
         }
         baton__text_add(
-            text, "%s%s", named == 0 ? "; after it: " : ", ",
+            text, "%s%s", listed == 0 ? "; after it: " : ", ",
             baton__node_name(schedule, schedule->plan.successors[i]));
     }
 }
