@@ -1,7 +1,8 @@
-/* Messages of device memory over MPI: random programs, with an emulated device
-   in each process. Devices of different processes have no kin here, so that all
-   data pass through the host, but for messages of a rank to itself. (The
-   conformance suite, over a fake MPI, is test_conformance's.) */
+/* Messages of device memory over MPI: random programs (support/program.h), with
+   an emulated device in each process. Devices of different processes have no
+   kin here, so that all data pass through the host, but for messages of a rank
+   to itself. (The conformance suite, over a fake MPI, is test_conformance's.)
+ */
 #include "support/cmocka.h"
 #include "support/device_program.h"
 #include "support/mpi.h"
@@ -11,7 +12,16 @@
 
 #include <baton/engine.h>
 
-enum { TRIALS = 40, EPOCHS = 4, PART_BYTES = 30000 };
+enum { TRIALS = 40, EPOCHS = 4, PART_BYTES = 30000, PROGRAMS = 2 };
+
+/* A program on this rank, and the memory of all ranks as the reference has
+   it. */
+typedef struct run {
+    program_t program;
+    device_program_t own;
+    unsigned char *memory;
+    baton_schedule_t *schedule;
+} run_t;
 
 static void check_slots(const device_program_t *own, unsigned char *memory)
 {
@@ -24,38 +34,70 @@ static void check_slots(const device_program_t *own, unsigned char *memory)
     }
 }
 
-/* Every rank runs the reference of all of them. */
-static void run_program(baton_group_t *group, emulated_t *device,
-                        uint64_t trial)
+static void open_program(run_t *run, baton_group_t *group, emulated_t *device,
+                         support_random_t *random)
 {
-    static program_t program;
-    static device_program_t own;
     const program_options_t options = {.ranks = world.size,
                                        .part_bytes = PART_BYTES,
                                        .devices = true,
                                        .async = true};
-    support_random_t random = support_random(world.seed, trial);
-    baton_schedule_t *schedule = NULL;
-    program_sample(&program, &options, &random);
-    unsigned char *memory = malloc(program_bytes(&program) + 1);
-    support_mpi_check(memory != NULL, "no memory");
-    support_fill_bits(memory, program_bytes(&program), &random);
-    device_program_open(&own, &program, world.rank, device);
+    program_t *program = &run->program;
+    program_sample(program, &options, random);
+    run->memory = malloc(program_bytes(program) + 1);
+    support_mpi_check(run->memory != NULL, "no memory");
+    support_fill_bits(run->memory, program_bytes(program), random);
+    device_program_open(&run->own, program, world.rank, device);
     for (int slot = 0; slot < PROGRAM_SLOTS; slot++) {
-        device_program_write(&own, slot,
-                             program_slot(&program, memory, world.rank, slot));
+        device_program_write(
+            &run->own, slot,
+            program_slot(program, run->memory, world.rank, slot));
     }
-    support_mpi_ok(baton_schedule_create(group, "random program", &schedule));
-    program_build(&own.part, schedule);
-    support_mpi_ok(baton_schedule_commit(schedule));
+    support_mpi_ok(
+        baton_schedule_create(group, "random program", &run->schedule));
+    program_build(&run->own.part, run->schedule);
+    support_mpi_ok(baton_schedule_commit(run->schedule));
+}
+
+static void close_program(run_t *run)
+{
+    support_mpi_ok(baton_schedule_destroy(run->schedule));
+    device_program_close(&run->own);
+    free(run->memory);
+}
+
+/* Runs programs side by side. Each epoch is started at once, or in the order of
+   a stream, which may be late. */
+static void run_together(baton_group_t *group, emulated_t *device,
+                         baton_stream_t stream, uint64_t trial)
+{
+    static run_t runs[PROGRAMS];
+    support_random_t random = support_random(world.seed, trial);
+    for (int i = 0; i < PROGRAMS; i++) {
+        open_program(&runs[i], group, device, &random);
+    }
     for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
-        program_run(&program, epoch, memory);
-        support_mpi_run(schedule);
-        check_slots(&own, memory);
+        for (int i = 0; i < PROGRAMS; i++) {
+            baton_schedule_t *schedule = runs[i].schedule;
+            program_run(&runs[i].program, epoch, runs[i].memory);
+            if (support_once_in(&random, 2)) {
+                support_mpi_ok(baton_schedule_start(schedule));
+                continue;
+            }
+            emulated_delay(device, stream,
+                           (int)support_random_below(&random, 300));
+            support_mpi_ok(baton_schedule_start_on(schedule, stream));
+            support_mpi_ok(baton_schedule_wait_on(schedule, stream));
+        }
+        for (int i = 0; i < PROGRAMS; i++) {
+            support_mpi_ok(
+                baton_schedule_wait(runs[i].schedule, SUPPORT_MPI_WAIT_MS));
+            check_slots(&runs[i].own, runs[i].memory);
+        }
     }
-    support_mpi_ok(baton_schedule_destroy(schedule));
-    device_program_close(&own);
-    free(memory);
+    emulated_synchronise(device, stream);
+    for (int i = 0; i < PROGRAMS; i++) {
+        close_program(&runs[i]);
+    }
 }
 
 static void run_programs(baton_progress_t progress, const char *block)
@@ -73,8 +115,9 @@ static void run_programs(baton_progress_t progress, const char *block)
     support_mpi_ok(
         baton_engine_attach_device(engine, emulated_port(device), device));
     support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    baton_stream_t stream = emulated_stream(device);
     for (uint64_t trial = 0; trial < TRIALS; trial++) {
-        run_program(group, device, trial);
+        run_together(group, device, stream, trial);
     }
     support_mpi_check(emulated_counters(device).foreign == 0,
                       "devices of different processes have no kin");

@@ -141,6 +141,38 @@ TEST_WITH(test_ends_by_itself, 1, SUPPORT_DEVICES_MANUAL)
     user_close(&user);
 }
 
+/* The end follows all nodes, whichever of their streams is late. */
+TEST_WITH(test_ends_behind_every_stream, 1, SUPPORT_DEVICES_MANUAL)
+{
+    static int32_t in[COUNT], out[2][COUNT];
+    user_t user = user_open(cluster);
+    baton_schedule_t *s = begin(&user, "two streams");
+    baton_view_t b = device_view(s, user.b, BYTES);
+    (void)baton_add_copy(s, device_view(s, user.a, BYTES),
+                         support_view(s, in, BYTES));
+    (void)baton_add_reduce_local(s, BATON_I32, BATON_SUM, b, b, b);
+    support_ok(baton_schedule_commit(s));
+    user_fill(in, 1);
+    emulated_write(user.device, user.b, in, BYTES);
+    for (int k = 0; k < BATON_DEVICE_STREAMS; k++) {
+        user_fill(in, k);
+        emulated_delay(user.device, emulated_port(user.device)->streams[k],
+                       20000);
+        support_ok(baton_schedule_start_on(s, user.stream));
+        support_ok(baton_schedule_wait_on(s, user.stream));
+        device_copy(cluster, 0, out[0], user.a, BYTES);
+        device_copy(cluster, 0, out[1], user.b, BYTES);
+        emulated_synchronise(user.device, user.stream);
+        assert_memory_equal(out[0], in, BYTES);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(out[1][i], (1 + i) << (k + 1));
+        }
+        support_ends(s, BATON_OK);
+    }
+    support_ok(baton_schedule_destroy(s));
+    user_close(&user);
+}
+
 /* ---- an end on the host ------------------------------------------------ */
 
 /* A device that does all of its work between two queries of the driver, so that
@@ -230,6 +262,9 @@ TEST_ON_DEVICES(test_flight, 1)
 {
     user_t user = user_open(cluster);
     baton_schedule_t *s = doubling(&user);
+    emulated_fail_submit(user.device, 1);
+    support_fails(baton_schedule_start_on(s, user.stream), BATON_ERR_SYSTEM,
+                  "start of \"doubling\" on a stream: ");
     device_gate_close(&user.gate);
     for (int k = 0; k < FLIGHT; k++) {
         support_ok(baton_schedule_start_on(s, user.stream));
@@ -411,6 +446,42 @@ TEST_WITH(test_stream_waits_for_all, 2, SUPPORT_DEVICES_MANUAL)
         support_ok(baton_schedule_test(s[1], &done[1]));
     }
     activated_close(&world);
+}
+
+/* Once all that an epoch needs is in streams, a message for it comes too late:
+   the user's stream may have gone on. */
+TEST_WITH(test_stream_ends_without_a_late_message, 2, SUPPORT_DEVICES_MANUAL)
+{
+    emulated_t *device = cluster->devices[1];
+    int32_t sent = 7, got = 0;
+    bool done[2] = {false, false};
+    baton_schedule_t **s = support_schedules_create(cluster, "late");
+    baton_view_t a = device_scratch(s[1], BYTES);
+    support_message(s, 0, 1, &sent, &got, sizeof got);
+    baton_set_optional(s[1], (baton_node_t){0});
+    (void)baton_add_reduce_local(s[1], BATON_I32, BATON_SUM, a, a, a);
+    support_schedules_commit(cluster, s);
+    assert_int_equal(sem_init(&late.latch, 0, 0), 0);
+    support_ok(emulated_call(device,
+                             emulated_port(device)->streams[BATON_DEVICE_WORK],
+                             hold_back, &late.latch));
+    uint64_t raises = emulated_counters(device).raises;
+    support_ok(baton_schedule_start_on(s[1], cluster->streams[1]));
+    support_ok(baton_schedule_wait_on(s[1], cluster->streams[1]));
+    while (emulated_counters(device).raises == raises) {
+        support_ok(baton_schedule_test(s[1], &done[1]));
+    }
+    support_ok(baton_schedule_start(s[0]));
+    for (int polls = 0; polls < 100; polls++) {
+        support_ok(baton_schedule_test(s[0], &done[0]));
+        support_ok(baton_schedule_test(s[1], &done[1]));
+    }
+    assert_true(done[0] && !done[1]);
+    assert_int_equal(sem_post(&late.latch), 0);
+    support_ends(s[1], BATON_OK);
+    assert_int_equal(got, 0);
+    support_schedules_destroy(cluster, s);
+    assert_int_equal(sem_destroy(&late.latch), 0);
 }
 
 /* Memory of both kinds. How a port allocates it is tested by
