@@ -158,11 +158,6 @@ TEST(test_sim_epochs_follow_each_other)
     support_ok(baton_sim_destroy(sim));
 }
 
-static void add_nothing(void *arg, baton_schedule_t *schedule)
-{
-    (void)baton_add_nop(schedule);
-}
-
 /* ---- several at once, late starts, totals -------------------------------- */
 
 TEST(test_sim_schedules_share_the_ports)
@@ -233,8 +228,8 @@ TEST(test_sim_one_built_schedule_a_simulator)
     double us = -1;
     assert_null(baton_sim_schedule(sim, 0));
     support_expect(baton_sim_epoch(sim, &us), BATON_ERR_STATE);
-    support_ok(baton_sim_build(sim, "first", add_nothing, NULL));
-    support_fails(baton_sim_build(sim, "second", add_nothing, NULL),
+    support_ok(baton_sim_build(sim, "first", support_sim_add_nop, NULL));
+    support_fails(baton_sim_build(sim, "second", support_sim_add_nop, NULL),
                   BATON_ERR_STATE, "first");
     assert_string_equal(baton_schedule_name(baton_sim_schedule(sim, 1)),
                         "first");

@@ -145,14 +145,9 @@ static void wait_for_what_has_ended(void *arg)
     support_ok(baton_schedule_wait(words->send, 0));
 }
 
-static void add_nothing(void *arg, baton_schedule_t *schedule)
-{
-    (void)baton_add_nop(schedule);
-}
-
 TEST_WORDS(test_sim_calls_let_no_time_pass)
 {
-    support_ok(baton_sim_build(words->sim, "built", add_nothing, NULL));
+    support_ok(baton_sim_build(words->sim, "built", support_sim_add_nop, NULL));
     support_words_start(words);
     support_ok(baton_sim_at(words->sim, 1, expect_refusals, words));
     support_ok(baton_sim_at(words->sim, 7, wait_for_what_has_ended, words));

@@ -31,6 +31,7 @@ typedef struct traffic {
 #define ONE(from, to, bytes) {{from, to, bytes}}, 1
 #define OUT_OF_ONE           {{0, 1, 8}, {0, 2, 3}}, 2
 #define INTO_ONE             {{1, 0, 8}, {2, 0, 3}}, 2
+#define BOTH_WAYS            {{0, 1, 8}, {1, 0, 8}}, 2
 #define SEND                 BATON_SIM_SEND
 #define RECV                 BATON_SIM_RECV
 #define EPOCH                BATON_SIM_EPOCH
@@ -40,52 +41,42 @@ typedef struct traffic {
 /* Ranks 0 to 3 and 4 to 5 share hosts. */
 #define HOSTS .host_ranks = 4, .host_link = {.alpha_us = 1, .beta_ns = 500}
 
+#define RUN(ranks, messages, options, us, ...)                                 \
+    {                                                                          \
+        ranks, messages, {options}, us,                                        \
+        {                                                                      \
+            __VA_ARGS__                                                        \
+        }                                                                      \
+    }
+
 static const traffic_t all_traffic[] = {
-    {2, ONE(0, 1, 0), {0}, 2, {{SEND, 0, 0, 0, 2}, {RECV, 1, 0, 0, 2}}},
-    {2, ONE(0, 1, 17), {0}, 19, {{SEND, 0, 0, 0, 19}, {RECV, 1, 0, 0, 19}}},
-    {1, ONE(0, 0, 5), {0}, 7, {{RECV, 0, 0, 0, 7}}},
+    RUN(2, ONE(0, 1, 0), 0, 2, {SEND, 0, 0, 0, 2}, {RECV, 1, 0, 0, 2}),
+    RUN(2, ONE(0, 1, 17), 0, 19, {SEND, 0, 0, 0, 19}, {RECV, 1, 0, 0, 19}),
+    RUN(1, ONE(0, 0, 5), 0, 7, {RECV, 0, 0, 0, 7}),
     /* A sender sends one at a time, and a receiver takes one at a time: the
        second sender's port is free before the receiver's, where its message
        waits. Sending and receiving have a port each. */
-    {3,
-     OUT_OF_ONE,
-     {0},
-     15,
-     {{SEND, 0, 0, 0, 10}, {SEND, 0, 1, 10, 15}, {RECV, 2, 0, 10, 15}}},
-    {3,
-     INTO_ONE,
-     {0},
-     15,
-     {{RECV, 0, 0, 0, 10},
-      {SEND, 2, 0, 0, 5},
-      {RECV, 0, 1, 10, 15},
-      {EPOCH, 2, 0, 0, 5}}},
-    {2, {{0, 1, 8}, {1, 0, 8}}, 2, {0}, 10, {{SEND, 1, 0, 0, 10}}},
-    {3, OUT_OF_ONE, {MULTI}, 10, {{SEND, 0, 1, 0, 5}}},
-    {3, INTO_ONE, {MULTI}, 10, {{RECV, 0, 0, 0, 5}}}, /* what ends first */
-    {6, ONE(0, 3, 8), {HOSTS}, 5, {{SEND, 0, 0, 0, 5}}},
-    {6, ONE(3, 4, 8), {HOSTS}, 10, {{SEND, 3, 0, 0, 10}}},
-    {6, ONE(4, 5, 8), {HOSTS}, 5, {{SEND, 4, 0, 0, 5}}},
+    RUN(3, OUT_OF_ONE, 0, 15, {SEND, 0, 0, 0, 10}, {SEND, 0, 1, 10, 15},
+        {RECV, 2, 0, 10, 15}),
+    RUN(3, INTO_ONE, 0, 15, {RECV, 0, 0, 0, 10}, {SEND, 2, 0, 0, 5},
+        {RECV, 0, 1, 10, 15}, {EPOCH, 2, 0, 0, 5}),
+    RUN(2, BOTH_WAYS, 0, 10, {SEND, 1, 0, 0, 10}),
+    RUN(3, OUT_OF_ONE, MULTI, 10, {SEND, 0, 1, 0, 5}),
+    RUN(3, INTO_ONE, MULTI, 10, {RECV, 0, 0, 0, 5}), /* what ends first */
+    RUN(6, ONE(0, 3, 8), HOSTS, 5, {SEND, 0, 0, 0, 5}),
+    RUN(6, ONE(3, 4, 8), HOSTS, 10, {SEND, 3, 0, 0, 10}),
+    RUN(6, ONE(4, 5, 8), HOSTS, 5, {SEND, 4, 0, 0, 5}),
     /* With two sends the second is ready while the first moves; two receives
        come 5 us apart. */
-    {2,
-     ONE(0, 1, 8),
-     {OVERHEAD},
-     4 + 10 + 4,
-     {{SEND, 0, 0, 4, 14}, {EPOCH, 0, 0, 0, 14}}},
-    {3, OUT_OF_ONE, {OVERHEAD}, 4 + 10 + 5 + 4, {{SEND, 0, 1, 14, 19}}},
-    {3, INTO_ONE, {OVERHEAD}, 4 + 10 + 5 + 4, {{SEND, 1, 0, 4, 14}}},
+    RUN(2, ONE(0, 1, 8), OVERHEAD, 4 + 10 + 4, {SEND, 0, 0, 4, 14},
+        {EPOCH, 0, 0, 0, 14}),
+    RUN(3, OUT_OF_ONE, OVERHEAD, 4 + 10 + 5 + 4, {SEND, 0, 1, 14, 19}),
+    RUN(3, INTO_ONE, OVERHEAD, 4 + 10 + 5 + 4, {SEND, 1, 0, 4, 14}),
     /* Lag holds no port. */
-    {3,
-     OUT_OF_ONE,
-     {LAG},
-     15 + 50,
-     {{EPOCH, 0, 0, 0, 15}, {EPOCH, 1, 0, 0, 10 + 50}}},
-    {3,
-     INTO_ONE,
-     {LAG},
-     15 + 50,
-     {{EPOCH, 2, 0, 0, 5}, {RECV, 0, 0, 0, 10}, {RECV, 0, 1, 10, 15}}},
+    RUN(3, OUT_OF_ONE, LAG, 15 + 50, {EPOCH, 0, 0, 0, 15},
+        {EPOCH, 1, 0, 0, 10 + 50}),
+    RUN(3, INTO_ONE, LAG, 15 + 50, {EPOCH, 2, 0, 0, 5}, {RECV, 0, 0, 0, 10},
+        {RECV, 0, 1, 10, 15}),
 };
 
 TEST(test_sim_cost_of_messages)

@@ -245,15 +245,10 @@ TEST(test_sim_destroy_of_what_its_rank_has_not_seen)
 
 /* ---- simulators --------------------------------------------------------- */
 
-static void add_nothing(void *arg, baton_schedule_t *schedule)
-{
-    (void)baton_add_nop(schedule);
-}
-
 TEST(test_sim_destroy_names_what_is_left)
 {
     baton_sim_t *sim = support_sim_of(2);
-    support_ok(baton_sim_build(sim, "built", add_nothing, NULL));
+    support_ok(baton_sim_build(sim, "built", support_sim_add_nop, NULL));
     baton_schedule_t *own = support_sim_schedule(sim, 1, "my own");
     support_fails(baton_sim_destroy(sim), BATON_ERR_BUSY, "uncommitted");
     support_ok(baton_schedule_commit(own));

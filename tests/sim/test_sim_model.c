@@ -10,40 +10,37 @@ enum { SEED = 1, SAMPLES = 100000 };
 
 /* ---- distributions as text --------------------------------------------- */
 
+#define FORM(text, kind, first, second, zero, ...)                             \
+    {                                                                          \
+        text, {BATON_DISTRIBUTION_##kind, first, second}, zero,                \
+        {                                                                      \
+            __VA_ARGS__                                                        \
+        }                                                                      \
+    }
 static const struct {
     const char *text;
     baton_distribution_t expected;
     bool zero;         /* every sample is 0 */
     double samples[2]; /* the first ones; they have the same bits everywhere */
 } forms[] = {
-    {"3", {BATON_DISTRIBUTION_CONSTANT, 3, 0}, false, {3, 3}},
-    {"1e-3", {BATON_DISTRIBUTION_CONSTANT, 1e-3, 0}, false, {1e-3, 1e-3}},
-    {"constant:0", {BATON_DISTRIBUTION_CONSTANT, 0, 0}, true, {0, 0}},
-    {"uniform:0:0", {BATON_DISTRIBUTION_UNIFORM, 0, 0}, true, {0, 0}},
-    {"uniform:2:5",
-     {BATON_DISTRIBUTION_UNIFORM, 2, 5},
-     false,
-     {0x1.d70c88f309043p+1, 0x1.8a88b6ce8ca9ep+1}},
-    {"exponential:0", {BATON_DISTRIBUTION_EXPONENTIAL, 0, 0}, true, {0, 0}},
-    {"exponential:20",
-     {BATON_DISTRIBUTION_EXPONENTIAL, 20, 0},
-     false,
-     {0x1.730ea1d5f8e24p+3, 0x1.463f9c13600bcp+4}},
-    {"normal:-1:0", {BATON_DISTRIBUTION_NORMAL, -1, 0}, true, {0, 0}},
-    {"normal:-1:1", {BATON_DISTRIBUTION_NORMAL, -1, 1}, false, {0, 0}},
-    {"normal:100:+.3e1",
-     {BATON_DISTRIBUTION_NORMAL, 100, 3},
-     false,
-     {0x1.8411eef11350dp+6, 0x1.7fdbb23f95576p+6}},
-    {"lognormal:8:0.25",
-     {BATON_DISTRIBUTION_LOGNORMAL, 8, 0.25},
-     false,
-     {0x1.8f540fab66e8cp+2, 0x1.6dc821cff9b36p+2}},
-    {"pareto:0:1", {BATON_DISTRIBUTION_PARETO, 0, 1}, true, {0, 0}},
-    {"pareto:9:10",
-     {BATON_DISTRIBUTION_PARETO, 9, 10},
-     false,
-     {0x1.3130ec6462679p+3, 0x1.3ee94d7c29a91p+3}},
+    FORM("3", CONSTANT, 3, 0, false, 3, 3),
+    FORM("1e-3", CONSTANT, 1e-3, 0, false, 1e-3, 1e-3),
+    FORM("constant:0", CONSTANT, 0, 0, true, 0, 0),
+    FORM("uniform:0:0", UNIFORM, 0, 0, true, 0, 0),
+    FORM("uniform:2:5", UNIFORM, 2, 5, false, 0x1.d70c88f309043p+1,
+         0x1.8a88b6ce8ca9ep+1),
+    FORM("exponential:0", EXPONENTIAL, 0, 0, true, 0, 0),
+    FORM("exponential:20", EXPONENTIAL, 20, 0, false, 0x1.730ea1d5f8e24p+3,
+         0x1.463f9c13600bcp+4),
+    FORM("normal:-1:0", NORMAL, -1, 0, true, 0, 0),
+    FORM("normal:-1:1", NORMAL, -1, 1, false, 0, 0),
+    FORM("normal:100:+.3e1", NORMAL, 100, 3, false, 0x1.8411eef11350dp+6,
+         0x1.7fdbb23f95576p+6),
+    FORM("lognormal:8:0.25", LOGNORMAL, 8, 0.25, false, 0x1.8f540fab66e8cp+2,
+         0x1.6dc821cff9b36p+2),
+    FORM("pareto:0:1", PARETO, 0, 1, true, 0, 0),
+    FORM("pareto:9:10", PARETO, 9, 10, false, 0x1.3130ec6462679p+3,
+         0x1.3ee94d7c29a91p+3),
 };
 
 TEST(test_every_form_is_read_and_sampled)

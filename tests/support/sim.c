@@ -52,6 +52,11 @@ void support_sim_messages(void *arg, baton_schedule_t *schedule)
     }
 }
 
+void support_sim_add_nop(void *arg, baton_schedule_t *schedule)
+{
+    (void)baton_add_nop(schedule);
+}
+
 void support_trace(void *arg, const baton_sim_event_t *event)
 {
     support_trace_t *trace = arg;

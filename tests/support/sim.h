@@ -42,6 +42,9 @@ typedef struct support_messages {
    support_messages_t, without edges. */
 void support_sim_messages(void *arg, baton_schedule_t *schedule);
 
+/* A builder of schedules that have a nop alone. */
+void support_sim_add_nop(void *arg, baton_schedule_t *schedule);
+
 /* The events of a trace. */
 enum { SUPPORT_EVENTS = 256 };
 typedef struct support_trace {

@@ -235,22 +235,24 @@ TEST(test_options_that_one_rank_has_wrong_fail_on_all)
 
 /* ---- wrong use --------------------------------------------------------- */
 
-typedef enum call {
-    TEST,
-    WAIT,
-    STATS,
-    DENSE,
-    START,
-    FLUSH,
-    RESIDUAL,
-    SET_K,
-    SET_DENSITY,
-    SAVE,
-    LOAD,
-    EXPORT,
-    IMPORT,
-    CALLS
-} call_t;
+/* Every call, with arguments that are right in themselves. */
+#define EACH_CALL(CALL)                                                        \
+    CALL(TEST, baton_sparse_test(sparse, &done))                               \
+    CALL(WAIT, baton_sparse_wait(sparse, 0, &result))                          \
+    CALL(STATS, baton_sparse_stats(sparse, &stats))                            \
+    CALL(DENSE, baton_sparse_dense(sparse, vector))                            \
+    CALL(START, baton_sparse_start(sparse, vector))                            \
+    CALL(FLUSH, baton_sparse_flush(sparse))                                    \
+    CALL(RESIDUAL, baton_sparse_residual(sparse, vector))                      \
+    CALL(SET_K, baton_sparse_set_k(sparse, 3))                                 \
+    CALL(SET_DENSITY, baton_sparse_set_density(sparse, 0.1))                   \
+    CALL(SAVE, baton_sparse_save(sparse, "/tmp/never"))                        \
+    CALL(LOAD, baton_sparse_load(sparse, "/tmp/never"))                        \
+    CALL(EXPORT, baton_sparse_state_export(sparse, room, sizeof room))         \
+    CALL(IMPORT, baton_sparse_state_import(sparse, room, sizeof room))
+
+#define NAME(name, call) name,
+typedef enum call { EACH_CALL(NAME) CALLS } call_t;
 
 static baton_status_t make(call_t call, baton_sparse_t *sparse)
 {
@@ -259,33 +261,11 @@ static baton_status_t make(call_t call, baton_sparse_t *sparse)
     baton_sparse_result_t result;
     baton_sparse_stats_t stats;
     bool done;
+#define MAKE(name, call)                                                       \
+    case name:                                                                 \
+        return call;
     switch (call) {
-    case TEST:
-        return baton_sparse_test(sparse, &done);
-    case WAIT:
-        return baton_sparse_wait(sparse, 0, &result);
-    case STATS:
-        return baton_sparse_stats(sparse, &stats);
-    case DENSE:
-        return baton_sparse_dense(sparse, vector);
-    case START:
-        return baton_sparse_start(sparse, vector);
-    case FLUSH:
-        return baton_sparse_flush(sparse);
-    case RESIDUAL:
-        return baton_sparse_residual(sparse, vector);
-    case SET_K:
-        return baton_sparse_set_k(sparse, 3);
-    case SET_DENSITY:
-        return baton_sparse_set_density(sparse, 0.1);
-    case SAVE:
-        return baton_sparse_save(sparse, "/tmp/never");
-    case LOAD:
-        return baton_sparse_load(sparse, "/tmp/never");
-    case EXPORT:
-        return baton_sparse_state_export(sparse, room, sizeof room);
-    case IMPORT:
-        return baton_sparse_state_import(sparse, room, sizeof room);
+        EACH_CALL(MAKE)
     case CALLS:
         break;
     }
@@ -510,22 +490,29 @@ TEST(test_oktopk_publishes_about_k)
     support_sparse_close(group);
 }
 
+/* A step in which all ranks have these six elements, and then zeros. */
+static void step_with_first(support_sparse_t *group, const float *first)
+{
+    for (int rank = 0; rank < group->size; rank++) {
+        float *gradient = support_sparse_gradient(group, rank);
+        memset(gradient, 0, COUNT * sizeof *gradient);
+        memcpy(gradient, first, 6 * sizeof *gradient);
+    }
+    support_sparse_step(group);
+}
+
 /* Three entries of all ranks: each of three regions has one. So their owners
    receive as much. */
 TEST(test_oktopk_divides_few_entries_evenly)
 {
     enum { SIZE = 4, K = 3 };
+    static const float equal[6] = {1, 1, 1};
     baton_sparse_options_t options = some_options();
     baton_sparse_stats_t stats[SIZE];
     options.algorithm = BATON_SPARSE_OKTOPK;
     options.k = K;
     support_sparse_t *group = support_sparse_open(SIZE, &options);
-    for (int rank = 0; rank < SIZE; rank++) {
-        float *gradient = support_sparse_gradient(group, rank);
-        memset(gradient, 0, COUNT * sizeof *gradient);
-        gradient[0] = gradient[1] = gradient[2] = 1;
-    }
-    support_sparse_step(group);
+    step_with_first(group, equal);
     for (int rank = 1; rank < SIZE; rank++) {
         support_ok(baton_sparse_stats(group->ranks[rank], &stats[rank]));
         assert_int_equal(stats[rank].bytes_received, stats[1].bytes_received);
@@ -545,12 +532,7 @@ TEST(test_oktopk_selects_again_what_a_raise_leaves)
     options.k = K;
     support_sparse_t *group = support_sparse_open(SIZE, &options);
     for (int step = 0; step < 2; step++) {
-        for (int rank = 0; rank < SIZE; rank++) {
-            float *gradient = support_sparse_gradient(group, rank);
-            memset(gradient, 0, COUNT * sizeof *gradient);
-            memcpy(gradient, step == 0 ? first : second, sizeof first);
-        }
-        support_sparse_step(group);
+        step_with_first(group, step == 0 ? first : second);
         assert_int_equal(group->results[0].count, K);
         for (size_t i = 0; i < K; i++) {
             assert_int_equal(group->results[0].indices[i],
@@ -819,22 +801,7 @@ TEST(test_partial_momentum_and_warm_up_are_the_plain_ones)
         options.mode = BATON_QUORUM;
         options.mode_ranks = RANKS;
         support_sparse_t *partial = support_sparse_open(RANKS, &options);
-        for (uint64_t step = 0; step < 7; step++) {
-            support_sparse_fill(plain, step);
-            support_sparse_fill(partial, step);
-            support_sparse_step(plain);
-            support_sparse_step(partial);
-            const float *a = (float *)plain->dense;
-            const float *b = (float *)partial->dense;
-            const float *left = (float *)plain->residuals;
-            const float *right = (float *)partial->residuals;
-            for (size_t i = 0; i < COUNT; i++) {
-                assert_true(a[i] == b[i]);
-            }
-            for (size_t i = 0; i < (size_t)RANKS * COUNT; i++) {
-                assert_true(left[i] == right[i]);
-            }
-        }
+        expect_same_steps(plain, partial);
         support_sparse_close(plain);
         support_sparse_close(partial);
     }

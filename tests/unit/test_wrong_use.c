@@ -360,35 +360,21 @@ static void call(const dense_builder_t *builder, baton_schedule_t *s,
                  bool given)
 {
     const baton_builder_t *build = &builder->algorithm.build;
-#define CALL(member, type)                                                     \
-    build->member(s, given ? &(const type){.size = sizeof(type)} : NULL)
+#define CALL(id, member, type)                                                 \
+    case BATON_COLLECTIVE_##id:                                                \
+        build->member(s, given ? &(const type){.size = sizeof(type)} : NULL);  \
+        break;
     switch (builder->algorithm.collective) {
-    case BATON_COLLECTIVE_BROADCAST:
-        CALL(broadcast, baton_broadcast_args_t);
-        break;
-    case BATON_COLLECTIVE_REDUCE:
-        CALL(reduce, baton_reduce_args_t);
-        break;
-    case BATON_COLLECTIVE_ALLREDUCE:
-        CALL(allreduce, baton_allreduce_args_t);
-        break;
-    case BATON_COLLECTIVE_REDUCE_SCATTER:
-        CALL(reduce_scatter, baton_reduce_scatter_args_t);
-        break;
-    case BATON_COLLECTIVE_ALLGATHER:
-        CALL(allgather, baton_allgather_args_t);
-        break;
-    case BATON_COLLECTIVE_SCATTER:
-    case BATON_COLLECTIVE_GATHER:
-        CALL(rooted, baton_rooted_args_t);
-        break;
-    case BATON_COLLECTIVE_ALLTOALL:
-        CALL(alltoall, baton_alltoall_args_t);
-        break;
-    case BATON_COLLECTIVE_SCAN:
-    case BATON_COLLECTIVE_EXSCAN:
-        CALL(scan, baton_scan_args_t);
-        break;
+        CALL(BROADCAST, broadcast, baton_broadcast_args_t)
+        CALL(REDUCE, reduce, baton_reduce_args_t)
+        CALL(ALLREDUCE, allreduce, baton_allreduce_args_t)
+        CALL(REDUCE_SCATTER, reduce_scatter, baton_reduce_scatter_args_t)
+        CALL(ALLGATHER, allgather, baton_allgather_args_t)
+        CALL(SCATTER, rooted, baton_rooted_args_t)
+        CALL(GATHER, rooted, baton_rooted_args_t)
+        CALL(ALLTOALL, alltoall, baton_alltoall_args_t)
+        CALL(SCAN, scan, baton_scan_args_t)
+        CALL(EXSCAN, scan, baton_scan_args_t)
     case BATON_COLLECTIVE_BARRIER:
     case BATON_COLLECTIVE_COUNT:
         fail();
