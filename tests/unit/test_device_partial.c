@@ -228,6 +228,26 @@ TEST(test_late_stream)
     }
 }
 
+/* A contribution outside streams comes behind those that a stream is late
+   with. */
+TEST(test_contributions_behind_a_late_stream)
+{
+    world_t world = world_open(1, true);
+    int64_t sum = 0;
+    const int64_t value = 5;
+    create(&world, of_one(BATON_SOLO, BATON_KEEP_LATEST, 0));
+    emulated_write(world.ranks->devices[0], world.data[0], &value,
+                   sizeof value);
+    device_delay(world.ranks, 0, 20000);
+    support_ok(baton_partial_contribute_on(world.partials[0], world.data[0],
+                                           world.ranks->streams[0]));
+    support_ok(baton_partial_contribute(world.partials[0], world.data[0]));
+    put_step(&world, 0, NULL, &sum);
+    device_synchronise(world.ranks, 0);
+    assert_int_equal(sum, 2 * value);
+    world_close(&world);
+}
+
 /* ---- bounds ------------------------------------------------------------ */
 
 /* No contribution is taken more than S epochs after its step, although the host
