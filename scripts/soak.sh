@@ -149,7 +149,7 @@ check() {
     }
     # Of two ranks on two hosts, one whose connection is refused may live behind a
     # firewall: the other must not go on alone.
-    $1 == "error" && /connections to it are refused/ { unsure = 1 }
+    /connections to it are refused/ { unsure = 1 }
     $1 == "FAULT" && !(unsure && ranks == 2 && /: partition: /) {
         fault(substr($0, 7))
     }

@@ -164,15 +164,18 @@ static baton_status_t not_agreed(baton_group_t *group, int timeout_ms)
         state == BATON__SHRINK_PARTED     ? baton__shrink_parted(group, &count)
         : state == BATON__SHRINK_EXCLUDED ? -1
                                           : baton__shrink_awaits(group, 0);
+    const baton__loss_t first = baton__member_of(group)->first;
+    const char *why = first.peer == rank ? first.detail : NULL;
     engine->driver->leave(engine);
     if (state == BATON__SHRINK_PARTED) {
         return baton__error(
             BATON_ERR_TRANSPORT,
-            "shrink on %s: partition: %d rank%s, %s first, can't be "
+            "shrink on %s: partition: %d rank%s, %s first%s%s%s, can't be "
             "reached, and may go on: this side does not, as it has no majority "
             "(BATON_MINORITY)",
             baton__group_place(group), count, count == 1 ? "" : "s",
-            baton__group_rank_text(group, rank));
+            baton__group_rank_text(group, rank), why == NULL ? "" : " (",
+            why == NULL ? "" : why, why == NULL ? "" : ")");
     }
     if (state == BATON__SHRINK_EXCLUDED) {
         return baton__error(BATON_ERR_TRANSPORT,
