@@ -254,6 +254,8 @@ check() (
                    "mpi/|examples/|microbench/)"
         if (header ~ /^event2?\// || header ~ /^(event|evutil)[.]h$/)
             return "^progress/driving/event_loop[.]c$"
+        if (header ~ /^uc[pts]\//)
+            return "^lib/transport/mpi/wire_ucx[.]c$"
         if (header ~ /^(cuda|cub\/|cooperative_groups)/)
             return "^(cuda/|examples/cuda_[a-z]+[.]cu$|microbench/bench/device[.]c$)"
         if (header ~ /^baton\/(coll|partial|sparse|tensors|tuning)[.]h$/)
@@ -309,6 +311,7 @@ self() {
             "$tree/microbench/common" "$tree/microbench/bench"
         echo '#include <mpi.h>' >"$tree/include/baton/mpi.h"
         echo '#include <baton/mpi.h>' >"$tree/lib/transport/mpi/wire_mpi.c"
+        echo '#include <ucp/api/ucp.h>' >"$tree/lib/transport/mpi/wire_ucx.c"
         echo '#include "base/alloc.h"' >"$tree/lib/sched/plan.c"
         echo '#include "coll/kit/pattern.h"' >"$tree/lib/coll/dense/ring.c"
         echo '#include <event2/event.h>' >"$tree/progress/driving/event_loop.c"

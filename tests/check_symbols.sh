@@ -2,8 +2,8 @@
 # libbaton.so and libbaton_mpi_group.so export what the public headers declare, and
 # of internal functions those that the second one calls, no more and no less.
 # libbaton.so does not need MPI. The library neither prints (but log.c) nor ends the
-# process, leaves signals alone (but open.c SIGPIPE), and calls MPI by its PMPI_
-# names. Public names can be found by grep.
+# process, leaves signals alone (but open.c SIGPIPE, and wire_ucx.c those that UCX
+# takes), and calls MPI by its PMPI_ names. Public names can be found by grep.
 #
 #   check_symbols.sh ROOT libbaton.so libbaton_mpi_group.so libbaton.a CC
 #                    [flag of mpi.h ...]
@@ -85,7 +85,7 @@ nm -A -u "$static" 2>/dev/null |
     sed -E 's/^[^:]*:([^:]*):.* ([^ @]*)(@.*)?$/\1 \2/' |
     grep -E "^[^ ]* ($output|$ending)\$" |
     grep -vE '^log\.c\.o (fprintf|__fprintf_chk|fputs|fputc|fwrite|stderr)$' |
-    grep -vE '^open\.c\.o sigaction$' \
+    grep -vE '^(open|wire_ucx)\.c\.o sigaction$' \
         >"$work/calls" || true
 if [ -s "$work/calls" ]; then
     echo "a library neither prints nor ends the process:"

@@ -46,8 +46,9 @@ BATON_CHECKED baton_status_t baton_store_open_folder(const char *path,
 void baton_store_close_folder(baton_store_t *store);
 
 /* Creates a group of `size` processes, this one being rank `rank`. Collective:
-   blocks until all ranks have called it with the same `size` and `name`. Once
-   the call has returned on any rank, the store may be removed.
+   blocks until all ranks have called it with the same `size` and `name`. The
+   store may be removed once the call has returned on rank 0, or, if all ranks
+   are on one host, on any rank.
 
    name: up to 100 letters, digits and the characters ". _ -". If a group could
    not be made, take another name for the next attempt, for values of the failed
@@ -55,13 +56,15 @@ void baton_store_close_folder(baton_store_t *store);
    timeout_ms: longest wait for ranks that have not called it; negative means
    for ever. BATON_ERR_TIMEOUT names them.
 
-   The group is like one of baton_group_create_mpi (mpi.h) whose ranks are all
-   on one host, and needs no MPI_Init. All ranks must be on one host and able to
-   share memory: otherwise all get BATON_ERR_UNSUPPORTED. Processes that may not
-   read each other's memory copy long messages in small parts, which is slower.
-   BATON_ERR_TRANSPORT: a rank ended meanwhile, or has not answered for
-   BATON_PEER_TIMEOUT_MS. BATON_ERR_INVALID, _NO_MEMORY, _MISMATCH (another
-   version of Baton, or another size). */
+   The group is like one of baton_group_create_mpi (mpi.h), and needs no
+   MPI_Init. Processes of one host that may not read each other's memory copy
+   long messages in small parts, which is slower. Between hosts, and between
+   processes that can share no memory, messages go over UCX, which is loaded
+   then: all ranks get BATON_ERR_UNSUPPORTED if this library was built without
+   UCX on a rank, or can't open libucp.so.0 there. BATON_ERR_TRANSPORT: a rank
+   ended meanwhile, or has not answered for BATON_PEER_TIMEOUT_MS; or an error
+   of UCX. BATON_ERR_INVALID, _NO_MEMORY, _MISMATCH (another version of Baton,
+   or another size). */
 BATON_CHECKED baton_status_t baton_group_create_store(
     baton_engine_t *engine, const baton_store_t *store, int rank, int size,
     const char *name, int timeout_ms, baton_group_t **out);

@@ -318,44 +318,145 @@ TEST_BETWEEN(test_store_says_why_it_fails, make_folder, NULL)
     run_ranks(fail_to_put, 1, -1);
 }
 
+/* ---- groups of several hosts, and of ranks that share no memory ---------- */
+
 /* Each host has a name and a boot id. */
+static void go_elsewhere(int rank)
+{
+    CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname("elsewhere", 9) == 0);
+}
+
+static int remove_folder_of_hosts(void **state)
+{
+    support_set_variable("BATON_SHM", NULL);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+    return remove_folder(state);
+}
+
 static void be_elsewhere(int rank, int size, baton_engine_t *engine,
                          const baton_store_t *store)
 {
     baton_group_t *group = NULL;
     if (rank == 2) {
-        CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname("elsewhere", 9) == 0);
+        go_elsewhere(rank);
     }
-    CHECK(baton_group_create_store(engine, store, rank, size, "hosts", 60000,
-                                   &group) == BATON_ERR_UNSUPPORTED);
-    CHECK_SAYS("ranks 0 and 2 are on different hosts");
+    baton_status_t status = baton_group_create_store(engine, store, rank, size,
+                                                     "hosts", 60000, &group);
+#ifdef BATON_UCX
+    CHECK_OK(status);
+    check_sums(rank, group);
+    CHECK_OK(baton_group_destroy(group));
+#else
+    CHECK(status == BATON_ERR_UNSUPPORTED);
+    CHECK_SAYS("rank 0");
+    CHECK_SAYS("libucx-dev");
+#endif
 }
 
-TEST_BETWEEN(test_store_groups_are_of_one_host, make_folder, remove_folder)
+TEST_BETWEEN(test_store_groups_span_hosts, make_folder, remove_folder)
 {
     (void)state;
     if (geteuid() != 0) {
         skip(); /* only root may name a host */
     }
-    run_ranks(be_elsewhere, 3, -1);
+    run_ranks(be_elsewhere, 4, -1);
+    assert_int_equal(count_files(), 0);
 }
 
-static void share_nothing(int rank, int size, baton_engine_t *engine,
-                          const baton_store_t *store)
-{
-    baton_group_t *group = NULL;
-    CHECK(baton_group_create_store(engine, store, rank, size, "shm", 60000,
-                                   &group) == BATON_ERR_UNSUPPORTED);
-    CHECK_SAYS("BATON_SHM is 0 on a rank");
-}
-
-TEST_BETWEEN(test_store_groups_share_memory, make_folder, remove_folder)
+TEST_BETWEEN(test_store_groups_share_nothing, make_folder,
+             remove_folder_of_hosts)
 {
     (void)state;
     support_set_variable("BATON_SHM", "0");
-    run_ranks(share_nothing, 2, -1);
-    support_set_variable("BATON_SHM", NULL);
+    run_ranks(be_elsewhere, 2, -1);
 }
+
+#ifdef BATON_UCX
+static void lack_ucx(int rank, int size, baton_engine_t *engine,
+                     const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    support_set_variable("UCX_TLS", rank == 1 ? "none" : NULL);
+    CHECK(baton_group_create_store(engine, store, rank, size, "ucx", 60000,
+                                   &group) == BATON_ERR_TRANSPORT);
+    CHECK_SAYS(rank == 1 ? "rank 1: UCX can't be opened: "
+                         : "rank 1 can't use it");
+}
+
+TEST_BETWEEN(test_store_ranks_lack_ucx, make_folder, remove_folder_of_hosts)
+{
+    (void)state;
+    support_set_variable("BATON_SHM", "0");
+    run_ranks(lack_ucx, 3, -1);
+}
+
+static void lose_elsewhere(int rank, int size, baton_engine_t *engine,
+                           const baton_store_t *store)
+{
+    if (rank == 1) {
+        go_elsewhere(rank);
+    }
+    lose(rank, size, engine, store);
+}
+
+/* Rank 1 of three hosts dies, or is the only one of its host, where nobody sees
+   that it has ended. The rank that is alone may get the last answer before. */
+static void die_elsewhere(int rank, int size, baton_engine_t *engine,
+                          const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t dying = {
+        .context = &inner, .put = put_and_die, .get = get_inner};
+    if (rank == 2) {
+        go_elsewhere(rank);
+    }
+    puts_left = rank == 1 ? puts_left : 0;
+    baton_status_t status = baton_group_create_store(
+        engine, &dying, rank, size, "elsewhere", 60000, &group);
+    if (rank == 2 && status == BATON_OK) {
+        CHECK_OK(baton_group_destroy(group));
+        return;
+    }
+    CHECK(status == BATON_ERR_TRANSPORT);
+    CHECK_SAYS("rank 1");
+}
+
+static void die_alone(int rank, int size, baton_engine_t *engine,
+                      const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t dying = {
+        .context = &inner, .put = put_and_die, .get = get_inner};
+    if (rank == 1) {
+        go_elsewhere(rank);
+    }
+    puts_left = rank == 1 ? 5 : 0;
+    CHECK(baton_group_create_store(engine, &dying, rank, size, "alone", 60000,
+                                   &group) == BATON_ERR_TRANSPORT);
+    (void)sleep(1); /* else the other one may learn of this rank's end first */
+    CHECK_SAYS("rank 1 has called baton_group_create_store, and not ans");
+}
+
+TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
+             remove_folder_of_hosts)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    run_ranks(lose_elsewhere, 4, 1);
+    for (int i = 1; i <= 11; i++) {
+        puts_left = i;
+        run_ranks(die_elsewhere, 3, 1);
+        assert_int_equal(remove_folder(state), 0);
+        assert_int_equal(make_folder(state), 0);
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    run_ranks(die_alone, 3, 1);
+}
+#endif
 
 /* One rank gives another size: all learn so at once, and which rank it is. */
 static int odd_rank, odd_size;

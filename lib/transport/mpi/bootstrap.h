@@ -15,6 +15,10 @@ typedef struct baton__bootstrap {
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
     uint64_t first_ms;
+    /* The bootstrap is a store, which a rank whose group is made may remove,
+       and its wire is opened only for groups of which some ranks share no
+       memory. */
+    bool is_store;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns
        NULL, with this thread's error, if there is no memory. `release` frees
@@ -29,13 +33,12 @@ typedef struct baton__bootstrap {
     baton_status_t (*gather)(struct baton__bootstrap *self, unsigned char *data,
                              size_t bytes);
     /* Begins an exchange by which all ranks make the wire. When the exchange
-       ends, `data` has its result. begin_wire and open_wire are NULL if the
-       group has no wire; then all its ranks must be on one host. */
+       ends, `data` has its result. */
     baton_status_t (*begin_wire)(struct baton__bootstrap *self,
                                  unsigned char *data);
     /* Opens the wire that an exchange of begin_wire has made; `data` is the
-       result of that exchange. If `data` is NULL, opens a wire over which
-       nothing is sent. */
+       result of that exchange. If `data` is NULL, which a store does not
+       allow, opens a wire over which nothing is sent. */
     baton_status_t (*open_wire)(struct baton__bootstrap *self,
                                 const unsigned char *data, baton__wire_t **out);
     /* Stores whether the exchange that was begun has ended. */

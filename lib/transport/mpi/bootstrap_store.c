@@ -9,18 +9,37 @@
 
    The ranks may have been given different sizes; then rank 0 may wait for ranks
    that never come. So in the first exchange the other ranks read rank 0's
-   record while they wait, and rank 0 says there which rank has another size. */
+   record while they wait, and rank 0 says there which rank has another size.
+
+   If some ranks share no memory, which are mostly ranks of several hosts, the
+   ranks make a wire of UCX: they exchange the sizes of their workers'
+   addresses, and then the addresses. */
 #include "transport/mpi/bootstrap_store.h"
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "transport/mpi/endpoint.h"
+#include "transport/mpi/wire_ucx.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
-enum { NAME_CHARS = 100 };
+enum {
+    NAME_CHARS = 100,
+    /* The longest wait for the other ranks to have got the last answer, and the
+       sleep between looks. */
+    CONFIRM_NS = 1000000000,
+    CONFIRM_SLEEP_NS = 1000000
+};
+
+/* What a rank tells the others of its end of the wire. */
+typedef struct wire_end {
+    int status;   /* whether the rank has opened it */
+    size_t bytes; /* bytes of the rank's address */
+} wire_end_t;
 
 /* What each record begins with. */
 typedef struct head {
@@ -40,9 +59,18 @@ typedef struct bootstrap_store {
     size_t bytes;        /* bytes of a record in `data` */
     /* The records of all ranks as they are in the store, each with its head. */
     unsigned char *records;
+    size_t room;  /* bytes of a record, without the head, for which there is
+                     room in `records` */
     int received; /* rank 0: number of records received, its own included */
     /* The answer in the store is one of another group. */
     bool foreign;
+    /* The wire that is being made; NULL: none. `opened` says whether this rank
+       has opened it, and `error` why not. */
+    baton__wire_ucx_t *wire;
+    baton_status_t opened;
+    char error[160];
+    bool measures; /* the current exchange is that of the addresses' sizes */
+    bool spans;    /* the group needs a wire */
 } bootstrap_store_t;
 
 typedef struct store_key {
@@ -156,8 +184,19 @@ static unsigned char *store_allocate(size_t bytes)
 
 static void store_release(baton__bootstrap_t *shared, unsigned char *memory)
 {
-    (void)shared;
     baton__free(memory);
+}
+
+/* Makes room for records of `bytes` bytes, without their heads. */
+static bool make_records(bootstrap_store_t *self, size_t bytes)
+{
+    if (bytes > self->room) {
+        baton__free(self->records);
+        self->records = store_allocate((size_t)self->shared.size *
+                                       (sizeof(head_t) + bytes));
+        self->room = self->records == NULL ? 0 : bytes;
+    }
+    return bytes <= self->room;
 }
 
 static unsigned char *record_of(const bootstrap_store_t *self, int rank)
@@ -193,7 +232,7 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
 
 /* Reads the head of a record that rank 0 has received. If the rank was told
    another size, tells all ranks so. */
-static baton_status_t check_size(bootstrap_store_t *self, int rank)
+static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
 {
     head_t head;
     memcpy(&head, record_of(self, rank), sizeof head);
@@ -226,7 +265,7 @@ static baton_status_t collect(bootstrap_store_t *self)
                                 bytes);
         }
         if (status == BATON_OK) {
-            status = check_size(self, self->received++);
+            status = check_told_size(self, self->received++);
         }
     }
     if (status == BATON_OK) {
@@ -266,6 +305,38 @@ static baton_status_t store_take_answer(bootstrap_store_t *self)
     return status == BATON_AGAIN || self->foreign ? ask_rank_0(self) : status;
 }
 
+/* Begins the exchange of the addresses, if all ranks have one. */
+static baton_status_t exchange_addresses(bootstrap_store_t *self)
+{
+    const wire_end_t *ends = (const void *)self->data;
+    const size_t size = (size_t)self->shared.size;
+    size_t row = 0;
+    self->measures = false;
+    for (int i = 0; i < self->shared.size; i++) {
+        const int other = self->opened == BATON_OK ? i : self->shared.rank;
+        if (ends[other].status != BATON_OK) {
+            return baton__error(
+                (baton_status_t)ends[other].status,
+                "%s: ranks that share no memory, such as those of several "
+                "hosts, need UCX: rank %d%s%s",
+                self->shared.function, other,
+                self->opened == BATON_OK
+                    ? " can't use it (its message says why)"
+                    : ": ",
+                self->error);
+        }
+        row = ends[i].bytes > row ? ends[i].bytes : row;
+    }
+    self->wire->addresses = store_allocate(size * row);
+    self->wire->row = row;
+    if (self->wire->addresses == NULL || !make_records(self, row)) {
+        return BATON_ERR_NO_MEMORY;
+    }
+    memcpy(self->wire->addresses + (size_t)self->shared.rank * row,
+           self->wire->own, self->wire->own_bytes);
+    return store_gather(&self->shared, self->wire->addresses, row);
+}
+
 static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
 {
     bootstrap_store_t *self = (bootstrap_store_t *)shared;
@@ -280,7 +351,41 @@ static baton_status_t store_test(baton__bootstrap_t *shared, bool *ended_out)
         /* Rank 0 has answered, so no rank waits for this record. */
         store_remove(self, self->exchange, shared->rank);
     }
+    if (*ended_out && self->measures) {
+        *ended_out = false;
+        status = exchange_addresses(self);
+    }
     return status == BATON_AGAIN ? BATON_OK : status;
+}
+
+/* A rank that can't open its end of the wire takes part in the exchange, too,
+   so that all ranks fail. */
+static baton_status_t store_begin_wire(baton__bootstrap_t *shared,
+                                       unsigned char *data)
+{
+    bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    self->opened =
+        baton__wire_open_ucx(shared->rank, shared->size, &self->wire);
+    if (self->opened != BATON_OK) {
+        (void)snprintf(self->error, sizeof self->error, "%s", last_said().text);
+    }
+    const wire_end_t own = {.status = self->opened,
+                            .bytes =
+                                self->wire == NULL ? 0 : self->wire->own_bytes};
+    memset(data, 0, (size_t)shared->size * sizeof own);
+    memcpy(data + (size_t)shared->rank * sizeof own, &own, sizeof own);
+    self->measures = self->spans = true;
+    return store_gather(shared, data, sizeof own);
+}
+
+static baton_status_t store_open_wire(baton__bootstrap_t *shared,
+                                      const unsigned char *data,
+                                      baton__wire_t **out)
+{
+    bootstrap_store_t *self = (bootstrap_store_t *)shared;
+    *out = &self->wire->shared;
+    self->wire = NULL;
+    return BATON_OK;
 }
 
 static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
@@ -312,6 +417,30 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
 }
 
 /* ---- creating a group ---------------------------------------------------- */
+
+/* Each rank of several hosts tells rank 0 that it has got the last answer. Rank
+   0 waits for that, so that the store may be removed when it returns; but not
+   long, as a rank may have ended. */
+static void confirm(bootstrap_store_t *self)
+{
+    const uint64_t until_ns = baton__clock_ns() + CONFIRM_NS;
+    char byte = 0;
+    size_t stored = 0;
+    self->exchange++;
+    for (int i = 1; i < self->shared.size && self->shared.rank == 0; i++) {
+        while (store_get(self, i, &byte, 1, &stored) == BATON_AGAIN &&
+               baton__clock_ns() < until_ns) {
+            (void)nanosleep(&(struct timespec){.tv_nsec = CONFIRM_SLEEP_NS},
+                            NULL);
+        }
+        store_remove(self, self->exchange, i);
+    }
+    if (self->shared.rank == 0) {
+        store_remove(self, self->exchange - 1, -1);
+    } else {
+        (void)store_put(self, self->shared.rank, &byte, 1);
+    }
+}
 
 static bool is_name(const char *name)
 {
@@ -352,20 +481,28 @@ baton_status_t baton__store_create_group(const baton__store_use_t *use,
                    .rank = rank,
                    .size = size,
                    .first_ms = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms + 1,
+                   .is_store = true,
                    .allocate = store_allocate,
                    .release = store_release,
                    .gather = store_gather,
+                   .begin_wire = store_begin_wire,
+                   .open_wire = store_open_wire,
                    .test = store_test,
                    .missing = store_missing},
         .use = use,
         .head = {.nonce = baton__share_random(), .size = size}};
-    const size_t most =
-        size > BATON__MEETING_BYTES ? (size_t)size : BATON__MEETING_BYTES;
-    self.records = store_allocate((size_t)size * (sizeof(head_t) + most));
-    if (self.records == NULL) {
+    if (!make_records(&self, size > BATON__MEETING_BYTES
+                                 ? (size_t)size
+                                 : BATON__MEETING_BYTES)) {
         return BATON_ERR_NO_MEMORY;
     }
     baton_status_t status = baton__mpi_create_group(engine, &self.shared, out);
+    if (self.spans) {
+        confirm(&self);
+    }
+    if (self.wire != NULL) {
+        self.wire->shared.close(&self.wire->shared, false);
+    }
     baton__free(self.records);
     return status;
 }

@@ -1,11 +1,12 @@
-/* The transport between processes: of an MPI communicator, or of one host
-   without MPI (bootstrap.h).
+/* The transport between processes: of an MPI communicator, or without MPI
+   (bootstrap.h).
 
    Intra-node packets, those to local ranks, go through rings in shared memory
    (shm/), without MPI. Inter-node packets go over a wire (wire.h), which is MPI
-   on a communicator of the group's own, and a sleeping rank is woken over a TCP
-   connection (links.c). Only wire_mpi.c and bootstrap_mpi.c call MPI; the other
-   comments say MPI where they mean the wire.
+   on a communicator of the group's own, or UCX, and a sleeping rank is woken
+   over a TCP connection (links.c). Only wire_mpi.c and bootstrap_mpi.c call
+   MPI, and only wire_ucx.c UCX; the other comments say MPI where they mean the
+   wire.
 
        bytes          to a local rank                 to a rank of another host
        up to 256      in the packet                   in the packet
@@ -379,7 +380,7 @@ typedef struct baton__process {
 
 typedef struct baton__mpi {
     baton_transport_t transport;
-    baton__wire_t *wire; /* NULL if the group was made without MPI */
+    baton__wire_t *wire; /* NULL if the group needs none */
     int rank;
     int size;
     /* Number of credits for messages that this rank grants each peer. */

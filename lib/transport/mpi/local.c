@@ -254,9 +254,9 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
         log_lack(host, LACK_CMA, unread);
     }
     local_number(mpi);
-    if (!mpi->reads && host->meeting->bootstrap->open_wire == NULL) {
-        /* MPI can't carry what a rank may not read, so senders send it in
-           parts. */
+    if (!mpi->reads && host->meeting->bootstrap->is_store) {
+        /* There may be no wire for what a rank may not read, so senders send it
+           in parts. */
         for (int i = 0; i < mpi->size; i++) {
             mpi->peers[i].refused = true;
         }

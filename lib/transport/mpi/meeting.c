@@ -309,8 +309,11 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
         return;
     }
     self->data = NULL;
-    ended = ended < 0 ? meeting_look_for_ended(self)
-                      : ended; /* MPI may notice the rank's end first */
+    if (self->bootstrap->is_store && status != BATON_OK) {
+        ended = -1; /* the error is no consequence of a rank's end */
+    } else if (ended < 0) {
+        ended = meeting_look_for_ended(self); /* MPI may notice it first */
+    }
     if (ended >= 0 && !reported) {
         tell_all(self, ended);
     }
@@ -324,12 +327,13 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
             self->bootstrap->function, self->rank, self->size,
             baton__time_text(waited_ns), find_missing(self).text);
     } else {
-        self->status = baton__error(
-            BATON_ERR_TRANSPORT,
-            "mpi: a rank has called %s, and not answered for %s "
-            "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
-            "or is out of reach",
-            self->bootstrap->function, baton__time_text(waited_ns));
+        self->status =
+            baton__error(BATON_ERR_TRANSPORT,
+                         "%s has called %s, and not answered for %s "
+                         "(BATON_PEER_TIMEOUT_MS): it is stopped, has ended, "
+                         "or is out of reach",
+                         find_missing(self).text, self->bootstrap->function,
+                         baton__time_text(waited_ns));
     }
 }
 
@@ -408,13 +412,9 @@ bool baton__meeting_keeps(baton__meeting_t *self, const baton__mpi_t *kept)
                     .pids = here_now->pids,
                     .secret = self->secret,
                     .process = getpid()};
-    if (self->bootstrap->open_wire != NULL) {
-        /* Without MPI all ranks are on one host, so each sees which rank has
-           ended. */
-        baton__links_find(&own.place, true);
-        self->listener =
-            baton__links_listen(&own.place, self->size, &own.place.port);
-    }
+    baton__links_find(&own.place, true);
+    self->listener =
+        baton__links_listen(&own.place, self->size, &own.place.port);
     (void)snprintf(own.version, sizeof own.version, "%s", baton_version());
     self->kept = kept;
     const member_t *all = baton__meeting_gather(self, &own, sizeof own);
@@ -447,7 +447,8 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
                                        baton__host_t *host,
                                        baton_status_t local)
 {
-    self->host = self->bootstrap->open_wire == NULL ? host : NULL;
+    self->host =
+        self->bootstrap->is_store && host->count == self->size ? host : NULL;
     baton_status_t all = baton__meeting_agree(self, local);
     bool failed = self->data == NULL;
     /* Every rank decides, even after an error. Otherwise ranks that keep the

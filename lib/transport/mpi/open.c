@@ -354,10 +354,10 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
                                     const baton__opening_t *host)
 {
     baton_status_t status =
-        host->meeting->bootstrap->open_wire != NULL
-            ? baton__meeting_open_wire(host->meeting, !mpi->keeps_off,
-                                       &mpi->wire)
-            : BATON_OK;
+        host->meeting->bootstrap->is_store && mpi->keeps_off
+            ? BATON_OK
+            : baton__meeting_open_wire(host->meeting, !mpi->keeps_off,
+                                       &mpi->wire);
     if (status == BATON_OK) {
         status = baton__mpi_reserve_notices(mpi);
     }
@@ -372,28 +372,6 @@ static baton_status_t open_complete(baton__mpi_t *mpi,
                : status;
 }
 
-/* A group without MPI is of ranks that share memory. All ranks find out by
-   themselves that some do not. */
-static baton_status_t refuse_without_mpi(const baton__mpi_t *mpi,
-                                         const baton__opening_t *host)
-{
-    const char *function = host->meeting->bootstrap->function;
-    int other = 0;
-    while (other < mpi->size && mpi->host_of[other] == 0) {
-        other++;
-    }
-    return other < mpi->size
-               ? baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s: ranks 0 and %d are on different hosts, and "
-                              "only groups of an MPI communicator span hosts: "
-                              "use baton_group_create_mpi",
-                              function, other)
-               : baton__error(BATON_ERR_UNSUPPORTED,
-                              "%s: the ranks can't share memory: %s", function,
-                              host->shares ? "a warning of rank 0 says why"
-                                           : "BATON_SHM is 0 on a rank");
-}
-
 /* Opens the memory that the ranks of this host share, and this rank's
    listeners; exchanges the addresses of all ranks. */
 static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
@@ -404,9 +382,6 @@ static baton_status_t open_meet(baton__mpi_t *mpi, baton__opening_t *host)
         return status;
     }
     mpi->net.peers = mpi->size - mpi->host.count;
-    if (mpi->net.peers > 0 && host->meeting->bootstrap->open_wire == NULL) {
-        return refuse_without_mpi(mpi, host);
-    }
     /* Ranks of two hosts make their link at the first reservation, so a notice
        that is sent earlier wakes nobody. */
     mpi->transport.strangers = mpi->net.peers > 0;

@@ -1,8 +1,10 @@
 /* A wire carries packets and data between ranks of different hosts. The
    protocol above it (packet.h) needs only this: messages between two ranks that
    have a tag, arrive in the order in which they were sent, and may be received
-   from any rank. MPI is a wire (wire_mpi.c). A group whose ranks are all on one
-   host, and may read each other's memory, sends nothing over a wire.
+   from any rank. MPI is a wire (wire_mpi.c), and so is UCX (wire_ucx.c). A
+   group whose ranks are all on one host, and may read each other's memory,
+   sends nothing over a wire. No two threads call the functions of a wire at a
+   time.
 
    Functions return 0, or an error code of the wire, which `text` explains. */
 #pragma once
@@ -62,6 +64,7 @@ struct baton__wire {
        memory that they use is left until the process ends. */
     void (*close)(baton__wire_t *self, bool in_use);
 
-    /* Several threads may call the functions at a time. */
+    /* The functions may be called while other threads of the application call
+       the library over which the wire goes. */
     bool is_threaded;
 };
