@@ -136,7 +136,7 @@ static void test_farewells(void)
     enum { LEFT = 100 }; /* more than there is room for notices */
     baton_group_t *of = NULL;
     baton_schedule_t *all[LEFT];
-    support_mpi_ok(baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &of));
+    support_mpi_ok(support_mpi_group(world.engine, MPI_COMM_WORLD, &of));
     for (int i = 0; i < LEFT; i++) {
         support_mpi_ok(baton_schedule_create(of, "left", &all[i]));
         if (i % world.size != world.rank) {
@@ -163,8 +163,7 @@ static void test_farewells(void)
 static baton_group_t *make_group(void)
 {
     baton_group_t *group = NULL;
-    support_mpi_ok(
-        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &group));
+    support_mpi_ok(support_mpi_group(world.engine, MPI_COMM_WORLD, &group));
     support_mpi_healthy(group);
     return group;
 }
@@ -236,9 +235,8 @@ static void test_again(void)
     support_mpi_check(CPU_COUNT(&last->processors) > 0, "it is opened anew");
     support_mpi_ok(baton_group_destroy(group));
     last->first_lost = world.rank == 1;
-    support_mpi_expect(
-        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &none),
-        BATON_ERR_TRANSPORT);
+    support_mpi_expect(support_mpi_group(world.engine, MPI_COMM_WORLD, &none),
+                       BATON_ERR_TRANSPORT);
     support_mpi_says(world.rank == 1 ? "a rank of this host has ended"
                                      : "on another rank");
 }

@@ -472,7 +472,7 @@ static bool make_group(void)
     exchanges = 0;
     support_mpi_ok(baton_engine_open(NULL, &world.engine));
     baton_status_t status =
-        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group);
+        support_mpi_group(world.engine, MPI_COMM_WORLD, &world.group);
     if (status == BATON_OK) {
         return true;
     }

@@ -114,7 +114,7 @@ static void run_programs(baton_progress_t progress, const char *block)
     support_mpi_ok(baton_engine_open(&options, &engine));
     support_mpi_ok(
         baton_engine_attach_device(engine, emulated_port(device), device));
-    support_mpi_ok(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
+    support_mpi_ok(support_mpi_group(engine, MPI_COMM_WORLD, &group));
     baton_stream_t stream = emulated_stream(device);
     for (uint64_t trial = 0; trial < TRIALS; trial++) {
         run_together(group, device, stream, trial);

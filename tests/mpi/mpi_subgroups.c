@@ -20,8 +20,7 @@ int main(int argc, char **argv)
     support_mpi_running = "random groups";
     for (uint64_t trial = 0; trial < TRIALS; trial++) {
         baton_group_t *group = NULL;
-        support_mpi_ok(
-            baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &group));
+        support_mpi_ok(support_mpi_group(world.engine, MPI_COMM_WORLD, &group));
         const char *what = subgroups_run(group, world.seed + trial, ROUNDS);
         if (what != NULL) {
             support_mpi_die(what);

@@ -496,7 +496,7 @@ static void try_to_make(const char *round)
     MPI_Comm_rank(comm, &rank);
     exchanges_left = rank == dying ? exchanges : -1;
     held = *round == 'h' && rank == 2;
-    baton_status_t status = baton_group_create_mpi(world.engine, comm, &group);
+    baton_status_t status = support_mpi_group(world.engine, comm, &group);
     exchanges_left = -1;
     if (!died) {
         support_mpi_ok(status);

@@ -1,7 +1,9 @@
 #include "support/mpi.h"
 #include "support/cluster.h"
 #include <baton/coll.h>
+#include <baton/store.h>
 #include <inttypes.h>
+#include <unistd.h>
 
 support_mpi_t world = {.rank = -1};
 const char *support_mpi_running = "start";
@@ -12,15 +14,39 @@ void support_mpi_begin(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world.size);
-    world.seed = world.rank == 0 ? support_seed() : 0;
-    MPI_Bcast(&world.seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    uint64_t numbers[] = {world.rank == 0 ? support_seed() : 0,
+                          (uint64_t)getpid()};
+    MPI_Bcast(numbers, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    world.seed = numbers[0];
+    world.job = numbers[1];
 }
 
 void support_mpi_open(void)
 {
     support_mpi_ok(baton_engine_open(NULL, &world.engine));
     support_mpi_ok(
-        baton_group_create_mpi(world.engine, MPI_COMM_WORLD, &world.group));
+        support_mpi_group(world.engine, MPI_COMM_WORLD, &world.group));
+}
+
+baton_status_t support_mpi_group(baton_engine_t *engine, MPI_Comm comm,
+                                 baton_group_t **out)
+{
+    static int made;
+    const char *folder = getenv("BATON_X_STORE");
+    baton_store_t store;
+    char name[60];
+    int rank, size;
+    if (folder == NULL) {
+        return baton_group_create_mpi(engine, comm, out);
+    }
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    (void)snprintf(name, sizeof name, "%" PRIu64 ".%d", world.job, ++made);
+    support_mpi_ok(baton_store_open_folder(folder, &store));
+    baton_status_t status = baton_group_create_store(
+        engine, &store, rank, size, name, SUPPORT_MPI_WAIT_MS, out);
+    baton_store_close_folder(&store);
+    return status;
 }
 
 void support_mpi_end(void)

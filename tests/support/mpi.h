@@ -6,11 +6,12 @@
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };
 
-/* This process's rank, the number of ranks, the seed, which is the same on all
-   ranks, and, after support_mpi_open, a group of all ranks. */
+/* This process's rank, the number of ranks, the seed and the job's number,
+   which are the same on all ranks, and, after support_mpi_open, a group of all
+   ranks. */
 typedef struct support_mpi {
     int rank, size;
-    uint64_t seed;
+    uint64_t seed, job;
     baton_engine_t *engine;
     baton_group_t *group;
 } support_mpi_t;
@@ -22,6 +23,11 @@ extern support_mpi_t world;
 void support_mpi_begin(int argc, char **argv);
 void support_mpi_open(void);
 void support_mpi_end(void);
+
+/* Makes a group of the communicator's ranks: over MPI, or without it, through a
+   store in the folder BATON_X_STORE. */
+baton_status_t support_mpi_group(baton_engine_t *engine, MPI_Comm comm,
+                                 baton_group_t **out);
 
 /* Names the running part of the program, for messages. */
 extern const char *support_mpi_running;
