@@ -61,9 +61,10 @@ if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
     set(request "${left}: this MPI's requests .*all is well")
     set(communicator "${left}: this MPI's communicators .*all is well")
     set(private "all is well.*${left}: .*MPI_Init in libmpi itself")
-    foreach(which taken request communicator private)
-        add_test(NAME dropin_log.${which} COMMAND ${baton_mpirun} --log -np 2
-            $<TARGET_FILE:dropin_log> ${which})
+    set(spawned "as ranks of another MPI_COMM_WORLD: 1 Ibcast, .*is well")
+    foreach(which taken request communicator private spawned)
+        add_test(NAME dropin_log.${which} COMMAND ${baton_mpirun} --log
+            --oversubscribe -np 2 $<TARGET_FILE:dropin_log> ${which})
         describe_test(dropin_log.${which} dropin_log mpi)
         set_tests_properties(dropin_log.${which} PROPERTIES
             PASS_REGULAR_EXPRESSION "${${which}}")

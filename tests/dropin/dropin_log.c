@@ -1,7 +1,7 @@
 /* What libbaton_mpi says on standard error, for which ctest looks, by the
    argument: `taken`; or why all calls are left: a `request` or a `communicator`
-   is laid out differently, or in `private` the program has opened MPI for
-   itself. */
+   is laid out differently, in `private` the program has opened MPI for itself,
+   or in `spawned` a communicator has a process of another MPI_COMM_WORLD. */
 #include "dropin.h"
 
 #include <dlfcn.h>
@@ -70,6 +70,29 @@ int PMPI_Comm_rank(MPI_Comm comm, int *rank)
     return code;
 }
 
+/* Of these processes and one that they spawn, after the first calls, which are
+   left in every communicator. */
+static MPI_Comm with_spawned(char **argv)
+{
+    MPI_Comm others, all;
+    MPI_Request q;
+    MPI_Comm_get_parent(&others);
+    bool spawned = others != MPI_COMM_NULL;
+    if (!spawned) {
+        MPI_Comm_spawn(argv[0], argv + 1, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD,
+                       &others, MPI_ERRCODES_IGNORE);
+    }
+    MPI_Intercomm_merge(others, spawned, &all);
+    MPI_Comm_disconnect(&others);
+    for (int i = 0; i < 20; i++) {
+        int one = 1, sum = 0;
+        MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, all, &q);
+        MPI_Wait(&q, MPI_STATUS_IGNORE);
+        EXPECT(sum == 3, "the sum is %d", sum);
+    }
+    return all;
+}
+
 int main(int argc, char **argv)
 {
     void *from = RTLD_DEFAULT;
@@ -83,14 +106,16 @@ int main(int argc, char **argv)
     int at_start = requests;
     int one = 1, sum = 0, rank, size;
     MPI_Request q;
-    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    PMPI_Comm_size(MPI_COMM_WORLD, &size);
-    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm comm =
+        strcmp(which, "spawned") == 0 ? with_spawned(argv) : MPI_COMM_WORLD;
+    PMPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm);
     EXPECT(drives == 0, "what is left pays for progress");
     LOOKED_UP(from, MPI_Iallreduce)
-    (&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &q);
+    (&one, &sum, 1, MPI_INT, MPI_SUM, comm, &q);
     LOOKED_UP(from, MPI_Wait)(&q, MPI_STATUS_IGNORE);
-    MPI_Ibcast(&one, 1, MPI_INT, 0, MPI_COMM_WORLD, &q);
+    MPI_Ibcast(&one, 1, MPI_INT, 0, comm, &q);
     PMPI_Wait(&q, MPI_STATUS_IGNORE);
     EXPECT(sum == size, "the sum is %d", sum);
     EXPECT(requests - at_start == drives &&
