@@ -4,6 +4,7 @@
 #include "transport/inproc/rank.h"
 
 #include <poll.h>
+#include <time.h>
 
 enum {
     RANKS = 2,
@@ -110,6 +111,36 @@ TEST(test_inproc_sends_beyond_the_reserve_are_errors)
 
 /* A slow receiver holds a limited number of short messages. As many as were
    reserved are sent by reference then, and notices have to wait. */
+/* The processor time of `count` withdrawals, in an order of their own. */
+static double withdraw_all(uint32_t count)
+{
+    struct timespec from, to;
+    pair_t pair = open_pair(count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(post(&pair, i, NULL, BYTES), BATON_OK);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(pair.port->withdraw(pair.ends[0], token(i * 7 % count)));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    close_pair(&pair);
+    return (double)(to.tv_sec - from.tv_sec) * 1e9 +
+           (double)(to.tv_nsec - from.tv_nsec);
+}
+
+/* 16 times as many sends take about 16 times as long: they would take 256 times
+   as long if each withdrawal searched all sends. */
+TEST(test_inproc_withdrawals_take_constant_time)
+{
+    double few = 1e18; /* of three, since the first may fault pages in */
+    for (int i = 0; i < 3; i++) {
+        const double ns = withdraw_all(1 << 10);
+        few = ns < few ? ns : few;
+    }
+    assert_true(withdraw_all(1 << 14) < 100 * few);
+}
+
 TEST(test_inproc_copies_are_bounded)
 {
     enum { SENDS = 3 * BATON__INPROC_COPIES_MOST };

@@ -22,6 +22,7 @@
 #include "transport/inproc/rank.h"
 
 #include "base/error.h"
+#include "base/random.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -159,6 +160,7 @@ static baton_status_t inproc_send(void *endpoint, baton_token_t token, int peer,
     }
     record->source = bytes > 0 && data != NULL ? data : &nothing;
     record->token = token;
+    self->is_hashed = false;
     atomic_store_explicit(&record->state, BATON__INPROC_POSTED,
                           memory_order_relaxed);
     deliver(self, record, peer, header, bytes, false);
@@ -173,26 +175,58 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                                 : BATON_AGAIN;
 }
 
-/* Searches all records for the send: sends are withdrawn only after failures
-   and cancels, so this may take long. */
-static bool inproc_withdraw(void *endpoint, baton_token_t token)
+/* The list of the posted records whose tokens have the same hash as this
+   one. */
+static record_t **list_of(const rank_t *self, baton_token_t token)
 {
-    rank_t *self = endpoint;
+    uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
+    return &self->slabs->records[hash % self->slabs->count].list;
+}
+
+static void hash_posted(rank_t *self)
+{
+    for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
+         slab = slab->next) {
+        for (size_t i = 0; i < slab->count; i++) {
+            slab->records[i].list = NULL;
+        }
+    }
     for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
          slab = slab->next) {
         for (size_t i = 0; i < slab->count; i++) {
             record_t *record = &slab->records[i];
-            int posted = BATON__INPROC_POSTED;
-            if (record->token.owner == token.owner &&
-                record->token.node == token.node &&
-                atomic_compare_exchange_strong_explicit(
-                    &record->state, &posted, BATON__INPROC_WITHDRAWN,
-                    memory_order_acq_rel, memory_order_relaxed)) {
-                return true;
+            if (atomic_load_explicit(&record->state, memory_order_relaxed) ==
+                BATON__INPROC_POSTED) {
+                record_t **list = list_of(self, record->token);
+                record->same_hash = *list;
+                *list = record;
             }
         }
     }
-    return false;
+    self->is_hashed = true;
+}
+
+/* Sends are withdrawn only after failures and cancels, so the lists are made
+   only then, and remain valid until the next send. A recovery withdraws all
+   sends of a group, in any order. */
+static bool inproc_withdraw(void *endpoint, baton_token_t token)
+{
+    rank_t *self = endpoint;
+    if (self->slabs != NULL && !self->is_hashed) {
+        hash_posted(self);
+    }
+    record_t *record = self->slabs != NULL ? *list_of(self, token) : NULL;
+    int posted = BATON__INPROC_POSTED;
+    while (record != NULL &&
+           (record->token.owner != token.owner ||
+            record->token.node != token.node ||
+            !atomic_compare_exchange_strong_explicit(
+                &record->state, &posted, BATON__INPROC_WITHDRAWN,
+                memory_order_acq_rel, memory_order_relaxed))) {
+        record = record->same_hash;
+        posted = BATON__INPROC_POSTED;
+    }
+    return record != NULL;
 }
 
 /* ---- receiving -------------------------------------------------------- */

@@ -74,6 +74,7 @@ baton_status_t baton__inproc_grow(baton__inproc_rank_t *rank, size_t sends)
     }
     *slab = (baton__inproc_slab_t){rank->slabs, records, count};
     rank->slabs = slab;
+    rank->is_hashed = false;
     rank->capacity += count;
     rank->most_copies = copies;
     for (size_t i = 0; i < count; i++) {

@@ -43,6 +43,10 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
+    /* For withdrawals. same_hash: the next record in the same list of posted
+       records. list: the first record of the list that this record's place in
+       its slab stands for. */
+    struct baton__inproc_record *same_hash, *list;
     /* The next three fields are used while the receiver copies the data, one
        slice in each poll. */
     baton_token_t receiver;
@@ -94,7 +98,8 @@ struct baton__inproc_rank {
     baton__inproc_record_t *records; /* free records */
     /* Messages from others that this rank is copying in slices. */
     baton__inproc_list_t long_ones;
-    baton__inproc_slab_t *slabs;
+    baton__inproc_slab_t *slabs; /* the first has half of the records or more */
+    bool is_hashed;   /* the lists for withdrawals have all posted records */
     int64_t reserved; /* number of sends that were reserved */
     size_t capacity;  /* number of records in the pool */
     size_t copies; /* number of records with a copy that have not come back */
