@@ -110,6 +110,9 @@ typedef struct baton_event {
    with the header. */
 #define BATON_NOTICE_BYTES 256
 
+/* The bytes of a rank's part of the board; see `board` below. */
+#define BATON_BOARD_BYTES 86016
+
 #define BATON_SLEEP_FOREVER 4294967295u
 
 /* The events that make a descriptor of an armed endpoint readable. An endpoint
@@ -290,6 +293,13 @@ typedef struct baton_transport {
        0 if the process is on this host in another PID namespace. Stores the
        name of the rank's host, which is valid until the endpoint is closed. */
     int (*process)(const void *endpoint, int rank, const char **host_out);
+
+    /* Optional. Returns BATON_BOARD_BYTES bytes of memory that belong to
+       `rank`, the same as long as the group exists, aligned to 64, and zeros at
+       first. The ranks of a host read each other's; each writes its own. NULL
+       if this rank can't read it, as on another host. Without this function
+       nobody learns which rank is late (baton/lateness.h). */
+    void *(*board)(const void *endpoint, int rank);
 } baton_transport_t;
 
 #define BATON_TRANSPORT BATON_INITIALIZER(baton_transport_t)

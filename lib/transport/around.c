@@ -30,7 +30,9 @@
     X(void, (void), ask, (void *endpoint, int peer), (self->endpoint, peer))   \
     X(int, return, process,                                                    \
       (const void *endpoint, int rank, const char **host_out),                 \
-      (self->endpoint, rank, host_out))
+      (self->endpoint, rank, host_out))                                        \
+    X(void *, return, board, (const void *endpoint, int rank),                 \
+      (self->endpoint, rank))
 
 #define PASS(type, how, name, parameters, arguments)                           \
     static type pass_##name parameters                                         \

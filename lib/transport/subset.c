@@ -170,6 +170,13 @@ static int subset_process(const void *endpoint, int rank, const char **host_out)
                                        self->root_ranks[rank], host_out);
 }
 
+static void *subset_board(const void *endpoint, int rank)
+{
+    const subset_t *self = endpoint;
+    return self->around.inner->board(self->around.endpoint,
+                                     self->root_ranks[rank]);
+}
+
 static int subset_host_of(const void *endpoint, int rank)
 {
     const subset_t *self = endpoint;
@@ -219,6 +226,7 @@ static baton_transport_t subset_table_around(const baton_transport_t *inner)
     table.lose = inner->lose != NULL ? subset_inner_lose : NULL;
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.process = inner->process != NULL ? subset_process : NULL;
+    table.board = inner->board != NULL ? subset_board : NULL;
     table.flush = NULL; /* the engine calls these two functions of the root */
     table.is_copying = NULL;
     /* Messages of device memory are staged by the root's endpoint. */

@@ -1,6 +1,7 @@
 /* How schedules are created, committed and destroyed. */
 #include "progress/calls/calls.h"
 #include "progress/driving/engine.h"
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch.h"
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
@@ -233,8 +234,8 @@ static void free_graph(baton_schedule_t *schedule, const baton__order_t *order)
    schedule with a larger depth stores as many as its depth. */
 enum { FAILURES = 8 };
 
-/* Lays out the arrays of the task in the schedule's annex. If the annex is
-   NULL, only counts the bytes of these arrays. */
+/* Lays out the arrays of the task in the schedule's annex, and what its
+   arrivals need. If the annex is NULL, only counts the bytes of these. */
 static void lay_out_annex(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
@@ -242,13 +243,16 @@ static void lay_out_annex(baton__task_t *task)
     const uint32_t failures = depth > FAILURES ? depth : FAILURES;
     size_t bound = (size_t)schedule->buffer_count * (depth > 1 ? depth : 0);
     schedule->annex_peer_bytes = sizeof *task->due;
-    schedule->annex_bytes =
-        failures * sizeof *task->failures + bound * sizeof *task->bindings;
+    schedule->annex_bytes = failures * sizeof *task->failures +
+                            bound * sizeof *task->bindings +
+                            baton__arrivals_bytes(schedule);
     if (schedule->annex != NULL) {
         task->failure_count = failures;
         task->due = (void *)schedule->annex;
         task->failures = (void *)(task->due + schedule->plan.peer_count);
-        task->bindings = bound > 0 ? (void *)(task->failures + failures) : NULL;
+        char **bindings = (void *)(task->failures + failures);
+        task->bindings = bound > 0 ? bindings : NULL;
+        baton__arrivals_open(task, bindings + bound);
     }
 }
 

@@ -1,6 +1,7 @@
 /* How groups are created and destroyed. */
 #include "progress/calls/calls.h"
 #include "progress/driving/engine.h"
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/queues.h"
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
@@ -76,6 +77,7 @@ static void free_group(watched_group_t *watched)
         baton__free(member->group.parts);
     }
     baton__free(member->queues);
+    baton__free(member->neighbours);
     member->group.retired = true;
     baton__free_later(watched);
 }
@@ -157,7 +159,8 @@ static baton_status_t groups_reserve(baton_group_t *group)
                            : NULL;
     member->queues = baton__alloc((size_t)group->size, sizeof *member->queues);
     return member->queues != NULL && (group->parts != NULL || !reads) &&
-                   (group->root != NULL || reserve_notices(member))
+                   (group->root != NULL || reserve_notices(member)) &&
+                   baton__arrivals_meet(group)
                ? BATON_OK
                : baton__error(BATON_ERR_NO_MEMORY, "no memory for a group");
 }

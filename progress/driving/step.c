@@ -6,6 +6,7 @@
 #include "progress/driving/step.h"
 
 #include "base/float_mode.h"
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/queues.h"
 #include "progress/membership/loss.h"
@@ -416,6 +417,7 @@ void baton__step_detach(baton_schedule_t *schedule)
         return;
     }
     progress_step_forget(stepper, task);
+    baton__arrivals_close(task);
     if (schedule->offload != NULL && !task->abandoned) {
         baton__queues_forget(schedule->group, schedule);
     }

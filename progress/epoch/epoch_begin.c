@@ -2,6 +2,7 @@
  */
 #include "progress/epoch/epoch.h"
 
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
 
@@ -137,6 +138,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
             if (waits_for_stream(schedule)) {
                 baton__queues_begin(schedule, true);
             } else {
+                baton__arrivals_come(task);
                 baton__run_started(run);
             }
         }

@@ -2,6 +2,7 @@
 #include "progress/epoch/epoch.h"
 
 #include "base/error.h"
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
 
@@ -104,6 +105,7 @@ void baton__epoch_fail(baton_schedule_t *schedule,
     if (running) {
         stepper->running--;
         stepper->awaited_bytes -= schedule->plan.awaited_bytes;
+        baton__arrivals_fail(task);
         epoch_fail_stop(schedule);
     }
     baton__epoch_drop_up_to(schedule, UINT64_MAX);

@@ -4,6 +4,7 @@
 #include "progress/epoch/epoch.h"
 
 #include "base/error.h"
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
 
@@ -433,6 +434,7 @@ static void retire(baton_schedule_t *schedule)
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
     }
     baton__epoch_publish(schedule, 0, schedule->run.epoch);
+    baton__arrivals_end(task);
     baton__epoch_tell_ended(task, 0);
     baton__epoch_fail_if_due(schedule);
     baton__epoch_begin_if_due(schedule);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/list.h"
+#include "progress/state/board.h"
 #include "transport/group.h"
 
 #include <assert.h>
@@ -172,6 +173,10 @@ typedef struct baton__member {
     /* In a root: headers of messages for subsets that are not created here
        yet. */
     baton__notice_t *subset_headers;
+    /* The ranks of this host, by rank, with their rows of the board; none if
+       the transport has no board. Constant. */
+    baton__neighbour_t *neighbours;
+    uint32_t neighbour_count;
     /* The header of the last inquiry about a schedule that is not committed
        here. It names the schedule and the epoch. */
     baton_header_t asked;
@@ -211,6 +216,19 @@ static inline baton__member_t *baton__member_at(const baton_group_t *group)
 static inline bool baton__member_has_lost(const baton__member_t *member)
 {
     return member->lost_count > 0 || member->all_lost;
+}
+
+/* Returns the row of a rank; NULL if this rank can't read it. */
+static inline baton__row_t *baton__member_row(const baton_group_t *group,
+                                              int rank)
+{
+    const baton__member_t *member = baton__member_of(group);
+    for (uint32_t i = 0; i < member->neighbour_count; i++) {
+        if (member->neighbours[i].rank == rank) {
+            return member->neighbours[i].row;
+        }
+    }
+    return NULL;
 }
 
 /* Returns the queue of notices for a rank. */

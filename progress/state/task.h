@@ -136,6 +136,9 @@ typedef struct baton__task {
 
     /* ---- the driver, once an epoch ---- */
 
+    /* What this rank knows of when it came to epochs (epoch/arrivals.h); NULL
+       if that is not counted. */
+    struct baton__arrivals *arrivals;
     uint32_t unmet; /* number of peers in state BATON__UNMET */
     uint32_t vain;  /* one of 2^vain starts polls; see engine.c */
     /* The memory that was bound at the start of each epoch in flight, by epoch

@@ -22,6 +22,7 @@ from baton.graph import SKIP as SKIP, Call as Call, Graph as Graph, Node as Node
 from baton.group import Group as Group
 from baton.partial import Partial as Partial, PartialResult as PartialResult
 from baton.schedule import Failure as Failure, Schedule as Schedule, Timeout as Timeout
+from baton.schedule import Lateness as Lateness
 from baton.schedule import Traffic as Traffic
 from baton.sparse import Sparse as Sparse, SparseResult as SparseResult, Tensors as Tensors
 from baton.sparse import SparseStats as SparseStats, TensorPlan as TensorPlan

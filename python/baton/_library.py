@@ -163,7 +163,8 @@ def record(kind: str) -> Any:
 def filled(of: Any, struct: Any) -> Any:
     """Returns the record of a struct."""
     values = {field: getattr(struct, field) for field in of._fields}
-    values.update((field, ffi.string(value).decode(errors="replace"))
+    values.update((field, ffi.string(value).decode(errors="replace")
+                   if ffi.typeof(value).item.cname == "char" else list(value))
                   for field, value in values.items() if isinstance(value, ffi.CData))
     values.update((field, names[values[field]]) for field, names in of._words.items())
     return of(**values)

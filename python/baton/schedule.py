@@ -4,7 +4,7 @@ import datetime
 from typing import Any, Optional, Union
 
 from baton import _arrays, _handles, errors
-from baton._library import check, failed_start, ffi, filled, lib, record
+from baton._library import answer, check, failed_start, ffi, filled, lib, record
 
 _start, _wait = lib.baton_schedule_start, lib.baton_schedule_wait
 _run, _rebind = lib.baton_schedule_run, lib.baton_schedule_rebind
@@ -14,6 +14,10 @@ Timeout = Union[float, datetime.timedelta, None]  # seconds; None: for ever
 
 class Traffic(record("baton_traffic_t")):  # type: ignore[misc]
     """What this rank has sent for a schedule in all of its epochs."""
+
+
+class Lateness(record("baton_lateness_t")):  # type: ignore[misc]
+    """How late a rank comes to the epochs of a schedule, and what that costs (lateness.h)."""
 
 
 class Failure(record("baton_failure_t")):  # type: ignore[misc]
@@ -149,6 +153,12 @@ class Schedule(_handles.Handle):
     def sent(self) -> Traffic:
         """Messages and bytes of payload that this rank has sent in all epochs."""
         return filled(Traffic, lib.baton_schedule_sent(self._alive()))
+
+    def lateness(self, rank: int) -> Lateness:
+        """How late a rank of this host comes to its epochs: counts, sums in nanoseconds, and
+        histograms in powers of two of a microsecond. Unsupported: it is on another host."""
+        return filled(Lateness, answer("baton_lateness_t", lib.baton_schedule_lateness,
+                                       self._alive(), rank))
 
     @property
     def failure(self) -> Optional[Failure]:

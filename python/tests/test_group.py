@@ -102,6 +102,19 @@ def test_other_collectives(group):
     group.barrier()
 
 
+def test_lateness(group):
+    schedule = group.prepare("allreduce", numpy.ones(4))
+    for _ in range(5):
+        schedule.start()
+        schedule.wait()
+    of = schedule.lateness(group.rank)
+    assert of.epochs == 5 and of.started == 5 and of.failed == 0
+    assert sum(of.late_bins) == of.timed
+    with pytest.raises(baton.Invalid, match="allowed: 0 to"):
+        schedule.lateness(group.size)
+    schedule.destroy()
+
+
 def test_more_shapes_than_are_kept(group):
     for count in [*range(1, 80), *range(1, 80)]:
         a = numpy.ones(count, "i4")

@@ -491,6 +491,12 @@ void baton__inproc_close(void *endpoint)
     }
 }
 
+static void *inproc_board(const void *endpoint, int rank)
+{
+    const baton__inproc_rank_t *self = endpoint;
+    return self->medium->boards + (size_t)rank * BATON_BOARD_BYTES;
+}
+
 const baton_transport_t baton__inproc_transport = {
     .size = sizeof(baton_transport_t),
     .name = "inproc",
@@ -510,4 +516,5 @@ const baton_transport_t baton__inproc_transport = {
     .copy_bytes = BATON__INPROC_COPY_BYTES,
     .lend = inproc_lend,
     .is_copying = inproc_is_copying,
-    .lose = inproc_lose};
+    .lose = inproc_lose,
+    .board = inproc_board};

@@ -106,6 +106,7 @@ static void free_medium(baton_inproc_t *medium)
         medium_free_records(&medium->ranks[i]);
         pthread_mutex_destroy(&medium->ranks[i].mutex);
     }
+    baton__free(medium->boards);
     baton__free(medium->ranks);
     baton__free(medium);
 }
@@ -120,14 +121,17 @@ baton_status_t baton_inproc_create(int size, baton_inproc_t **out)
     }
     baton_inproc_t *medium = baton__alloc(1, sizeof *medium);
     baton__inproc_rank_t *ranks = baton__alloc((size_t)size, sizeof *ranks);
-    if (medium == NULL || ranks == NULL) {
+    char *boards = baton__alloc((size_t)size, BATON_BOARD_BYTES);
+    if (medium == NULL || ranks == NULL || boards == NULL) {
         baton__free(medium);
         baton__free(ranks);
+        baton__free(boards);
         return baton__error(BATON_ERR_NO_MEMORY,
                             "inproc: no memory for a medium of %d ranks", size);
     }
     medium->size = size;
     medium->ranks = ranks;
+    medium->boards = boards;
     for (int i = 0; i < size; i++) {
         ranks[i].medium = medium;
         ranks[i].index = i;

@@ -111,6 +111,8 @@ struct baton__inproc_rank {
 struct baton_inproc {
     int size;
     baton__inproc_rank_t *ranks;
+    /* The board (baton/transport.h): BATON_BOARD_BYTES for each rank. */
+    char *boards;
 };
 
 extern const baton_transport_t baton__inproc_transport;

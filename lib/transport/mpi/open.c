@@ -266,6 +266,14 @@ static int process(const void *endpoint, int rank, const char **host_out)
                : 0;
 }
 
+static void *board(const void *endpoint, int rank)
+{
+    const baton__mpi_t *mpi = endpoint;
+    int local = mpi->peers[rank].local;
+    return local < 0 ? NULL
+                     : mpi->host.boards + (size_t)local * BATON_BOARD_BYTES;
+}
+
 static void lose(void *endpoint, int peer, baton_status_t status,
                  const char *detail)
 {
@@ -306,7 +314,8 @@ static const baton_transport_t mpi_transport = {
     .host_of = host_of,
     .lose = lose,
     .ask = baton__mpi_ask,
-    .process = process};
+    .process = process,
+    .board = board};
 
 /* Initialises an endpoint without ranks. From then on it can be freed. */
 static void open_init_group(baton__mpi_t *mpi)

@@ -4,9 +4,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -72,6 +74,7 @@ static size_t host_lay_out(baton__host_t *host, char *memory)
     size_t count = (size_t)host->count;
     size_t cells = ring_cells(host->count);
     size_t used = 0;
+    host->boards = host_carve(memory, &used, count, BATON_BOARD_BYTES);
     host->doorbell.states =
         host_carve(memory, &used, count, sizeof(baton__peer_state_t));
     host->tables =
@@ -226,6 +229,7 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                             .index = index,
                             .buffers = buffers,
                             .usable = buffers,
+                            .file = -1,
                             .doorbell.socket = -1,
                             .liveness = {.epoll = -1},
                             .mappings.socket = -1};
@@ -237,6 +241,8 @@ baton_status_t baton__host_open(baton__host_t *host, int file, int count,
         return status;
     }
     (void)host_lay_out(host, host->memory);
+    /* If this fails, nobody else can see how late the ranks are. */
+    host->file = count == 1 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 3);
     return open_own(host);
 }
 
@@ -252,6 +258,7 @@ void baton__host_close(baton__host_t *host)
     baton__doorbell_close(&host->doorbell);
     baton__free(host->inbox.taken);
     baton__free(host->posted);
+    baton__descriptor_close(&host->file);
     (void)munmap(host->memory, host->bytes);
     host->memory = NULL;
 }

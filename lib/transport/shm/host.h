@@ -93,7 +93,13 @@ typedef struct baton__host {
     baton__inbox_t inbox;       /* the rings to this process */
     /* This process's posted receives, by sender and place. */
     baton__host_posted_t *posted;
+    /* The file of the shared memory, which other processes may open by way of
+       /proc; -1: there is none. */
+    int file;
     /* The pointers from here on point into the shared memory. */
+    /* The board of the processes (baton/transport.h). The memory begins with
+       it, so that other processes find it. */
+    char *boards;
     baton__segment_table_t *tables; /* indexed by process */
     baton__freed_count_t *freed;
     /* By process: the address of the process's `probe`. */
@@ -129,8 +135,8 @@ bool baton__host_has_agreed(const baton__host_t *host);
  */
 baton_status_t baton__host_create(int count, int buffers, int *file_out);
 
-/* Opens the shared file as process `index` of `count`. The caller may close the
-   file afterwards. A single process needs no file. BATON_ERR_SYSTEM,
+/* Opens the shared file as process `index` of `count`, and keeps a duplicate of
+   its descriptor. A single process needs no file. BATON_ERR_SYSTEM,
    _NO_MEMORY. */
 baton_status_t baton__host_open(baton__host_t *host, int file, int count,
                                 int index, int buffers);

@@ -1,0 +1,312 @@
+/* How a rank learns how late it is; see baton/lateness.h, which says what is
+   counted, and state/board.h, where it lies.
+
+   When a rank comes to a timed epoch, it stores the time in its slot. When its
+   epoch ends, it reads the times of the other ranks of its host, one cache line
+   each. In most collectives all have come by then, since each needs something
+   of every other. Where a rank may end before others have come (the root of a
+   broadcast), it looks once more when it comes to the next timed epoch; an
+   epoch to which not all have come by then either is not counted.
+
+   All ranks must time the same epochs without asking each other. A rank times
+   those whose scattered number is below a bound, and moves the bound so that
+   one epoch is timed about every BATON_LATENESS_NS for each neighbour, all of
+   them if they are slower. If the bounds of two ranks differ for a moment, the
+   epochs that the one times are among those of the other. */
+#include "progress/epoch/arrivals.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "sched/schedule.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+    /* At least one of 2^MOST_SHIFT epochs is timed. */
+    MOST_SHIFT = 16,
+    STEP = 2,      /* at most one of 4 timed epochs is left out at a time */
+    TIME_BITS = 44 /* of a start time: differences up to 2.4 hours */
+};
+
+typedef struct baton__arrivals arrivals_t;
+
+/* ---- start times --------------------------------------------------------- */
+
+/* Returns what marks the start times of an epoch: different for successive
+   epochs, and mostly for those of other schedules, and from before a recovery.
+   So a word in a slot that has changed hands matches once in a million. */
+static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
+{
+    uint64_t salt =
+        (baton__arrivals_key(task) + task->schedule.group->incarnation) *
+        UINT64_C(0x9e3779b97f4a7c15);
+    return (epoch + (salt >> 32)) << TIME_BITS;
+}
+
+static uint64_t start_word(uint64_t mark, uint64_t now_ns)
+{
+    return mark | (now_ns & ((UINT64_C(1) << TIME_BITS) - 1));
+}
+
+/* Stores how long after `start` (a start_word) the slot's rank came to the same
+   epoch. Returns false if the slot has no start time of that epoch. */
+static bool came_after(const baton__slot_t *slot, uint64_t start,
+                       int64_t *after_out)
+{
+    for (size_t i = 0; i < BATON__BOARD_STARTS; i++) {
+        uint64_t word =
+            atomic_load_explicit(&slot->starts[i], memory_order_relaxed);
+        if (word != 0 && (word ^ start) >> TIME_BITS == 0) {
+            *after_out = (int64_t)((word - start) << (64 - TIME_BITS)) /
+                         (INT64_C(1) << (64 - TIME_BITS));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- counting ------------------------------------------------------------ */
+
+static size_t arrivals_bin_of(uint64_t ns)
+{
+    size_t bin = 0;
+    for (uint64_t us = ns / 1000; us > 0 && bin < BATON_LATENESS_BINS - 1;
+         us /= 2) {
+        bin++;
+    }
+    return bin;
+}
+
+/* Counts the timed epoch. `first_ns` and `last_ns`: when the first and the last
+   of the others came, after this rank (or before it: negative). */
+static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
+                        int64_t last_ns)
+{
+    baton__slot_t *slot = self->slot;
+    uint64_t took_ns = self->end_ns - self->start_ns;
+    uint64_t late_ns = first_ns < 0 ? (uint64_t)-first_ns : 0;
+    uint64_t waited_ns = last_ns > 0 ? (uint64_t)last_ns : 0;
+    if (waited_ns <= took_ns) {
+        size_t bin = arrivals_bin_of(took_ns - waited_ns);
+        baton__count_add(BATON__COUNT(slot, own_bins) + bin, 1);
+    } else { /* this rank did not wait for the last one */
+        waited_ns = took_ns;
+    }
+    if (!alone && last_ns < 0) {
+        baton__count_add(BATON__COUNT(slot, last), 1);
+        baton__count_add(BATON__COUNT(slot, behind_ns), (uint64_t)-last_ns);
+    }
+    baton__count_add(BATON__COUNT(slot, timed), 1);
+    baton__count_add(BATON__COUNT(slot, took_ns), took_ns);
+    baton__count_add(BATON__COUNT(slot, waited_ns), waited_ns);
+    baton__count_add(BATON__COUNT(slot, late_ns), late_ns);
+    baton__count_add(BATON__COUNT(slot, late_bins) + arrivals_bin_of(late_ns),
+                     1);
+}
+
+/* Counts the timed epoch, which has ended, if all ranks of this host that have
+   the schedule have come to it. Lost ones don't count. */
+static bool count_if_complete(baton__task_t *task)
+{
+    arrivals_t *self = task->arrivals;
+    const baton_group_t *group = task->schedule.group;
+    const baton__member_t *member = baton__member_of(group);
+    const uint64_t start =
+        start_word(mark_of(task, self->epoch), self->start_ns);
+    bool alone = true;
+    int64_t first_ns = INT64_MAX;
+    int64_t last_ns = INT64_MIN;
+    for (uint32_t i = 0; i < member->neighbour_count; i++) {
+        const baton__neighbour_t *of = &member->neighbours[i];
+        int64_t after_ns;
+        if (of->rank == group->rank ||
+            (baton__member_has_lost(member) &&
+             baton__group_loss(group, of->rank) != NULL)) {
+            continue;
+        }
+        if (self->slots[i] == NULL) {
+            self->slots[i] =
+                baton__row_find(of->row, baton__arrivals_key(task));
+        }
+        if (self->slots[i] == NULL) {
+            continue; /* the rank has not committed the schedule */
+        }
+        if (!came_after(self->slots[i], start, &after_ns)) {
+            self->slots[i] = NULL; /* the slot may be another schedule's now */
+            return false;
+        }
+        alone = false;
+        first_ns = after_ns < first_ns ? after_ns : first_ns;
+        last_ns = after_ns > last_ns ? after_ns : last_ns;
+    }
+    count_epoch(self, alone, first_ns, last_ns);
+    return true;
+}
+
+/* ---- timed epochs -------------------------------------------------------- */
+
+/* Chooses how many of the next epochs are timed, by the time between the ends
+   of this timed epoch and the one before. (Between starts there is more where
+   this rank was late, and less after that.) One short gap says little, so their
+   number falls in small steps. */
+static void choose_shift(arrivals_t *self, uint64_t epochs, uint64_t spent_ns,
+                         uint32_t neighbours)
+{
+    const uint64_t wanted_ns = (uint64_t)BATON_LATENESS_NS * neighbours;
+    const int most =
+        self->shift + STEP < MOST_SHIFT ? self->shift + STEP : MOST_SHIFT;
+    int shift = 0;
+    while (shift < most && spent_ns << shift < wanted_ns * epochs) {
+        shift++;
+    }
+    self->shift = shift;
+    self->mask = UINT32_MAX >> shift;
+}
+
+void baton__arrivals_time(baton__task_t *task)
+{
+    assert(baton__driven_here(task->schedule.group));
+    arrivals_t *self = task->arrivals;
+    baton__slot_t *slot = self->slot;
+    const uint64_t epoch = task->schedule.run.epoch;
+    const uint64_t now_ns = baton__clock_ns();
+    atomic_store_explicit(&slot->starts[self->recorded++ % BATON__BOARD_STARTS],
+                          start_word(mark_of(task, epoch), now_ns),
+                          memory_order_relaxed);
+    if (self->pending) {
+        (void)count_if_complete(task);
+    }
+    self->epoch = epoch;
+    self->start_ns = now_ns;
+    self->open = true;
+    self->pending = false;
+}
+
+void baton__arrivals_look(baton__task_t *task)
+{
+    assert(baton__driven_here(task->schedule.group));
+    arrivals_t *self = task->arrivals;
+    baton__slot_t *slot = self->slot;
+    self->end_ns = baton__clock_ns();
+    self->open = false;
+    self->pending = !count_if_complete(task);
+    if (self->before != 0) {
+        const uint64_t epochs = self->epoch - self->before;
+        const uint64_t spent_ns = self->end_ns - self->before_ns;
+        baton__count_add(BATON__COUNT(slot, elapsed_ns), spent_ns);
+        baton__count_add(BATON__COUNT(slot, elapsed_epochs), epochs);
+        choose_shift(self, epochs, spent_ns,
+                     baton__member_of(task->schedule.group)->neighbour_count);
+    }
+    self->before = self->epoch;
+    self->before_ns = self->end_ns;
+    baton__count_set(
+        BATON__COUNT(slot, bytes),
+        atomic_load_explicit(&task->sent_bytes, memory_order_relaxed));
+}
+
+void baton__arrivals_fail(baton__task_t *task)
+{
+    assert(baton__driven_here(task->schedule.group));
+    arrivals_t *self = task->arrivals;
+    if (self != NULL) {
+        /* Epochs may count from 1 again. */
+        self->open = self->pending = false;
+        self->before = 0;
+        baton__count_add(BATON__COUNT(self->slot, epochs), 1);
+        baton__count_add(BATON__COUNT(self->slot, failed), 1);
+        baton__count_set(BATON__COUNT(self->slot, ended),
+                         task->schedule.run.epoch);
+    }
+}
+
+/* ---- slots and rows ------------------------------------------------------ */
+
+size_t baton__arrivals_bytes(const baton_schedule_t *schedule)
+{
+    uint32_t count = baton__member_of(schedule->group)->neighbour_count;
+    return count == 0 ? 0
+                      : sizeof(arrivals_t) + count * sizeof(baton__slot_t *);
+}
+
+void baton__arrivals_open(baton__task_t *task, void *memory)
+{
+    assert(baton__driven_here(task->schedule.group));
+    const baton_group_t *group = task->schedule.group;
+    baton__row_t *row = baton__member_row(group, group->rank);
+    baton__slot_t *slot = row != NULL ? baton__row_find(row, 0) : NULL;
+    if (slot == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < BATON__BOARD_STARTS; i++) {
+        baton__count_set(&slot->starts[i], 0);
+    }
+    for (size_t i = 0; i < BATON__BOARD_COUNTS; i++) {
+        baton__count_set(&slot->counts[i], 0);
+    }
+    slot->channel = group->channel;
+    slot->rank = group->rank;
+    slot->size = group->size;
+    (void)snprintf(slot->name, sizeof slot->name, "%s", task->schedule.name);
+    task->arrivals = memory;
+    task->arrivals->row = row;
+    task->arrivals->slot = slot;
+    task->arrivals->mask = UINT32_MAX;
+    /* Pairs with the load in baton__row_find. */
+    atomic_store_explicit(&row->keys[slot - row->slots],
+                          baton__arrivals_key(task), memory_order_release);
+}
+
+void baton__arrivals_close(baton__task_t *task)
+{
+    assert(baton__driven_here(task->schedule.group));
+    const arrivals_t *self = task->arrivals;
+    if (self != NULL) {
+        atomic_store_explicit(&self->row->keys[self->slot - self->row->slots],
+                              0, memory_order_release);
+    }
+    task->arrivals = NULL;
+}
+
+/* Makes the row of this rank ready. */
+static void make_row(baton__row_t *row, uint32_t rows)
+{
+    for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {
+        baton__count_set(&row->keys[i], 0);
+    }
+    row->format = BATON__BOARD_FORMAT;
+    row->rows = (int32_t)rows;
+    row->process = (int32_t)getpid();
+    /* Pairs with the load in baton_board_next. */
+    atomic_store_explicit(&row->magic, BATON__BOARD_MAGIC,
+                          memory_order_release);
+}
+
+bool baton__arrivals_meet(baton_group_t *group)
+{
+    baton__member_t *member = baton__member_of(group);
+    const baton_transport_t *transport = group->transport;
+    if (transport->board == NULL) {
+        return true;
+    }
+    uint32_t count = 0;
+    for (int i = 0; i < group->size; i++) {
+        count += transport->board(group->endpoint, i) != NULL;
+    }
+    member->neighbours = baton__alloc(count, sizeof *member->neighbours);
+    if (member->neighbours == NULL) {
+        return count == 0;
+    }
+    for (int i = 0; i < group->size; i++) {
+        baton__row_t *row = transport->board(group->endpoint, i);
+        if (row != NULL) {
+            member->neighbours[member->neighbour_count++] =
+                (baton__neighbour_t){i, row};
+        }
+        if (row != NULL && i == group->rank && group->root == NULL) {
+            make_row(row, count);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,93 @@
+/* What the ranks of a host tell each other about the times at which they come
+   to epochs, and what they have counted from that. It lies in the memory that
+   the transport calls a board (baton/transport.h): a row for each rank, which
+   that rank alone writes, and in the row a slot for each of its schedules. The
+   ranks of the host read each other's rows, and so may other processes
+   (calls/lateness.c), so the layout has a number.
+
+   Nobody waits for anybody. A start time is one word with the number of its
+   epoch in it, so it can't be read half written. Counts are relaxed atomics:
+   the rank's driver adds to them, and a reader may see one without another. */
+#pragma once
+
+#include <baton/lateness.h>
+#include <baton/transport.h>
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+enum {
+    BATON__BOARD_FORMAT = 1, /* raise this with each change of the layout */
+    BATON__BOARD_SLOTS = 128,
+    BATON__BOARD_STARTS = 8,
+    BATON__BOARD_NAME = 64,
+    BATON__BOARD_COUNTS = sizeof(baton_lateness_t) / sizeof(uint64_t)
+};
+
+#define BATON__BOARD_MAGIC UINT64_C(0x736574616c6e7462) /* "btnlates" */
+
+/* The counts as fields and as words. */
+typedef union baton__counts {
+    baton_lateness_t fields;
+    uint64_t words[BATON__BOARD_COUNTS];
+} baton__counts_t;
+
+typedef struct baton__slot {
+    /* The times of the last timed epochs; see arrivals.c. They have a cache
+       line of their own, because it is all that other ranks read of a slot. */
+    _Alignas(64) _Atomic uint64_t starts[BATON__BOARD_STARTS];
+    _Atomic uint64_t counts[BATON__BOARD_COUNTS]; /* as baton__counts_t */
+    /* The fields from here on are constant while the slot has a key. */
+    uint64_t channel; /* of the group (transport/group.h) */
+    int32_t rank, size;
+    char name[BATON__BOARD_NAME];
+} baton__slot_t;
+
+typedef struct baton__row {
+    /* BATON__BOARD_MAGIC, stored with release when the row is ready. */
+    _Alignas(64) _Atomic uint64_t magic;
+    uint32_t format;
+    int32_t rows; /* the number of rows of this board */
+    int32_t process;
+    /* By slot: the schedule's key; 0: the slot is free. A rank stores the key
+       with release when the slot is filled, which pairs with readers' acquire
+       loads. */
+    _Atomic uint64_t keys[BATON__BOARD_SLOTS];
+    baton__slot_t slots[BATON__BOARD_SLOTS];
+} baton__row_t;
+static_assert(sizeof(baton__row_t) <= BATON_BOARD_BYTES, "a row fits");
+static_assert(sizeof(baton_lateness_t) % sizeof(uint64_t) == 0, "words");
+
+/* A rank of a group whose row this rank can read; one is this rank itself. */
+typedef struct baton__neighbour {
+    int rank;
+    baton__row_t *row;
+} baton__neighbour_t;
+
+/* The count of a slot for a field of baton_lateness_t. */
+#define BATON__COUNT(slot, field)                                              \
+    (&(slot)->counts[offsetof(baton_lateness_t, field) / sizeof(uint64_t)])
+
+/* Set a count, or add to it; only the slot's rank does so. */
+static inline void baton__count_set(_Atomic uint64_t *count, uint64_t value)
+{
+    atomic_store_explicit(count, value, memory_order_relaxed);
+}
+
+static inline void baton__count_add(_Atomic uint64_t *count, uint64_t more)
+{
+    baton__count_set(count,
+                     atomic_load_explicit(count, memory_order_relaxed) + more);
+}
+
+/* Returns the slot that a row has for a schedule; NULL if it has none. */
+static inline baton__slot_t *baton__row_find(baton__row_t *row, uint64_t key)
+{
+    for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {
+        if (atomic_load_explicit(&row->keys[i], memory_order_acquire) == key) {
+            return &row->slots[i];
+        }
+    }
+    return NULL;
+}

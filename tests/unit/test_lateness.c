@@ -1,0 +1,380 @@
+/* Which rank is late. A rank that is to be late waits until the others have
+   come, and then eight times as long as that took, so that it is late by far on
+   a loaded machine, too. */
+#include "support/cluster.h"
+
+#include <baton/coll.h>
+#include <baton/lateness.h>
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 5, EPOCHS = 16, DELAY_NS = 20000000 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* ---- ranks that are late ------------------------------------------------- */
+
+/* The ranks that are late in an epoch, as bits. */
+typedef unsigned late_fn(int size, int epoch);
+
+typedef struct world {
+    late_fn *late;
+    int schedules; /* only in the last one somebody is late */
+    int epochs;
+    baton_lateness_t of[2][MOST_RANKS]; /* by schedule and rank */
+    baton_lateness_t all[MOST_RANKS];   /* of the group */
+} world_t;
+
+/* Waits until all ranks that are not in `late` have come, and then longer. */
+static bool come_late(support_worker_t *worker,
+                      const baton_schedule_t *schedule, unsigned late,
+                      uint64_t epoch)
+{
+    uint64_t began_ns = now_ns();
+    for (int rank = 0; rank < worker->cluster->size; rank++) {
+        baton_lateness_t of = {0};
+        while ((late >> rank & 1) == 0 && of.started < epoch) {
+            baton_status_t status =
+                baton_schedule_lateness(schedule, rank, &of);
+            if (status != BATON_ERR_UNSUPPORTED &&
+                !support_worker_ok(worker, status)) {
+                return false;
+            }
+            sched_yield();
+        }
+    }
+    uint64_t delay_ns = 8 * (now_ns() - began_ns);
+    delay_ns = delay_ns > DELAY_NS ? delay_ns : DELAY_NS;
+    (void)nanosleep(&(struct timespec){(time_t)(delay_ns / 1000000000),
+                                       (long)(delay_ns % 1000000000)},
+                    NULL);
+    return true;
+}
+
+static void run_late(support_worker_t *worker)
+{
+    world_t *world = worker->arg;
+    baton_schedule_t *s[2] = {NULL};
+    uint64_t sum = 1;
+    for (int i = 0; i < world->schedules; i++) {
+        const baton_operands_t of = {
+            .target = &sum, .count = 1, .dtype = BATON_U64, .op = BATON_MAX};
+        if (!support_worker_ok(
+                worker, baton_allreduce_create(worker->group, &of, &s[i]))) {
+            return;
+        }
+    }
+    for (int epoch = 1; epoch <= world->epochs; epoch++) {
+        for (int i = 0; i < world->schedules; i++) {
+            unsigned late = world->late != NULL && i == world->schedules - 1
+                                ? world->late(worker->cluster->size, epoch)
+                                : 0;
+            if (((late >> worker->rank & 1) != 0 &&
+                 !come_late(worker, s[i], late, (uint64_t)epoch)) ||
+                !support_worker_run(worker, s[i])) {
+                return;
+            }
+        }
+    }
+    for (int i = 0; i < world->schedules; i++) {
+        (void)support_worker_ok(
+            worker, baton_schedule_lateness(s[i], worker->rank,
+                                            &world->of[i][worker->rank]));
+    }
+    (void)support_worker_ok(worker,
+                            baton_group_lateness(worker->group, worker->rank,
+                                                 &world->all[worker->rank]));
+    for (int i = 0; i < world->schedules; i++) {
+        (void)support_worker_ok(worker, baton_schedule_destroy(s[i]));
+    }
+}
+
+static uint64_t sum_of(const uint64_t *bins, size_t from)
+{
+    uint64_t sum = 0;
+    for (size_t i = from; i < BATON_LATENESS_BINS; i++) {
+        sum += bins[i];
+    }
+    return sum;
+}
+
+static unsigned rank_1(int size, int epoch)
+{
+    return 1 << 1;
+}
+
+static unsigned ranks_1_and_3(int size, int epoch)
+{
+    return 1 << 1 | 1 << 3;
+}
+
+static unsigned each_in_turn(int size, int epoch)
+{
+    return 1U << epoch % size;
+}
+
+static void check_one_is_late(support_cluster_t *cluster)
+{
+    int late[MOST_RANKS];
+    world_t world = {.late = rank_1, .schedules = 1, .epochs = EPOCHS};
+    support_cluster_run(cluster, run_late, &world);
+    const baton_lateness_t *of = &world.of[0][1];
+    assert_int_equal(baton_lateness_find(world.of[0], cluster->size, late), 1);
+    assert_int_equal(late[0], 1);
+    assert_int_equal(of->timed, EPOCHS);
+    assert_int_equal(of->last, EPOCHS);
+    assert_true(of->late_ns >= of->behind_ns);
+    assert_true(of->behind_ns >= (uint64_t)EPOCHS * DELAY_NS);
+    /* 20 ms are above 2^14 us. */
+    assert_int_equal(sum_of(of->late_bins, 15), EPOCHS);
+    assert_int_equal(sum_of(of->late_bins, 0), EPOCHS);
+    for (int rank = 0; rank < cluster->size; rank++) {
+        of = &world.of[0][rank];
+        assert_int_equal(of->epochs, EPOCHS);
+        assert_int_equal(of->started, EPOCHS);
+        assert_int_equal(of->ended, EPOCHS);
+        assert_int_equal(of->failed + of->missed, 0);
+        assert_true(of->bytes > 0);
+        assert_true(of->took_ns >= of->waited_ns);
+        assert_true(rank == 1 || of->last == 0);
+        assert_true(rank == 1 || of->waited_ns >= (uint64_t)EPOCHS * DELAY_NS);
+        assert_memory_equal(of, &world.all[rank],
+                            offsetof(baton_lateness_t, started));
+        assert_memory_equal(of->late_bins, world.all[rank].late_bins,
+                            sizeof of->late_bins);
+    }
+}
+
+TEST_WITH(test_lateness_names_one_of_two, 2, SUPPORT_OWN_ENGINES)
+{
+    check_one_is_late(cluster);
+}
+
+TEST_WITH(test_lateness_names_one_of_five, 5, SUPPORT_OWN_ENGINES)
+{
+    check_one_is_late(cluster);
+}
+
+TEST_WITH(test_lateness_names_two, 4, SUPPORT_OWN_ENGINES)
+{
+    int late[MOST_RANKS];
+    world_t world = {.late = ranks_1_and_3, .schedules = 1, .epochs = EPOCHS};
+    support_cluster_run(cluster, run_late, &world);
+    assert_int_equal(baton_lateness_find(world.of[0], 4, late), 2);
+    assert_int_equal(late[0] + late[1], 4);
+    assert_int_equal(world.of[0][1].last + world.of[0][3].last, EPOCHS);
+}
+
+TEST_WITH(test_lateness_names_none_where_each_is_late_in_turn, 3,
+          SUPPORT_OWN_ENGINES)
+{
+    int late[MOST_RANKS];
+    world_t world = {.late = each_in_turn, .schedules = 1, .epochs = 18};
+    support_cluster_run(cluster, run_late, &world);
+    assert_int_equal(baton_lateness_find(world.of[0], 3, late), 0);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(world.of[0][rank].last, 6);
+    }
+}
+
+/* A group's counts are those of its schedules. */
+TEST_WITH(test_lateness_is_counted_by_schedule, 3, SUPPORT_OWN_ENGINES)
+{
+    int late[MOST_RANKS];
+    world_t world = {.late = rank_1, .schedules = 2, .epochs = EPOCHS};
+    support_cluster_run(cluster, run_late, &world);
+    assert_int_equal(baton_lateness_find(world.of[1], 3, late), 1);
+    assert_int_equal(late[0], 1);
+    assert_int_equal(world.of[1][1].last, EPOCHS);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(world.all[rank].epochs, 2 * EPOCHS);
+        assert_int_equal(world.all[rank].late_ns,
+                         world.of[0][rank].late_ns + world.of[1][rank].late_ns);
+    }
+}
+
+/* Fast epochs are not all timed; but those that are were timed by all ranks. */
+static void check_none_is_late(support_cluster_t *cluster)
+{
+    int late[MOST_RANKS];
+    for (int i = 0; i < 10; i++) {
+        world_t world = {.schedules = 1, .epochs = 2000};
+        support_cluster_run(cluster, run_late, &world);
+        int found = baton_lateness_find(world.of[0], cluster->size, late);
+        for (int k = 0; k < found; k++) {
+            print_error("rank %d is named\n", late[k]);
+        }
+        assert_int_equal(found, 0);
+        for (int rank = 0; rank < cluster->size; rank++) {
+            assert_int_equal(world.of[0][rank].epochs, 2000);
+            assert_true(world.of[0][rank].timed >= 1);
+        }
+    }
+}
+
+TEST_WITH(test_lateness_names_none_of_two, 2, SUPPORT_OWN_ENGINES)
+{
+    check_none_is_late(cluster);
+}
+
+TEST_WITH(test_lateness_names_none_of_four, 4, SUPPORT_OWN_ENGINES)
+{
+    check_none_is_late(cluster);
+}
+
+/* ---- other epochs -------------------------------------------------------- */
+
+static baton_status_t fail_third(void *arg, baton_call_t *call)
+{
+    return baton_call_epoch(call) % 3 == 0 ? BATON_ERR_LIMIT : BATON_OK;
+}
+
+TEST_EACH(test_lateness_of_one_rank_whose_epochs_fail, 1)
+{
+    baton_lateness_t of;
+    int late[1];
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "failing");
+    (void)baton_add_call(s, fail_third, NULL);
+    support_fails(baton_schedule_lateness(s, 0, &of), BATON_ERR_STATE,
+                  "\"failing\" is not committed");
+    support_ok(baton_schedule_commit(s));
+    for (int epoch = 1; epoch <= 30; epoch++) {
+        support_ok(baton_schedule_start(s));
+        support_ends(s, epoch % 3 == 0 ? BATON_ERR_LIMIT : BATON_OK);
+    }
+    support_ok(baton_schedule_lateness(s, 0, &of));
+    assert_int_equal(of.epochs, 30);
+    assert_int_equal(of.failed, 10);
+    assert_int_equal(of.ended, 30);
+    assert_true(of.timed >= 1 && of.timed <= 20);
+    assert_int_equal(of.late_ns + of.last + of.waited_ns, 0);
+    assert_int_equal(baton_lateness_find(&of, 1, late), 0);
+    support_fails(baton_schedule_lateness(s, 1, &of), BATON_ERR_INVALID,
+                  "rank is 1; allowed: 0 to 0");
+    support_fails(baton_group_lateness(cluster->groups[0], -1, &of),
+                  BATON_ERR_INVALID, "rank is -1");
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* Rank 0 begins the epochs, also on rank 1, whose application comes to none. */
+TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
+{
+    baton_schedule_t **s = support_schedules_create(cluster, "partial");
+    baton_lateness_t of;
+    for (int i = 0; i < 2; i++) {
+        (void)baton_add_activation(s[i], baton_add_on_start(s[i]));
+    }
+    support_schedules_commit(cluster, s);
+    for (int epoch = 1; epoch <= 5; epoch++) {
+        support_run(s[0]);
+        support_drain(cluster);
+    }
+    support_ok(baton_schedule_lateness(s[0], 1, &of));
+    assert_int_equal(of.epochs, 5);
+    assert_int_equal(of.missed, 5);
+    assert_int_equal(of.started, 0);
+    assert_int_equal(of.ended, 5);
+    support_ok(baton_schedule_lateness(s[1], 0, &of));
+    assert_int_equal(of.missed, 0);
+    assert_int_equal(of.started, 5);
+    support_schedules_destroy(cluster, s);
+}
+
+/* A slot is free again when its schedule is destroyed. */
+TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
+{
+    baton_schedule_t *s[129];
+    baton_lateness_t of;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 129; i++) {
+            s[i] = support_schedule(cluster->groups[0], "one");
+            support_ok(baton_schedule_commit(s[i]));
+            support_run(s[i]);
+        }
+        support_ok(baton_schedule_lateness(s[127], 0, &of));
+        assert_int_equal(of.epochs, 1);
+        support_fails(baton_schedule_lateness(s[128], 0, &of),
+                      BATON_ERR_UNSUPPORTED, "has had 128 other schedules");
+        for (int i = 0; i < 129; i++) {
+            support_ok(baton_schedule_destroy(s[i]));
+        }
+    }
+    support_ok(baton_group_lateness(cluster->groups[0], 0, &of));
+    assert_int_equal(of.epochs, 0);
+}
+
+/* A forked child counts nothing, and can't ask. */
+TEST_MANUALLY(test_lateness_is_unknown_in_a_forked_child, 1)
+{
+    baton_lateness_t of;
+    int status;
+    baton_schedule_t *s = support_schedule(cluster->groups[0], "own");
+    support_ok(baton_schedule_commit(s));
+    support_run(s);
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(baton_schedule_start(s) == BATON_ERR_STATE &&
+              baton_schedule_lateness(s, 0, &of) == BATON_ERR_STATE);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    support_ok(baton_schedule_lateness(s, 0, &of));
+    assert_int_equal(of.epochs, 1);
+    support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- the rule ------------------------------------------------------------ */
+
+TEST(test_lateness_quantiles_are_limits_of_bins)
+{
+    (void)state;
+    uint64_t bins[BATON_LATENESS_BINS] = {[0] = 10, [3] = 80, [23] = 10};
+    assert_int_equal(baton_lateness_quantile_ns(bins, 0.1), 1000);
+    assert_int_equal(baton_lateness_quantile_ns(bins, 0.11), 8000);
+    assert_int_equal(baton_lateness_quantile_ns(bins, 0.9), 8000);
+    assert_int_equal(baton_lateness_quantile_ns(bins, 0.91), UINT64_MAX);
+}
+
+/* A rank that was `late_ns` late in all but `early` of 100 epochs, of 1 ms. */
+static baton_lateness_t was_late(size_t bin, uint64_t early)
+{
+    baton_lateness_t of = {.timed = 100,
+                           .elapsed_ns = 100000000,
+                           .elapsed_epochs = 100,
+                           .late_ns = ((uint64_t)1000 << bin) * (100 - early),
+                           .waited_ns = 1000000};
+    of.late_bins[0] = early;
+    of.late_bins[bin] += 100 - early;
+    of.own_bins[3] = 100; /* up to 8 us */
+    return of;
+}
+
+TEST(test_lateness_rule)
+{
+    (void)state;
+    int late[3];
+    baton_lateness_t of[3] = {was_late(0, 0), was_late(6, 24), was_late(0, 0)};
+    assert_int_equal(baton_lateness_find(of, 3, late), 1);
+    assert_int_equal(late[0], 1);
+    of[1] = was_late(6, 25); /* in less than three of four epochs */
+    assert_int_equal(baton_lateness_find(of, 3, late), 0);
+    of[1] = was_late(5, 0); /* 16 us are not above 1 + 2 * 8 us */
+    assert_int_equal(baton_lateness_find(of, 3, late), 0);
+    of[1] = was_late(6, 0);
+    of[0] = was_late(6, 0); /* one of three is early */
+    assert_int_equal(baton_lateness_find(of, 3, late), 0);
+    of[0] = of[2];
+    of[0].waited_ns = of[2].waited_ns = 999999; /* below 1 % */
+    assert_int_equal(baton_lateness_find(of, 3, late), 0);
+    of[0].waited_ns = of[2].waited_ns = 1000000;
+    of[1].timed = BATON_LATENESS_LEAST - 1;
+    assert_int_equal(baton_lateness_find(of, 3, late), 0);
+}
