@@ -267,6 +267,12 @@ MISTAKE(op_of_the_named_differs, 2, MISMATCH, "rank 1 has op max", "has op sum")
     run(me, SUPPORT_WAIT_MS);
 }
 
+static baton_hosts_t of_two = {.size = sizeof of_two, .host_ranks = 2};
+static baton_hosts_t of_three = {.size = sizeof of_three, .host_ranks = 3};
+IN_SUM(hosts_differ, 4, MISMATCH, ("rank 3 has host[2] 0", "host[2] 1"),
+       in->algorithm = "hierarchical";
+       in->arg = me->odd ? &of_three : &of_two)
+
 IN_SUM(chunk_differs, 2, MISMATCH,
        ("rank 1 has chunk_bytes 4", "chunk_bytes 8"),
        in->algorithm = "linear_pipeline";

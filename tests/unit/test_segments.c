@@ -1,14 +1,17 @@
 /* Segments and their mappings, with both ends in one process; and
    baton_memory_alloc where there is nothing to share. */
 #include "base/alloc.h"
+#include "base/descriptor.h"
 #include "support/sim.h"
 #include "transport/shm/mappings.h"
+#include "transport/shm/share.h"
 
 #include <baton/memory.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
 
@@ -217,6 +220,19 @@ TEST(test_segments_heed_the_limit_of_files)
     assert_non_null(baton__segments_allocate(&host.segments, 2 * MIB));
     (void)close_host(state);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+}
+
+/* A program may have closed them. */
+TEST(test_shared_files_are_no_standard_descriptors)
+{
+    int file = -1;
+    int input = dup(STDIN_FILENO);
+    (void)close(STDIN_FILENO);
+    support_ok(baton__share_create(4096, 4096, &file));
+    assert_true(file > STDERR_FILENO);
+    baton__descriptor_close(&file);
+    (void)dup2(input, STDIN_FILENO);
+    (void)close(input);
 }
 
 static void on_alarm(int signal)
