@@ -15,8 +15,8 @@
 #   SOAK_HOSTS=1                on one host only; 2 is for the use of hosts.sh
 #   SOAK_BOUND_MS=1000          how long a survivor may take; between hosts, and
 #                               with BATON_SHM=0, BATON_PEER_TIMEOUT_MS more,
-#                               which is 3000 here. Time in which this script
-#                               could not run is not counted
+#                               which is 3000 here. Time in which this script or
+#                               a rank was ready and could not run is not counted
 #   SOAK_MOMENT, SOAK_WORK, SOAK_SETTING   always this one: see below
 set -u
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
@@ -136,6 +136,23 @@ check() {
         -v bound="$ms" -v late=$late \
         -v moment="$moment" -v stall="${SOAK_STALL_MS:-100}" '
     function fault(text) { faults[fault_count++] = text }
+    # How long a rank was kept from running between two instants: the longest time
+    # of any rank. Between two of its figures the time is taken to pass evenly.
+    function kept_back(from, to,   rank, i, begin, end, share, sum, most) {
+        for (rank in figures) {
+            sum = 0
+            for (i = 1; i < figures[rank]; i++) {
+                begin = at[rank, i - 1] > from ? at[rank, i - 1] : from
+                end = at[rank, i] < to ? at[rank, i] : to
+                if (begin < end) {
+                    share = (end - begin) / (at[rank, i] - at[rank, i - 1])
+                    sum += share * (delay[rank, i] - delay[rank, i - 1])
+                }
+            }
+            most = sum > most ? sum : most
+        }
+        return most
+    }
     # milliseconds of running time between two instants
     function between(from, to,   us, p, begin) {
         us = to - from
@@ -145,15 +162,22 @@ check() {
                 us -= (stop[p] < to ? stop[p] : to) - begin
             }
         }
-        return us / 1000
+        us -= kept_back(from, to)
+        return us > 0 ? us / 1000 : 0
     }
+    # First all figures are read.
+    NR == FNR && $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
+    NR == FNR && $1 == "delayed" {
+        at[$2, figures[$2] + 0] = $3
+        delay[$2, figures[$2]++] = $4
+    }
+    NR == FNR { next }
     # Of two ranks on two hosts, one whose connection is refused may live behind a
     # firewall: the other must not go on alone.
     /connections to it are refused/ { unsure = 1 }
     $1 == "FAULT" && !(unsure && ranks == 2 && /: partition: /) {
         fault(substr($0, 7))
     }
-    $1 == "pause" { stop[pauses] = $3; pause[pauses++] = $4 }
     $1 == "died" { died = $3 + $4 }
     $1 == "died" && moment == "everyone" { victim = victim "|" $2 }
     /^died_/ { victim = victim "|" $2 }
@@ -184,10 +208,10 @@ check() {
             fault("stall of " ms " ms: " $0)
         }
     }
-    { line[NR] = $0 }
+    { line[FNR] = $0 }
     END {
         kills = moment !~ (late ? "^(stop|orders)$" : "^(leave|stop|orders)$")
-        for (i = 1; i <= NR; i++) {
+        for (i = 1; i <= FNR; i++) {
             $0 = line[i]
             if ($1 == "error") {
                 ms = between(died, $3)
@@ -238,7 +262,7 @@ check() {
             print(loops ? "MPI loops, and: " : "FAULT ") faults[i]
         }
         print "slowest", int(slowest), int(shrink)
-    }' "$log"
+    }' "$log" "$log"
 }
 
 # Nothing of it may run on, or be left.

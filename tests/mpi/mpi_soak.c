@@ -62,7 +62,21 @@ static bool is_struck(const char *moment)
     return is_at(moment) && world.rank == plan.victim;
 }
 
-/* A line "WORD RANK MICROSECONDS ...", of all ranks one after another. */
+/* How long this rank's main thread has been ready to run, while others had the
+   processors, in microseconds. */
+static unsigned long long find_delay(void)
+{
+    unsigned long long ns = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (file != NULL) {
+        ns = fscanf(file, "%*u %llu", &ns) == 1 ? ns : 0;
+        fclose(file);
+    }
+    return ns / 1000;
+}
+
+/* A line "WORD RANK MICROSECONDS ...", of all ranks one after another. Where a
+   wait may end, scripts/soak.sh subtracts what a second line says. */
 static void say(const char *word, const char *format, ...)
 {
     char line[1024];
@@ -72,10 +86,15 @@ static void say(const char *word, const char *format, ...)
     int begin = snprintf(line, sizeof line, "%s %d %lld%06ld ", word,
                          world.rank, (long long)now.tv_sec, now.tv_nsec / 1000);
     va_start(args, format);
-    vsnprintf(line + begin, sizeof line - 1 - (size_t)begin, format, args);
+    vsnprintf(line + begin, sizeof line - 90 - (size_t)begin, format, args);
     va_end(args);
     size_t bytes = strlen(line);
     line[bytes] = '\n';
+    if (strstr("process begin end leave left error shrunk", word) != NULL) {
+        bytes += (size_t)snprintf(
+            &line[bytes + 1], 80, "delayed %d %lld%06ld %llu\n", world.rank,
+            (long long)now.tv_sec, now.tv_nsec / 1000, find_delay());
+    }
     if (write(log_file, line, bytes + 1) < 0) {
         _exit(1);
     }
