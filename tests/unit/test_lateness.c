@@ -5,8 +5,11 @@
 
 #include <baton/coll.h>
 #include <baton/lateness.h>
+#include <baton/store.h>
 
+#include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -329,6 +332,121 @@ TEST_MANUALLY(test_lateness_is_unknown_in_a_forked_child, 1)
     support_ok(baton_schedule_lateness(s, 0, &of));
     assert_int_equal(of.epochs, 1);
     support_ok(baton_schedule_destroy(s));
+}
+
+/* ---- other processes ----------------------------------------------------- */
+
+enum { JOB_RANKS = 3, JOB_LATE = 1 };
+
+#define JOB_OK(call) ((call) == BATON_OK ? (void)0 : _exit(1))
+
+/* A rank of a job in which rank 1 is late, until it is killed. */
+static void run_job(const char *folder, int rank)
+{
+    baton_engine_t *engine;
+    baton_group_t *group;
+    baton_schedule_t *s;
+    baton_store_t store;
+    uint64_t sum = 1;
+    const baton_operands_t of = {.target = &sum,
+                                 .count = 1,
+                                 .dtype = BATON_U64,
+                                 .op = BATON_MAX,
+                                 .name = "steps \"1\""};
+    (void)alarm(120);
+    JOB_OK(baton_engine_open(NULL, &engine));
+    JOB_OK(baton_store_open_folder(folder, &store));
+    JOB_OK(baton_group_create_store(engine, &store, rank, JOB_RANKS, "job",
+                                    60000, &group));
+    JOB_OK(baton_allreduce_create(group, &of, &s));
+    for (uint64_t epoch = 1;; epoch++) {
+        for (int other = 0; rank == JOB_LATE && other < JOB_RANKS; other++) {
+            baton_lateness_t seen = {0};
+            while (other != rank && seen.started < epoch) {
+                (void)!baton_schedule_lateness(s, other, &seen);
+                sched_yield();
+            }
+        }
+        if (rank == JOB_LATE) {
+            (void)usleep(DELAY_NS / 1000);
+        }
+        JOB_OK(baton_schedule_start(s));
+        JOB_OK(baton_schedule_wait(s, -1));
+    }
+}
+
+/* Runs baton-top, stores what it prints, and returns its exit status. */
+static int run_top(const char *options, long process, char *out, size_t bytes)
+{
+    char command[300];
+    (void)snprintf(command, sizeof command, "%s %s --job %ld 2>&1",
+                   getenv("BATON_X_TOP"), options, process);
+    FILE *top = popen(command, "r");
+    assert_non_null(top);
+    size_t got = fread(out, 1, bytes - 1, top);
+    out[got] = '\0';
+    int status = pclose(top);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(test_lateness_is_seen_from_another_process)
+{
+    (void)state;
+    char folder[] = "/tmp/test_lateness.XXXXXX";
+    char text[8000] = "";
+    pid_t ranks[JOB_RANKS];
+    baton_board_t *board = NULL;
+    baton_board_entry_t entry;
+    if (getenv("BATON_X_TOP") == NULL) {
+        skip();
+    }
+    support_fails(baton_board_open((int)getpid(), 0, &board), BATON_ERR_INVALID,
+                  "has no group of several processes");
+    support_fails(baton_board_open(INT_MAX, 0, &board), BATON_ERR_SYSTEM,
+                  "there is none");
+    assert_int_equal(run_top("--once", getpid(), text, sizeof text), 1);
+    assert_non_null(strstr(text, "has no group of several processes"));
+    assert_non_null(mkdtemp(folder));
+    for (int rank = 0; rank < JOB_RANKS; rank++) {
+        ranks[rank] = fork();
+        if (ranks[rank] == 0) {
+            run_job(folder, rank);
+        }
+    }
+    /* At first there is no group, and then too few epochs. */
+    while (run_top("--once --json", ranks[2], text, sizeof text) != 0 ||
+           strstr(text, "rank 1 is late by") == NULL) {
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+    }
+    assert_non_null(strstr(text, "of \\u0022steps"));
+    assert_non_null(strstr(text, "\n  {\"rank\": 1, "));
+    assert_int_equal(run_top("--once", ranks[0], text, sizeof text), 0);
+    assert_non_null(strstr(text, "3 ranks on this host"));
+    support_ok(baton_board_open((int)ranks[0], 0, &board));
+    do { /* it may stop while it is in an epoch */
+        (void)kill(ranks[JOB_LATE], SIGCONT);
+        (void)usleep(DELAY_NS / 1000);
+        (void)kill(ranks[JOB_LATE], SIGSTOP);
+        assert_int_equal(run_top("--once", ranks[0], text, sizeof text), 0);
+    } while (strstr(text, "2 ranks wait for rank 1, which has not come") ==
+             NULL);
+    size_t at = 0;
+    for (int rank = 0; rank < JOB_RANKS; rank++) {
+        (void)kill(ranks[rank], SIGKILL);
+        assert_int_equal(waitpid(ranks[rank], NULL, 0), ranks[rank]);
+        /* The counts stay. */
+        assert_true(baton_board_next(board, &at, &entry));
+        assert_int_equal(entry.rank, rank);
+        assert_int_equal(entry.size, JOB_RANKS);
+        assert_int_equal(entry.process, ranks[rank]);
+        assert_string_equal(entry.name, "steps \"1\"");
+        assert_true(entry.lateness.timed >= BATON_LATENESS_LEAST);
+    }
+    assert_false(baton_board_next(board, &at, &entry));
+    baton_board_close(board);
+    (void)snprintf(text, sizeof text, "rm -r %s", folder);
+    assert_int_equal(system(text), 0);
 }
 
 /* ---- the rule ------------------------------------------------------------ */

@@ -1,0 +1,127 @@
+#include "top/top.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *grown(void *array, size_t count, size_t size)
+{
+    /* Doubled when the count gets to a power of two. */
+    bool full = (count & (count - 1)) == 0;
+    void *more =
+        full ? realloc(array, (count > 0 ? 2 * count : 1) * size) : array;
+    if (more == NULL) {
+        (void)fputs("baton-top: no memory\n", stderr);
+        exit(EXIT_FAILURE);
+    }
+    return more;
+}
+
+baton_status_t top_job_open(int process, top_job_t *out)
+{
+    baton_status_t status;
+    baton_board_t *board = NULL;
+    *out = (top_job_t){.process = process};
+    while ((status = baton_board_open(process, out->count, &board)) ==
+           BATON_OK) {
+        out->boards =
+            grown(out->boards, (size_t)out->count, sizeof *out->boards);
+        out->boards[out->count++] = board;
+    }
+    return out->count > 0 ? BATON_OK : status;
+}
+
+void top_job_close(top_job_t *job)
+{
+    for (int i = 0; i < job->count; i++) {
+        baton_board_close(job->boards[i]);
+    }
+    free(job->boards);
+    job->boards = NULL;
+}
+
+static bool shares_board(const top_job_t *a, const top_job_t *b)
+{
+    for (int i = 0; i < a->count; i++) {
+        for (int k = 0; k < b->count; k++) {
+            if (baton_board_id(a->boards[i]) == baton_board_id(b->boards[k])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+int top_job_list(top_job_t **out)
+{
+    top_job_t *jobs = NULL;
+    int count = 0;
+    DIR *processes = opendir("/proc");
+    const struct dirent *each;
+    while (processes != NULL && (each = readdir(processes)) != NULL) {
+        char *end = NULL;
+        long process = strtol(each->d_name, &end, 10);
+        top_job_t job;
+        if (*end != '\0' || top_job_open((int)process, &job) != BATON_OK) {
+            continue;
+        }
+        bool known = false;
+        for (int i = 0; i < count && !known; i++) {
+            known = shares_board(&jobs[i], &job);
+        }
+        if (known) {
+            top_job_close(&job);
+        } else {
+            jobs = grown(jobs, (size_t)count, sizeof *jobs);
+            jobs[count++] = job;
+        }
+    }
+    if (processes != NULL) {
+        (void)closedir(processes);
+    }
+    *out = jobs;
+    return count;
+}
+
+void top_read(const top_job_t *job, top_reading_t *out)
+{
+    out->count = 0;
+    for (int i = 0; i < job->count; i++) {
+        size_t at = 0;
+        baton_board_entry_t entry;
+        while (baton_board_next(job->boards[i], &at, &entry)) {
+            out->entries =
+                grown(out->entries, out->count, sizeof *out->entries);
+            out->entries[out->count++] = entry;
+        }
+    }
+}
+
+static void subtract(baton_lateness_t *from, const baton_lateness_t *earlier)
+{
+    uint64_t counts[2][sizeof *from / sizeof(uint64_t)];
+    const baton_lateness_t now = *from;
+    memcpy(counts[0], from, sizeof *from);
+    memcpy(counts[1], earlier, sizeof *from);
+    for (size_t i = 0; i < sizeof counts[0] / sizeof(uint64_t); i++) {
+        counts[0][i] -= counts[1][i];
+    }
+    memcpy(from, counts[0], sizeof *from);
+    from->started = now.started;
+    from->ended = now.ended;
+}
+
+void top_subtract(top_reading_t *from, const top_reading_t *earlier)
+{
+    for (size_t i = 0; i < from->count; i++) {
+        baton_board_entry_t *entry = &from->entries[i];
+        for (size_t k = 0; k < earlier->count; k++) {
+            const baton_board_entry_t *old = &earlier->entries[k];
+            if (old->key == entry->key && old->process == entry->process &&
+                old->lateness.epochs <= entry->lateness.epochs) {
+                subtract(&entry->lateness, &old->lateness);
+                break;
+            }
+        }
+    }
+}

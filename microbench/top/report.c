@@ -1,0 +1,397 @@
+/* What baton-top prints: a row for each rank, the latest first, and sentences
+   about each schedule. */
+#include "top/top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
+
+/* A rank of the job, by its process. */
+typedef struct rank_row {
+    int rank, size, process;
+    baton_lateness_t sum;
+    uint64_t busy_epoch; /* it waits in this epoch of this schedule, or NULL */
+    const char *busy_in;
+    bool late;
+} rank_row_t;
+
+/* The ranks of a schedule. */
+typedef struct top_schedule {
+    const char *name;
+    int count, late_count;
+    /* By rank that has the schedule. */
+    const baton_board_entry_t **entries;
+    baton_lateness_t *of;
+    int *late;               /* indices of entries */
+    double waited_ns, share; /* an epoch, of a rank that is not late */
+    double weight;           /* time that was waited in all */
+    char hang[SENTENCE_BYTES];
+} top_schedule_t;
+
+static void *allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count > 0 ? count : 1, size);
+    if (memory == NULL) {
+        (void)fputs("baton-top: no memory\n", stderr);
+        exit(EXIT_FAILURE);
+    }
+    return memory;
+}
+
+static double mean_ms(uint64_t ns, const baton_lateness_t *of)
+{
+    return of->timed > 0 ? 1e-6 * (double)ns / (double)of->timed : 0;
+}
+
+static double percent(uint64_t part, uint64_t all)
+{
+    return all > 0 ? 100 * (double)part / (double)all : 0;
+}
+
+/* ---- ranks --------------------------------------------------------------- */
+
+static void add(baton_lateness_t *sum, const baton_lateness_t *more)
+{
+    sum->epochs += more->epochs;
+    sum->missed += more->missed;
+    sum->timed += more->timed;
+    sum->late_ns += more->late_ns;
+    sum->last += more->last;
+    sum->behind_ns += more->behind_ns;
+    sum->waited_ns += more->waited_ns;
+}
+
+static int by_lateness(const void *a, const void *b)
+{
+    const rank_row_t *x = a, *y = b;
+    double late_x = mean_ms(x->sum.late_ns, &x->sum);
+    double late_y = mean_ms(y->sum.late_ns, &y->sum);
+    return late_x > late_y ? -1 : late_x < late_y ? 1 : x->rank - y->rank;
+}
+
+static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
+{
+    rank_row_t *rows = allocate(reading->count, sizeof *rows);
+    size_t count = 0;
+    for (size_t i = 0; i < reading->count; i++) {
+        const baton_board_entry_t *entry = &reading->entries[i];
+        size_t at = 0;
+        while (at < count && rows[at].process != entry->process) {
+            at++;
+        }
+        count += at == count;
+        rank_row_t *row = &rows[at];
+        row->process = entry->process;
+        /* Its number in the largest group. */
+        if (entry->size > row->size) {
+            row->rank = entry->rank;
+            row->size = entry->size;
+        }
+        add(&row->sum, &entry->lateness);
+        if (entry->lateness.started > entry->lateness.ended) {
+            row->busy_epoch = entry->lateness.started;
+            row->busy_in = entry->name;
+        }
+    }
+    *count_out = count;
+    return rows;
+}
+
+/* ---- schedules ----------------------------------------------------------- */
+
+static const baton_lateness_t *find_entry(const top_reading_t *reading,
+                                          const baton_board_entry_t *like)
+{
+    for (size_t i = 0; i < reading->count; i++) {
+        if (reading->entries[i].key == like->key &&
+            reading->entries[i].process == like->process) {
+            return &reading->entries[i].lateness;
+        }
+    }
+    return NULL;
+}
+
+/* Finds out whether ranks wait in the schedule's last epoch, where others have
+   not come, and none of them has moved. */
+static void find_hang(const top_report_t *report, uint64_t key,
+                      top_schedule_t *schedule)
+{
+    uint64_t last = 0;
+    int waiting = 0;
+    bool moved = false;
+    char absent[200] = "";
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < report->now->count; i++) {
+            const baton_board_entry_t *entry = &report->now->entries[i];
+            const baton_lateness_t *of = &entry->lateness;
+            const baton_lateness_t *old = find_entry(report->before, entry);
+            if (entry->key != key) {
+                continue;
+            }
+            if (pass == 0) {
+                last = of->started > last ? of->started : last;
+                moved |= old == NULL || old->started != of->started ||
+                         old->ended != of->ended;
+            } else if (of->started == last) {
+                waiting += of->ended < last;
+            } else if (of->ended < last) {
+                size_t used = strlen(absent);
+                (void)snprintf(absent + used, sizeof absent - used, " %d",
+                               entry->rank);
+            }
+        }
+    }
+    if (!moved && waiting > 0 && absent[0] != '\0') {
+        (void)snprintf(schedule->hang, sizeof schedule->hang,
+                       "epoch %llu of \"%s\": %d rank%s for rank%s%s, which "
+                       "%s not come to it",
+                       (unsigned long long)last, schedule->name, waiting,
+                       waiting > 1 ? "s wait" : " waits",
+                       strchr(absent + 1, ' ') != NULL ? "s" : "", absent,
+                       strchr(absent + 1, ' ') != NULL ? "have" : "has");
+    }
+}
+
+static bool comes_late(const top_schedule_t *schedule, int index)
+{
+    for (int i = 0; i < schedule->late_count; i++) {
+        if (schedule->late[i] == index) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How long the ranks that are not late have waited. */
+static void find_wait(top_schedule_t *schedule)
+{
+    baton_lateness_t sum = {0};
+    for (int i = 0; i < schedule->count; i++) {
+        const baton_lateness_t *of = &schedule->of[i];
+        if (!comes_late(schedule, i)) {
+            add(&sum, of);
+            sum.elapsed_ns += of->elapsed_ns;
+            sum.elapsed_epochs += of->elapsed_epochs;
+        }
+    }
+    if (sum.timed > 0 && sum.elapsed_ns > 0) {
+        schedule->waited_ns = (double)sum.waited_ns / (double)sum.timed;
+        schedule->share = 100 * schedule->waited_ns *
+                          (double)sum.elapsed_epochs / (double)sum.elapsed_ns;
+        schedule->weight = schedule->waited_ns * (double)sum.epochs;
+    }
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const top_schedule_t *x = a, *y = b;
+    return x->weight > y->weight ? -1 : x->weight < y->weight;
+}
+
+static top_schedule_t *find_schedules(const top_report_t *report,
+                                      size_t *count_out)
+{
+    const top_reading_t *reading = report->shown;
+    top_schedule_t *all = allocate(reading->count, sizeof *all);
+    size_t count = 0;
+    for (size_t i = 0; i < reading->count; i++) {
+        const baton_board_entry_t *first = &reading->entries[i];
+        bool known = false;
+        for (size_t k = 0; k < i && !known; k++) {
+            known = reading->entries[k].key == first->key;
+        }
+        if (known) {
+            continue;
+        }
+        top_schedule_t *schedule = &all[count++];
+        schedule->name = first->name;
+        schedule->entries = allocate(reading->count, sizeof *schedule->entries);
+        schedule->late = allocate(reading->count, sizeof *schedule->late);
+        schedule->of = allocate(reading->count, sizeof *schedule->of);
+        for (size_t k = i; k < reading->count; k++) {
+            if (reading->entries[k].key == first->key) {
+                schedule->entries[schedule->count] = &reading->entries[k];
+                schedule->of[schedule->count++] = reading->entries[k].lateness;
+            }
+        }
+        schedule->late_count =
+            baton_lateness_find(schedule->of, schedule->count, schedule->late);
+        find_wait(schedule);
+        find_hang(report, first->key, schedule);
+    }
+    qsort(all, count, sizeof *all, by_weight);
+    *count_out = count;
+    return all;
+}
+
+/* ---- sentences ----------------------------------------------------------- */
+
+/* "rank 5 is late by 4.8 ms", and what that costs. */
+static void describe(const top_schedule_t *schedule, char *out)
+{
+    size_t used = 0;
+    const bool many = schedule->late_count > 1;
+    for (int i = 0; i < schedule->late_count; i++) {
+        const int index = schedule->late[i];
+        const baton_lateness_t *of = &schedule->of[index];
+        used += (size_t)snprintf(
+            out + used, SENTENCE_BYTES - used,
+            "%srank %d is late by %.3g ms and comes last to %.0f %% of epochs",
+            i == 0                          ? ""
+            : i == schedule->late_count - 1 ? " and "
+                                            : ", ",
+            schedule->entries[index]->rank, mean_ms(of->late_ns, of),
+            percent(of->last, of->timed));
+        if (used > SENTENCE_BYTES / 2) {
+            break;
+        }
+    }
+    (void)snprintf(out + used, SENTENCE_BYTES - used,
+                   " of \"%s\"; the others wait %.3g ms an epoch for %s, "
+                   "%.0f %% of the time",
+                   schedule->name, 1e-6 * schedule->waited_ns,
+                   many ? "them" : "it", schedule->share);
+}
+
+/* Stores the sentences about all schedules, and returns their number. */
+static size_t write_sentences(const top_schedule_t *all, size_t count,
+                              char (*out)[SENTENCE_BYTES])
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < count && lines < MOST_SENTENCES; i++) {
+        if (all[i].hang[0] != '\0') {
+            memcpy(out[lines++], all[i].hang, SENTENCE_BYTES);
+        }
+    }
+    for (size_t i = 0; i < count && lines < MOST_SENTENCES; i++) {
+        if (all[i].late_count > 0) {
+            describe(&all[i], out[lines++]);
+        }
+        for (int k = 0; k < all[i].count && lines < MOST_SENTENCES; k++) {
+            const baton_lateness_t *of = &all[i].of[k];
+            if (2 * of->missed > of->epochs) {
+                (void)snprintf(out[lines++], SENTENCE_BYTES,
+                               "rank %d comes too late to %.0f %% of epochs of "
+                               "\"%s\", which do not wait for it",
+                               all[i].entries[k]->rank,
+                               percent(of->missed, of->epochs), all[i].name);
+            }
+        }
+    }
+    return lines;
+}
+
+/* ---- output -------------------------------------------------------------- */
+
+static void print_string(FILE *to, const char *text)
+{
+    (void)fputc('"', to);
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') {
+            (void)fprintf(to, "\\u%04x", (unsigned)(unsigned char)*c);
+        } else {
+            (void)fputc(*c, to);
+        }
+    }
+    (void)fputc('"', to);
+}
+
+static void print_json(const top_report_t *report, const rank_row_t *rows,
+                       size_t count, char (*lines)[SENTENCE_BYTES],
+                       size_t line_count, FILE *to)
+{
+    const char *comma = "";
+    (void)fprintf(to, "{\"job\": %d, \"ranks\": [", report->job->process);
+    for (size_t i = 0; i < count; i++) {
+        const rank_row_t *row = &rows[i];
+        const baton_lateness_t *of = &row->sum;
+        (void)fprintf(
+            to,
+            "%s\n  {\"rank\": %d, \"process\": %d, \"late\": %s, "
+            "\"epochs\": %llu, \"missed\": %llu, \"timed\": %llu, "
+            "\"late_ms\": %.6f, \"last\": %.4f, \"behind_ms\": %.6f, "
+            "\"waited_ms\": %.6f, \"epoch\": %llu, \"schedule\": ",
+            i > 0 ? "," : "", row->rank, row->process,
+            row->late ? "true" : "false", (unsigned long long)of->epochs,
+            (unsigned long long)of->missed, (unsigned long long)of->timed,
+            mean_ms(of->late_ns, of), 0.01 * percent(of->last, of->timed),
+            mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
+            (unsigned long long)row->busy_epoch);
+        print_string(to, row->busy_in != NULL ? row->busy_in : "");
+        (void)fputc('}', to);
+    }
+    (void)fputs("],\n \"verdict\": [", to);
+    for (size_t i = 0; i < line_count; i++, comma = ", ") {
+        (void)fputs(comma, to);
+        print_string(to, lines[i]);
+    }
+    (void)fputs("]}\n", to);
+}
+
+static void top_print_table(const top_report_t *report, const rank_row_t *rows,
+                            size_t count, FILE *to)
+{
+    (void)fprintf(to,
+                  "job of process %d: %zu ranks on this host\n\n"
+                  "%6s %8s %10s %9s %9s %7s %10s %10s  %s\n",
+                  report->job->process, count, "rank", "process", "epochs",
+                  "missed", "late ms", "last %", "behind ms", "waits ms",
+                  "is in");
+    for (size_t i = 0; i < count; i++) {
+        const rank_row_t *row = &rows[i];
+        const baton_lateness_t *of = &row->sum;
+        bool red = row->late && report->colours;
+        (void)fprintf(to, "%s%6d %8d %10llu %9llu %9.3f %7.1f %10.3f %10.3f",
+                      red ? "\033[31m" : "", row->rank, row->process,
+                      (unsigned long long)of->epochs,
+                      (unsigned long long)of->missed, mean_ms(of->late_ns, of),
+                      percent(of->last, of->timed), mean_ms(of->behind_ns, of),
+                      mean_ms(of->waited_ns, of));
+        if (row->busy_in != NULL) {
+            (void)fprintf(to, "  epoch %llu of \"%.20s\"",
+                          (unsigned long long)row->busy_epoch, row->busy_in);
+        }
+        (void)fprintf(to, "%s\n", red ? "\033[0m" : "");
+    }
+    (void)fputc('\n', to);
+}
+
+void top_print(const top_report_t *report, FILE *to)
+{
+    size_t row_count;
+    size_t count;
+    char lines[MOST_SENTENCES][SENTENCE_BYTES];
+    rank_row_t *rows = find_ranks(report->shown, &row_count);
+    top_schedule_t *all = find_schedules(report, &count);
+    for (size_t i = 0; i < count; i++) {
+        for (int k = 0; k < all[i].late_count; k++) {
+            for (size_t r = 0; r < row_count; r++) {
+                rows[r].late |=
+                    rows[r].process == all[i].entries[all[i].late[k]]->process;
+            }
+        }
+    }
+    qsort(rows, row_count, sizeof *rows, by_lateness);
+    size_t line_count = write_sentences(all, count, lines);
+    if (report->json) {
+        print_json(report, rows, row_count, lines, line_count, to);
+    } else {
+        top_print_table(report, rows, row_count, to);
+        for (size_t i = 0; i < line_count; i++) {
+            (void)fprintf(to, "%s\n", lines[i]);
+        }
+        if (line_count == 0) {
+            (void)fputs(row_count > 0 ? "no rank is late\n"
+                                      : "no rank has committed a schedule\n",
+                        to);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(all[i].entries);
+        free(all[i].late);
+        free(all[i].of);
+    }
+    free(all);
+    free(rows);
+}
