@@ -40,7 +40,7 @@ extern "C" {
    as with MPI (engine.h).
 
    Ranks of one host use shared memory instead of MPI, and wake each other by
-   datagrams of AF_UNIX sockets. A group takes about 170 KiB of /dev/shm for
+   datagrams of AF_UNIX sockets. A group takes up to 250 KiB of /dev/shm for
    each rank, 1 KiB more for each rank of its host, and 68 KiB for each of its
    BATON_SHM_BUFFERS (8) once it is used. There are fewer buffers if this number
    would take more than 64 MiB or an eighth of the free space. Longer messages
