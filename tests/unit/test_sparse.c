@@ -565,6 +565,37 @@ TEST(test_gradients_are_clipped)
     }
 }
 
+/* A rank's velocity is zero where the result has all that the rank had, and
+   remains where it has nothing. */
+TEST(test_velocity_ends_where_it_was_sent)
+{
+    for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
+        baton_sparse_options_t options = some_options();
+        options.algorithm = (baton_sparse_algorithm_t)i;
+        options.momentum = 0.5;
+        support_sparse_t *group = support_sparse_open(RANKS, &options);
+        support_sparse_fill(group, 1);
+        support_sparse_step(group);
+        for (int rank = 0; rank < RANKS; rank++) {
+            const float *gradient = support_sparse_gradient(group, rank);
+            const float *residual = support_sparse_residual(group, rank);
+            const baton_sparse_result_t *result = &group->results[rank];
+            bool shown[COUNT] = {false};
+            float velocity[COUNT];
+            support_ok(baton_sparse_velocity(group->ranks[rank], velocity));
+            for (size_t j = 0; j < result->count; j++) {
+                shown[result->indices[j]] = true;
+            }
+            for (int j = 0; j < COUNT; j++) {
+                if (!shown[j] || residual[j] == 0) {
+                    assert_true(velocity[j] == (shown[j] ? 0 : gradient[j]));
+                }
+            }
+        }
+        support_sparse_close(group);
+    }
+}
+
 TEST(test_what_is_not_finite_surfaces)
 {
     for (int i = BATON_SPARSE_SPARDL; i < BATON_SPARSE_DENSE; i++) {
