@@ -341,8 +341,11 @@ class Group(_handles.Handle):
         kept._target = target and target.address
         try:
             kept.run(timeout)
-        except BaseException:
+        except BaseException as why:
             self._give_up(kept, source, target)
+            if isinstance(why, errors.TimedOut):
+                why.args = (f"{why}\n    (the call is cancelled; if ranks have made different "
+                            "calls, or different numbers of them, Group.recover on all ranks)",)
             raise
         if shape[0] == "allreduce" and shape[-1] and type(a) is ndarray:
             self._quick[a.nbytes, a.dtype, op] = kept

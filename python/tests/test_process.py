@@ -284,6 +284,23 @@ def test_world_again():
     assert code == 0 and text.count("first:") == text.count("too:") == 2, text
 
 
+def test_different_calls_time_out():
+    program = """
+        group = baton.Group.world()
+        vectors = numpy.ones(1), numpy.ones(2)
+        for vector in vectors:
+            group.allreduce(vector)
+        told("late:", baton.TimedOut, group.allreduce, vectors[group.rank], timeout=0.05)
+        group.recover()
+        for vector in vectors:
+            vector[:] = 1
+            say("sum", *group.allreduce(vector))
+    """
+    code, text = job(2, program)
+    assert code == 0 and text.count("Group.recover on all ranks") == 2, text
+    assert text.count("sum 2.0") == 4 and text.count("sum 2.0 2.0") == 2, text
+
+
 def test_collected_in_flight():
     program = """
         group = baton.Group.world()
