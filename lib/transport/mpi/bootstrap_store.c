@@ -471,10 +471,9 @@ baton_status_t baton__store_check(const baton__store_use_t *use)
                               function, use->name, NAME_CHARS);
 }
 
-baton_status_t baton__store_create_group(const baton__store_use_t *use,
-                                         baton_engine_t *engine, int rank,
-                                         int size, int timeout_ms,
-                                         baton_group_t **out)
+baton_status_t baton__store_meet(
+    const baton__store_use_t *use, int rank, int size, int timeout_ms,
+    baton_status_t (*make)(baton__bootstrap_t *, void *arg), void *arg)
 {
     bootstrap_store_t self = {
         .shared = {.function = use->function,
@@ -496,7 +495,7 @@ baton_status_t baton__store_create_group(const baton__store_use_t *use,
                                  : BATON__MEETING_BYTES)) {
         return BATON_ERR_NO_MEMORY;
     }
-    baton_status_t status = baton__mpi_create_group(engine, &self.shared, out);
+    baton_status_t status = make(&self.shared, arg);
     if (self.spans) {
         confirm(&self);
     }
@@ -505,6 +504,26 @@ baton_status_t baton__store_create_group(const baton__store_use_t *use,
     }
     baton__free(self.records);
     return status;
+}
+
+typedef struct group_to_create {
+    baton_engine_t *engine;
+    baton_group_t **out;
+} group_to_create_t;
+
+static baton_status_t create_group(baton__bootstrap_t *bootstrap, void *arg)
+{
+    const group_to_create_t *group = arg;
+    return baton__mpi_create_group(group->engine, bootstrap, group->out);
+}
+
+baton_status_t baton__store_create_group(const baton__store_use_t *use,
+                                         baton_engine_t *engine, int rank,
+                                         int size, int timeout_ms,
+                                         baton_group_t **out)
+{
+    group_to_create_t group = {engine, out};
+    return baton__store_meet(use, rank, size, timeout_ms, create_group, &group);
 }
 
 baton_status_t baton_group_create_store(baton_engine_t *engine,

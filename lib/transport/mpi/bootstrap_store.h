@@ -2,6 +2,8 @@
    them. */
 #pragma once
 
+#include "transport/mpi/bootstrap.h"
+
 #include <baton/store.h>
 
 /* The arguments that these functions have in common. */
@@ -21,6 +23,14 @@ baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
 baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
                                 void *value, size_t bytes, size_t *bytes_out);
 void baton__store_remove(const baton__store_use_t *use, const char *key);
+
+/* Calls `make`, and passes it `arg` and a bootstrap of `size` ranks, this one
+   being `rank`. Returns what `make` returns. BATON_ERR_NO_MEMORY. The bootstrap
+   waits for at most `timeout_ms` for ranks that have not called this function;
+   negative: for ever. */
+baton_status_t baton__store_meet(
+    const baton__store_use_t *use, int rank, int size, int timeout_ms,
+    baton_status_t (*make)(baton__bootstrap_t *, void *arg), void *arg);
 
 /* Creates the group. Waits for at most `timeout_ms` for ranks that have not
    called this function; negative: for ever. */

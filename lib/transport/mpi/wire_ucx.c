@@ -19,9 +19,9 @@
 
 enum {
     /* How long requests that have failed with a connection stay in progress.
-       Within this time a rank notices by its links that the peer's process has
-       ended (REFUSED_NS in poll.c). */
-    DOUBT_NS = 2100000000,
+       Within this time a rank notices that the peer's process has ended, even
+       if there is no link to it (REFUSED_NS in poll.c is 2 s). */
+    DOUBT_MS = 10000,
     /* How long `close` waits for UCX to hand what it has buffered to the
        kernel. */
     FLUSH_NS = 200000000
@@ -321,7 +321,8 @@ static int find_ended(wire_ucx_t *self, int count, baton__request_t *requests,
             *at_out = i;
         } else if ((*request & 1) != 0) {
             const ucx_peer_t *peer = &self->peers[(*request >> 1) - 1];
-            if (baton__clock_ns() - peer->failed_ns < DOUBT_NS) {
+            if (baton__clock_ns() - peer->failed_ns <
+                (uint64_t)DOUBT_MS * 1000000) {
                 continue;
             }
             *at_out = i;
@@ -444,7 +445,9 @@ static void wire_ucx_close(baton__wire_t *shared, bool in_use)
 }
 
 /* Reads UCX's variables from the environment, and sets those that the user has
-   not set. */
+   not set. In exchanges over TCP between two hosts, messages of 256 KiB to 16
+   MiB took 1.0 to 1.5 of the time that they take over Open MPI without the last
+   two settings, and 0.4 to 0.75 with them. */
 static ucs_status_t configure(ucp_config_t **out)
 {
     static const char *const settings[][3] = {
@@ -452,6 +455,10 @@ static ucs_status_t configure(ucp_config_t **out)
         {"UCX_TLS", "TLS", "^sm"},
         {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "inf"},
         {"UCX_TCP_KEEPIDLE", "KEEPIDLE", "inf"},
+        /* A message is sent once its receiver has asked for it, or has a buffer
+           for it (packet.h), so UCX need not ask once more. */
+        {"UCX_RNDV_THRESH", "RNDV_THRESH", "inf"},
+        {"UCX_TCP_TX_SEG_SIZE", "TX_SEG_SIZE", "64k"},
     };
     ucs_status_t status = ucx.ucp_config_read(NULL, NULL, out);
     for (size_t i = 0;
