@@ -54,6 +54,7 @@ dir=$(mktemp -d /tmp/cut.XXXXXX) || exit 1
 trap 'rm -rf "$dir"' EXIT
 export BATON_PEER_TIMEOUT_MS=${CUT_TIMEOUT_MS:-3000} BATON_SEED=$seed
 ports=20000-21999 # of Open MPI and mpirun
+export UCX_TCP_PORT_RANGE=20000-20999
 
 say() {
     echo "cut: seed $seed: $hosts hosts, $ranks ranks, $algorithm, $fault of $victim" \

@@ -170,6 +170,30 @@ foreach(rounds "lowest 5 1 1,2,3,4" "highest 5 1 0,1,2,3" "begin 2 1 b1"
         ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery} -np ${ranks}
         $<TARGET_FILE:mpi_survivors> ${rounds})
 endforeach()
+# Groups without MPI, over UCX (support_mpi_store): mpirun only starts the ranks.
+if(BATON_UCX AND BATON_UCX_INCLUDE)
+    set(store ${CMAKE_CURRENT_BINARY_DIR}/store)
+    file(MAKE_DIRECTORY ${store})
+    set(store env BATON_X_STORE=${store})
+    foreach(entry "mpi_conformance 2 5" "mpi_conformance 3 3" "mpi_dense 2 3"
+            "mpi_recovery 2 5" "mpi_subgroups 2 4")
+        separate_arguments(entry)
+        list(POP_FRONT entry name count ranks)
+        hosts_entry(${name}.hosts${count}.store.np${ranks} ${store} ${hosts} ${count}
+            ${MPIEXEC_EXECUTABLE} -np ${ranks} $<TARGET_FILE:${name}>
+            ${hosts_${name}_args})
+    endforeach()
+    foreach(rounds "highest 5 1 0,1,2,3" "twice 5 2 none 1,3 d0")
+        separate_arguments(rounds)
+        list(POP_FRONT rounds name ranks left)
+        hosts_entry(mpi_survivors.hosts2.store.${name} ${store} ${hosts} 2
+            ${survivors} ${left} ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery}
+            -np ${ranks} $<TARGET_FILE:mpi_survivors> ${rounds})
+    endforeach()
+    hosts_entry(hosts_cut.store ${store} CUT_FAULT=reset
+        CUT_MPIRUN=${MPIEXEC_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
+        $<TARGET_FILE:mpi_cable> 400)
+endif()
 if(BATON_BUILD_MICROBENCH)
     add_test(NAME info_command
         COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/mpi/info_command.sh

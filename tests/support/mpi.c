@@ -1,7 +1,6 @@
 #include "support/mpi.h"
 #include "support/cluster.h"
 #include <baton/coll.h>
-#include <baton/store.h>
 #include <inttypes.h>
 #include <unistd.h>
 
@@ -28,21 +27,28 @@ void support_mpi_open(void)
         support_mpi_group(world.engine, MPI_COMM_WORLD, &world.group));
 }
 
-baton_status_t support_mpi_group(baton_engine_t *engine, MPI_Comm comm,
-                                 baton_group_t **out)
+bool support_mpi_store(baton_store_t *store, char name[60])
 {
     static int made;
     const char *folder = getenv("BATON_X_STORE");
+    if (folder != NULL) {
+        (void)snprintf(name, 60, "%" PRIu64 ".%d", world.job, ++made);
+        support_mpi_ok(baton_store_open_folder(folder, store));
+    }
+    return folder != NULL;
+}
+
+baton_status_t support_mpi_group(baton_engine_t *engine, MPI_Comm comm,
+                                 baton_group_t **out)
+{
     baton_store_t store;
     char name[60];
     int rank, size;
-    if (folder == NULL) {
+    if (!support_mpi_store(&store, name)) {
         return baton_group_create_mpi(engine, comm, out);
     }
     MPI_Comm_rank(comm, &rank);
     MPI_Comm_size(comm, &size);
-    (void)snprintf(name, sizeof name, "%" PRIu64 ".%d", world.job, ++made);
-    support_mpi_ok(baton_store_open_folder(folder, &store));
     baton_status_t status = baton_group_create_store(
         engine, &store, rank, size, name, SUPPORT_MPI_WAIT_MS, out);
     baton_store_close_folder(&store);

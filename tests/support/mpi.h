@@ -3,6 +3,7 @@
 #pragma once
 
 #include <baton/mpi.h>
+#include <baton/store.h>
 
 enum { SUPPORT_MPI_WAIT_MS = 100000 };
 
@@ -24,8 +25,13 @@ void support_mpi_begin(int argc, char **argv);
 void support_mpi_open(void);
 void support_mpi_end(void);
 
-/* Makes a group of the communicator's ranks: over MPI, or without it, through a
-   store in the folder BATON_X_STORE. */
+/* Opens the store in the folder BATON_X_STORE, and writes the name of the next
+   group to `name`. Returns false if this variable is not set; then groups are
+   made over MPI. */
+bool support_mpi_store(baton_store_t *store, char name[60]);
+
+/* Makes a group of the communicator's ranks: through that store, or over MPI.
+ */
 baton_status_t support_mpi_group(baton_engine_t *engine, MPI_Comm comm,
                                  baton_group_t **out);
 

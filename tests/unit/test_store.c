@@ -348,8 +348,7 @@ static void be_elsewhere(int rank, int size, baton_engine_t *engine,
     CHECK_OK(baton_group_destroy(group));
 #else
     CHECK(status == BATON_ERR_UNSUPPORTED);
-    CHECK_SAYS("rank 0");
-    CHECK_SAYS("libucx-dev");
+    CHECK_SAYS("this libbaton was built without UCX");
 #endif
 }
 
