@@ -5,7 +5,8 @@
 #   scripts/deps.sh           to build and test
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
-#                             both MPIs; fails if another one is mpicc afterwards
+#                             both MPIs and UCX; fails if another one is mpicc
+#                             afterwards
 #
 # The format is that of Debian 12's clang-format 14; Debian 13's 19 has another.
 set -eu
@@ -24,7 +25,7 @@ for option in "$@"; do
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
     --ci) packages="$packages clang clang-format clang-tidy llvm doxygen
         libclang-rt-dev iproute2 nftables locales mypy ninja-build procps python3-mpi4py
-        python3-torch libopenmpi-dev openmpi-bin libmpich-dev mpich
+        python3-torch libopenmpi-dev openmpi-bin libmpich-dev mpich libucx-dev
         hpcc scalapack-mpi-test" ;;
     *)
         echo "usage: $0 [--demo] [--ci]" >&2

@@ -69,8 +69,7 @@ class Group(_handles.Handle):
         collective. Under mpirun it initialises MPI, unless that is done, and MPI is
         finalised at exit then. Unsupported: mpirun has started this process, and libbaton
         was built without MPI. Under torchrun, or another program that sets RANK,
-        WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store, and must
-        be on one host."""
+        WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store."""
         global _world
         with _handles.lock:  # One of several threads makes the group.
             if _world is None or _world._handle == _NULL:
@@ -91,12 +90,13 @@ class Group(_handles.Handle):
     @classmethod
     def from_store(cls, store: Any, rank: int, size: int, name: str = "baton",
                    timeout: Timeout = 300) -> "Group":
-        """`size` processes of one host, without MPI; this is rank `rank` of them. Collective.
+        """`size` processes, without MPI; this is rank `rank` of them. Collective.
 
         The ranks meet in `store`: the path of a folder, or a torch.distributed.Store. `name`
         is that of the group in the store: letters, digits, ".", "_", "-"; take another one
         after a failure. TimedOut names the ranks that have not come within `timeout`
-        seconds. Unsupported: ranks are on different hosts, or can't share memory."""
+        seconds. Unsupported: ranks are on different hosts, or can't share memory, and there
+        is no UCX."""
         opened = Store(store)
         try:
             return cls._by(lib.baton_group_create_store, _handles.engine(), opened.pointer, rank,
