@@ -14,6 +14,9 @@
 #   BUILD=build      the build folder, with commands and examples
 #   PYTHON=python3   one that has torch and mpi4py, for torch_* and python_*
 #   TORCH2=FOLDER    an environment with torch 2, made if there is none
+#   PETSC=FOLDER     of PETSc's examples, for mpi_petsc (/usr/share/petsc)
+#   TURNS=5          how often mpi_* run with and without libbaton_mpi; with fewer,
+#                    and BYTES="8 1024" for mpi_at_once, they are tried out
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -564,6 +567,203 @@ simulator() {
         ranks messages build_s run_s messages_per_s
 }
 
+# ---- libbaton_mpi: docs/mpi.md ------------------------------------------------
+
+# calls RANKS TURNS MODE:CALL:BYTES ...: runs scripts/mpi_calls.c in turn with MPI
+# alone and with libbaton_mpi; adds lines "RANKS,SYSTEM,MODE,CALL,BYTES,US" to
+# $work/calls.
+calls() {
+    local ranks=$1 turns=$2 turn
+    shift 2
+    [ -e "$work/mpi_calls" ] ||
+        mpicc -O2 -o "$work/mpi_calls" "$root/scripts/mpi_calls.c"
+    for ((turn = 0; turn < turns; turn++)); do
+        mpirun -np "$ranks" --oversubscribe --bind-to none \
+            "$work/mpi_calls" "$@" | sed "s/^/$ranks,MPI,/" >>"$work/calls"
+        "$build/baton-mpirun" -np "$ranks" --oversubscribe \
+            "$work/mpi_calls" "$@" | sed "s/^/$ranks,Baton,/" >>"$work/calls"
+    done
+}
+
+# in_turn ROW COLUMN: a table of what calls() has measured, with a row and two columns
+# for each value of these expressions of awk: the medians of the turns.
+in_turn() {
+    awk -F, '
+        function size(bytes) {
+            return bytes < 1024 ? bytes " B" : bytes < 1048576 ? \
+                bytes / 1024 " KiB" : bytes / 1048576 " MiB"
+        }
+        function median(key,   n, i, j, us) {
+            n = number[key]
+            for (i = 1; i < n; i++)
+                for (j = i; j > 0 && times[key, j - 1] > times[key, j]; j--) {
+                    us = times[key, j]
+                    times[key, j] = times[key, j - 1]
+                    times[key, j - 1] = us
+                }
+            us = times[key, int(n / 2)]
+            return us < 1000 ? sprintf("%.3g", us) : sprintf("%.0f", us)
+        }
+        {
+            row = '"$1"'; column = '"$2"'
+            if (!(row in known)) { known[row] = 1; rows[++height] = row }
+            if (!(column in seen)) { seen[column] = 1; columns[++width] = column }
+            key = row SUBSEP column SUBSEP $2
+            times[key, number[key]++ + 0] = $6
+        }
+        END {
+            printf "| |"
+            for (c = 1; c <= width; c++) printf " %s: MPI | Baton |", columns[c]
+            printf "\n|---|"
+            for (c = 1; c <= width; c++) printf "---|---|"
+            for (r = 1; r <= height; r++) {
+                printf "\n| %s |", rows[r]
+                for (c = 1; c <= width; c++) {
+                    key = rows[r] SUBSEP columns[c] SUBSEP
+                    if ((key "MPI", 0) in times)
+                        printf " %s | %s |", median(key "MPI"), median(key "Baton")
+                    else
+                        printf " | |"
+                }
+            }
+            print ""
+        }' "$work/calls"
+}
+
+mpi_at_once() {
+    local ranks bytes all=()
+    command='mpirun -np RANKS mpi_calls wait:Iallreduce:BYTES'
+    for bytes in ${BYTES:-8 1024 4096 32768 262144 1048576 16777216}; do
+        all+=(wait:Iallreduce:$bytes)
+    done
+    for ranks in 2 4 8; do
+        calls $ranks "${TURNS:-5}" "${all[@]}"
+    done
+    in_turn 'size($5)' '$1 " ranks"'
+}
+
+mpi_overlap() {
+    local bytes mode all=()
+    command='mpirun -np 2 mpi_calls MODE:CALL:BYTES'
+    for mode in wait compute early; do
+        for bytes in 8 64 1024 4096; do
+            all+=($mode:Ireduce_scatter:$bytes)
+        done
+        all+=($mode:Ireduce_scatter_block:8)
+        for bytes in 4096 16384 65536 131072 262144 1048576; do
+            all+=($mode:Ibcast:$bytes)
+        done
+    done
+    calls 2 "${TURNS:-5}" "${all[@]}"
+    in_turn '"`MPI_" $4 "`, " size($5)' \
+        '$3 == "wait" ? "at once" : $3 == "compute" ? "computes" : $3'
+}
+
+mpi_left() {
+    local ranks
+    command='mpirun -np RANKS mpi_calls first:Iallreduce:8 next:Iallreduce:8'
+    for ranks in 2 4 8; do
+        calls $ranks "${TURNS:-5}" first:Iallreduce:8 next:Iallreduce:8
+    done
+    in_turn '$3 == "first" ? "`MPI_Comm_dup` and the first `MPI_Iallreduce`" \
+        : "the next ones"' '$1 " ranks"'
+}
+
+# The example of PETSc, of Debian's packages petsc-dev and libpetsc3.*-dev-examples:
+# the time of an iteration.
+mpi_petsc() {
+    local solver turn system run source
+    command='mpirun -np 2 ex2 -m 100 -n 100 -ksp_type SOLVER'
+    source=$(find "${PETSC:-/usr/share/petsc}" -path '*/ksp/ksp/tutorials/ex2.c' \
+        2>"$work/log" | sort | tail -n 1 | grep .) || { echo "$0: mpi_petsc needs PETSc's examples" >&2; return 1; }
+    # shellcheck disable=SC2046
+    mpicc -O2 -o "$work/ex2" "$source" $(pkg-config --cflags --libs petsc)
+    for solver in groppcg pipecg; do
+        for ((turn = 0; turn < ${TURNS:-5}; turn++)); do
+            for system in MPI Baton; do
+                run="mpirun --bind-to none"
+                [ $system = MPI ] || run=$build/baton-mpirun
+                $run -np 2 --oversubscribe "$work/ex2" -m 100 -n 100 \
+                    -ksp_type $solver -pc_type jacobi -ksp_max_it 500 \
+                    -ksp_rtol 1e-50 -log_view |
+                    awk -v head="2,$system,wait,$solver,0," '
+                        /iterations/ { count = $NF }
+                        $1 == "KSPSolve" { print head $4 * 1e6 / count }' \
+                        >>"$work/calls"
+            done
+        done
+    done
+    in_turn '"`" $4 "`, us an iteration"' '"2 ranks"'
+}
+
+# ---- the paper of SparDL: docs/sparse.md ----------------------------------------
+
+# Its figure 8, and the same ratios in the simulator.
+sparse_paper() {
+    local options='--ranks 14 --density 0.01 --alpha-us 50 --gbit 1'
+    command="baton-sim sparse $options --count 15M\`, \`baton-sim sparse $options "
+    command+='--count 1M --payload --steps 4'
+    # shellcheck disable=SC2086
+    "$sim" sparse $options --count 15M --csv "$work/a" >/dev/null
+    # shellcheck disable=SC2086
+    "$sim" sparse $options --count 1M --payload --steps 4 --csv "$work/b" >/dev/null
+    joined data "no data=$work/a" "with data=$work/b" >"$work/all"
+    awk -F, '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { ratio[$1, $at["algorithm"]] = sprintf("%.3g", $at["this_over_spardl"]) }
+        function row(name, key, paper) {
+            print "| " name " | " paper " | " ratio["no data", key] " | " \
+                ratio["with data", key] " |"
+        }
+        END {
+            print "| | VGG-19 | VGG-11 | LSTM-IMDB | LSTM-PTB | no data | with data |"
+            print "|---|---|---|---|---|---|---|"
+            row("TopkA", "topka", "5.1 | 4.7 | 3.8 | 4.5")
+            row("TopkDSA", "topkdsa", "6.4 | 5.6 | 2.7 | 5.0")
+            row("Ok-Topk", "oktopk", "1.6 | 2.2 | 1.8 | 2.3")
+        }' "$work/all"
+}
+
+# ---- what README.md has of docs/measurements.md ----------------------------------
+
+# Measures nothing: the rows are from the tables of that page.
+measured() {
+    command=
+    awk -F' *[|] *' '
+        function least(a, b) { return a == "" || b < a ? b : a }
+        function most(a, b) { return b > a ? b : a }
+        # The time in parentheses of a cell "RATIO (TIME)".
+        function time(cell) { sub(/.*[(]/, "", cell); return cell + 0 }
+        /^[|] 32 ranks: / {
+            for (mode = 4; mode <= 6; mode += 2) {
+                low[mode] = least(low[mode], $mode + 0)
+                high[mode] = most(high[mode], $mode + 0)
+            }
+        }
+        $2 == "spardl" { four = time($4); eight = time($6) }
+        $2 == "mpi_residual" { four = time($4) / four; eight = time($6) / eight }
+        $2 == "start_thread" { start = $3 }
+        $2 == "idle_highest" { idle = $3 }
+        $2 == "65536" { sim = $5 }
+        END {
+            print "| compared with MPI on as many ranks | times as fast |"
+            print "|---|---|"
+            print "| solo all-reduce, 32 ranks that arrive 1 ms apart, 64 B to" \
+                " 64 KiB | " low[4] " to " high[4] " |"
+            print "| majority all-reduce, the same | " low[6] " to " high[6] " |"
+            printf "| sparse step of 16 MiB at 1 %% by SparDL; MPI'"'"'s is" \
+                " `MPI_Allreduce` and a residual | %.2f on 4 ranks, %.2f on 8 |\n\n", \
+                four, eight
+            print "| Baton alone | |"
+            print "|---|---|"
+            printf "| a schedule of one empty node, start to wait | %.2f us |\n", start
+            printf "| an idle engine on which other ranks may start something |" \
+                " %.3f %% of a core |\n", idle
+            printf "| 8-byte recursive doubling simulated on 65,536 ranks |" \
+                " %.1f s |\n", sim
+        }' "$root/docs/measurements.md"
+}
+
 # ---- PyTorch: docs/torch.md --------------------------------------------------
 
 # Python with the newest torch that there is, in an environment of 6 GB.
@@ -605,9 +805,10 @@ torchs_own() {
 # Prints a table with what it is of.
 describe() {
     local before after
-    rm -f "$work"/{skew,bench,torch,python} # to which rows are added
+    rm -f "$work"/{skew,bench,calls,torch,python} # to which rows are added
     before=$(stolen)
     "$1" >"$work/table"
+    [ "$command" ] || { cat "$work/table"; return; }
     after=$(stolen)
     # shellcheck disable=SC2086
     set -- $before $after
@@ -638,7 +839,8 @@ place() {
 all='modes_even modes_quorum modes_lateness modes_ranks late severe
     sparse_training sparse_seeds sparse_links skew allreduce sparse_steps
     engine simulator torch_modes torch_gloo torch_ddp torch_late torch_sparse
-    torchs_own python_mpi4py python_overhead'
+    torchs_own python_mpi4py python_overhead mpi_at_once mpi_overlap mpi_left
+    sparse_paper measured mpi_petsc'
 write=
 while [ $# -gt 0 ]; do
     case $1 in
