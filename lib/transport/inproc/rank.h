@@ -93,15 +93,15 @@ struct baton__inproc_rank {
 
     /* The fields from here on belong to the rank's driver. */
     bool owns_medium;
+    bool is_hashed; /* the lists for withdrawals have all posted records */
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free records */
     /* Messages from others that this rank is copying in slices. */
     baton__inproc_list_t long_ones;
     baton__inproc_slab_t *slabs; /* the first has half of the records or more */
-    bool is_hashed;   /* the lists for withdrawals have all posted records */
-    int64_t reserved; /* number of sends that were reserved */
-    size_t capacity;  /* number of records in the pool */
+    int64_t reserved;            /* number of sends that were reserved */
+    size_t capacity;             /* number of records in the pool */
     size_t copies; /* number of records with a copy that have not come back */
     size_t most_copies;
     unsigned char *lost; /* [size], a baton__inproc_lost_t for each peer */
