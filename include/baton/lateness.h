@@ -48,7 +48,7 @@ enum {
        2^(k-1) us to below 2^k us, the last one also all that are longer. */
     BATON_LATENESS_BINS = 24,
     /* see above */
-    BATON_LATENESS_NS = 32000,
+    BATON_LATENESS_NS = 128000,
     BATON_LATENESS_LEAST = 8 /* the fewest epochs that say who is late */
 };
 
