@@ -25,7 +25,7 @@
 enum {
     /* At least one of 2^MOST_SHIFT epochs is timed. */
     MOST_SHIFT = 16,
-    STEP = 2,      /* at most one of 4 timed epochs is left out at a time */
+    STEP = 2,      /* the timed share is at most quartered at a time */
     TIME_BITS = 44 /* of a start time: differences up to 2.4 hours */
 };
 
