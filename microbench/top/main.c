@@ -67,7 +67,17 @@ static top_job_t choose(const request_t *request)
                         : "baton-top: there are several jobs; choose one:\n",
                     stderr);
         for (int i = 0; i < count; i++) {
-            (void)fprintf(stderr, "  --job %d\n", jobs[i].process);
+            char path[40];
+            char program[40] = "";
+            (void)snprintf(path, sizeof path, "/proc/%d/comm", jobs[i].process);
+            FILE *file = fopen(path, "r");
+            if (file != NULL) {
+                (void)!fgets(program, sizeof program, file);
+                (void)fclose(file);
+            }
+            program[strcspn(program, "\n")] = '\0';
+            (void)fprintf(stderr, "  --job %-8d %s\n", jobs[i].process,
+                          program);
         }
         exit(EXIT_FAILURE);
     }

@@ -86,7 +86,8 @@ baton_status_t baton_group_lateness(const baton_group_t *group, int rank,
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {
         /* Pairs with the store in baton__arrivals_open. */
         if (atomic_load_explicit(&row->keys[i], memory_order_acquire) == 0 ||
-            row->slots[i].channel != group->channel) {
+            atomic_load_explicit(&row->slots[i].channel,
+                                 memory_order_relaxed) != group->channel) {
             continue;
         }
         const uint64_t before_ns = sum.fields.elapsed_ns;

@@ -245,7 +245,7 @@ void baton__arrivals_open(baton__task_t *task, void *memory)
     for (size_t i = 0; i < BATON__BOARD_COUNTS; i++) {
         baton__count_set(&slot->counts[i], 0);
     }
-    slot->channel = group->channel;
+    baton__count_set(&slot->channel, group->channel);
     slot->rank = group->rank;
     slot->size = group->size;
     (void)snprintf(slot->name, sizeof slot->name, "%s", task->schedule.name);

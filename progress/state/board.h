@@ -38,8 +38,8 @@ typedef struct baton__slot {
        line of their own, because it is all that other ranks read of a slot. */
     _Alignas(64) _Atomic uint64_t starts[BATON__BOARD_STARTS];
     _Atomic uint64_t counts[BATON__BOARD_COUNTS]; /* as baton__counts_t */
+    _Atomic uint64_t channel; /* of the group (transport/group.h) */
     /* The fields from here on are constant while the slot has a key. */
-    uint64_t channel; /* of the group (transport/group.h) */
     int32_t rank, size;
     char name[BATON__BOARD_NAME];
 } baton__slot_t;
