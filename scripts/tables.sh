@@ -15,8 +15,8 @@
 #   PYTHON=python3   one that has torch and mpi4py, for torch_* and python_*
 #   TORCH2=FOLDER    an environment with torch 2, made if there is none
 #   PETSC=FOLDER     of PETSc's examples, for mpi_petsc (/usr/share/petsc)
-#   TURNS=5          how often mpi_* run with and without libbaton_mpi; with fewer,
-#                    and BYTES="8 1024" for mpi_at_once, they are tried out
+#   TURNS=5          how often mpi_* run with and without libbaton_mpi
+#   BYTES=LIST       fewer or shorter vectors, to try mpi_at_once, sparse_variants
 set -euo pipefail
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -548,6 +548,30 @@ sparse_steps() {
     grid "$work/all" algorithm point '%n (%n)' over_mpi_residual median_us
 }
 
+sparse_variants() {
+    local ranks options name
+    command='mpirun -np RANKS baton-bench sparse --algorithm spardl OPTIONS'
+    for ranks in 2 4 8; do
+        while IFS=: read -r name options; do
+            rm -f "$work/bench"
+            # shellcheck disable=SC2086
+            bench bench $ranks sparse --algorithm spardl \
+                --bytes "${BYTES:-16M}" $options </dev/null
+            awk -F, -v OFS=, -v ranks=$ranks -v name="$name" '
+                NR > 1 { print ranks, name, $6 / 1000 }' "$work/bench" >>"$work/rows"
+        done <<END
+plain:
+clip:--clip 1
+momentum:--momentum 0.9
+short velocity:--momentum 0.9 --short-velocity
+both:--momentum 0.9 --clip 1
+both and short velocity:--momentum 0.9 --clip 1 --short-velocity
+END
+    done
+    { echo P,variant,ms; cat "$work/rows"; } >"$work/all"
+    grid "$work/all" P variant '%n' ms
+}
+
 engine() {
     command='mpirun -np 2 baton-bench engine'
     bench bench 2 engine
@@ -631,30 +655,30 @@ in_turn() {
 }
 
 mpi_at_once() {
-    local ranks bytes all=()
+    local ranks bytes asked=()
     command='mpirun -np RANKS mpi_calls wait:Iallreduce:BYTES'
     for bytes in ${BYTES:-8 1024 4096 32768 262144 1048576 16777216}; do
-        all+=(wait:Iallreduce:$bytes)
+        asked+=("wait:Iallreduce:$bytes")
     done
     for ranks in 2 4 8; do
-        calls $ranks "${TURNS:-5}" "${all[@]}"
+        calls $ranks "${TURNS:-5}" "${asked[@]}"
     done
     in_turn 'size($5)' '$1 " ranks"'
 }
 
 mpi_overlap() {
-    local bytes mode all=()
+    local bytes mode asked=()
     command='mpirun -np 2 mpi_calls MODE:CALL:BYTES'
     for mode in wait compute early; do
         for bytes in 8 64 1024 4096; do
-            all+=($mode:Ireduce_scatter:$bytes)
+            asked+=("$mode:Ireduce_scatter:$bytes")
         done
-        all+=($mode:Ireduce_scatter_block:8)
+        asked+=("$mode:Ireduce_scatter_block:8")
         for bytes in 4096 16384 65536 131072 262144 1048576; do
-            all+=($mode:Ibcast:$bytes)
+            asked+=("$mode:Ibcast:$bytes")
         done
     done
-    calls 2 "${TURNS:-5}" "${all[@]}"
+    calls 2 "${TURNS:-5}" "${asked[@]}"
     in_turn '"`MPI_" $4 "`, " size($5)' \
         '$3 == "wait" ? "at once" : $3 == "compute" ? "computes" : $3'
 }
@@ -805,7 +829,7 @@ torchs_own() {
 # Prints a table with what it is of.
 describe() {
     local before after
-    rm -f "$work"/{skew,bench,calls,torch,python} # to which rows are added
+    rm -f "$work"/{skew,bench,calls,rows,torch,python} # to which rows are added
     before=$(stolen)
     "$1" >"$work/table"
     [ "$command" ] || { cat "$work/table"; return; }
@@ -838,7 +862,7 @@ place() {
 
 all='modes_even modes_quorum modes_lateness modes_ranks late severe
     sparse_training sparse_seeds sparse_links skew allreduce sparse_steps
-    engine simulator torch_modes torch_gloo torch_ddp torch_late torch_sparse
+    sparse_variants engine simulator torch_modes torch_gloo torch_ddp torch_late torch_sparse
     torchs_own python_mpi4py python_overhead mpi_at_once mpi_overlap mpi_left
     sparse_paper measured mpi_petsc'
 write=
