@@ -225,14 +225,19 @@ TEST(test_segments_heed_the_limit_of_files)
 /* A program may have closed them. */
 TEST(test_shared_files_are_no_standard_descriptors)
 {
+    const int closed[] = {STDIN_FILENO, STDERR_FILENO};
+    const int kept[] = {dup(closed[0]), dup(closed[1])};
     int file = -1;
-    int input = dup(STDIN_FILENO);
-    (void)close(STDIN_FILENO);
-    support_ok(baton__share_create(4096, 4096, &file));
+    (void)close(closed[0]);
+    (void)close(closed[1]);
+    baton_status_t status = baton__share_create(4096, 4096, &file);
+    for (int i = 0; i < 2; i++) {
+        (void)dup2(kept[i], closed[i]);
+        (void)close(kept[i]);
+    }
+    support_ok(status);
     assert_true(file > STDERR_FILENO);
     baton__descriptor_close(&file);
-    (void)dup2(input, STDIN_FILENO);
-    (void)close(input);
 }
 
 static void on_alarm(int signal)
