@@ -115,7 +115,7 @@ TEST(test_inproc_sends_beyond_the_reserve_are_errors)
 static double withdraw_all(uint32_t count)
 {
     struct timespec from, to;
-    pair_t pair = open_pair(count);
+    pair_t pair = open_pair(count + 1);
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(post(&pair, i, NULL, BYTES), BATON_OK);
     }
@@ -124,6 +124,8 @@ static double withdraw_all(uint32_t count)
         assert_true(pair.port->withdraw(pair.ends[0], token(i * 7 % count)));
     }
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+    assert_int_equal(post(&pair, count, NULL, BYTES), BATON_OK);
+    assert_true(pair.port->withdraw(pair.ends[0], token(count)));
     close_pair(&pair);
     return (double)(to.tv_sec - from.tv_sec) * 1e9 +
            (double)(to.tv_nsec - from.tv_nsec);

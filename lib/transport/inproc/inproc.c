@@ -175,15 +175,14 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                                 : BATON_AGAIN;
 }
 
-/* The list of the posted records whose tokens have the same hash as this
-   one. */
+/* The list of the records whose tokens have the same hash as this one. */
 static record_t **list_of(const rank_t *self, baton_token_t token)
 {
-    uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
-    return &self->slabs->records[(hash >> 32) * self->slabs->count >> 32].list;
+    uint64_t hash = baton__mix((uintptr_t)token.owner + token.node);
+    return &self->slabs->records[hash % self->slabs->count].list;
 }
 
-static void hash_posted(rank_t *self)
+static void hash_records(rank_t *self)
 {
     for (baton__inproc_slab_t *slab = self->slabs; slab != NULL;
          slab = slab->next) {
@@ -195,12 +194,9 @@ static void hash_posted(rank_t *self)
          slab = slab->next) {
         for (size_t i = 0; i < slab->count; i++) {
             record_t *record = &slab->records[i];
-            if (atomic_load_explicit(&record->state, memory_order_relaxed) ==
-                BATON__INPROC_POSTED) {
-                record_t **list = list_of(self, record->token);
-                record->same_hash = *list;
-                *list = record;
-            }
+            record_t **list = list_of(self, record->token);
+            record->same_hash = *list;
+            *list = record;
         }
     }
     self->is_hashed = true;
@@ -213,7 +209,7 @@ static bool inproc_withdraw(void *endpoint, baton_token_t token)
 {
     rank_t *self = endpoint;
     if (self->slabs != NULL && !self->is_hashed) {
-        hash_posted(self);
+        hash_records(self);
     }
     record_t *record = self->slabs != NULL ? *list_of(self, token) : NULL;
     int posted = BATON__INPROC_POSTED;

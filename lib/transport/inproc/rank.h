@@ -43,9 +43,9 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
-    /* For withdrawals. same_hash: the next record in the same list of posted
-       records. list: the first record of the list that this record's place in
-       its slab stands for. */
+    /* For withdrawals. same_hash: the next record in the same list. list: the
+       first record of the list that this record's place in its slab stands for.
+     */
     struct baton__inproc_record *same_hash, *list;
     /* The next three fields are used while the receiver copies the data, one
        slice in each poll. */
@@ -93,7 +93,7 @@ struct baton__inproc_rank {
 
     /* The fields from here on belong to the rank's driver. */
     bool owns_medium;
-    bool is_hashed; /* the lists for withdrawals have all posted records */
+    bool is_hashed; /* the lists for withdrawals are valid */
     int index;
     baton_inproc_t *medium;
     baton__inproc_record_t *records; /* free records */
