@@ -178,8 +178,8 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
 /* The list of the records whose tokens have the same hash as this one. */
 static record_t **list_of(const rank_t *self, baton_token_t token)
 {
-    uint64_t hash = baton__mix((uintptr_t)token.owner + token.node);
-    return &self->slabs->records[hash % self->slabs->count].list;
+    uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
+    return &self->slabs->records[(hash >> 32) * self->slabs->count >> 32].list;
 }
 
 static void hash_records(rank_t *self)

@@ -43,9 +43,9 @@ typedef struct baton__inproc_record {
     /* A baton__inproc_state_t. Used only if the record has no copy. */
     _Atomic int state;
     baton_token_t token;
-    /* For withdrawals. same_hash: the next record in the same list. list: the
-       first record of the list that this record's place in its slab stands for.
-     */
+    /* For withdrawals. same_hash: the next record in the same list of records.
+       list: the first record of the list that belongs to this record's place in
+       its slab. */
     struct baton__inproc_record *same_hash, *list;
     /* The next three fields are used while the receiver copies the data, one
        slice in each poll. */
