@@ -131,11 +131,13 @@ typedef struct baton_board baton_board_t;
 
 /* What a rank has counted of one schedule. */
 typedef struct baton_board_entry {
-    int rank;      /* in the group of the schedule */
-    int size;      /* the ranks of that group, on all hosts */
-    int process;   /* as the rank itself knows its number (in its container) */
-    uint64_t key;  /* the same for the same schedule on all ranks */
-    char name[64]; /* of the schedule; a longer one is cut off */
+    int rank;    /* in the group of the schedule */
+    int size;    /* the ranks of that group, on all hosts */
+    int process; /* as the rank itself knows its number (in its container) */
+    unsigned container; /* differs where processes of containers have the same
+                           number */
+    uint64_t key;       /* the same for the same schedule on all ranks */
+    char name[64];      /* of the schedule; a longer one is cut off */
     baton_lateness_t lateness;
 } baton_board_entry_t;
 

@@ -1,8 +1,11 @@
 #include "top/top.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
+#include <wctype.h>
 
 static void *grown(void *array, size_t count, size_t size)
 {
@@ -83,6 +86,26 @@ int top_job_list(top_job_t **out)
     return count;
 }
 
+/* An application may give a schedule any name, and a long one is cut off. */
+static void make_printable(char *name)
+{
+    while (*name != '\0') {
+        wchar_t character;
+        size_t bytes = mbrtowc(&character, name, MB_LEN_MAX, &(mbstate_t){0});
+        if (bytes > MB_LEN_MAX || !iswprint((wint_t)character)) {
+            *name = '?';
+            bytes = 1;
+        }
+        name += bytes;
+    }
+}
+
+bool top_same_process(const baton_board_entry_t *a,
+                      const baton_board_entry_t *b)
+{
+    return a->process == b->process && a->container == b->container;
+}
+
 void top_read(const top_job_t *job, top_reading_t *out)
 {
     out->count = 0;
@@ -90,6 +113,7 @@ void top_read(const top_job_t *job, top_reading_t *out)
         size_t at = 0;
         baton_board_entry_t entry;
         while (baton_board_next(job->boards[i], &at, &entry)) {
+            make_printable(entry.name);
             out->entries =
                 grown(out->entries, out->count, sizeof *out->entries);
             out->entries[out->count++] = entry;
@@ -117,7 +141,7 @@ void top_subtract(top_reading_t *from, const top_reading_t *earlier)
         baton_board_entry_t *entry = &from->entries[i];
         for (size_t k = 0; k < earlier->count; k++) {
             const baton_board_entry_t *old = &earlier->entries[k];
-            if (old->key == entry->key && old->process == entry->process &&
+            if (old->key == entry->key && top_same_process(old, entry) &&
                 old->lateness.epochs <= entry->lateness.epochs) {
                 subtract(&entry->lateness, &old->lateness);
                 break;

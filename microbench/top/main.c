@@ -4,6 +4,7 @@
 #include "top/top.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -96,6 +97,8 @@ int main(int argc, char **argv)
     static const cli_program_t program = {doc, options, CLI_ANY, NULL, NULL};
     request_t request = {.interval_s = 2};
     cli_parse(&program, argc, argv, &request);
+    /* for names, since JSON is UTF-8 */
+    (void)uselocale(newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0));
     top_job_t job = choose(&request);
     const bool screen = !request.once && !request.json && isatty(STDOUT_FILENO);
     const double apart_s =

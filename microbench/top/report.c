@@ -9,10 +9,10 @@ enum { MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
 
 /* A rank of the job, by its process. */
 typedef struct rank_row {
-    int rank, size, process;
+    const baton_board_entry_t *entry; /* that of its largest group */
     baton_lateness_t sum;
-    uint64_t busy_epoch; /* it waits in this epoch of this schedule, or NULL */
-    const char *busy_in;
+    /* The entry of a schedule in an epoch of which it waits, or NULL. */
+    const baton_board_entry_t *busy;
     bool late;
 } rank_row_t;
 
@@ -67,7 +67,9 @@ static int by_lateness(const void *a, const void *b)
     const rank_row_t *x = a, *y = b;
     double late_x = mean_ms(x->sum.late_ns, &x->sum);
     double late_y = mean_ms(y->sum.late_ns, &y->sum);
-    return late_x > late_y ? -1 : late_x < late_y ? 1 : x->rank - y->rank;
+    return late_x > late_y   ? -1
+           : late_x < late_y ? 1
+                             : x->entry->rank - y->entry->rank;
 }
 
 static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
@@ -77,21 +79,17 @@ static rank_row_t *find_ranks(const top_reading_t *reading, size_t *count_out)
     for (size_t i = 0; i < reading->count; i++) {
         const baton_board_entry_t *entry = &reading->entries[i];
         size_t at = 0;
-        while (at < count && rows[at].process != entry->process) {
+        while (at < count && !top_same_process(rows[at].entry, entry)) {
             at++;
         }
         count += at == count;
         rank_row_t *row = &rows[at];
-        row->process = entry->process;
-        /* Its number in the largest group. */
-        if (entry->size > row->size) {
-            row->rank = entry->rank;
-            row->size = entry->size;
+        if (row->entry == NULL || entry->size > row->entry->size) {
+            row->entry = entry;
         }
         add(&row->sum, &entry->lateness);
         if (entry->lateness.started > entry->lateness.ended) {
-            row->busy_epoch = entry->lateness.started;
-            row->busy_in = entry->name;
+            row->busy = entry;
         }
     }
     *count_out = count;
@@ -105,7 +103,7 @@ static const baton_lateness_t *find_entry(const top_reading_t *reading,
 {
     for (size_t i = 0; i < reading->count; i++) {
         if (reading->entries[i].key == like->key &&
-            reading->entries[i].process == like->process) {
+            top_same_process(&reading->entries[i], like)) {
             return &reading->entries[i].lateness;
         }
     }
@@ -288,8 +286,8 @@ static void print_string(FILE *to, const char *text)
 {
     (void)fputc('"', to);
     for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') {
-            (void)fprintf(to, "\\u%04x", (unsigned)(unsigned char)*c);
+        if (*c == '"' || *c == '\\') {
+            (void)fprintf(to, "\\u%04x", (unsigned)*c);
         } else {
             (void)fputc(*c, to);
         }
@@ -312,13 +310,14 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
             "\"epochs\": %llu, \"missed\": %llu, \"timed\": %llu, "
             "\"late_ms\": %.6f, \"last\": %.4f, \"behind_ms\": %.6f, "
             "\"waited_ms\": %.6f, \"epoch\": %llu, \"schedule\": ",
-            i > 0 ? "," : "", row->rank, row->process,
+            i > 0 ? "," : "", row->entry->rank, row->entry->process,
             row->late ? "true" : "false", (unsigned long long)of->epochs,
             (unsigned long long)of->missed, (unsigned long long)of->timed,
             mean_ms(of->late_ns, of), 0.01 * percent(of->last, of->timed),
             mean_ms(of->behind_ns, of), mean_ms(of->waited_ns, of),
-            (unsigned long long)row->busy_epoch);
-        print_string(to, row->busy_in != NULL ? row->busy_in : "");
+            row->busy != NULL ? (unsigned long long)row->busy->lateness.started
+                              : 0);
+        print_string(to, row->busy != NULL ? row->busy->name : "");
         (void)fputc('}', to);
     }
     (void)fputs("],\n \"verdict\": [", to);
@@ -327,6 +326,16 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
         print_string(to, lines[i]);
     }
     (void)fputs("]}\n", to);
+}
+
+/* Returns the bytes of the whole characters among the first `most` bytes. */
+static int whole_characters(const char *name, int most)
+{
+    int bytes = (int)strnlen(name, (size_t)most);
+    while (((unsigned char)name[bytes] & 0xc0) == 0x80) {
+        bytes--;
+    }
+    return bytes;
 }
 
 static void top_print_table(const top_report_t *report, const rank_row_t *rows,
@@ -343,14 +352,16 @@ static void top_print_table(const top_report_t *report, const rank_row_t *rows,
         const baton_lateness_t *of = &row->sum;
         bool red = row->late && report->colours;
         (void)fprintf(to, "%s%6d %8d %10llu %9llu %9.3f %7.1f %10.3f %10.3f",
-                      red ? "\033[31m" : "", row->rank, row->process,
-                      (unsigned long long)of->epochs,
+                      red ? "\033[31m" : "", row->entry->rank,
+                      row->entry->process, (unsigned long long)of->epochs,
                       (unsigned long long)of->missed, mean_ms(of->late_ns, of),
                       percent(of->last, of->timed), mean_ms(of->behind_ns, of),
                       mean_ms(of->waited_ns, of));
-        if (row->busy_in != NULL) {
-            (void)fprintf(to, "  epoch %llu of \"%.20s\"",
-                          (unsigned long long)row->busy_epoch, row->busy_in);
+        if (row->busy != NULL) {
+            (void)fprintf(to, "  epoch %llu of \"%.*s\"",
+                          (unsigned long long)row->busy->lateness.started,
+                          whole_characters(row->busy->name, 20),
+                          row->busy->name);
         }
         (void)fprintf(to, "%s\n", red ? "\033[0m" : "");
     }
@@ -367,8 +378,8 @@ void top_print(const top_report_t *report, FILE *to)
     for (size_t i = 0; i < count; i++) {
         for (int k = 0; k < all[i].late_count; k++) {
             for (size_t r = 0; r < row_count; r++) {
-                rows[r].late |=
-                    rows[r].process == all[i].entries[all[i].late[k]]->process;
+                rows[r].late |= top_same_process(
+                    rows[r].entry, all[i].entries[all[i].late[k]]);
             }
         }
     }

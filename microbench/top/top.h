@@ -27,7 +27,12 @@ void top_job_close(top_job_t *job);
    The caller closes the jobs and frees the array. */
 int top_job_list(top_job_t **out);
 
+/* Replaces in names what is not a printable character of UTF-8 by '?'. */
 void top_read(const top_job_t *job, top_reading_t *out);
+
+/* Returns whether two entries are of the same process. */
+bool top_same_process(const baton_board_entry_t *a,
+                      const baton_board_entry_t *b);
 
 /* Subtracts from a reading an earlier one. */
 void top_subtract(top_reading_t *from, const top_reading_t *earlier);

@@ -212,7 +212,10 @@ static bool board_map(baton_board_t *board, int file)
     if (memory == MAP_FAILED) {
         return false;
     }
-    *board = (baton_board_t){memory, (size_t)of.st_size, of.st_ino};
+    /* Containers have file systems of their own, which count inodes alike. */
+    *board =
+        (baton_board_t){memory, (size_t)of.st_size,
+                        of.st_dev * UINT64_C(0x9e3779b97f4a7c15) ^ of.st_ino};
     if (!is_ready(board_row(board, 0))) {
         board_unmap(board);
     }
@@ -305,6 +308,7 @@ bool baton_board_next(const baton_board_t *board, size_t *at,
                 (baton_board_entry_t){.rank = slot->rank,
                                       .size = slot->size,
                                       .process = row->process,
+                                      .container = row->container,
                                       .key = key,
                                       .lateness = lateness_read(slot).fields};
             memcpy(out->name, slot->name, sizeof out->name - 1);

@@ -20,6 +20,7 @@
 #include "sched/schedule.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -278,6 +279,9 @@ static void make_row(baton__row_t *row, uint32_t rows)
     row->format = BATON__BOARD_FORMAT;
     row->rows = (int32_t)rows;
     row->process = (int32_t)getpid();
+    struct stat pids = {0};
+    (void)stat("/proc/self/ns/pid", &pids);
+    row->container = (uint32_t)pids.st_ino;
     /* Pairs with the load in baton_board_next. */
     atomic_store_explicit(&row->magic, BATON__BOARD_MAGIC,
                           memory_order_release);

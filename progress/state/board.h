@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 enum {
-    BATON__BOARD_FORMAT = 1, /* raise this with each change of the layout */
+    BATON__BOARD_FORMAT = 2, /* raise this with each change of the layout */
     BATON__BOARD_SLOTS = 128,
     BATON__BOARD_STARTS = 8,
     BATON__BOARD_NAME = 64,
@@ -50,6 +50,7 @@ typedef struct baton__row {
     uint32_t format;
     int32_t rows; /* the number of rows of this board */
     int32_t process;
+    uint32_t container; /* that of the number `process`: its namespace */
     /* By slot: the schedule's key; 0: the slot is free. A rank stores the key
        with release when the slot is filled, which pairs with readers' acquire
        loads. */

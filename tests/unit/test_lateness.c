@@ -10,6 +10,9 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -341,7 +344,7 @@ enum { JOB_RANKS = 3, JOB_LATE = 1 };
 #define JOB_OK(call) ((call) == BATON_OK ? (void)0 : _exit(1))
 
 /* A rank of a job in which rank 1 is late, until it is killed. */
-static void run_job(const char *folder, int rank)
+static void run_job(const char *folder, const char *name, int rank)
 {
     baton_engine_t *engine;
     baton_group_t *group;
@@ -352,8 +355,9 @@ static void run_job(const char *folder, int rank)
                                  .count = 1,
                                  .dtype = BATON_U64,
                                  .op = BATON_MAX,
-                                 .name = "steps \"1\""};
+                                 .name = name};
     (void)alarm(120);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     JOB_OK(baton_engine_open(NULL, &engine));
     JOB_OK(baton_store_open_folder(folder, &store));
     JOB_OK(baton_group_create_store(engine, &store, rank, JOB_RANKS, "job",
@@ -411,7 +415,7 @@ TEST(test_lateness_is_seen_from_another_process)
     for (int rank = 0; rank < JOB_RANKS; rank++) {
         ranks[rank] = fork();
         if (ranks[rank] == 0) {
-            run_job(folder, rank);
+            run_job(folder, "steps \"1\"", rank);
         }
     }
     /* At first there is no group, and then too few epochs. */
@@ -447,6 +451,78 @@ TEST(test_lateness_is_seen_from_another_process)
     baton_board_close(board);
     (void)snprintf(text, sizeof text, "rm -r %s", folder);
     assert_int_equal(system(text), 0);
+}
+
+/* Forks a process that is number 1 of a container. */
+static pid_t fork_container(long flags)
+{
+    return (pid_t)syscall(SYS_clone, CLONE_NEWPID | SIGCHLD | flags, NULL, NULL,
+                          NULL, NULL);
+}
+
+/* Rank 0 of a job whose ranks are in containers with a /dev/shm of their own;
+   the other ranks end with this one. */
+static void run_contained_job(const char *folder, const char *name)
+{
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("shm", "/dev/shm", "tmpfs", 0, NULL) != 0) {
+        _exit(2);
+    }
+    for (int rank = 1; rank < JOB_RANKS; rank++) {
+        if (fork_container(0) == 0) {
+            run_job(folder, name, rank);
+        }
+    }
+    run_job(folder, name, 0);
+}
+
+/* Their processes have the same numbers, and their boards the same inodes. The
+   job's name is no text, and is cut off within a character. */
+TEST(test_lateness_tells_containers_apart)
+{
+    (void)state;
+    char folders[][26] = {"/tmp/test_lateness.XXXXXX",
+                          "/tmp/test_lateness.XXXXXX"};
+    char text[8000] = "";
+    pid_t jobs[2];
+    baton_board_t *boards[2] = {NULL};
+    if (getenv("BATON_X_TOP") == NULL || geteuid() != 0) {
+        skip();
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(folders[i]));
+        jobs[i] = fork_container(CLONE_NEWNS);
+        if (jobs[i] == 0) {
+            run_contained_job(
+                folders[i], "\033[31m\xff"
+                            "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                            "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                            "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+                            "\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9");
+        }
+    }
+    /* In a container this test may not make others. */
+    for (int i = 0; i < 2 && jobs[0] > 0; i++) {
+        while (run_top("--once --json", jobs[i], text, sizeof text) != 0 ||
+               strstr(text, "rank 1 is late by") == NULL) {
+            assert_int_equal(waitpid(-1, NULL, WNOHANG), 0);
+        }
+        assert_non_null(strstr(text, "?[31m?\u00e9"));
+        assert_non_null(strstr(text, "\u00e9?\\u0022"));
+        assert_int_equal(run_top("--once", jobs[i], text, sizeof text), 0);
+        assert_non_null(strstr(text, "3 ranks on this host"));
+        support_ok(baton_board_open((int)jobs[i], 0, &boards[i]));
+    }
+    if (jobs[0] > 0) {
+        assert_true(baton_board_id(boards[0]) != baton_board_id(boards[1]));
+    }
+    for (int i = 0; i < 2; i++) {
+        baton_board_close(boards[i]);
+        (void)(jobs[i] > 0 ? kill(jobs[i], SIGKILL) : 0);
+        (void)waitpid(jobs[i], NULL, 0);
+        (void)snprintf(text, sizeof text, "rm -r %s", folders[i]);
+        assert_int_equal(system(text), 0);
+    }
 }
 
 /* ---- the rule ------------------------------------------------------------ */
