@@ -132,7 +132,10 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
     return found;
 }
 
-static baton_status_t tell_ended(const baton__meeting_t *self, int rank)
+/* The rank that has ended may be one that had itself waited too long for the
+   ranks `missing`; "": this rank waits for none. */
+static baton_status_t tell_ended(const baton__meeting_t *self, int rank,
+                                 const char *missing)
 {
     const int process = self->kept != NULL ? self->kept->processes[rank].number
                                            : (int)self->members[rank].process;
@@ -140,10 +143,12 @@ static baton_status_t tell_ended(const baton__meeting_t *self, int rank)
     if (process > 0) {
         (void)snprintf(place, sizeof place, " (process %d)", process);
     }
-    return baton__error(BATON_ERR_TRANSPORT,
-                        "%s: rank %d%s is gone: its process has ended: create "
-                        "the group without it",
-                        self->bootstrap->function, rank, place);
+    return baton__error(
+        BATON_ERR_TRANSPORT,
+        "%s: rank %d%s is gone: its process has ended%s%s: "
+        "create the group without it",
+        self->bootstrap->function, rank, place,
+        missing[0] != '\0' ? ", while this rank waited for " : "", missing);
 }
 
 static baton_status_t tell_failed(const baton__meeting_t *self,
@@ -318,7 +323,7 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
         tell_all(self, ended);
     }
     if (ended >= 0) {
-        self->status = tell_ended(self, ended);
+        self->status = tell_ended(self, ended, find_missing(self).text);
     } else if (status != BATON_OK) {
         self->status = status;
     } else if (first) {
@@ -459,7 +464,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
     }
     int ended = meeting_look_for_ended(self);
     return failed       ? BATON_OK
-           : ended >= 0 ? tell_ended(self, ended)
+           : ended >= 0 ? tell_ended(self, ended, "")
                         : tell_failed(self, BATON_ERR_TRANSPORT);
 }
 
