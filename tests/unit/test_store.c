@@ -389,6 +389,63 @@ TEST_BETWEEN(test_store_ranks_lack_ucx, make_folder, remove_folder_of_hosts)
     run_ranks(lack_ucx, 3, -1);
 }
 
+static void remove_inner(void *context, const char *key)
+{
+    const baton_store_t *inner = context;
+    inner->remove(inner->context, key);
+}
+
+/* The number of the last exchange whose answer this rank has asked for; the
+   rank is slow to get the answer of the exchange `slow`, 0: none. */
+static unsigned last, slow;
+
+static baton_status_t get_slowly(void *context, const char *key, void *value,
+                                 size_t capacity, size_t *bytes_out)
+{
+    if (strstr(key, ".all") != NULL) {
+        last = (unsigned)strtoul(strchr(key, '.') + 1, NULL, 10);
+        if (last == slow) {
+            slow = 0;
+            (void)usleep(1500000); /* CONFIRM_NS in bootstrap_store.c is 1 s */
+        }
+    }
+    return get_inner(context, key, value, capacity, bytes_out);
+}
+
+/* Rank 0 does not wait for rank 1 to get the last answer. */
+static void be_slow(int rank, int size, baton_engine_t *engine,
+                    const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t slowly = {.context = &inner,
+                                  .put = put_inner,
+                                  .get = rank == 1 ? get_slowly : get_inner,
+                                  .remove = remove_inner};
+    if (rank == 1) {
+        go_elsewhere(rank);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(baton_group_create_store(engine, &slowly, rank, size,
+                                          i == 0 ? "first" : "second", 60000,
+                                          &group));
+        check_sums(rank, group);
+        CHECK_OK(baton_group_destroy(group));
+        slow = i == 0 ? last : slow;
+    }
+    CHECK(rank == 0 || (last > 0 && slow == 0)); /* it was slow */
+}
+
+TEST_BETWEEN(test_store_answer_is_got_late, make_folder, remove_folder_of_hosts)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "5000");
+    run_ranks(be_slow, 2, -1);
+}
+
 static void lose_elsewhere(int rank, int size, baton_engine_t *engine,
                            const baton_store_t *store)
 {

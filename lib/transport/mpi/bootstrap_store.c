@@ -420,12 +420,14 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
 
 /* Each rank of several hosts tells rank 0 that it has got the last answer. Rank
    0 waits for that, so that the store may be removed when it returns; but not
-   long, as a rank may have ended. */
+   long, as a rank may have ended. If a rank is only slow, or sees late what has
+   been stored (NFS), it still finds the answer. */
 static void confirm(bootstrap_store_t *self)
 {
     const uint64_t until_ns = baton__clock_ns() + CONFIRM_NS;
     char byte = 0;
     size_t stored = 0;
+    bool all = true;
     self->exchange++;
     for (int i = 1; i < self->shared.size && self->shared.rank == 0; i++) {
         while (store_get(self, i, &byte, 1, &stored) == BATON_AGAIN &&
@@ -433,11 +435,13 @@ static void confirm(bootstrap_store_t *self)
             (void)nanosleep(&(struct timespec){.tv_nsec = CONFIRM_SLEEP_NS},
                             NULL);
         }
+        all &= stored > 0;
+        stored = 0;
         store_remove(self, self->exchange, i);
     }
-    if (self->shared.rank == 0) {
+    if (self->shared.rank == 0 && all) {
         store_remove(self, self->exchange - 1, -1);
-    } else {
+    } else if (self->shared.rank > 0) {
         (void)store_put(self, self->shared.rank, &byte, 1);
     }
 }
