@@ -241,7 +241,9 @@ static int board_find(int process, int index, baton_board_t *out)
             memcmp(name, "/dev/shm/", 9) != 0) {
             continue;
         }
-        int file = baton__descriptor_move(open(path, O_RDONLY | O_CLOEXEC));
+        /* The process may have a FIFO there. */
+        int file = baton__descriptor_move(
+            open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
         if (file >= 0 && board_map(out, file) && index-- > 0) {
             board_unmap(out);
         }
