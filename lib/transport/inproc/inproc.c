@@ -176,7 +176,7 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
 }
 
 /* The list of the records whose tokens have the same hash as this one. */
-static record_t **list_of(const rank_t *self, baton_token_t token)
+static record_t **inproc_list_of(const rank_t *self, baton_token_t token)
 {
     uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
     return &self->slabs->records[(hash >> 32) * self->slabs->count >> 32].list;
@@ -194,7 +194,7 @@ static void hash_records(rank_t *self)
          slab = slab->next) {
         for (size_t i = 0; i < slab->count; i++) {
             record_t *record = &slab->records[i];
-            record_t **list = list_of(self, record->token);
+            record_t **list = inproc_list_of(self, record->token);
             record->same_hash = *list;
             *list = record;
         }
@@ -211,7 +211,8 @@ static bool inproc_withdraw(void *endpoint, baton_token_t token)
     if (self->slabs != NULL && !self->is_hashed) {
         hash_records(self);
     }
-    record_t *record = self->slabs != NULL ? *list_of(self, token) : NULL;
+    record_t *record =
+        self->slabs != NULL ? *inproc_list_of(self, token) : NULL;
     int posted = BATON__INPROC_POSTED;
     while (record != NULL &&
            (record->token.owner != token.owner ||
