@@ -69,7 +69,8 @@ typedef struct baton_lateness {
        fields below count in these alone, and times are sums over them. */
     uint64_t timed;
     uint64_t elapsed_ns; /* from the end of the first one to that of the last */
-    uint64_t elapsed_epochs; /* the epochs in this time */
+    uint64_t elapsed_epochs; /* the epochs in this time for which those stand
+                                that were timed */
     uint64_t took_ns;   /* from this rank's coming to its end of the epoch */
     uint64_t late_ns;   /* how long after the first rank this one came */
     uint64_t last;      /* epochs to which this rank came last */

@@ -99,6 +99,7 @@ static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
         baton__count_add(BATON__COUNT(slot, behind_ns), (uint64_t)-last_ns);
     }
     baton__count_add(BATON__COUNT(slot, timed), 1);
+    baton__count_add(BATON__COUNT(slot, elapsed_epochs), self->stands_for);
     baton__count_add(BATON__COUNT(slot, took_ns), took_ns);
     baton__count_add(BATON__COUNT(slot, waited_ns), waited_ns);
     baton__count_add(BATON__COUNT(slot, late_ns), late_ns);
@@ -191,13 +192,12 @@ void baton__arrivals_look(baton__task_t *task)
     baton__slot_t *slot = self->slot;
     self->end_ns = baton__clock_ns();
     self->open = false;
+    self->stands_for = self->before != 0 ? self->epoch - self->before : 0;
     self->pending = !count_if_complete(task);
     if (self->before != 0) {
-        const uint64_t epochs = self->epoch - self->before;
         const uint64_t spent_ns = self->end_ns - self->before_ns;
         baton__count_add(BATON__COUNT(slot, elapsed_ns), spent_ns);
-        baton__count_add(BATON__COUNT(slot, elapsed_epochs), epochs);
-        choose_shift(self, epochs, spent_ns,
+        choose_shift(self, self->stands_for, spent_ns,
                      baton__member_of(task->schedule.group)->neighbour_count);
     }
     self->before = self->epoch;

@@ -21,7 +21,10 @@ struct baton__arrivals {
     /* The last timed epoch before that; 0: none since the last failure. */
     uint64_t before;
     uint64_t before_ns; /* when it ended */
-    uint64_t recorded;  /* number of start times that were stored */
+    /* The number of epochs since then, `epoch` included; 0: none since the last
+       failure. */
+    uint64_t stands_for;
+    uint64_t recorded; /* number of start times that were stored */
     /* By neighbour (member.h): the neighbour's slot for this schedule, or NULL
        if it is unknown. */
     baton__slot_t *slots[];
