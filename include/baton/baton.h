@@ -109,8 +109,9 @@ BATON_CHECKED baton_status_t baton_group_create_sub(baton_group_t *parent,
                                                     const char *name,
                                                     baton_group_t **out);
 
-/* A rank's number in the group from which create_sub or shrink made this one;
-   `rank` itself in other groups; -1 if there is no such rank. */
+/* A rank's number in the group from which create_sub, shrink or reconfigure
+   (store.h) made this one, and -1 for a rank that has joined; `rank` itself in
+   other groups; -1 if there is no such rank. */
 int baton_group_origin(const baton_group_t *group, int rank);
 
 /* ---- collectives --------------------------------------------------------

@@ -69,6 +69,54 @@ BATON_CHECKED baton_status_t baton_group_create_store(
     baton_engine_t *engine, const baton_store_t *store, int rank, int size,
     const char *name, int timeout_ms, baton_group_t **out);
 
+/* ---- processes that join ---------------------------------------------------
+
+   Elastic training: ranks that are lost are replaced, or a group grows.
+
+       baton_group_reconfigure(old, &store, 4, "job", 60000, &group); // each
+                                                    // rank of `old` that lives
+       baton_group_join(engine, &store, "job", 60000, &group);  // new processes
+
+       for (root = 0; baton_group_origin(group, root) < 0; root++) {
+       }
+       baton_broadcast_now(group, weights, count, BATON_F32, root);
+
+   Creates a group of `size` ranks: those of `old` that live, and as many new
+   processes as it takes. Collective over the ranks of `old` that live, with the
+   same `size` and `name`; whether any was lost does not matter, and there may
+   be no new ones. The ranks keep their numbers, except those that are `size` or
+   above; these and the new processes get the numbers that are free. On all
+   ranks baton_group_origin returns the number that a rank had in `old`, and -1
+   for new ones, which lack the state of the others.
+
+   `old` is not changed, and can be used as before. Destroy both, in any order.
+   If the call fails, call it again: `name` may be the same all the time. While
+   it fails on one rank it may for a moment still wait on another one.
+
+   timeout_ms: longest wait for ranks of `old` to call, and then for new
+   processes. BATON_ERR_TIMEOUT says how many have come. BATON_ERR_INVALID: also
+   if more than `size` ranks live (use baton_group_create_sub).
+   BATON_ERR_MISMATCH: another `size` on another rank. BATON_ERR_TRANSPORT: a
+   rank has been lost during the call, or see baton_group_shrink. A process that
+   is lost while the new group is being made is waited for up to
+   BATON_PEER_TIMEOUT_MS. Other errors as of baton_group_create_store, which
+   makes the new group. */
+BATON_CHECKED baton_status_t baton_group_reconfigure(baton_group_t *old,
+                                                     const baton_store_t *store,
+                                                     int size, const char *name,
+                                                     int timeout_ms,
+                                                     baton_group_t **out);
+
+/* Joins a group: blocks until its ranks call baton_group_reconfigure with this
+   `name`. The group tells this process its rank and size. If more processes
+   call than there are places, those that are left go on waiting for places.
+   BATON_ERR_TIMEOUT: there was none within timeout_ms. If the call fails for
+   another reason, call it again. */
+BATON_CHECKED baton_status_t baton_group_join(baton_engine_t *engine,
+                                              const baton_store_t *store,
+                                              const char *name, int timeout_ms,
+                                              baton_group_t **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -616,3 +616,209 @@ TEST_BETWEEN(test_store_calls_are_refused, make_folder, remove_folder)
     (void)state;
     run_ranks(refuse, 1, -1);
 }
+
+/* ---- groups that change ---------------------------------------------------
+ */
+
+enum { ROUNDS = 20, GROWN = 4 };
+
+/* Checks that the ranks `joined` (bits) are new, and the others have kept their
+   numbers. */
+static void check_origins(int rank, const baton_group_t *group, unsigned joined)
+{
+    for (int i = 0; i < baton_group_size(group); i++) {
+        CHECK(baton_group_origin(group, i) == (joined >> i & 1 ? -1 : i));
+    }
+}
+
+/* In each round a rank is killed and one of the processes that wait takes its
+   place. The others tell it which round it is. */
+static void replace(int rank, int size, baton_engine_t *engine,
+                    const baton_store_t *store)
+{
+    baton_group_t *group = NULL;
+    baton_group_t *next = NULL;
+    int32_t round = 0;
+    float one = 1;
+    if (rank < size) {
+        CHECK_OK(baton_group_create_store(engine, store, rank, size, "replace",
+                                          60000, &group));
+    } else {
+        CHECK_OK(baton_group_join(engine, store, "replace", 60000, &group));
+    }
+    for (;;) {
+        int root = 0;
+        while (baton_group_origin(group, root) < 0) {
+            root++;
+        }
+        check_sums(rank, group);
+        CHECK_OK(baton_broadcast_now(group, &round, 1, BATON_I32, root));
+        if (round == ROUNDS) {
+            break;
+        }
+        const int own = baton_group_rank(group);
+        if (own == round % size) {
+            (void)raise(SIGKILL);
+        }
+        CHECK(baton_allreduce_now(group, NULL, &one, 1, BATON_F32, BATON_SUM) ==
+              BATON_ERR_TRANSPORT);
+        CHECK_OK(baton_group_reconfigure(group, store, size, "replace", 60000,
+                                         &next));
+        CHECK(baton_group_rank(next) == own && baton_group_size(next) == size);
+        check_origins(rank, next, 1U << (round % size));
+        CHECK_OK(baton_group_destroy(group));
+        group = next;
+        round++;
+    }
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_ranks_are_replaced, make_folder, remove_folder)
+{
+    (void)state;
+    pid_t children[GROWN + ROUNDS];
+    int killed = 0;
+    for (int i = 0; i < GROWN + ROUNDS; i++) {
+        children[i] = start_rank(replace, i, GROWN);
+    }
+    for (int i = 0; i < GROWN + ROUNDS; i++) {
+        int status;
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(killed, ROUNDS);
+}
+
+/* A group grows, loses its first rank and shrinks. Until it is destroyed, the
+   group before can be used. */
+static void grow(int rank, int size, baton_engine_t *engine,
+                 const baton_store_t *store)
+{
+    baton_group_t *groups[3] = {NULL};
+    float one = 1;
+    if (rank < 2) {
+        CHECK_OK(baton_group_create_store(engine, store, rank, 2, "grow", 60000,
+                                          &groups[0]));
+        CHECK_OK(baton_group_reconfigure(groups[0], store, size, "grow", 60000,
+                                         &groups[1]));
+        check_sums(rank, groups[0]);
+    } else {
+        CHECK_OK(baton_group_join(engine, store, "grow", 60000, &groups[1]));
+    }
+    check_origins(rank, groups[1], 0xc);
+    check_sums(rank, groups[1]);
+    const int own = baton_group_rank(groups[1]);
+    if (own == 0) {
+        (void)raise(SIGKILL);
+    }
+    CHECK(baton_allreduce_now(groups[1], NULL, &one, 1, BATON_F32, BATON_SUM) ==
+          BATON_ERR_TRANSPORT);
+    CHECK(baton_group_reconfigure(groups[1], store, 2, "grow", 100,
+                                  &groups[2]) == BATON_ERR_INVALID);
+    CHECK_SAYS("size is 2, and 3 ranks live; allowed: 3");
+    CHECK_OK(baton_group_reconfigure(groups[1], store, size - 1, "grow", 100,
+                                     &groups[2]));
+    CHECK(baton_group_rank(groups[2]) == own % 3 &&
+          baton_group_origin(groups[2], own % 3) == own);
+    check_sums(rank, groups[2]);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(baton_group_destroy(groups[i]));
+    }
+}
+
+TEST_BETWEEN(test_store_groups_grow_and_shrink, make_folder, remove_folder)
+{
+    (void)state;
+    run_ranks(grow, 4, 0);
+}
+
+/* A rank of the old group, or a process that joins, is killed in its
+   `puts_left`-th call of put. The others call again until they have a group;
+   one process more than is needed joins. */
+static int dying;
+
+static void persist(int rank, int size, baton_engine_t *engine,
+                    const baton_store_t *store)
+{
+    enum { OLD = 3 };
+    baton_group_t *old = NULL;
+    baton_group_t *group = NULL;
+    baton_store_t inner = *store;
+    const baton_store_t mortal = {
+        .context = &inner, .put = put_and_die, .get = get_inner};
+    baton_status_t status = BATON_ERR_TRANSPORT;
+    if (rank < OLD) {
+        CHECK_OK(baton_group_create_store(engine, store, rank, OLD, "old",
+                                          60000, &old));
+    }
+    puts_left = rank == dying ? puts_left : 0;
+    (void)usleep(rank == 3 ? 50000 : 0); /* rank 4 joins first */
+    for (int i = 0; status != BATON_OK; i++) {
+        CHECK(i < 8 &&
+              (status == BATON_ERR_TRANSPORT || status == BATON_ERR_TIMEOUT));
+        status = old != NULL
+                     ? baton_group_reconfigure(old, &mortal, size - 1,
+                                               "persist", 20000, &group)
+                     : baton_group_join(engine, &mortal, "persist",
+                                        rank == dying ? 1000 : 60000, &group);
+        if (rank == dying) {
+            (void)raise(SIGKILL); /* it was not needed */
+        }
+    }
+    check_sums(rank, group);
+    CHECK_OK(baton_group_destroy(old));
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
+{
+    (void)state;
+    static const int cases[][2] = {{0, 1}, {0, 2}, {0, 3}, {2, 1},
+                                   {2, 3}, {4, 1}, {4, 2}, {4, 4}};
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "2000");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dying = cases[i][0];
+        puts_left = cases[i][1];
+        run_ranks(persist, 5, dying);
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
+static void refuse_change(int rank, int size, baton_engine_t *engine,
+                          const baton_store_t *store)
+{
+    baton_group_t *old = NULL;
+    baton_group_t *group = NULL;
+    CHECK_OK(baton_group_create_store(engine, store, rank, size, "old", 60000,
+                                      &old));
+    CHECK(baton_group_reconfigure(old, store, size + rank, "new", 60000,
+                                  &group) == BATON_ERR_MISMATCH);
+    CHECK_SAYS(" differ: rank");
+    CHECK(baton_group_reconfigure(old, store, size + 2, "new", 200, &group) ==
+          BATON_ERR_TIMEOUT);
+    CHECK_SAYS("rank 0 has looked for processes that join: 2 of the 4 places");
+    CHECK(baton_group_reconfigure(NULL, store, 3, "n", 0, &group) ==
+          BATON_ERR_INVALID);
+    CHECK(baton_group_reconfigure(old, NULL, 3, "n", 0, &group) ==
+          BATON_ERR_INVALID);
+    CHECK(baton_group_reconfigure(old, store, 3, "a/b", 0, &group) ==
+          BATON_ERR_INVALID);
+    CHECK(baton_group_reconfigure(old, store, 3, "n", 0, NULL) ==
+          BATON_ERR_INVALID);
+    CHECK(baton_group_join(engine, store, "new", 200, &group) ==
+          BATON_ERR_TIMEOUT);
+    CHECK_SAYS("have not called baton_group_reconfigure within 200 ms");
+    CHECK(baton_group_join(NULL, store, "n", 0, &group) == BATON_ERR_INVALID);
+    CHECK(baton_group_join(engine, store, NULL, 0, &group) ==
+          BATON_ERR_INVALID);
+    CHECK(baton_group_join(engine, store, "n", 0, NULL) == BATON_ERR_INVALID);
+    check_sums(rank, old);
+    CHECK_OK(baton_group_destroy(old));
+}
+
+TEST_BETWEEN(test_store_changes_are_refused, make_folder, remove_folder)
+{
+    (void)state;
+    run_ranks(refuse_change, 2, -1);
+}

@@ -78,18 +78,22 @@ typedef struct store_key {
 } store_key_t;
 
 /* Returns the key of a rank's record, or of rank 0's answer if `rank` is -1. */
-static store_key_t store_key_of(const bootstrap_store_t *self,
-                                unsigned exchange, int rank)
+static store_key_t store_key_of(unsigned exchange, int rank)
 {
     store_key_t key;
     if (rank < 0) {
-        (void)snprintf(key.text, sizeof key.text, "%s.%u.all", self->use->name,
-                       exchange);
+        (void)snprintf(key.text, sizeof key.text, "%u.all", exchange);
     } else {
-        (void)snprintf(key.text, sizeof key.text, "%s.%u.%d", self->use->name,
-                       exchange, rank);
+        (void)snprintf(key.text, sizeof key.text, "%u.%d", exchange, rank);
     }
     return key;
+}
+
+static store_key_t whole_key(const baton__store_use_t *use, const char *key)
+{
+    store_key_t whole;
+    (void)snprintf(whole.text, sizeof whole.text, "%s.%s", use->name, key);
+    return whole;
 }
 
 /* The beginning of this thread's error message. If a call of the store has
@@ -107,7 +111,7 @@ static said_t last_said(void)
 
 /* Sets the error of a call of the store; `before` is last_said() before it. */
 static baton_status_t check_call(const baton__store_use_t *use,
-                                 const char *call, const char *key,
+                                 const char *call, const store_key_t *key,
                                  baton_status_t status, said_t before)
 {
     if (status == BATON_OK) {
@@ -115,56 +119,60 @@ static baton_status_t check_call(const baton__store_use_t *use,
     }
     const said_t said = last_said();
     const bool changed = strcmp(said.text, before.text) != 0;
-    return baton__error(baton__failure_of(status),
-                        "%s: the store's %s of %s failed (%s%s%s)",
-                        use->function, call, key, baton_status_text(status),
-                        changed ? ": " : "", changed ? said.text : "");
+    return baton__error(
+        baton__failure_of(status), "%s: the store's %s of %s failed (%s%s%s)",
+        use->function, call, key->text, baton_status_text(status),
+        changed ? ": " : "", changed ? said.text : "");
 }
 
 baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
                                 const void *value, size_t bytes)
 {
+    const store_key_t whole = whole_key(use, key);
     const said_t before = last_said();
     baton_status_t status =
-        use->store->put(use->store->context, key, value, bytes);
-    return check_call(use, "put", key, status, before);
+        use->store->put(use->store->context, whole.text, value, bytes);
+    return check_call(use, "put", &whole, status, before);
 }
 
 baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,
                                 void *value, size_t bytes, size_t *bytes_out)
 {
+    const store_key_t whole = whole_key(use, key);
     const said_t before = last_said();
-    baton_status_t status =
-        use->store->get(use->store->context, key, value, bytes, bytes_out);
-    return status == BATON_AGAIN ? status
-                                 : check_call(use, "get", key, status, before);
+    baton_status_t status = use->store->get(use->store->context, whole.text,
+                                            value, bytes, bytes_out);
+    return status == BATON_AGAIN
+               ? status
+               : check_call(use, "get", &whole, status, before);
 }
 
 void baton__store_remove(const baton__store_use_t *use, const char *key)
 {
+    const store_key_t whole = whole_key(use, key);
     if (use->store->remove != NULL) {
-        use->store->remove(use->store->context, key);
+        use->store->remove(use->store->context, whole.text);
     }
 }
 
 static baton_status_t store_put(const bootstrap_store_t *self, int rank,
                                 const void *value, size_t bytes)
 {
-    const store_key_t key = store_key_of(self, self->exchange, rank);
+    const store_key_t key = store_key_of(self->exchange, rank);
     return baton__store_put(self->use, key.text, value, bytes);
 }
 
 static baton_status_t store_get(const bootstrap_store_t *self, int rank,
                                 void *value, size_t bytes, size_t *bytes_out)
 {
-    const store_key_t key = store_key_of(self, self->exchange, rank);
+    const store_key_t key = store_key_of(self->exchange, rank);
     return baton__store_get(self->use, key.text, value, bytes, bytes_out);
 }
 
 static void store_remove(const bootstrap_store_t *self, unsigned exchange,
                          int rank)
 {
-    const store_key_t key = store_key_of(self, exchange, rank);
+    const store_key_t key = store_key_of(exchange, rank);
     if (exchange > 0) {
         baton__store_remove(self->use, key.text);
     }
@@ -394,11 +402,11 @@ static void store_missing(baton__bootstrap_t *shared, char *out, size_t bytes)
     size_t length = 0;
     int count = 0;
     for (int i = 0; i < shared->size; i++) {
-        const store_key_t key = store_key_of(self, self->exchange, i);
+        const store_key_t key = store_key_of(self->exchange, i);
         size_t stored = 0;
         char byte;
-        if (self->use->store->get(self->use->store->context, key.text, &byte, 1,
-                                  &stored) == BATON_OK) {
+        if (baton__store_get(self->use, key.text, &byte, 1, &stored) ==
+            BATON_OK) {
             continue;
         }
         if (length < bytes) {

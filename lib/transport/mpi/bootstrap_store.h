@@ -16,8 +16,8 @@ typedef struct baton__store_use {
 /* Checks the store and the name. */
 baton_status_t baton__store_check(const baton__store_use_t *use);
 
-/* These call the store's functions, and set the error if they fail.
-   BATON_AGAIN, which is no error: there is no value yet. */
+/* These call the store's functions for the key NAME.key, and set the error if
+   they fail. BATON_AGAIN, which is no error: there is no value yet. */
 baton_status_t baton__store_put(const baton__store_use_t *use, const char *key,
                                 const void *value, size_t bytes);
 baton_status_t baton__store_get(const baton__store_use_t *use, const char *key,

@@ -1,0 +1,285 @@
+/* A group of the ranks of another one that live, and of processes that join.
+   All meet in a store.
+
+   The living ranks agree by baton_group_shrink who they are. The lowest of them
+   leads: it puts its call under NAME.call, with a random number. A process that
+   joins puts a request under NAME.join, with a number of its own and that of
+   the call. The leader reads the request, and notes its number at a free place
+   of the call. Processes whose number is not there put their request again, so
+   it does no harm that one overwrites another's. When all places are taken, the
+   call is complete, and all make a group by the name NAME.NUMBER, in which
+   nothing is left of an earlier attempt.
+
+   The leader passes its call on to the other living ranks by all-reduces, to
+   which they add nothing. It does so again and again while it waits, so that
+   the death of one of them is noticed. */
+#include "transport/mpi/bootstrap_store.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/error.h"
+#include "transport/group.h"
+#include "transport/shm/share.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    /* How long the leader, and a process that joins, wait between two looks at
+       the store. */
+    PAUSE_NS = 2000000,
+    MOST_RANKS = 1984 /* a larger group can't shrink, either */
+};
+
+/* No field is negative, so that the maximum of a call and zeros is the call. */
+typedef struct call {
+    int64_t number; /* random */
+    int64_t size;   /* of the new group */
+    int64_t free;   /* number of places that are free; 0: complete */
+    int64_t error;  /* why the leader gives up: minus the status, or 0 */
+    /* By rank of the new group: 0, the place is free; 1 + the rank in the old
+       group; or the number of a process that joins, which is larger. */
+    int64_t places[MOST_RANKS];
+} call_t;
+
+/* Of a process that joins. */
+typedef struct request {
+    int64_t process, call; /* their numbers */
+} request_t;
+
+static size_t call_bytes(int64_t size)
+{
+    return offsetof(call_t, places) + (size_t)size * sizeof(int64_t);
+}
+
+static int64_t random_number(void)
+{
+    return (int64_t)(baton__share_random() >> 1 | (uint64_t)1 << 62);
+}
+
+static void call_pause(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+}
+
+/* Makes the group of a complete call, in which this process has the place
+   `own`. All have been there a moment ago, so none is waited for as long as one
+   that may come at any time. */
+static baton_status_t call_make_group(const baton__store_use_t *use,
+                                      baton_engine_t *engine,
+                                      const call_t *call, int64_t own,
+                                      baton_group_t **out)
+{
+    const int ms = (int)baton__config_number(BATON__CONFIG_PEER_TIMEOUT_MS);
+    const int size = (int)call->size;
+    char name[140];
+    const baton__store_use_t made = {use->function, use->store, name};
+    int *origins = baton__alloc((size_t)size, sizeof *origins);
+    int rank = 0;
+    if (origins == NULL) {
+        return baton__error(BATON_ERR_NO_MEMORY, "%s: no memory for a group",
+                            use->function);
+    }
+    for (int i = 0; i < size; i++) {
+        const int64_t place = call->places[i];
+        origins[i] = place <= INT32_MAX ? (int)place - 1 : -1;
+        rank = place == own ? i : rank;
+    }
+    (void)snprintf(name, sizeof name, "%s.%016llx", use->name,
+                   (unsigned long long)call->number);
+    baton_status_t status = baton__store_create_group(&made, engine, rank, size,
+                                                      ms > 0 ? ms : -1, out);
+    if (status != BATON_OK) {
+        baton__free(origins);
+        return status;
+    }
+    (*out)->origins = origins;
+    return BATON_OK;
+}
+
+/* ---- ranks of the old group ---------------------------------------------- */
+
+typedef struct caller {
+    baton__store_use_t use;
+    baton_group_t *living;
+    int size;
+    uint64_t until_ns; /* when the leader gives up */
+    call_t call;
+} caller_t;
+
+/* Begins the call: the living ranks have their places, and the others are free.
+   Ranks whose number the new group does not have come last here, and get the
+   first places that are left. */
+static void begin_call(caller_t *self)
+{
+    call_t *call = &self->call;
+    const int count = baton_group_size(self->living);
+    for (int i = 0; i < count; i++) {
+        const int old = baton_group_origin(self->living, i);
+        int at = old < self->size ? old : 0;
+        while (call->places[at] != 0) {
+            at++;
+        }
+        call->places[at] = old + 1;
+    }
+    call->size = self->size;
+    call->free = self->size - count;
+    call->number = random_number();
+}
+
+/* Looks once for a request, and gives its process the first free place, unless
+   it has one. */
+static baton_status_t call_lead(caller_t *self)
+{
+    call_t *call = &self->call;
+    request_t request;
+    size_t stored = 0;
+    bool changed = call->number == 0;
+    baton_status_t status = BATON_AGAIN;
+    if (changed) {
+        begin_call(self);
+    } else {
+        status = baton__store_get(&self->use, "join", &request, sizeof request,
+                                  &stored);
+    }
+    if (status == BATON_OK && request.call == call->number) {
+        int at = 0;
+        while (call->places[at] != 0 && call->places[at] != request.process) {
+            at++;
+        }
+        changed = call->places[at] == 0;
+        call->free -= changed;
+        call->places[at] = request.process;
+    }
+    if (changed) {
+        return baton__store_put(&self->use, "call", call,
+                                call_bytes(call->size));
+    }
+    call_pause();
+    return status != BATON_OK && status != BATON_AGAIN ? status
+           : baton__clock_ns() < self->until_ns        ? BATON_OK
+                                                       : BATON_ERR_TIMEOUT;
+}
+
+/* Passes the call on until it is complete. */
+static baton_status_t pass_call_on(caller_t *self)
+{
+    const bool leads = baton_group_rank(self->living) == 0;
+    const size_t bytes = call_bytes(self->size);
+    call_t *call = &self->call;
+    baton_status_t own = BATON_OK;
+    baton_status_t status = BATON_OK;
+    while (status == BATON_OK && call->error == 0 &&
+           (call->number == 0 || call->free > 0)) {
+        memset(call, 0, leads ? 0 : bytes);
+        own = leads ? call_lead(self) : BATON_OK;
+        call->error = -own;
+        status =
+            baton_allreduce_now(self->living, NULL, call,
+                                bytes / sizeof(int64_t), BATON_I64, BATON_MAX);
+    }
+    if (status != BATON_OK || call->error == 0 ||
+        (own != BATON_OK && own != BATON_ERR_TIMEOUT)) {
+        return status != BATON_OK ? status : own;
+    }
+    status = (baton_status_t)-call->error;
+    return baton__error(status,
+                        "%s: rank %d has looked for processes that join: %d of "
+                        "the %d places are free (%s)",
+                        self->use.function, baton_group_origin(self->living, 0),
+                        (int)call->free, self->size, baton_status_text(status));
+}
+
+baton_status_t baton_group_reconfigure(baton_group_t *old,
+                                       const baton_store_t *store, int size,
+                                       const char *name, int timeout_ms,
+                                       baton_group_t **out)
+{
+    caller_t self = {.use = {__func__, store, name},
+                     .size = size,
+                     .until_ns = baton__deadline(timeout_ms)};
+    baton_status_t status = baton__store_check(&self.use);
+    if (status == BATON_OK && !baton__is_given(out, true, __func__, "out")) {
+        status = BATON_ERR_INVALID;
+    }
+    if (status == BATON_OK) {
+        status = baton_group_shrink(old, timeout_ms, &self.living);
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    const int count = baton_group_size(self.living);
+    status = size >= count && size <= MOST_RANKS
+                 ? pass_call_on(&self)
+                 : baton__error(BATON_ERR_INVALID,
+                                "%s: size is %d, and %d ranks live; allowed: "
+                                "%d to %d (or see baton_group_create_sub)",
+                                __func__, size, count, count, MOST_RANKS);
+    if (status == BATON_OK) {
+        status = call_make_group(&self.use, old->engine, &self.call,
+                                 old->rank + 1, out);
+    }
+    (void)!baton_group_destroy(self.living);
+    return status;
+}
+
+/* ---- processes that join ------------------------------------------------- */
+
+/* Looks once for a complete call in which the process `own` has a place. Asks
+   for a place if it has none. BATON_AGAIN: it must look again. */
+static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
+                                call_t *call)
+{
+    int64_t at = 0;
+    size_t stored = 0;
+    baton_status_t status =
+        baton__store_get(use, "call", call, sizeof *call, &stored);
+    if (status != BATON_OK) {
+        return status;
+    }
+    while (at < call->size && call->places[at] != own) {
+        at++;
+    }
+    if (at < call->size || call->free == 0) {
+        return at < call->size && call->free == 0 ? BATON_OK : BATON_AGAIN;
+    }
+    const request_t request = {own, call->number};
+    status = baton__store_put(use, "join", &request, sizeof request);
+    return status == BATON_OK ? BATON_AGAIN : status;
+}
+
+baton_status_t baton_group_join(baton_engine_t *engine,
+                                const baton_store_t *store, const char *name,
+                                int timeout_ms, baton_group_t **out)
+{
+    const baton__store_use_t use = {__func__, store, name};
+    const uint64_t until_ns = baton__deadline(timeout_ms);
+    const int64_t own = random_number();
+    call_t call;
+    baton_status_t status = baton__store_check(&use);
+    if (status == BATON_OK &&
+        (!baton__is_given(engine, true, __func__, "engine") ||
+         !baton__is_given(out, true, __func__, "out"))) {
+        status = BATON_ERR_INVALID;
+    }
+    if (status != BATON_OK) {
+        return status;
+    }
+    while ((status = find_call(&use, own, &call)) == BATON_AGAIN &&
+           baton__clock_ns() < until_ns) {
+        call_pause();
+    }
+    if (status == BATON_AGAIN) {
+        status =
+            baton__error(BATON_ERR_TIMEOUT,
+                         "%s: the ranks of \"%s\" have not called "
+                         "baton_group_reconfigure within %d ms, or have no "
+                         "place for this process, or lack another one",
+                         use.function, name, timeout_ms);
+    }
+    return status == BATON_OK ? call_make_group(&use, engine, &call, own, out)
+                              : status;
+}
