@@ -97,10 +97,31 @@ class Group(_handles.Handle):
         after a failure. TimedOut names the ranks that have not come within `timeout`
         seconds. Unsupported: ranks are on different hosts, or can't share memory, and there
         is no UCX."""
+        return cls._through(store, lambda opened, out: lib.baton_group_create_store(
+            _handles.engine(), opened, rank, size, name.encode(), _handles.milliseconds(timeout),
+            out))
+
+    @classmethod
+    def join(cls, store: Any, name: str = "baton", timeout: Timeout = 300) -> "Group":
+        """Joins a group whose ranks call `reconfigure` with this `name`. `origin(rank)` is -1
+        for ranks that have joined; the others have the state. TimedOut: there was no place
+        within `timeout` seconds. PeerLost: call it again."""
+        return cls._through(store, lambda opened, out: lib.baton_group_join(
+            _handles.engine(), opened, name.encode(), _handles.milliseconds(timeout), out))
+
+    def reconfigure(self, store: Any, size: int, name: str = "baton",
+                    timeout: Timeout = 300) -> "Group":
+        """A group of the ranks of this one that live and of processes that call `join`, `size`
+        in all. Collective over the ranks that live. They keep their numbers, but for `size`
+        and above. Destroy both groups. PeerLost, TimedOut: call it again."""
+        return self._through(store, lambda opened, out: lib.baton_group_reconfigure(
+            self._alive(), opened, size, name.encode(), _handles.milliseconds(timeout), out))
+
+    @classmethod
+    def _through(cls, store: Any, create: Any) -> "Group":
         opened = Store(store)
         try:
-            return cls._by(lib.baton_group_create_store, _handles.engine(), opened.pointer, rank,
-                           size, name.encode(), _handles.milliseconds(timeout))
+            return cls._by(lambda out: create(opened.pointer, out))
         except errors.Error:
             if opened.raised is not None:
                 raise opened.raised
@@ -137,7 +158,8 @@ class Group(_handles.Handle):
                          name.encode())
 
     def origin(self, rank: int) -> int:
-        """The rank in the group that `sub` or `shrink` made this one of; or -1."""
+        """The rank in the group that `sub`, `shrink` or `reconfigure` made this one of; or -1:
+        the rank has joined."""
         return lib.baton_group_origin(self._alive(), rank)
 
     def recover(self, timeout: Timeout = None) -> None:

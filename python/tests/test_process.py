@@ -559,6 +559,27 @@ def test_ranks_meet_in_a_folder(tmp_path):
     assert text.count("MPI is loaded False") == 3, text
 
 
+def test_a_process_joins(tmp_path):
+    program = """
+        rank = int(os.environ["RANK"])
+        if rank < 3:
+            old = baton.Group.from_store(sys.argv[1], rank, 3, "w", timeout=30)
+            old.barrier()
+            if rank == 1:
+                os._exit(0)
+            told("lost:", baton.PeerLost, old.allreduce, numpy.ones(1))
+            told("late:", baton.TimedOut, old.reconfigure, sys.argv[1], 4, "v", timeout=0.2)
+            group = old.reconfigure(sys.argv[1], 3, "w", timeout=30)
+        else:
+            group = baton.Group.join(sys.argv[1], "w", timeout=30)
+        say("rank", group.rank, [group.origin(each) for each in range(3)],
+            group.allreduce(numpy.ones(1)))
+    """
+    text = without_mpi(program, tmp_path, ranks=4)
+    assert all(f"rank {rank} [0, -1, 2] [3.]" in text for rank in range(3)), text
+    assert text.count("late: ") == text.count("lost: ") == 2, text
+
+
 def test_ranks_meet_in_a_store_of_torch():
     pytest.importorskip("torch")
     program = """
