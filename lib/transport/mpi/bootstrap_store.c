@@ -92,7 +92,8 @@ static store_key_t store_key_of(unsigned exchange, int rank)
 static store_key_t whole_key(const baton__store_use_t *use, const char *key)
 {
     store_key_t whole;
-    (void)snprintf(whole.text, sizeof whole.text, "%s.%s", use->name, key);
+    (void)snprintf(whole.text, sizeof whole.text, "%.*s.%.38s", NAME_CHARS,
+                   use->name, key);
     return whole;
 }
 
