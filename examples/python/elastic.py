@@ -21,6 +21,10 @@ import sys
 import tempfile
 import time
 
+if {"-h", "--help"} & set(sys.argv):
+    print(__doc__)
+    sys.exit()
+
 import numpy
 
 import baton

@@ -814,6 +814,10 @@ static void refuse_change(int rank, int size, baton_engine_t *engine,
     CHECK(baton_group_join(engine, store, NULL, 0, &group) ==
           BATON_ERR_INVALID);
     CHECK(baton_group_join(engine, store, "n", 0, NULL) == BATON_ERR_INVALID);
+    CHECK_OK(store->put(store->context, "bad.call", "x", 1));
+    CHECK(baton_group_join(engine, store, "bad", 0, &group) ==
+          BATON_ERR_MISMATCH);
+    CHECK_SAYS("bad.call is not a call of this version");
     check_sums(rank, old);
     CHECK_OK(baton_group_destroy(old));
 }

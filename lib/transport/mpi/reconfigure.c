@@ -145,7 +145,8 @@ static baton_status_t call_lead(caller_t *self)
         status = baton__store_get(&self->use, "join", &request, sizeof request,
                                   &stored);
     }
-    if (status == BATON_OK && request.call == call->number) {
+    if (status == BATON_OK && stored == sizeof request &&
+        request.call == call->number) {
         int at = 0;
         while (call->places[at] != 0 && call->places[at] != request.process) {
             at++;
@@ -239,6 +240,13 @@ static baton_status_t find_call(const baton__store_use_t *use, int64_t own,
         baton__store_get(use, "call", call, sizeof *call, &stored);
     if (status != BATON_OK) {
         return status;
+    }
+    if (stored < call_bytes(0) || call->size < 1 || call->size > MOST_RANKS ||
+        stored != call_bytes(call->size)) {
+        return baton__error(BATON_ERR_MISMATCH,
+                            "%s: %s.call is not a call of this version of "
+                            "Baton: have all ranks load one libbaton",
+                            use->function, use->name);
     }
     while (at < call->size && call->places[at] != own) {
         at++;
