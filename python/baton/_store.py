@@ -29,7 +29,9 @@ class _Folder:
 
 class _OfTorch:
     """A counter beside each value says whether it is there: a `get` would wait for a value
-    that is missing, and in torch 1 a `wait` that times out leaves the connection useless."""
+    that is missing, and in torch 1 a `wait` that times out leaves the connection useless.
+    So does a `get` of a value that another rank deletes meanwhile; values stay, therefore,
+    and are removed by their counters."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -42,8 +44,7 @@ class _OfTorch:
         return self._store.get(key) if self._store.add(key + ".there", 0) else None
 
     def remove(self, key: str) -> None:
-        for each in (key + ".there", key):
-            self._store.delete_key(each)
+        self._store.set(key + ".there", "0")
 
 
 class Store:
