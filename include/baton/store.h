@@ -32,7 +32,8 @@ typedef struct baton_store {
        BATON_AGAIN: there is no value of the key yet. */
     baton_status_t (*get)(void *context, const char *key, void *value,
                           size_t capacity, size_t *bytes_out);
-    /* Removes the value. NULL: the store keeps all values, and groups of
+    /* Removes the value. Another rank that calls `get` at the same time gets
+       the value or BATON_AGAIN. NULL: the store keeps all values, and groups of
        different sizes need different names. */
     void (*remove)(void *context, const char *key);
 } baton_store_t;
