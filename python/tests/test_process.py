@@ -290,14 +290,17 @@ def test_different_calls_time_out():
         vectors = numpy.ones(1), numpy.ones(2)
         for vector in vectors:
             group.allreduce(vector)
-        told("late:", baton.TimedOut, group.allreduce, vectors[group.rank], timeout=1)
+        # Which of the two gives up first may end the call of the other.
+        told("late:", (baton.TimedOut, baton.State), group.allreduce, vectors[group.rank],
+             timeout=0.05)
         group.recover()
         for vector in vectors:
             vector[:] = 1
             say("sum", *group.allreduce(vector))
     """
     code, text = job(2, program)
-    assert code == 0 and text.count("Group.recover on all ranks") == 2, text
+    assert code == 0 and "Group.recover on all ranks" in text, text
+    assert text.count("late: ") == 2, text
     assert text.count("sum 2.0") == 4 and text.count("sum 2.0 2.0") == 2, text
 
 
