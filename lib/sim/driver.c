@@ -63,7 +63,7 @@ static void step_rank(baton_sim_t *sim, baton__sim_port_t *port)
     sim->stepping = port;
     while (more && !port->dead && port->clock <= sim->net.now_us) {
         bool progressed = baton__step(stepper, SIZE_MAX);
-        more = stepper->runnable_head != NULL || port->completion_count > 0 ||
+        more = baton__step_is_due(stepper) || port->completion_count > 0 ||
                baton__step_has_mail(stepper) ||
                baton__stepper_has_notices(stepper) ||
                (stepper->recovering > 0 && progressed);

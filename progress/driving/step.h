@@ -32,10 +32,11 @@ static inline bool baton__step_has_mail(baton__stepper_t *stepper)
     return atomic_load_explicit(&stepper->mail, memory_order_seq_cst) != NULL;
 }
 
-/* True if the caller should step again at once: a schedule is runnable. */
+/* True if the caller should step again at once: a schedule is runnable, or the
+   next poll without an event settles why a message has failed. */
 static inline bool baton__step_is_due(const baton__stepper_t *stepper)
 {
-    return stepper->runnable_head != NULL;
+    return stepper->runnable_head != NULL || stepper->doubts;
 }
 
 /* Adds a schedule that was created. */

@@ -42,6 +42,7 @@ TEST(test_sim_set_speed_divides_work)
 {
     baton_sim_options_t options = support_sim_options(2);
     options.overhead_us = 4;
+    options.eager_bytes = 64;
     baton_sim_t *sim = traffic(&options, word, 1);
     support_us(epoch_us(sim), 4 + SUPPORT_WORD_US + 4);
     support_ok(baton_sim_set_speed(sim, 0, 2));
@@ -102,6 +103,45 @@ TEST_WORDS(test_sim_fail_send_fails_the_kth)
     support_fails(baton_schedule_wait(words->recv, -1), BATON_ERR_TRANSPORT,
                   "\"words\" epoch 3 failed at send#0 on rank 0");
     support_expect(baton_schedule_start(words->recv), BATON_ERR_FAILED);
+}
+
+/* Both ranks send twice; rank 0 receives after that, rank 1 at once. */
+static void build_exchange(void *arg, baton_schedule_t *s)
+{
+    const int rank = baton_schedule_rank(s);
+    baton_node_t nodes[4];
+    for (int i = 0; i < 4; i++) {
+        baton_view_t view = support_scratch(s, SUPPORT_WORD);
+        nodes[i] = i < 2 ? baton_add_send(s, 1 - rank, view)
+                         : baton_add_recv(s, 1 - rank, view);
+        if (rank == 0 && i >= 2) {
+            baton_before(s, nodes[1], nodes[i]);
+        }
+    }
+}
+
+static void start_first(void *arg)
+{
+    support_ok(baton_schedule_start(baton_sim_schedule(arg, 0)));
+}
+
+/* In the step in which rank 0's second send fails, a message comes, and another
+   one while the first send still occupies its processor. The epoch can't take
+   either yet. */
+TEST(test_sim_fail_send_when_a_message_comes)
+{
+    baton_sim_options_t options = support_sim_options(2);
+    options.overhead_us = 4;
+    options.eager_bytes = 64;
+    baton_sim_t *sim = support_sim_open(&options);
+    support_ok(baton_sim_build(sim, "exchange", build_exchange, NULL));
+    support_ok(baton_sim_fail_send(sim, 0, 2));
+    support_ok(baton_schedule_start(baton_sim_schedule(sim, 1)));
+    support_ok(baton_sim_at(sim, 4 + SUPPORT_WORD_US, start_first, sim));
+    support_ok(baton_sim_run(sim, -1));
+    support_fails(baton_schedule_wait(baton_sim_schedule(sim, 0), 0),
+                  BATON_ERR_TRANSPORT, "send#1");
+    support_ok(baton_sim_destroy(sim));
 }
 
 /* ---- deaths ------------------------------------------------------------- */
