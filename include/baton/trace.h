@@ -1,0 +1,140 @@
+/* The trace: what this process has done last, and when: starts, epochs,
+   messages, waits, sleeps, failures, and the application's own spans. Off
+   unless asked for, by BATON_TRACE=FOLDER or baton_trace_start.
+
+       baton_trace_start("/tmp/trace");
+       for (int step = 0; step < STEPS; step++) {
+           baton_trace_begin("compute");
+           compute();
+           baton_trace_end();
+           baton_schedule_start(gradients);
+           baton_schedule_wait(gradients, -1);
+       }
+
+   `baton-trace FOLDER` makes a timeline of all ranks of it, or a report on who
+   waited for whom (docs/observe.md).
+
+   A process writes into one file, FOLDER/HOST.PID.trace, which it maps into its
+   memory: a ring of the last records, so that its size never changes. The file
+   can be read at any time, while the process runs, hangs, or after it was
+   killed: what was recorded is in it. So nothing needs to be written when an
+   epoch fails, and nothing is lost when a rank dies. FOLDER should be on a
+   local file system, and is created if it does not exist; to look at ranks of
+   several hosts, copy their files into one folder.
+
+   Recording takes no lock, and allocates nothing. */
+#ifndef BATON_TRACE_H
+#define BATON_TRACE_H
+
+#include <baton/baton.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Begins to record, or goes on after a stop. `folder`: NULL, or where the file
+   lies; it is created by the first call in a process, and a later one must name
+   the same folder, or NULL. Any thread may call this, at any time.
+   BATON_ERR_INVALID: another folder, or none so far. BATON_ERR_SYSTEM: the file
+   can't be created, or has no room. */
+BATON_CHECKED baton_status_t baton_trace_start(const char *folder);
+
+/* Ends recording until the next start. The file stays as it is. */
+void baton_trace_stop(void);
+
+/* A span of the application: the calling thread begins and ends something, such
+   as the computation of a step. Spans nest. `name` is copied, and cut off after
+   47 bytes; there may be 256 different ones, and later ones count as "other".
+   Does nothing unless this process records. */
+void baton_trace_begin(const char *name);
+void baton_trace_end(void);
+
+/* ---- the file ------------------------------------------------------------ */
+
+/* All numbers are in the byte order of the machine. The file is a
+   baton_trace_head_t, then `schedules` of baton_trace_schedule_t, then `names`
+   of baton_trace_name_t, then `records` of baton_trace_record_t. */
+enum {
+    BATON_TRACE_FORMAT = 1, /* changes with each change of the layout */
+    BATON_TRACE_SCHEDULES = 4096,
+    BATON_TRACE_NAMES = 256,
+    BATON_TRACE_NAME = 48
+};
+#define BATON_TRACE_MAGIC UINT64_C(0x6563617274617462) /* "batrace" */
+
+typedef struct baton_trace_head {
+    uint64_t magic;
+    uint32_t format;
+    uint32_t schedules, names, records; /* the lengths of the tables */
+    int32_t process;                    /* its number, in its container */
+    uint32_t reserved;
+    /* The number of records so far: record i is at i % records. */
+    uint64_t written;
+    /* Both clocks when the file was created. Records have the first one's
+       time, which on one host is the same for all processes. */
+    uint64_t monotonic_ns, realtime_ns;
+    char host[64];
+    char boot[40]; /* the kernel's boot id: the same for the same clock */
+    char pad[40];
+} baton_trace_head_t;
+
+/* A schedule that has recorded something; its number is its place in the table,
+   from 1. If there are more, later ones are not recorded. */
+typedef struct baton_trace_schedule {
+    uint64_t key;     /* the same for the same schedule on all ranks; 0: free */
+    uint64_t channel; /* of its group */
+    int32_t rank, size;
+    uint32_t incarnation; /* recoveries of the group when it was entered */
+    uint32_t nodes;
+    char name[64]; /* cut off if longer */
+    char pad[32];
+} baton_trace_schedule_t;
+
+typedef struct baton_trace_name {
+    char name[BATON_TRACE_NAME]; /* empty: free */
+} baton_trace_name_t;
+
+typedef enum baton_trace_what {
+    BATON_TRACE_NONE,     /* the record is being written */
+    BATON_TRACE_START,    /* the application has started the epoch */
+    BATON_TRACE_BEGIN,    /* the epoch begins on this rank, perhaps because a
+                             peer has activated it */
+    BATON_TRACE_COME,     /* this rank's part in it begins: it was started, and
+                             the epoch before has ended */
+    BATON_TRACE_SEND,     /* a message goes to `peer`; `value`: its bytes */
+    BATON_TRACE_SENT,     /* the transport has done with it; not recorded if
+                             that was so at once */
+    BATON_TRACE_RECEIVED, /* a message of `peer` is here; `value`: its bytes */
+    BATON_TRACE_WORK,     /* a reduction, copy or call has ended that took
+                             `value` ns; those below 4 KiB are not recorded */
+    BATON_TRACE_END,      /* the epoch has ended; `peer`: its status */
+    BATON_TRACE_WAIT,     /* a wait, or a call that waits, has returned; it took
+                             `value` ns; `peer`: its status */
+    BATON_TRACE_SLEEP,    /* the thread has slept for `value` ns */
+    BATON_TRACE_LOST,     /* `peer`, a rank of the schedule's group, is lost */
+    BATON_TRACE_SPAN,     /* the application begins a span; `value`: its name's
+                             place in the table of names, from 0 */
+    BATON_TRACE_SPAN_END  /* it ends the last span of the thread */
+} baton_trace_what_t;
+
+typedef struct baton_trace_record {
+    uint64_t time_ns; /* CLOCK_MONOTONIC */
+    uint64_t value;   /* see above; else 0 */
+    uint32_t epoch;   /* its number, modulo 2^32; 0: none */
+    uint32_t thread;  /* the number of the thread that recorded it */
+    uint32_t node;    /* of SEND, SENT, RECEIVED and WORK; else 0 */
+    /* Of SEND, SENT and RECEIVED: the message's number among those from its
+       sender to its receiver in an epoch; activations count by themselves, with
+       bit 31 set. Else 0. */
+    uint32_t tag;
+    int32_t peer;      /* a rank of the group, or a status; else -1 */
+    uint16_t schedule; /* a number of the table; 0: none */
+    uint8_t lap;       /* record i has (i / records) % 256 here: a reader sees
+                          by it that a record is of an earlier lap */
+    uint8_t what;      /* baton_trace_what_t; written last */
+} baton_trace_record_t;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
