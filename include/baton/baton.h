@@ -34,7 +34,7 @@
      memory.h                        vectors that peers read in place
      device.h, cuda.h                vectors in the memory of a GPU
      engine.h                        options of an engine; the log; the version
-     lateness.h                      which rank is late, and what that costs
+     lateness.h, trace.h             who is late; what each process does, when
      build.h, coll.h, select.h       to write collectives; to start ahead
      tuning.h, costs.h               how algorithms are chosen
      sim.h, proof.h                  a million ranks in virtual time

@@ -14,15 +14,19 @@
    `baton-trace FOLDER` makes a timeline of all ranks of it, or a report on who
    waited for whom (docs/observe.md).
 
-   A process writes into one file, FOLDER/HOST.PID.trace, which it maps into its
-   memory: a ring of the last records, so that its size never changes. The file
-   can be read at any time, while the process runs, hangs, or after it was
-   killed: what was recorded is in it. So nothing needs to be written when an
-   epoch fails, and nothing is lost when a rank dies. FOLDER should be on a
-   local file system, and is created if it does not exist; to look at ranks of
-   several hosts, copy their files into one folder.
+   A process writes into one file, FOLDER/HOST.PID.trace (HOST.PID-2.trace if
+   there is such a file), which it maps into its memory: a ring of the last
+   BATON_TRACE_RECORDS records, so that its size never changes. The file can be
+   read at any time, while the process runs, hangs, or after it was killed: what
+   was recorded is in it. So nothing needs to be written when an epoch fails,
+   and nothing is lost when a rank dies. FOLDER should be on a local file
+   system, and is created if it does not exist; to look at ranks of several
+   hosts, copy their files into one folder.
 
-   Recording takes no lock, and allocates nothing. */
+   Recording allocates nothing, and takes no lock, except once for each schedule
+   and each name of a span. A process that is forked records nothing until it
+   starts to do so, in a file of its own. Ranks that are threads of one process
+   share its file. A simulator's ranks are not recorded. */
 #ifndef BATON_TRACE_H
 #define BATON_TRACE_H
 
@@ -33,10 +37,11 @@ extern "C" {
 #endif
 
 /* Begins to record, or goes on after a stop. `folder`: NULL, or where the file
-   lies; it is created by the first call in a process, and a later one must name
-   the same folder, or NULL. Any thread may call this, at any time.
+   lies; it is created by the first call in a process, or by the first engine
+   that is opened with BATON_TRACE. A later call must name the same folder, by
+   the same text, or NULL. Any thread may call this, at any time.
    BATON_ERR_INVALID: another folder, or none so far. BATON_ERR_SYSTEM: the file
-   can't be created, or has no room. */
+   can't be created, or has no room; the message says why. */
 BATON_CHECKED baton_status_t baton_trace_start(const char *folder);
 
 /* Ends recording until the next start. The file stays as it is. */
@@ -44,7 +49,7 @@ void baton_trace_stop(void);
 
 /* A span of the application: the calling thread begins and ends something, such
    as the computation of a step. Spans nest. `name` is copied, and cut off after
-   47 bytes; there may be 256 different ones, and later ones count as "other".
+   47 bytes; there may be 255 different ones, and later ones count as "other".
    Does nothing unless this process records. */
 void baton_trace_begin(const char *name);
 void baton_trace_end(void);
@@ -60,7 +65,7 @@ enum {
     BATON_TRACE_NAMES = 256,
     BATON_TRACE_NAME = 48
 };
-#define BATON_TRACE_MAGIC UINT64_C(0x6563617274617462) /* "batrace" */
+#define BATON_TRACE_MAGIC 0x6563617274617462 /* "btatrace" */
 
 typedef struct baton_trace_head {
     uint64_t magic;
@@ -79,7 +84,8 @@ typedef struct baton_trace_head {
 } baton_trace_head_t;
 
 /* A schedule that has recorded something; its number is its place in the table,
-   from 1. If there are more, later ones are not recorded. */
+   from 1. A schedule that goes on after a recovery, and counts its epochs from
+   1 again, has another one. If there are more, later ones are not recorded. */
 typedef struct baton_trace_schedule {
     uint64_t key;     /* the same for the same schedule on all ranks; 0: free */
     uint64_t channel; /* of its group */
@@ -91,7 +97,7 @@ typedef struct baton_trace_schedule {
 } baton_trace_schedule_t;
 
 typedef struct baton_trace_name {
-    char name[BATON_TRACE_NAME]; /* empty: free */
+    char name[BATON_TRACE_NAME]; /* empty: free; the last is "other" */
 } baton_trace_name_t;
 
 typedef enum baton_trace_what {
@@ -101,17 +107,20 @@ typedef enum baton_trace_what {
                              peer has activated it */
     BATON_TRACE_COME,     /* this rank's part in it begins: it was started, and
                              the epoch before has ended */
-    BATON_TRACE_SEND,     /* a message goes to `peer`; `value`: its bytes */
+    BATON_TRACE_SEND,     /* a message goes to `peer`; `value`: its bytes; 0 if
+                             it is an activation */
     BATON_TRACE_SENT,     /* the transport has done with it; not recorded if
                              that was so at once */
     BATON_TRACE_RECEIVED, /* a message of `peer` is here; `value`: its bytes */
-    BATON_TRACE_WORK,     /* a reduction, copy or call has ended that took
-                             `value` ns; those below 4 KiB are not recorded */
+    BATON_TRACE_WORK,     /* a call, or a reduction or copy, or a part of a long
+                             one, has ended that took `value` ns. Those below
+                             4 KiB, and those of a device, are not recorded */
     BATON_TRACE_END,      /* the epoch has ended; `peer`: its status */
     BATON_TRACE_WAIT,     /* a wait, or a call that waits, has returned; it took
                              `value` ns; `peer`: its status */
     BATON_TRACE_SLEEP,    /* the thread has slept for `value` ns */
-    BATON_TRACE_LOST,     /* `peer`, a rank of the schedule's group, is lost */
+    BATON_TRACE_LOST,     /* `peer`, a rank of the schedule's group, is lost;
+                             recorded for each schedule of the group */
     BATON_TRACE_SPAN,     /* the application begins a span; `value`: its name's
                              place in the table of names, from 0 */
     BATON_TRACE_SPAN_END  /* it ends the last span of the thread */

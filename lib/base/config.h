@@ -88,6 +88,12 @@
          "Algorithm of reduce-scatters; if unset, the cheapest")               \
     TEXT(ALLGATHER, "", "Algorithm of all-gathers; if unset, the cheapest")    \
     TEXT(ALLTOALL, "", "Algorithm of all-to-alls; if unset, the cheapest")     \
+    TEXT(TRACE, "",                                                            \
+         "Folder in which each process keeps a trace of what it does; if "     \
+         "unset, there is none")                                               \
+    NUMBER(TRACE_RECORDS, 65536, 1024, 268435456, "records",                   \
+           "How many of the last records a process keeps there, of 40 bytes "  \
+           "each; a power of two")                                             \
     WORD(LOG, "warn", "none error warn info debug trace",                      \
          "Log level; info: also the errors that calls return")                 \
     WORD(ISA, "auto", "auto baseline avx2 avx512",                             \

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "progress/driving/engine.h"
 #include "progress/epoch/epoch.h"
+#include "progress/state/traced.h"
 #include "sched/offload.h"
 
 #include <sched.h>
@@ -204,6 +205,9 @@ static void keep_bindings(const baton__task_t *task, uint64_t epoch)
    now on. */
 static void request(baton__task_t *task, uint64_t epoch)
 {
+    if (baton__trace_is_on()) {
+        baton__traced_call(task, BATON_TRACE_START, epoch, 0, -1);
+    }
     atomic_store_explicit(&task->unreported, BATON_OK, memory_order_relaxed);
     /* Both stores pair with the load in baton__task_requested(), task.h. The
        first is sequentially consistent because the driver may get no mail: see
@@ -534,13 +538,19 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     note_wait(task);
     if (epochs_has_ended(&awaited)) {
         status = baton__epoch_unreported(task);
-        return status == BATON_OK ? epochs_outcome_of(&awaited) : status;
+        status = status == BATON_OK ? epochs_outcome_of(&awaited) : status;
+        if (baton__trace_is_on()) {
+            baton__traced_call(task, BATON_TRACE_WAIT, awaited.epoch, 0,
+                               status);
+        }
+        return status;
     }
     if (baton__engine_is_inside(engine)) {
         return baton__error(BATON_ERR_STATE,
                             "wait for \"%s\": a call node can't wait",
                             schedule->name);
     }
+    const uint64_t began_ns = baton__traced_begin();
     atomic_fetch_add_explicit(&task->waiters, 1, memory_order_relaxed);
     const baton__wait_t wait = {.condition = epochs_has_ended,
                                 .arg = &awaited,
@@ -553,6 +563,10 @@ static baton_status_t wait_for(baton_schedule_t *schedule, uint64_t epoch,
     status = status == BATON_OK            ? epochs_outcome_of(&awaited)
              : status == BATON_ERR_TIMEOUT ? timed_out(schedule, timeout_ms)
                                            : status;
+    if (baton__trace_is_on()) {
+        baton__traced_call(task, BATON_TRACE_WAIT, awaited.epoch, began_ns,
+                           status);
+    }
     /* Pairs with the load in is_waited_for(), commit.c: after this the schedule
        may be freed. */
     atomic_fetch_sub_explicit(&task->waiters, 1, memory_order_release);

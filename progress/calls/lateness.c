@@ -59,7 +59,7 @@ baton_status_t baton_schedule_lateness(const baton_schedule_t *schedule,
         return baton__error_status();
     }
     const baton__slot_t *slot =
-        baton__row_find(row, baton__arrivals_key(baton__task_of(schedule)));
+        baton__row_find(row, baton__task_key(baton__task_of(schedule)));
     if (slot == NULL) {
         return baton__error(
             BATON_ERR_UNSUPPORTED,

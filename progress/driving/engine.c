@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
+#include "progress/state/traced.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -139,6 +140,7 @@ static bool progress_engine_lock(baton_engine_t *engine)
     }
     engine->outer = driven;
     driven = engine;
+    baton__traced_forget_time(&engine->stepper);
     if (atomic_load_explicit(&engine->woken, memory_order_relaxed)) {
         atomic_store_explicit(&engine->woken, false, memory_order_relaxed);
     }
@@ -662,7 +664,9 @@ static bool fall_asleep(const waiter_t *waiter)
     if (!baton__step_has_mail(&engine->stepper) &&
         !atomic_load_explicit(&engine->woken, memory_order_seq_cst) &&
         !is_true(waiter)) {
+        const uint64_t began_ns = baton__traced_begin();
         wakeup = baton__event_loop_sleep(engine->event_loop, us);
+        baton__traced_sleep(began_ns);
     }
     atomic_store_explicit(&engine->asleep, false, memory_order_relaxed);
     if (wakeup != BATON__WAKEUP_TIMER) {
@@ -680,6 +684,7 @@ static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
                              (long)(until_ns % 1000000000u)};
     /* Pairs with the loads in wake_followers(). */
     atomic_fetch_add_explicit(&engine->followers, 1, memory_order_seq_cst);
+    const uint64_t began_ns = baton__traced_begin();
     bool late = false;
     while (!late) {
         uint32_t calls =
@@ -693,6 +698,7 @@ static void park(const waiter_t *waiter, uint64_t until_ns, uint32_t reigns)
                errno == ETIMEDOUT;
     }
     atomic_fetch_sub_explicit(&engine->followers, 1, memory_order_seq_cst);
+    baton__traced_sleep(began_ns);
 }
 
 /* Tries for a while to get the driver lock from another thread, which may be
@@ -968,7 +974,9 @@ static void *thread_main(void *arg)
         if (try_drive(engine)) {
             drive_in_thread(engine, wakeup == BATON__WAKEUP_MESSAGE);
         }
+        const uint64_t began_ns = baton__traced_begin();
         wakeup = baton__event_loop_wait(engine->event_loop);
+        baton__traced_sleep(began_ns);
         /* If a leader has fallen asleep meanwhile, this thread may have drained
            a kick that was meant for it. */
         if (wakeup != BATON__WAKEUP_TIMER &&
@@ -1411,6 +1419,7 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
         return status;
     }
     baton__process_count(1);
+    baton__trace_begin_if_asked();
     begin_to_heed();
     *out = engine;
     return BATON_OK;

@@ -13,6 +13,7 @@
 #include "progress/membership/notice.h"
 #include "progress/membership/recovery.h"
 #include "progress/membership/shrink.h"
+#include "progress/state/traced.h"
 #include "transport/subset.h"
 
 static_assert(BATON__MESSAGE_KIND_COUNT <= 1 << BATON__CHANNEL_SHIFT,
@@ -304,6 +305,9 @@ bool baton__step(baton__stepper_t *stepper, size_t bytes)
        loss that this poll has reported. */
     if (baton__stepper_has_notices(stepper)) {
         moved |= baton__notice_send(stepper, true);
+    }
+    if (!moved) {
+        baton__traced_forget_time(stepper);
     }
     baton__float_mode_leave(mode);
     return moved;

@@ -40,7 +40,7 @@ typedef struct baton__arrivals arrivals_t;
 static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t salt =
-        (baton__arrivals_key(task) + task->schedule.group->incarnation) *
+        (baton__task_key(task) + task->schedule.group->incarnation) *
         UINT64_C(0x9e3779b97f4a7c15);
     return (epoch + (salt >> 32)) << TIME_BITS;
 }
@@ -128,8 +128,7 @@ static bool count_if_complete(baton__task_t *task)
             continue;
         }
         if (self->slots[i] == NULL) {
-            self->slots[i] =
-                baton__row_find(of->row, baton__arrivals_key(task));
+            self->slots[i] = baton__row_find(of->row, baton__task_key(task));
         }
         if (self->slots[i] == NULL) {
             continue; /* the rank has not committed the schedule */
@@ -255,8 +254,8 @@ void baton__arrivals_open(baton__task_t *task, void *memory)
     task->arrivals->slot = slot;
     task->arrivals->mask = UINT32_MAX;
     /* Pairs with the load in baton__row_find. */
-    atomic_store_explicit(&row->keys[slot - row->slots],
-                          baton__arrivals_key(task), memory_order_release);
+    atomic_store_explicit(&row->keys[slot - row->slots], baton__task_key(task),
+                          memory_order_release);
 }
 
 void baton__arrivals_close(baton__task_t *task)

@@ -76,14 +76,6 @@ static inline void baton__arrivals_end(baton__task_t *task)
 /* Called when a running epoch has failed. */
 void baton__arrivals_fail(baton__task_t *task);
 
-/* Returns the number by which ranks find the slots of a schedule: never 0. */
-static inline uint64_t baton__arrivals_key(const baton__task_t *task)
-{
-    uint64_t channel = task->schedule.group->channel;
-    uint64_t key = task->identity ^ channel * UINT64_C(0x9e3779b97f4a7c15);
-    return key != 0 ? key : 1;
-}
-
 /* Returns the bytes that a schedule's arrivals take, a multiple of 8; 0 if its
    group has no board. */
 size_t baton__arrivals_bytes(const baton_schedule_t *schedule);

@@ -2,9 +2,9 @@
  */
 #include "progress/epoch/epoch.h"
 
-#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
+#include "progress/state/traced.h"
 
 /* True if a peer has activated the epoch after the last one. */
 static bool is_activated(const baton__run_t *run)
@@ -45,6 +45,9 @@ void baton__epoch_activate(baton_schedule_t *schedule, uint32_t node,
         group->transport->drop(group->endpoint, message);
     } else if (group->transport->accept(group->endpoint, message, token,
                                         &activation) == BATON_DONE) {
+        if (baton__trace_is_on()) {
+            baton__traced_message(schedule, BATON_TRACE_RECEIVED, node, 0);
+        }
         baton__run_activate(&schedule->run, node, activation);
         release_if_activated(baton__task_of(schedule));
     } /* otherwise the sender has withdrawn the message */
@@ -94,6 +97,8 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
     baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     uint64_t requested = baton__task_requested(task);
+    /* The application may have started the epoch just now. */
+    baton__traced_forget_time(stepper);
     if (run->phase == BATON__RUN_IDLE) {
         bool internal = requested > run->epoch;
         bool external =
@@ -108,6 +113,9 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
         }
         baton__run_begin(run);
         atomic_store_explicit(&task->busy, true, memory_order_release);
+        if (baton__trace_is_on()) {
+            baton__traced_epoch(schedule, BATON_TRACE_BEGIN, -1);
+        }
         for (uint32_t i = 0; task->unmet > 0; i++) {
             baton__stepper_greet(task, i);
         }
@@ -138,8 +146,7 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
             if (waits_for_stream(schedule)) {
                 baton__queues_begin(schedule, true);
             } else {
-                baton__arrivals_come(task);
-                baton__run_started(run);
+                baton__epoch_come(schedule);
             }
         }
         release_if_activated(task); /* the limit may have been raised */

@@ -5,6 +5,7 @@
 #include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
+#include "progress/state/traced.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -106,6 +107,10 @@ void baton__epoch_fail(baton_schedule_t *schedule,
         stepper->running--;
         stepper->awaited_bytes -= schedule->plan.awaited_bytes;
         baton__arrivals_fail(task);
+        if (baton__trace_is_on()) {
+            baton__traced_forget_time(stepper);
+            baton__traced_epoch(schedule, BATON_TRACE_END, failure->status);
+        }
         epoch_fail_stop(schedule);
     }
     baton__epoch_drop_up_to(schedule, UINT64_MAX);

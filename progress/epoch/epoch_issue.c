@@ -7,6 +7,7 @@
 #include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
+#include "progress/state/traced.h"
 
 enum {
     /* A call node whose last call took no longer than this is run by any
@@ -82,6 +83,9 @@ static bool issue_send(baton_schedule_t *schedule, uint32_t node,
         op->kind == BATON__SEND ? baton__run_bytes(run, op) : op->bytes;
     if (!baton__epoch_has_memory(schedule, node, bytes)) {
         return false;
+    }
+    if (baton__trace_is_on()) {
+        baton__traced_message(schedule, BATON_TRACE_SEND, node, bytes);
     }
     int result =
         schedule->group->kinds[op->kind].issue(op, node, context, 0, bytes);
@@ -192,6 +196,8 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
         !afford(stepper, part)) {
         return false;
     }
+    const uint64_t began_ns =
+        part >= BATON__TRACED_BYTES ? baton__traced_begin() : 0;
     if (bytes > 0 && borrows) {
         if (!issue_borrower(schedule, node, context, done, part)) {
             return false;
@@ -199,6 +205,9 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
     } else if (bytes > 0) {
         /* The result is always BATON_OK. */
         (void)issue(op, node, context, done, part);
+    }
+    if (baton__trace_is_on()) {
+        baton__traced_work(schedule, node, began_ns);
     }
     if (done + part < bytes) {
         task->slice_done = done + part;
@@ -223,11 +232,15 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     bool timed = stepper->clock_ns != NULL &&
                  (stepper->leaves_calls || (op->flags & BATON__QUICK) == 0);
     uint64_t began = timed ? stepper->clock_ns() : 0;
+    const uint64_t began_ns = baton__traced_begin();
     if ((op->flags & BATON__QUICK) == 0) {
         baton__stepper_flush(stepper);
     }
     int result =
         issue == NULL ? BATON_OK : issue(op, node, context, 0, op->bytes);
+    if (baton__trace_is_on()) {
+        baton__traced_work(schedule, node, began_ns);
+    }
     if (timed) {
         bool quick = stepper->clock_ns() - began <= QUICK_CALL_NS;
         op->flags = (uint16_t)(quick ? op->flags | BATON__QUICK
@@ -432,6 +445,9 @@ static void retire(baton_schedule_t *schedule)
     }
     if (schedule->run.early_count > 0) {
         baton__epoch_drop_up_to(schedule, schedule->run.epoch);
+    }
+    if (baton__trace_is_on()) {
+        baton__traced_epoch(schedule, BATON_TRACE_END, BATON_OK);
     }
     baton__epoch_publish(schedule, 0, schedule->run.epoch);
     baton__arrivals_end(task);

@@ -102,6 +102,10 @@ void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
 
 /* ---- state ------------------------------------------------------------ */
 
+/* Begins this rank's part in the running epoch, which its application has
+   started. */
+void baton__epoch_come(baton_schedule_t *schedule);
+
 /* Messages that came before their receive fired are kept by receive, in the
    order of their epochs. */
 /* Removes and returns the kept message of the running epoch, or NULL. */

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
+#include "progress/state/traced.h"
 
 static const char *peer_text(const baton_schedule_t *schedule,
                              const baton__op_t *op)
@@ -134,6 +135,9 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
     }
     switch ((int)status) {
     case BATON_DONE:
+        if (baton__trace_is_on()) {
+            baton__traced_message(schedule, BATON_TRACE_RECEIVED, node, bytes);
+        }
         baton__run_complete(&schedule->run, node);
         break;
     case BATON_OK:
@@ -259,6 +263,10 @@ void baton__epoch_lose(baton_schedule_t *schedule, int peer)
 {
     assert(baton__driven_here(schedule->group));
     baton__run_t *run = &schedule->run;
+    if (baton__trace_is_on()) {
+        baton__traced_forget_time(schedule->group->stepper);
+        baton__traced_epoch(schedule, BATON_TRACE_LOST, peer);
+    }
     baton__epoch_fail_if_lost(schedule);
     for (uint32_t node = 0;
          node < schedule->count && run->phase == BATON__RUN_RUNNING; node++) {

@@ -1,7 +1,20 @@
-/* Basic operations on an epoch's state: messages that came early, messages that
-   are lent to a reduce, and async nodes. None of them fails the epoch. */
+/* Basic operations on an epoch's state: its start on this rank, messages that
+   came early, messages that are lent to a reduce, and async nodes. None of them
+   fails the epoch. */
 #include "progress/epoch/epoch.h"
+
+#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch_parts.h"
+#include "progress/state/traced.h"
+
+void baton__epoch_come(baton_schedule_t *schedule)
+{
+    if (baton__trace_is_on()) {
+        baton__traced_epoch(schedule, BATON_TRACE_COME, -1);
+    }
+    baton__arrivals_come(baton__task_of(schedule));
+    baton__run_started(&schedule->run);
+}
 
 /* ---- early messages ------------------------------------------------------ */
 

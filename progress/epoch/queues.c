@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "ops/op.h"
-#include "progress/epoch/arrivals.h"
 #include "progress/epoch/epoch.h"
 #include "progress/epoch/epoch_parts.h"
 
@@ -284,8 +283,7 @@ static bool poll_start(baton_schedule_t *schedule)
     }
     if (status == BATON_OK) {
         baton__queues_forget_start(schedule);
-        baton__arrivals_come(baton__task_of(schedule));
-        baton__run_started(&schedule->run);
+        baton__epoch_come(schedule);
         baton__stepper_add_runnable(schedule);
         return true;
     }

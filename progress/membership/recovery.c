@@ -99,6 +99,8 @@ static baton__agreement_t *agreement_of(baton__task_t *task)
 static void recovery_reset(baton__task_t *task)
 {
     baton_schedule_t *schedule = &task->schedule;
+    /* In the trace the next epochs count as those of another schedule. */
+    atomic_store_explicit(&task->trace, 0, memory_order_relaxed);
     /* This call reads fields that are reset below. */
     baton__epoch_forget_failure(task);
     uint64_t last = schedule->run.epoch;

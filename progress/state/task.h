@@ -111,7 +111,8 @@ typedef struct baton__task {
     /* The time of the last start. 0: the start's epoch ended during the start,
        or a wait has followed the start. */
     _Atomic uint64_t started_ns;
-    _Atomic bool mailed; /* the task is in the mailbox */
+    _Atomic bool mailed;    /* the task is in the mailbox */
+    _Atomic uint16_t trace; /* see traced.c */
     /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
        not soon. */
     _Atomic uint8_t expected;
@@ -220,6 +221,15 @@ static inline baton__task_t *baton__task_at(const baton_schedule_t *schedule)
     _Generic((s), baton_schedule_t *: baton__task_at(s),                       \
              default: (const baton__task_t *)baton__task_at(s))
 /* clang-format on */
+
+/* Returns a number that is the same for the same schedule on all ranks, and for
+   no other: never 0. */
+static inline uint64_t baton__task_key(const baton__task_t *task)
+{
+    uint64_t channel = task->schedule.group->channel;
+    uint64_t key = task->identity ^ channel * UINT64_C(0x9e3779b97f4a7c15);
+    return key != 0 ? key : 1;
+}
 
 /* True if a failed schedule stays failed until it is recovered: its epochs have
    messages, or its builder keeps state across epochs. Otherwise the failed

@@ -15,7 +15,8 @@ ranks in virtual time, and `baton.torch` PyTorch.
 from typing import Any
 
 # To import a name as itself says to type checkers that the package offers it.
-from baton._handles import attach_cuda as attach_cuda
+from baton._handles import attach_cuda as attach_cuda, span as span
+from baton._handles import trace_start as trace_start, trace_stop as trace_stop
 from baton._library import version as __version__
 from baton.errors import *  # noqa: F403
 from baton.graph import SKIP as SKIP, Call as Call, Graph as Graph, Node as Node, View as View

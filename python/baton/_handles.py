@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any, Callable, List, Optional, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, TypeVar
 
 from baton import errors
 from baton._library import answer, beside, check, error, ffi, lib
@@ -139,6 +139,32 @@ def wait(call: Callable[[int], int], timeout: Any, cancel: Any = None) -> int:
             cancel()
             call(SLICE_MS)
         raise
+
+
+# ---- the trace ------------------------------------------------------------------
+
+
+def trace_start(folder: Any = None) -> None:
+    """Begins to record what this process does, in a file in `folder` (docs/observe.md), or
+    goes on where it did, as a job with BATON_TRACE=folder does from the first. Invalid:
+    another folder. SystemFailed: there is no room for the file."""
+    check(lib.baton_trace_start(NULL if folder is None else os.fsencode(folder)))
+
+
+def trace_stop() -> None:
+    """Ends recording until the next `trace_start`."""
+    lib.baton_trace_stop()
+
+
+@contextlib.contextmanager
+def span(name: str) -> Iterator[None]:
+    """Records when this thread begins and ends the block, such as the computation of a
+    step, under a name. Spans nest; where nothing is recorded this does nothing."""
+    lib.baton_trace_begin(name.encode())
+    try:
+        yield
+    finally:
+        lib.baton_trace_end()
 
 
 # ---- the engine, and MPI -------------------------------------------------------

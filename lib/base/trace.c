@@ -1,0 +1,332 @@
+/* The file is created once in a process, is mapped from then on, and is never
+   unmapped, so that a thread that adds a record while another one stops the
+   trace writes into memory that is there. Its blocks are reserved when it is
+   created: a store into a page for which a file system has no room would raise
+   SIGBUS.
+
+   Threads take records by an atomic addition. A thread that is suspended while
+   it fills a record in can be overtaken by a whole lap of the others, and then
+   both write the same record; it stays readable, and may mix the two. */
+#include "base/trace.h"
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/descriptor.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum {
+    WORDS = sizeof(baton_trace_record_t) / sizeof(uint64_t),
+    /* The most files of processes that have the same number. */
+    FILES = 100
+};
+static_assert(WORDS * sizeof(uint64_t) == sizeof(baton_trace_record_t) &&
+                  offsetof(baton_trace_record_t, what) >=
+                      (WORDS - 1) * sizeof(uint64_t),
+              "a record is written by words, and `what` is in the last one");
+
+/* What the file contains. */
+struct baton__trace {
+    baton_trace_head_t head;
+    baton_trace_schedule_t schedules[BATON_TRACE_SCHEDULES];
+    baton_trace_name_t names[BATON_TRACE_NAMES];
+    baton_trace_record_t records[];
+};
+
+_Atomic(baton__trace_t *) baton__trace;
+
+/* Held while the file is created, and while its tables get entries. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static baton__trace_t *mapped;   /* the file; NULL: none was created */
+static size_t mapped_bytes;      /* its size */
+static int lap_bits;             /* it has 2^lap_bits records */
+static char folder_of[PATH_MAX]; /* where it is */
+static _Atomic uint32_t name_count;
+static uint16_t schedule_count;
+static _Thread_local uint32_t thread_number; /* 0: unknown */
+
+/* ---- the file ------------------------------------------------------------ */
+
+/* A child has its parent's file in its memory, and must not write into it. The
+   lock may be held by a thread that the child does not have. */
+static void trace_forget(void)
+{
+    baton_trace_stop();
+    (void)pthread_mutex_init(&lock, NULL);
+    if (mapped != NULL) {
+        (void)munmap(mapped, mapped_bytes);
+    }
+    mapped = NULL;
+    schedule_count = 0;
+    atomic_store_explicit(&name_count, 0, memory_order_relaxed);
+    thread_number = 0;
+}
+
+static void trace_handle_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, trace_forget);
+}
+
+/* Creates a file that nobody else has, and stores its path. Returns its
+   descriptor; -1 with errno. */
+static int trace_create(const char *folder, const char *host, char *path,
+                        size_t bytes)
+{
+    int fd = -1;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return -1;
+    }
+    errno = EEXIST;
+    for (int i = 1; i <= FILES && fd < 0 && errno == EEXIST; i++) {
+        char suffix[16] = "";
+        (void)snprintf(suffix, sizeof suffix, i > 1 ? "-%d" : "", i);
+        if ((size_t)snprintf(path, bytes, "%s/%s.%ld%s.trace", folder, host,
+                             (long)getpid(), suffix) >= bytes) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    return baton__descriptor_move(fd);
+}
+
+/* Gives the file its size and blocks, and maps it. Returns 0 or an error
+   number. A size above RLIMIT_FSIZE would raise SIGXFSZ. */
+static int trace_map(int fd, size_t bytes, baton__trace_t **out)
+{
+    struct rlimit most;
+    int error = EINTR;
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && bytes > most.rlim_cur) {
+        return EFBIG;
+    }
+    while (error == EINTR) {
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    }
+    void *memory = error != 0 ? MAP_FAILED
+                              : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_POPULATE, fd, 0);
+    *out = memory;
+    return error == 0 && memory == MAP_FAILED ? errno : error;
+}
+
+static void trace_fill(baton__trace_t *trace, const char *host,
+                       uint32_t records)
+{
+    baton_trace_head_t *head = &trace->head;
+    struct timespec real;
+    (void)clock_gettime(CLOCK_REALTIME, &real);
+    *head = (baton_trace_head_t){.format = BATON_TRACE_FORMAT,
+                                 .schedules = BATON_TRACE_SCHEDULES,
+                                 .names = BATON_TRACE_NAMES,
+                                 .records = records,
+                                 .process = (int32_t)getpid(),
+                                 .monotonic_ns = baton__clock_ns(),
+                                 .realtime_ns =
+                                     (uint64_t)real.tv_sec * 1000000000u +
+                                     (uint64_t)real.tv_nsec};
+    (void)snprintf(head->host, sizeof head->host, "%s", host);
+    (void)baton__descriptor_read("/proc/sys/kernel/random/boot_id", head->boot,
+                                 sizeof head->boot);
+    head->boot[strcspn(head->boot, "\n")] = '\0';
+    memcpy(trace->names[BATON_TRACE_NAMES - 1].name, "other", sizeof "other");
+    /* A reader that finds this finds the rest. */
+    atomic_store_explicit((_Atomic uint64_t *)&head->magic, BATON_TRACE_MAGIC,
+                          memory_order_release);
+}
+
+/* Creates the file and maps it. The caller holds the lock. */
+static baton_status_t trace_open(const char *folder)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const int64_t records = baton__config_number(BATON__CONFIG_TRACE_RECORDS);
+    const size_t bytes =
+        sizeof *mapped + (size_t)records * sizeof *mapped->records;
+    char host[sizeof mapped->head.host] = "";
+    char path[PATH_MAX] = "";
+    baton__trace_t *trace = NULL;
+    if ((records & (records - 1)) != 0) {
+        return baton__error(BATON_ERR_INVALID,
+                            "BATON_TRACE_RECORDS is %lld; it must be a power "
+                            "of two",
+                            (long long)records);
+    }
+    (void)gethostname(host, sizeof host - 1);
+    (void)pthread_once(&once, trace_handle_forks);
+    int fd = trace_create(folder, host, path, sizeof path);
+    int error = fd < 0 ? errno : trace_map(fd, bytes, &trace);
+    if (fd >= 0 && error != 0) {
+        (void)unlink(path);
+    }
+    baton__descriptor_close(&fd);
+    if (error != 0) {
+        return baton__error(BATON_ERR_SYSTEM,
+                            "no trace in \"%s\", a file of %zu bytes: %s",
+                            folder, bytes, baton__errno_text(error));
+    }
+    trace_fill(trace, host, (uint32_t)records);
+    mapped = trace;
+    mapped_bytes = bytes;
+    lap_bits = __builtin_ctzll((uint64_t)records);
+    (void)snprintf(folder_of, sizeof folder_of, "%s", folder);
+    return BATON_OK;
+}
+
+baton_status_t baton_trace_start(const char *folder)
+{
+    baton_status_t status = BATON_OK;
+    (void)pthread_mutex_lock(&lock);
+    if (mapped == NULL && folder != NULL) {
+        status = trace_open(folder);
+    } else if (mapped == NULL) {
+        status = baton__error(BATON_ERR_INVALID,
+                              "%s: folder is NULL, and there is no trace yet",
+                              __func__);
+    } else if (folder != NULL && strcmp(folder, folder_of) != 0) {
+        status = baton__error(BATON_ERR_INVALID,
+                              "%s: folder is \"%s\", and this process has its "
+                              "trace in \"%s\"",
+                              __func__, folder, folder_of);
+    }
+    if (status == BATON_OK) {
+        /* Pairs with the loads in the functions below. */
+        atomic_store_explicit(&baton__trace, mapped, memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void baton_trace_stop(void)
+{
+    atomic_store_explicit(&baton__trace, NULL, memory_order_relaxed);
+}
+
+void baton__trace_begin_if_asked(void)
+{
+    static atomic_int asked; /* the process that has called this */
+    const char *folder = baton__config_text(BATON__CONFIG_TRACE);
+    if (folder[0] != '\0' && atomic_exchange(&asked, getpid()) != getpid() &&
+        baton_trace_start(folder) != BATON_OK) {
+        baton__log(BATON_LOG_WARN, "BATON_TRACE: %s", baton_error_message());
+    }
+}
+
+/* ---- entries ------------------------------------------------------------- */
+
+void baton__trace_add(baton_trace_record_t record)
+{
+    baton__trace_t *trace =
+        atomic_load_explicit(&baton__trace, memory_order_acquire);
+    uint64_t words[WORDS];
+    if (trace == NULL) {
+        return;
+    }
+    if (thread_number == 0) {
+        thread_number = (uint32_t)syscall(SYS_gettid);
+    }
+    const uint64_t i = atomic_fetch_add_explicit(
+        (_Atomic uint64_t *)&trace->head.written, 1, memory_order_relaxed);
+    record.thread = thread_number;
+    record.lap = (uint8_t)(i >> lap_bits);
+    memcpy(words, &record, sizeof words);
+    _Atomic uint64_t *to =
+        (void *)&trace->records[i - (i >> lap_bits << lap_bits)];
+    /* A reader that sees a word of this record sees that `what` is NONE, or
+       the last word. */
+    atomic_store_explicit(&to[WORDS - 1], BATON_TRACE_NONE,
+                          memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t k = 0; k < WORDS - 1; k++) {
+        atomic_store_explicit(&to[k], words[k], memory_order_relaxed);
+    }
+    atomic_store_explicit(&to[WORDS - 1], words[WORDS - 1],
+                          memory_order_release);
+}
+
+uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)
+{
+    uint16_t number = 0;
+    (void)pthread_mutex_lock(&lock);
+    if (mapped != NULL && schedule_count < BATON_TRACE_SCHEDULES) {
+        baton_trace_schedule_t *entry = &mapped->schedules[schedule_count];
+        number = ++schedule_count;
+        *entry = *schedule;
+        entry->key = 0;
+        atomic_store_explicit((_Atomic uint64_t *)&entry->key, schedule->key,
+                              memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return number;
+}
+
+/* ---- spans --------------------------------------------------------------- */
+
+/* Returns the place of a name in the table, from `first` on; if it is not
+   there, the number of names. */
+static uint32_t trace_find(const baton__trace_t *trace, const char *name,
+                           uint32_t first)
+{
+    /* Pairs with the store in trace_name. */
+    const uint32_t count =
+        atomic_load_explicit(&name_count, memory_order_acquire);
+    while (first < count &&
+           strncmp(trace->names[first].name, name, BATON_TRACE_NAME - 1) != 0) {
+        first++;
+    }
+    return first;
+}
+
+/* Returns the place of a name, which it adds if it is new; that of "other" if
+   there are too many. */
+static uint32_t trace_name(baton__trace_t *trace, const char *name)
+{
+    uint32_t at = trace_find(trace, name, 0);
+    if (at < atomic_load_explicit(&name_count, memory_order_relaxed) ||
+        at == BATON_TRACE_NAMES - 1) {
+        return at;
+    }
+    (void)pthread_mutex_lock(&lock);
+    at = trace_find(trace, name, at);
+    if (at == atomic_load_explicit(&name_count, memory_order_relaxed) &&
+        at < BATON_TRACE_NAMES - 1) {
+        (void)snprintf(trace->names[at].name, BATON_TRACE_NAME, "%s", name);
+        atomic_store_explicit(&name_count, at + 1, memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return at;
+}
+
+void baton_trace_begin(const char *name)
+{
+    baton__trace_t *trace =
+        atomic_load_explicit(&baton__trace, memory_order_acquire);
+    if (trace != NULL) {
+        const bool named = name != NULL && *name != '\0';
+        baton__trace_add((baton_trace_record_t){
+            .time_ns = baton__clock_ns(),
+            .value = trace_name(trace, named ? name : "?"),
+            .peer = -1,
+            .what = BATON_TRACE_SPAN});
+    }
+}
+
+void baton_trace_end(void)
+{
+    if (baton__trace_is_on()) {
+        baton__trace_add((baton_trace_record_t){.time_ns = baton__clock_ns(),
+                                                .peer = -1,
+                                                .what = BATON_TRACE_SPAN_END});
+    }
+}

@@ -1,0 +1,31 @@
+/* The trace's file of this process: the ring of records, and the tables of
+   schedules and names; see baton/trace.h. What is recorded when is known by
+   progress/state/traced.h, and, for spans, by trace.c. */
+#pragma once
+
+#include <baton/trace.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* The file in memory; NULL while this process does not record. */
+typedef struct baton__trace baton__trace_t;
+extern _Atomic(baton__trace_t *) baton__trace;
+
+/* Every hook asks this first. A thread that reads an old value records a moment
+   too long or begins a moment late. */
+static inline bool baton__trace_is_on(void)
+{
+    return atomic_load_explicit(&baton__trace, memory_order_relaxed) != NULL;
+}
+
+/* Begins to record if BATON_TRACE says so. Only the first call in a process
+   does anything; if it fails, it warns. */
+void baton__trace_begin_if_asked(void);
+
+/* Puts a schedule into the table. Returns its number, or 0 if it has no room
+   there, or this process does not record. */
+uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule);
+
+/* Adds a record; its `thread` and `lap` are set by this function. Any thread
+   may call this and the one above. */
+void baton__trace_add(baton_trace_record_t record);

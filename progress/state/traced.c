@@ -1,0 +1,126 @@
+#include "progress/state/traced.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+enum {
+    /* Values of `trace` in a task, besides 0, which says that the schedule was
+       not entered yet, and its number. */
+    ENTERING = UINT16_MAX - 1,
+    UNTRACED = UINT16_MAX
+};
+static_assert((int)BATON_TRACE_SCHEDULES < (int)ENTERING,
+              "no schedule has this number");
+
+/* Enters a schedule into the table. A simulator's stepper has no clock, and
+   its schedules are not recorded. */
+static uint16_t traced_enter(baton__task_t *task)
+{
+    const baton_schedule_t *schedule = &task->schedule;
+    const baton_group_t *group = schedule->group;
+    baton_trace_schedule_t entry = {.key = baton__task_key(task),
+                                    .channel = group->channel,
+                                    .rank = group->rank,
+                                    .size = group->size,
+                                    .incarnation = group->incarnation,
+                                    .nodes = schedule->count};
+    (void)snprintf(entry.name, sizeof entry.name, "%s", schedule->name);
+    return group->stepper->clock_ns != NULL ? baton__trace_enter(&entry) : 0;
+}
+
+/* Returns the schedule's number in the table, where the first call enters it; 0
+   if it is not recorded. The application, which starts an epoch, and the driver
+   may both come first. */
+static uint16_t traced_number(baton__task_t *task)
+{
+    uint16_t number = atomic_load_explicit(&task->trace, memory_order_relaxed);
+    if (number == 0 && atomic_compare_exchange_strong_explicit(
+                           &task->trace, &number, ENTERING,
+                           memory_order_relaxed, memory_order_relaxed)) {
+        const uint16_t entered = traced_enter(task);
+        number = entered != 0 ? entered : UNTRACED;
+        atomic_store_explicit(&task->trace, number, memory_order_relaxed);
+    }
+    while (number == ENTERING) {
+        (void)sched_yield();
+        number = atomic_load_explicit(&task->trace, memory_order_relaxed);
+    }
+    return number == UNTRACED ? 0 : number;
+}
+
+/* Adds a record of the schedule's running epoch. */
+static void traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
+                       uint64_t time_ns, baton_trace_record_t record)
+{
+    record.schedule = traced_number(baton__task_of(schedule));
+    record.time_ns = time_ns;
+    record.what = (uint8_t)what;
+    if (record.schedule != 0) {
+        baton__trace_add(record);
+    }
+}
+
+/* Returns the last time that the driver has read, or reads one. */
+static uint64_t traced_time(baton_schedule_t *schedule)
+{
+    assert(baton__driven_here(schedule->group));
+    baton__stepper_t *stepper = schedule->group->stepper;
+    if (stepper->traced_ns == 0) {
+        stepper->traced_ns = baton__clock_ns();
+    }
+    return stepper->traced_ns;
+}
+
+void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
+                        uint64_t epoch, uint64_t began_ns, int status)
+{
+    const uint64_t now_ns = baton__clock_ns();
+    const baton_trace_record_t record = {
+        .value = began_ns != 0 ? now_ns - began_ns : 0,
+        .epoch = (uint32_t)epoch,
+        .peer = status};
+    traced_add(&task->schedule, what, now_ns, record);
+}
+
+void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
+                         int peer)
+{
+    const baton_trace_record_t record = {.epoch = (uint32_t)schedule->run.epoch,
+                                         .peer = peer};
+    traced_add(schedule, what, traced_time(schedule), record);
+}
+
+void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
+                           uint32_t node, size_t bytes)
+{
+    const baton__op_t *op = &schedule->ops[node];
+    const bool activates =
+        op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
+    const baton_trace_record_t record = {
+        .value = activates ? 0 : bytes,
+        .epoch = (uint32_t)schedule->run.epoch,
+        .node = node,
+        .tag = op->message.tag | (activates ? UINT32_C(1) << 31 : 0),
+        .peer = baton__peer_of(schedule, op)};
+    if (what != BATON_TRACE_SEND) {
+        /* The message has only now come, or gone. */
+        baton__traced_forget_time(schedule->group->stepper);
+    }
+    traced_add(schedule, what, traced_time(schedule), record);
+    if (what == BATON_TRACE_SEND && bytes >= BATON__TRACED_BYTES) {
+        /* The send may copy the data. */
+        baton__traced_forget_time(schedule->group->stepper);
+    }
+}
+
+void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
+                        uint64_t began_ns)
+{
+    baton_trace_record_t record = {
+        .epoch = (uint32_t)schedule->run.epoch, .node = node, .peer = -1};
+    if (began_ns != 0) {
+        baton__traced_forget_time(schedule->group->stepper);
+        record.value = traced_time(schedule) - began_ns;
+        traced_add(schedule, BATON_TRACE_WORK, traced_time(schedule), record);
+    }
+}

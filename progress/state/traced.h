@@ -1,0 +1,62 @@
+/* What epochs, messages and waits put into the trace (baton/trace.h).
+
+   A time in the trace is read from the clock once for several records where
+   that is right: a message is never sent before the time of its SEND, and has
+   come before that of its RECEIVED, so in a common clock every message goes
+   forward in time. Between them the driver keeps the last time that it has
+   read, in `stepper->traced_ns`, as long as it is busy. */
+#pragma once
+
+#include "base/clock.h"
+#include "base/trace.h"
+#include "progress/state/stepper.h"
+
+/* A copy or reduction of at least this many bytes takes time. */
+enum { BATON__TRACED_BYTES = 4096 };
+
+/* Forgets the time, since a while may pass before the next record: when a
+   thread has got the driver lock, when a step has moved nothing, and after work
+   that takes long. */
+static inline void baton__traced_forget_time(baton__stepper_t *stepper)
+{
+    stepper->traced_ns = 0;
+}
+
+/* Returns when something began that will be recorded at its end. */
+static inline uint64_t baton__traced_begin(void)
+{
+    return baton__trace_is_on() ? baton__clock_ns() : 0;
+}
+
+/* The thread has slept since `began_ns`, unless that is 0. Called by any
+   thread. */
+static inline void baton__traced_sleep(uint64_t began_ns)
+{
+    if (began_ns != 0) {
+        const uint64_t now_ns = baton__clock_ns();
+        baton__trace_add((baton_trace_record_t){.time_ns = now_ns,
+                                                .value = now_ns - began_ns,
+                                                .peer = -1,
+                                                .what = BATON_TRACE_SLEEP});
+    }
+}
+
+/* Call the functions below only if baton__trace_is_on(). The first one may be
+   called by any thread. */
+
+/* A START, or a WAIT with its status, which began at `began_ns`, a result of
+   baton__traced_begin; 0: it began just now. */
+void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
+                        uint64_t epoch, uint64_t began_ns, int status);
+
+/* BEGIN, COME, END or LOST in the running epoch; `peer` as in the record. */
+void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
+                         int peer);
+
+/* SEND, SENT or RECEIVED of a node's message. */
+void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
+                           uint32_t node, size_t bytes);
+
+/* A node has worked since `began_ns`; if that is 0 nothing is recorded. */
+void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
+                        uint64_t began_ns);
