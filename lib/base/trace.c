@@ -243,16 +243,16 @@ void baton__trace_add(baton_trace_record_t record)
     memcpy(words, &record, sizeof words);
     _Atomic uint64_t *to =
         (void *)&trace->records[i - (i >> lap_bits << lap_bits)];
-    /* A reader that sees a word of this record sees that `what` is NONE, or
-       the last word. */
+    /* A locked addition waits for the stores before it, so the lines that are
+       written next should be in the cache by then. */
+    __builtin_prefetch(to + 16 * WORDS, 1);
+    /* All of these stores release the one before, so a reader that sees a word
+       of this record sees that `what` is NONE, or the last word. */
     atomic_store_explicit(&to[WORDS - 1], BATON_TRACE_NONE,
                           memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    for (size_t k = 0; k < WORDS - 1; k++) {
-        atomic_store_explicit(&to[k], words[k], memory_order_relaxed);
+    for (size_t k = 0; k < WORDS; k++) {
+        atomic_store_explicit(&to[k], words[k], memory_order_release);
     }
-    atomic_store_explicit(&to[WORDS - 1], words[WORDS - 1],
-                          memory_order_release);
 }
 
 uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)

@@ -220,6 +220,12 @@ static void request(baton__task_t *task, uint64_t epoch)
     }
 }
 
+/* Ends a start for which `request` was called. */
+static void forget_start(baton__task_t *task)
+{
+    atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+}
+
 /* True if an epoch before this one has not ended. When that epoch ends, the
    driver looks for the request of this one, so the driver need not be
    notified. */
@@ -252,6 +258,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
         baton_schedule_epoch(schedule) >= epoch) {
         /* In the latter case peers have begun the epoch, and it has retired
            already. */
+        forget_start(task);
         return BATON_OK;
     }
     /* If no thread has waited for the last epoch, earlier waits are no hint
@@ -262,6 +269,7 @@ baton_status_t baton_schedule_start(baton_schedule_t *schedule)
                                   : (baton__next_t)atomic_load_explicit(
                                         &task->expected, memory_order_relaxed);
     bool yields = schedule->group->engine->driver->start(schedule, next);
+    forget_start(task);
     /* A wait soon after `started_ns` is a hint that waits follow their starts
        soon. It is no hint if the epoch has ended during the start, unless the
        start has yielded in place of the wait. */
@@ -378,6 +386,7 @@ baton_status_t baton_schedule_start_on(baton_schedule_t *schedule,
     atomic_store_explicit(&offload->awaited, true, memory_order_relaxed);
     request(task, epoch);
     schedule->group->engine->driver->start(schedule, BATON__NEXT_UNKNOWN);
+    forget_start(task);
     return BATON_OK;
 }
 

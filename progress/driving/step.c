@@ -76,6 +76,7 @@ static bool take_mail(baton__stepper_t *stepper)
            after this, so none is missed. */
         (void)atomic_exchange_explicit(&task->mailed, false,
                                        memory_order_seq_cst);
+        baton__traced_forget_time(stepper);
         attend(&task->schedule);
     }
     return true;
@@ -321,6 +322,9 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     stepper->bytes_left = bytes;
     stepper->left_calls = false;
     (void)take_mail(stepper);
+    /* If this is a start, the epoch begins at the time of its START. */
+    stepper->traced_ns = atomic_load_explicit(
+        &baton__task_of(schedule)->traced_ns, memory_order_relaxed);
     attend(schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
         /* Takes the schedule off the list of runnable ones, if it is the first.

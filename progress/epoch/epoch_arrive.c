@@ -41,6 +41,7 @@ static void deliver_to(baton_schedule_t *schedule, uint32_t node,
     case BATON__TURN_LATER:
         baton__epoch_keep_early(run, op->message.ordinal, message);
         if (op->kind == BATON__ARMED_RECV) {
+            baton__traced_forget_time(group->stepper);
             baton__epoch_begin_if_due(schedule);
         } else if (run->phase == BATON__RUN_RUNNING &&
                    baton__epoch_is_left_out(schedule, node)) {

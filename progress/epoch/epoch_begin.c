@@ -97,8 +97,6 @@ void baton__epoch_begin_if_due(baton_schedule_t *schedule)
     baton__task_t *task = baton__task_of(schedule);
     baton__run_t *run = &schedule->run;
     uint64_t requested = baton__task_requested(task);
-    /* The application may have started the epoch just now. */
-    baton__traced_forget_time(stepper);
     if (run->phase == BATON__RUN_IDLE) {
         bool internal = requested > run->epoch;
         bool external =

@@ -453,6 +453,7 @@ static void retire(baton_schedule_t *schedule)
     baton__arrivals_end(task);
     baton__epoch_tell_ended(task, 0);
     baton__epoch_fail_if_due(schedule);
+    baton__traced_forget_time(stepper); /* the next start may be later */
     baton__epoch_begin_if_due(schedule);
 }
 

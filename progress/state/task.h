@@ -113,6 +113,8 @@ typedef struct baton__task {
     _Atomic uint64_t started_ns;
     _Atomic bool mailed;    /* the task is in the mailbox */
     _Atomic uint16_t trace; /* see traced.c */
+    /* During a start that is in the trace: its time there; else 0. */
+    _Atomic uint64_t traced_ns;
     /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
        not soon. */
     _Atomic uint8_t expected;

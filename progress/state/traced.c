@@ -79,6 +79,9 @@ void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
         .value = began_ns != 0 ? now_ns - began_ns : 0,
         .epoch = (uint32_t)epoch,
         .peer = status};
+    if (what == BATON_TRACE_START) {
+        atomic_store_explicit(&task->traced_ns, now_ns, memory_order_relaxed);
+    }
     traced_add(&task->schedule, what, now_ns, record);
 }
 
