@@ -46,7 +46,7 @@ struct baton__trace {
     baton_trace_record_t records[];
 };
 
-_Atomic(baton__trace_t *) baton__trace;
+struct baton__trace_switch baton__trace;
 
 /* Held while the file is created, and while its tables get entries. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -202,7 +202,7 @@ baton_status_t baton_trace_start(const char *folder)
     }
     if (status == BATON_OK) {
         /* Pairs with the loads in the functions below. */
-        atomic_store_explicit(&baton__trace, mapped, memory_order_release);
+        atomic_store_explicit(&baton__trace.file, mapped, memory_order_release);
     }
     (void)pthread_mutex_unlock(&lock);
     return status;
@@ -210,7 +210,7 @@ baton_status_t baton_trace_start(const char *folder)
 
 void baton_trace_stop(void)
 {
-    atomic_store_explicit(&baton__trace, NULL, memory_order_relaxed);
+    atomic_store_explicit(&baton__trace.file, NULL, memory_order_relaxed);
 }
 
 void baton__trace_begin_if_asked(void)
@@ -228,7 +228,7 @@ void baton__trace_begin_if_asked(void)
 void baton__trace_add(baton_trace_record_t record)
 {
     baton__trace_t *trace =
-        atomic_load_explicit(&baton__trace, memory_order_acquire);
+        atomic_load_explicit(&baton__trace.file, memory_order_acquire);
     uint64_t words[WORDS];
     if (trace == NULL) {
         return;
@@ -311,7 +311,7 @@ static uint32_t trace_name(baton__trace_t *trace, const char *name)
 void baton_trace_begin(const char *name)
 {
     baton__trace_t *trace =
-        atomic_load_explicit(&baton__trace, memory_order_acquire);
+        atomic_load_explicit(&baton__trace.file, memory_order_acquire);
     if (trace != NULL) {
         const bool named = name != NULL && *name != '\0';
         baton__trace_add((baton_trace_record_t){

@@ -7,15 +7,21 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* The file in memory; NULL while this process does not record. */
 typedef struct baton__trace baton__trace_t;
-extern _Atomic(baton__trace_t *) baton__trace;
+
+/* Alone in its cache line, since all threads read it all the time. */
+extern struct baton__trace_switch {
+    /* The file in memory; NULL while this process does not record. */
+    _Alignas(64) _Atomic(baton__trace_t *) file;
+} baton__trace;
 
 /* Every hook asks this first. A thread that reads an old value records a moment
    too long or begins a moment late. */
 static inline bool baton__trace_is_on(void)
 {
-    return atomic_load_explicit(&baton__trace, memory_order_relaxed) != NULL;
+    return __builtin_expect(
+        atomic_load_explicit(&baton__trace.file, memory_order_relaxed) != NULL,
+        false);
 }
 
 /* Begins to record if BATON_TRACE says so. Only the first call in a process

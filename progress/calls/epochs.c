@@ -223,7 +223,9 @@ static void request(baton__task_t *task, uint64_t epoch)
 /* Ends a start for which `request` was called. */
 static void forget_start(baton__task_t *task)
 {
-    atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&task->traced_ns, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&task->traced_ns, 0, memory_order_relaxed);
+    }
 }
 
 /* True if an epoch before this one has not ended. When that epoch ends, the

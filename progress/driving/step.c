@@ -323,8 +323,10 @@ void baton__step_start(baton_schedule_t *schedule, uint32_t nodes, size_t bytes)
     stepper->left_calls = false;
     (void)take_mail(stepper);
     /* If this is a start, the epoch begins at the time of its START. */
-    stepper->traced_ns = atomic_load_explicit(
-        &baton__task_of(schedule)->traced_ns, memory_order_relaxed);
+    if (baton__trace_is_on()) {
+        stepper->traced_ns = atomic_load_explicit(
+            &baton__task_of(schedule)->traced_ns, memory_order_relaxed);
+    }
     attend(schedule);
     if (schedule->run.phase == BATON__RUN_RUNNING) {
         /* Takes the schedule off the list of runnable ones, if it is the first.

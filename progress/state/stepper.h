@@ -45,9 +45,8 @@ typedef struct baton__stepper {
        no room for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
     bool must_retry;
-    bool leaves_calls;  /* this thread leaves long calls to another thread */
-    bool left_calls;    /* this step has left a long call */
-    uint64_t traced_ns; /* the last time for the trace; 0: none; see traced.h */
+    bool leaves_calls; /* this thread leaves long calls to another thread */
+    bool left_calls;   /* this step has left a long call */
     bool unpolled; /* the last step has left out the poll; see baton__step */
     bool doubts;   /* at least one task has a `doubted` node */
     /* The mailbox: a list of tasks, the newest first. */
@@ -68,6 +67,7 @@ typedef struct baton__stepper {
     /* Optional: returns true if the calling thread drives. A simulator has only
        one thread, and lacks this function. Only assertions call it. */
     bool (*is_driven)(const struct baton__stepper *stepper);
+    uint64_t traced_ns; /* the last time for the trace; 0: none; see traced.h */
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about

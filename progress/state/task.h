@@ -111,10 +111,7 @@ typedef struct baton__task {
     /* The time of the last start. 0: the start's epoch ended during the start,
        or a wait has followed the start. */
     _Atomic uint64_t started_ns;
-    _Atomic bool mailed;    /* the task is in the mailbox */
-    _Atomic uint16_t trace; /* see traced.c */
-    /* During a start that is in the trace: its time there; else 0. */
-    _Atomic uint64_t traced_ns;
+    _Atomic bool mailed; /* the task is in the mailbox */
     /* A baton__next_t: how soon the last wait came after its start. NEXT_WORK:
        not soon. */
     _Atomic uint8_t expected;
@@ -154,6 +151,10 @@ typedef struct baton__task {
     baton_end_fn on_end;
     void *on_end_arg;
     uint64_t ended; /* the last epoch for which on_end was called */
+    /* During a start that is in the trace: its time there; else 0. Any thread
+       accesses this and the next one. */
+    _Atomic uint64_t traced_ns;
+    _Atomic uint16_t trace; /* see traced.c */
 
     /* ---- the driver, less often ---- */
 
