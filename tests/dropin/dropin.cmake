@@ -30,7 +30,7 @@ foreach(source ${sources})
     add_executable(${name} ${source})
     target_link_libraries(${name} PRIVATE
         $<$<BOOL:${BATON_SANITIZE}${BATON_LINKED}>:baton_mpi>
-        ${${name}_needs} ${mpi_library} ${CMAKE_DL_LIBS} baton_flags)
+        ${${name}_needs} ${mpi_library} ${CMAKE_DL_LIBS} baton_flags test_flags)
     set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
     if(NOT DEFINED ${name}_ranks)
         set(${name}_ranks ${dropin_ranks})

@@ -333,7 +333,6 @@ static void test_types(void)
 
 static void add_here(void *from, void *to, int *count, MPI_Datatype *type)
 {
-    (void)type;
     EXPECT(pthread_equal(pthread_self(), program), "a reduction elsewhere");
     for (int i = 0; i < *count; i++) {
         ((int *)to)[i] += ((int *)from)[i];
@@ -429,7 +428,6 @@ static int copied; /* attributes of types */
 static int on_copy(MPI_Datatype type, int key, void *extra, void *value,
                    void *copy, int *flag)
 {
-    (void)type, (void)key, (void)extra, (void)value, (void)copy;
     copied++;
     *flag = 0;
     return MPI_SUCCESS;
@@ -651,7 +649,6 @@ static void test_comms(void)
 static int deleted;
 static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
 {
-    (void)comm, (void)key, (void)value, (void)extra;
     deleted++;
     return MPI_SUCCESS;
 }
@@ -880,7 +877,6 @@ static int errors;
 static MPI_Comm blamed;
 static void on_error(MPI_Comm *comm, int *code, ...)
 {
-    (void)code;
     blamed = *comm;
     errors++;
 }

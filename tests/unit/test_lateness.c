@@ -400,7 +400,6 @@ static int run_top(const char *options, long process, char *out, size_t bytes)
 
 TEST(test_lateness_is_seen_from_another_process)
 {
-    (void)state;
     char folder[] = "/tmp/test_lateness.XXXXXX";
     char text[8000] = "";
     pid_t ranks[JOB_RANKS];
@@ -490,7 +489,6 @@ static void run_contained_job(const char *folder, const char *name)
    job's name is no text, and is cut off within a character. */
 TEST(test_lateness_tells_containers_apart)
 {
-    (void)state;
     char folders[][26] = {"/tmp/test_lateness.XXXXXX",
                           "/tmp/test_lateness.XXXXXX"};
     char text[8000] = "";
@@ -539,7 +537,6 @@ TEST(test_lateness_tells_containers_apart)
 
 TEST(test_lateness_quantiles_are_limits_of_bins)
 {
-    (void)state;
     uint64_t bins[BATON_LATENESS_BINS] = {[0] = 10, [3] = 80, [23] = 10};
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.1), 1000);
     assert_int_equal(baton_lateness_quantile_ns(bins, 0.11), 8000);
@@ -563,7 +560,6 @@ static baton_lateness_t was_late(size_t bin, uint64_t early)
 
 TEST(test_lateness_rule)
 {
-    (void)state;
     int late[3];
     baton_lateness_t of[3] = {was_late(0, 0), was_late(6, 24), was_late(0, 0)};
     assert_int_equal(baton_lateness_find(of, 3, late), 1);

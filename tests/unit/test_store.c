@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 8, COUNT = 300000 };
+enum { MOST_RANKS = 24, COUNT = 300000 };
 
 #define CHECK(condition)                                                       \
     do {                                                                       \
@@ -29,29 +29,28 @@ enum { MOST_RANKS = 8, COUNT = 300000 };
 
 typedef void rank_program_t(int rank, int size, baton_engine_t *engine,
                             const baton_store_t *store);
+/* Defines a program, which may use the parameters above. */
+#define PROGRAM(name)                                                          \
+    static void name(int rank, int size, baton_engine_t *engine,               \
+                     const baton_store_t *store)
 
 static char folder[] = "/tmp/test_store.XXXXXX"; /* of the running test */
 
 static int remove_file(const char *path, const struct stat *found, int type,
                        struct FTW *at)
 {
-    (void)found;
-    (void)type;
-    (void)at;
     /* A rank may remove its record at the same time. */
     return remove(path) == 0 || errno == ENOENT ? 0 : -1;
 }
 
 static int make_folder(void **state)
 {
-    (void)state;
     (void)snprintf(folder, sizeof folder, "/tmp/test_store.XXXXXX");
     return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     return nftw(folder, remove_file, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -73,23 +72,49 @@ static pid_t start_rank(rank_program_t *program, int rank, int size)
     return child;
 }
 
-/* Runs a process for each rank. The rank `killed` must be killed by SIGKILL,
-   and all others succeed. */
-static void run_ranks(rank_program_t *program, int size, int killed)
+/* Runs `count` processes, and returns bits of those that SIGKILL has killed.
+   All others must succeed. */
+static unsigned run_processes(rank_program_t *program, int count, int size)
 {
     pid_t children[MOST_RANKS];
-    for (int i = 0; i < size; i++) {
+    unsigned killed = 0;
+    for (int i = 0; i < count; i++) {
         children[i] = start_rank(program, i, size);
     }
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < count; i++) {
         int status;
         assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-        if (i == killed) {
-            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+            killed |= 1U << i;
         } else {
-            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+            assert_int_equal(status, 0);
         }
     }
+    return killed;
+}
+
+/* Runs a process for each rank. The rank `killed`, if any, must be killed. */
+static void run_ranks(rank_program_t *program, int size, int killed)
+{
+    assert_int_equal(run_processes(program, size, size),
+                     killed < 0 ? 0 : 1U << killed);
+}
+
+/* Defines a test that runs a program. */
+#define STORE_TEST(name, program, size, killed)                                \
+    TEST_BETWEEN(name, make_folder, remove_folder)                             \
+    {                                                                          \
+        run_ranks(program, size, killed);                                      \
+    }
+
+static baton_group_t *make_group(baton_engine_t *engine,
+                                 const baton_store_t *store, int rank, int size,
+                                 const char *name)
+{
+    baton_group_t *group = NULL;
+    CHECK_OK(baton_group_create_store(engine, store, rank, size, name, 60000,
+                                      &group));
+    return group;
 }
 
 static int count_files(void)
@@ -124,12 +149,9 @@ static void check_sums(int rank, baton_group_t *group)
 
 /* ---- groups that are made ------------------------------------------------ */
 
-static void sum(int rank, int size, baton_engine_t *engine,
-                const baton_store_t *store)
+PROGRAM(sum)
 {
-    baton_group_t *group = NULL;
-    CHECK_OK(baton_group_create_store(engine, store, rank, size, "sum", 60000,
-                                      &group));
+    baton_group_t *group = make_group(engine, store, rank, size, "sum");
     CHECK(baton_group_rank(group) == rank && baton_group_size(group) == size);
     check_sums(rank, group);
     CHECK_OK(baton_group_destroy(group));
@@ -137,7 +159,6 @@ static void sum(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
 {
-    (void)state;
     static const int sizes[] = {1, 2, 3, 5, 8};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         run_ranks(sum, sizes[i], -1);
@@ -150,7 +171,6 @@ TEST_BETWEEN(test_store_makes_groups, make_folder, remove_folder)
 TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
              remove_folder)
 {
-    (void)state;
     support_set_variable("BATON_CMA", "0");
     run_ranks(sum, 3, -1);
     support_set_variable("BATON_CMA", NULL);
@@ -165,16 +185,21 @@ static baton_status_t put_inner(void *context, const char *key,
     return inner->put(inner->context, key, value, bytes);
 }
 
-static baton_status_t get_late(void *context, const char *key, void *value,
-                               size_t capacity, size_t *bytes_out)
+static baton_status_t get_inner(void *context, const char *key, void *value,
+                                size_t capacity, size_t *bytes_out)
 {
     const baton_store_t *inner = context;
-    (void)usleep(20000);
     return inner->get(inner->context, key, value, capacity, bytes_out);
 }
 
-static void leave_early(int rank, int size, baton_engine_t *engine,
-                        const baton_store_t *store)
+static baton_status_t get_late(void *context, const char *key, void *value,
+                               size_t capacity, size_t *bytes_out)
+{
+    (void)usleep(20000);
+    return get_inner(context, key, value, capacity, bytes_out);
+}
+
+PROGRAM(leave_early)
 {
     baton_group_t *group = NULL;
     baton_store_t inner = *store;
@@ -191,7 +216,6 @@ static void leave_early(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
 {
-    (void)state;
     time_t before = time(NULL);
     run_ranks(leave_early, 3, -1);
     assert_true(time(NULL) - before < 20);
@@ -199,14 +223,11 @@ TEST_BETWEEN(test_store_is_removed_by_rank_0, make_folder, NULL)
 
 /* A rank is killed in the middle of its work: the others get an error that
    names it, and shrink the group. */
-static void lose(int rank, int size, baton_engine_t *engine,
-                 const baton_store_t *store)
+PROGRAM(lose)
 {
-    baton_group_t *group = NULL;
+    baton_group_t *group = make_group(engine, store, rank, size, "lose");
     baton_group_t *survivors = NULL;
     float one = 1;
-    CHECK_OK(baton_group_create_store(engine, store, rank, size, "lose", 60000,
-                                      &group));
     check_sums(rank, group);
     if (rank == 1) {
         (void)raise(SIGKILL);
@@ -221,16 +242,11 @@ static void lose(int rank, int size, baton_engine_t *engine,
     CHECK_OK(baton_group_destroy(group));
 }
 
-TEST_BETWEEN(test_store_groups_lose_a_rank, make_folder, remove_folder)
-{
-    (void)state;
-    run_ranks(lose, 4, 1);
-}
+STORE_TEST(test_store_groups_lose_a_rank, lose, 4, 1)
 
 /* ---- groups that can't be made ------------------------------------------- */
 
-static void wait_for_others(int rank, int size, baton_engine_t *engine,
-                            const baton_store_t *store)
+PROGRAM(wait_for_others)
 {
     baton_group_t *group = NULL;
     CHECK(baton_group_create_store(engine, store, rank, size + 2, "late", 300,
@@ -238,12 +254,7 @@ static void wait_for_others(int rank, int size, baton_engine_t *engine,
     CHECK_SAYS("for rank 2, 3");
 }
 
-TEST_BETWEEN(test_store_names_ranks_that_do_not_come, make_folder,
-             remove_folder)
-{
-    (void)state;
-    run_ranks(wait_for_others, 2, -1);
-}
+STORE_TEST(test_store_names_ranks_that_do_not_come, wait_for_others, 2, -1)
 
 /* Rank 1 is killed in its `puts`-th call of put. */
 static int puts_left;
@@ -251,28 +262,18 @@ static int puts_left;
 static baton_status_t put_and_die(void *context, const char *key,
                                   const void *value, size_t bytes)
 {
-    const baton_store_t *inner = context;
-    baton_status_t status = inner->put(inner->context, key, value, bytes);
+    baton_status_t status = put_inner(context, key, value, bytes);
     if (--puts_left == 0) {
         (void)raise(SIGKILL);
     }
     return status;
 }
 
-static baton_status_t get_inner(void *context, const char *key, void *value,
-                                size_t capacity, size_t *bytes_out)
-{
-    const baton_store_t *inner = context;
-    return inner->get(inner->context, key, value, capacity, bytes_out);
-}
-
-static void die_early(int rank, int size, baton_engine_t *engine,
-                      const baton_store_t *store)
+PROGRAM(die_early)
 {
     baton_group_t *group = NULL;
-    baton_store_t inner = *store;
     const baton_store_t dying = {
-        .context = &inner, .put = put_and_die, .get = get_inner};
+        .context = (void *)store, .put = put_and_die, .get = get_inner};
     char name[20];
     (void)snprintf(name, sizeof name, "early%d", puts_left);
     puts_left = rank == 1 ? puts_left : 0;
@@ -284,7 +285,6 @@ static void die_early(int rank, int size, baton_engine_t *engine,
 TEST_BETWEEN(test_store_names_a_rank_that_dies_early, make_folder,
              remove_folder)
 {
-    (void)state;
     for (int i = 1; i <= 8; i++) {
         puts_left = i;
         run_ranks(die_early, 3, 1);
@@ -294,13 +294,11 @@ TEST_BETWEEN(test_store_names_a_rank_that_dies_early, make_folder,
 static baton_status_t put_later(void *context, const char *key,
                                 const void *value, size_t bytes)
 {
-    (void)context, (void)key, (void)value, (void)bytes;
     return BATON_AGAIN;
 }
 
 /* An error of a store names its cause. */
-static void fail_to_put(int rank, int size, baton_engine_t *engine,
-                        const baton_store_t *store)
+PROGRAM(fail_to_put)
 {
     baton_group_t *group = NULL;
     const baton_store_t later = {.put = put_later, .get = get_inner};
@@ -315,7 +313,6 @@ static void fail_to_put(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_says_why_it_fails, make_folder, NULL)
 {
-    (void)state;
     run_ranks(fail_to_put, 1, -1);
 }
 
@@ -334,8 +331,7 @@ static int remove_folder_of_hosts(void **state)
     return remove_folder(state);
 }
 
-static void be_elsewhere(int rank, int size, baton_engine_t *engine,
-                         const baton_store_t *store)
+PROGRAM(be_elsewhere)
 {
     baton_group_t *group = NULL;
     if (rank == 2) {
@@ -355,7 +351,6 @@ static void be_elsewhere(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_groups_span_hosts, make_folder, remove_folder)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip(); /* only root may name a host */
     }
@@ -366,14 +361,12 @@ TEST_BETWEEN(test_store_groups_span_hosts, make_folder, remove_folder)
 TEST_BETWEEN(test_store_groups_share_nothing, make_folder,
              remove_folder_of_hosts)
 {
-    (void)state;
     support_set_variable("BATON_SHM", "0");
     run_ranks(be_elsewhere, 2, -1);
 }
 
 #ifdef BATON_UCX
-static void lack_ucx(int rank, int size, baton_engine_t *engine,
-                     const baton_store_t *store)
+PROGRAM(lack_ucx)
 {
     baton_group_t *group = NULL;
     support_set_variable("UCX_TLS", rank == 1 ? "none" : NULL);
@@ -385,7 +378,6 @@ static void lack_ucx(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_ranks_lack_ucx, make_folder, remove_folder_of_hosts)
 {
-    (void)state;
     support_set_variable("BATON_SHM", "0");
     run_ranks(lack_ucx, 3, -1);
 }
@@ -414,10 +406,8 @@ static baton_status_t get_slowly(void *context, const char *key, void *value,
 }
 
 /* Rank 0 does not wait for rank 1 to get the last answer. */
-static void be_slow(int rank, int size, baton_engine_t *engine,
-                    const baton_store_t *store)
+PROGRAM(be_slow)
 {
-    baton_group_t *group = NULL;
     baton_store_t inner = *store;
     const baton_store_t slowly = {.context = &inner,
                                   .put = put_inner,
@@ -427,9 +417,8 @@ static void be_slow(int rank, int size, baton_engine_t *engine,
         go_elsewhere(rank);
     }
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(baton_group_create_store(engine, &slowly, rank, size,
-                                          i == 0 ? "first" : "second", 60000,
-                                          &group));
+        baton_group_t *group = make_group(engine, &slowly, rank, size,
+                                          i == 0 ? "first" : "second");
         check_sums(rank, group);
         CHECK_OK(baton_group_destroy(group));
         slow = i == 0 ? last : slow;
@@ -439,7 +428,6 @@ static void be_slow(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_answer_is_got_late, make_folder, remove_folder_of_hosts)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip();
     }
@@ -447,8 +435,7 @@ TEST_BETWEEN(test_store_answer_is_got_late, make_folder, remove_folder_of_hosts)
     run_ranks(be_slow, 2, -1);
 }
 
-static void lose_elsewhere(int rank, int size, baton_engine_t *engine,
-                           const baton_store_t *store)
+PROGRAM(lose_elsewhere)
 {
     if (rank == 1) {
         go_elsewhere(rank);
@@ -458,13 +445,11 @@ static void lose_elsewhere(int rank, int size, baton_engine_t *engine,
 
 /* Rank 1 of three hosts dies, or is the only one of its host, where nobody sees
    that it has ended. The rank that is alone may get the last answer before. */
-static void die_elsewhere(int rank, int size, baton_engine_t *engine,
-                          const baton_store_t *store)
+PROGRAM(die_elsewhere)
 {
     baton_group_t *group = NULL;
-    baton_store_t inner = *store;
     const baton_store_t dying = {
-        .context = &inner, .put = put_and_die, .get = get_inner};
+        .context = (void *)store, .put = put_and_die, .get = get_inner};
     if (rank == 2) {
         go_elsewhere(rank);
     }
@@ -480,13 +465,11 @@ static void die_elsewhere(int rank, int size, baton_engine_t *engine,
 }
 
 /* Rank 0 waits too long for rank 1, and ends; rank 2 notices that first. */
-static void die_alone(int rank, int size, baton_engine_t *engine,
-                      const baton_store_t *store)
+PROGRAM(die_alone)
 {
     baton_group_t *group = NULL;
-    baton_store_t inner = *store;
     const baton_store_t dying = {
-        .context = &inner, .put = put_and_die, .get = get_inner};
+        .context = (void *)store, .put = put_and_die, .get = get_inner};
     if (rank == 1) {
         go_elsewhere(rank);
     }
@@ -503,7 +486,6 @@ static void die_alone(int rank, int size, baton_engine_t *engine,
 TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
              remove_folder_of_hosts)
 {
-    (void)state;
     if (geteuid() != 0) {
         skip();
     }
@@ -522,8 +504,7 @@ TEST_BETWEEN(test_store_names_ranks_of_hosts_that_die, make_folder,
 /* One rank gives another size: all learn so at once, and which rank it is. */
 static int odd_rank, odd_size;
 
-static void count_differently(int rank, int size, baton_engine_t *engine,
-                              const baton_store_t *store)
+PROGRAM(count_differently)
 {
     baton_group_t *group = NULL;
     char name[20];
@@ -542,7 +523,6 @@ static void count_differently(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_ranks_know_another_size, make_folder, remove_folder)
 {
-    (void)state;
     static const int cases[][2] = {{1, 4}, {2, 9}, {0, 2}, {0, 4}, {0, 1000}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const time_t before = time(NULL);
@@ -553,8 +533,7 @@ TEST_BETWEEN(test_store_ranks_know_another_size, make_folder, remove_folder)
     }
 }
 
-static void share_a_rank(int rank, int size, baton_engine_t *engine,
-                         const baton_store_t *store)
+PROGRAM(share_a_rank)
 {
     baton_group_t *group = NULL;
     const int claimed = rank < 2 ? rank : 1;
@@ -569,14 +548,12 @@ static void share_a_rank(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_ranks_are_claimed_twice, make_folder, remove_folder)
 {
-    (void)state;
     support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
     run_ranks(share_a_rank, 3, -1);
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
-static void refuse(int rank, int size, baton_engine_t *engine,
-                   const baton_store_t *store)
+PROGRAM(refuse)
 {
     baton_group_t *group = NULL;
     baton_store_t other;
@@ -612,11 +589,7 @@ static void refuse(int rank, int size, baton_engine_t *engine,
     baton_store_close_folder(NULL);
 }
 
-TEST_BETWEEN(test_store_calls_are_refused, make_folder, remove_folder)
-{
-    (void)state;
-    run_ranks(refuse, 1, -1);
-}
+STORE_TEST(test_store_calls_are_refused, refuse, 1, -1)
 
 /* ---- groups that change ---------------------------------------------------
  */
@@ -634,16 +607,14 @@ static void check_origins(int rank, const baton_group_t *group, unsigned joined)
 
 /* In each round a rank is killed and one of the processes that wait takes its
    place. The others tell it which round it is. */
-static void replace(int rank, int size, baton_engine_t *engine,
-                    const baton_store_t *store)
+PROGRAM(replace)
 {
     baton_group_t *group = NULL;
     baton_group_t *next = NULL;
     int32_t round = 0;
     float one = 1;
     if (rank < size) {
-        CHECK_OK(baton_group_create_store(engine, store, rank, size, "replace",
-                                          60000, &group));
+        group = make_group(engine, store, rank, size, "replace");
     } else {
         CHECK_OK(baton_group_join(engine, store, "replace", 60000, &group));
     }
@@ -676,31 +647,18 @@ static void replace(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_ranks_are_replaced, make_folder, remove_folder)
 {
-    (void)state;
-    pid_t children[GROWN + ROUNDS];
-    int killed = 0;
-    for (int i = 0; i < GROWN + ROUNDS; i++) {
-        children[i] = start_rank(replace, i, GROWN);
-    }
-    for (int i = 0; i < GROWN + ROUNDS; i++) {
-        int status;
-        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-        killed += WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
-    }
-    assert_int_equal(killed, ROUNDS);
+    const unsigned killed = run_processes(replace, GROWN + ROUNDS, GROWN);
+    assert_int_equal(__builtin_popcount(killed), ROUNDS);
 }
 
 /* A group grows, loses its first rank and shrinks. Until it is destroyed, the
    group before can be used. */
-static void grow(int rank, int size, baton_engine_t *engine,
-                 const baton_store_t *store)
+PROGRAM(grow)
 {
     baton_group_t *groups[3] = {NULL};
     float one = 1;
     if (rank < 2) {
-        CHECK_OK(baton_group_create_store(engine, store, rank, 2, "grow", 60000,
-                                          &groups[0]));
+        groups[0] = make_group(engine, store, rank, 2, "grow");
         CHECK_OK(baton_group_reconfigure(groups[0], store, size, "grow", 60000,
                                          &groups[1]));
         check_sums(rank, groups[0]);
@@ -728,30 +686,23 @@ static void grow(int rank, int size, baton_engine_t *engine,
     }
 }
 
-TEST_BETWEEN(test_store_groups_grow_and_shrink, make_folder, remove_folder)
-{
-    (void)state;
-    run_ranks(grow, 4, 0);
-}
+STORE_TEST(test_store_groups_grow_and_shrink, grow, 4, 0)
 
 /* A rank of the old group, or a process that joins, is killed in its
    `puts_left`-th call of put. The others call again until they have a group;
    one process more than is needed joins. */
 static int dying;
 
-static void persist(int rank, int size, baton_engine_t *engine,
-                    const baton_store_t *store)
+PROGRAM(persist)
 {
     enum { OLD = 3 };
     baton_group_t *old = NULL;
     baton_group_t *group = NULL;
-    baton_store_t inner = *store;
     const baton_store_t mortal = {
-        .context = &inner, .put = put_and_die, .get = get_inner};
+        .context = (void *)store, .put = put_and_die, .get = get_inner};
     baton_status_t status = BATON_ERR_TRANSPORT;
     if (rank < OLD) {
-        CHECK_OK(baton_group_create_store(engine, store, rank, OLD, "old",
-                                          60000, &old));
+        old = make_group(engine, store, rank, OLD, "old");
     }
     puts_left = rank == dying ? puts_left : 0;
     (void)usleep(rank == 3 ? 50000 : 0); /* rank 4 joins first */
@@ -774,7 +725,6 @@ static void persist(int rank, int size, baton_engine_t *engine,
 
 TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
 {
-    (void)state;
     static const int cases[][2] = {{0, 1}, {0, 2}, {0, 3}, {2, 1},
                                    {2, 3}, {4, 1}, {4, 2}, {4, 4}};
     support_set_variable("BATON_PEER_TIMEOUT_MS", "2000");
@@ -786,13 +736,10 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
-static void refuse_change(int rank, int size, baton_engine_t *engine,
-                          const baton_store_t *store)
+PROGRAM(refuse_change)
 {
-    baton_group_t *old = NULL;
+    baton_group_t *old = make_group(engine, store, rank, size, "old");
     baton_group_t *group = NULL;
-    CHECK_OK(baton_group_create_store(engine, store, rank, size, "old", 60000,
-                                      &old));
     CHECK(baton_group_reconfigure(old, store, size + rank, "new", 60000,
                                   &group) == BATON_ERR_MISMATCH);
     CHECK_SAYS(" differ: rank");
@@ -822,8 +769,4 @@ static void refuse_change(int rank, int size, baton_engine_t *engine,
     CHECK_OK(baton_group_destroy(old));
 }
 
-TEST_BETWEEN(test_store_changes_are_refused, make_folder, remove_folder)
-{
-    (void)state;
-    run_ranks(refuse_change, 2, -1);
-}
+STORE_TEST(test_store_changes_are_refused, refuse_change, 2, -1)
