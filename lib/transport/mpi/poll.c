@@ -77,7 +77,8 @@ static void test_arrivals(baton__mpi_t *mpi)
             code = mpi->wire->release(mpi->wire, &receives[at]);
         }
     } while (mpi->first_lost > 0 && at >= 0 && code == 0);
-    if (code != 0 && !mpi->wire->goes_on(mpi->wire, code)) {
+    if (code != 0 &&
+        (mpi->wire->goes_on == NULL || !mpi->wire->goes_on(mpi->wire, code))) {
         baton__net_lose_all(mpi, baton__net_text(mpi, code));
     }
 }

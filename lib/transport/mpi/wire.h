@@ -45,7 +45,8 @@ struct baton__wire {
     void (*cancel)(baton__wire_t *self, baton__request_t *request);
 
     /* Returns true if receives from any rank can still be used after the error
-       `code`, which then only says that some rank has ended. */
+       `code`, which then only says that some rank has ended. NULL if there is
+       no such error. */
     bool (*goes_on)(baton__wire_t *self, int code);
 
     /* Writes a sentence about the error to `out`. */

@@ -285,7 +285,8 @@ static int wire_ucx_receive(baton__wire_t *shared, void *data, size_t bytes,
 }
 
 /* A receive from any rank that has failed with the connection of its sender is
-   posted again; the sender's later packets do not come. */
+   posted again; the sender's later packets do not come. An error of a receive
+   from any rank is thus one of posting it, and no receive is left of it. */
 static int end_failed(wire_ucx_t *self, baton__request_t *request)
 {
     ucx_request_t *ended = (ucx_request_t *)*request;
@@ -384,11 +385,6 @@ static void wire_ucx_cancel(baton__wire_t *shared, baton__request_t *request)
         ucx.ucp_request_cancel(ucx_of(shared)->worker, (void *)*request);
     }
     (void)wire_ucx_release(shared, request);
-}
-
-static bool wire_ucx_goes_on(baton__wire_t *shared, int code)
-{
-    return true;
 }
 
 static bool wire_ucx_takes_device(void)
@@ -519,7 +515,6 @@ static const baton__wire_t ucx_wire = {.send = wire_ucx_send,
                                        .probe = wire_ucx_probe,
                                        .release = wire_ucx_release,
                                        .cancel = wire_ucx_cancel,
-                                       .goes_on = wire_ucx_goes_on,
                                        .text = wire_ucx_text,
                                        .takes_device = wire_ucx_takes_device,
                                        .watch = wire_ucx_watch,
