@@ -109,12 +109,12 @@ struct baton_group {
     /* By rank, the rank in the group that this one was made of; or NULL. */
     int *origins;
     char *name; /* the name by which the group was created, or NULL */
-    /* The number that identifies the group's messages; 0 for a root. */
+    /* The number that marks the messages of a subset (subset.h); 0 if this
+       group is a root. */
     uint64_t channel;
-    /* The next two fields are used in roots. `subsets`: the groups that use the
-       root's endpoint. */
-    baton_group_t *subsets;  /* the groups that use the root's endpoint */
-    baton__table_t channels; /* the same groups by channel */
+    /* If this group is a root: the subsets that use its endpoint. */
+    baton_group_t *subsets;
+    baton__table_t channels; /* the same subsets, by `channel` */
 };
 
 /* Returns "rank 1 of 2", or "rank 1 of 2 in \"name\"". The text is valid until

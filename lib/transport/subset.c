@@ -227,7 +227,9 @@ static baton_transport_t subset_table_around(const baton_transport_t *inner)
     table.ask = inner->ask != NULL ? subset_ask : NULL;
     table.process = inner->process != NULL ? subset_process : NULL;
     table.board = inner->board != NULL ? subset_board : NULL;
-    table.flush = NULL; /* the engine calls these two functions of the root */
+    /* The engine calls flush and is_copying of the root, which serve its
+       subsets, too. */
+    table.flush = NULL;
     table.is_copying = NULL;
     /* Messages of device memory are staged by the root's endpoint. */
     table.takes_device = NULL;

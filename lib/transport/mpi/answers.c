@@ -222,9 +222,8 @@ static baton__reply_t look(baton__answers_t *self, int peer)
 static baton__reply_t answers_ask(baton__asked_t *asked,
                                   const struct sockaddr *to, socklen_t bytes)
 {
-    /* From now on the peer counts as asked, which silent_ns says by not being
-       0. So if this connection fails at once, the next call of
-       baton__answers_ask makes another. */
+    /* A silent_ns other than 0 marks the peer as asked. So if this connection
+       fails at once, the next call of baton__answers_ask makes another. */
     asked->silent_ns += 1;
     asked->fd = baton__links_begin(to, bytes);
     return asked->fd < 0 && errno == ECONNREFUSED ? BATON__REPLY_REFUSED

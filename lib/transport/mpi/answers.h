@@ -113,9 +113,10 @@ static inline void baton__answers_count(_Atomic uint32_t *calls)
    silence. */
 void baton__answers_hang_up(baton__answers_t *self);
 
-/* Adds a lost peer to the answers. The peer itself learns that it is lost;
-   other ranks lose it, too, unless `left_out` is true in this or an earlier
-   call: then this rank may be the one that is cut off. */
+/* Adds a peer to the lost ranks that this rank's answers name. If the peer
+   asks, it learns that this rank has lost it. Other ranks that ask lose the
+   peer, too, unless `left_out` was true in this or an earlier call. The caller
+   sets `left_out` if this rank may itself be the one that is cut off. */
 void baton__answers_lose(baton__answers_t *self, int peer, bool left_out);
 
 /* Returns the first rank, from `from` on, that another rank has reported as

@@ -15,9 +15,9 @@ typedef struct baton__bootstrap {
     /* The longest wait for ranks to take part in the first exchange; 0: no
        limit. */
     uint64_t first_ms;
-    /* The bootstrap is a store, which a rank whose group is made may remove,
-       and its wire is opened only for groups of which some ranks share no
-       memory. */
+    /* The bootstrap is a store. As soon as a rank's group is made, the
+       application may remove the store there. The wire is opened only if some
+       ranks of the group share no memory. */
     bool is_store;
 
     /* `allocate` allocates the memory for the records of all ranks. It returns

@@ -35,17 +35,18 @@ enum {
     CONFIRM_SLEEP_NS = 1000000
 };
 
-/* What a rank tells the others of its end of the wire. */
+/* A rank's report about its end of the wire, which all other ranks get. */
 typedef struct wire_end {
-    int status;   /* whether the rank has opened it */
+    int status;   /* BATON_OK: the rank has opened its end */
     size_t bytes; /* bytes of the rank's address */
 } wire_end_t;
 
-/* What each record begins with. */
+/* The beginning of each record. */
 typedef struct head {
     uint64_t nonce;
-    int32_t size; /* of the group, as this rank was told */
-    /* Of rank 0: another rank, which was told `odd_size`; 0: none is known. */
+    int32_t size; /* the group's size, as the caller on this rank gave it */
+    /* In a record of rank 0: another rank, whose caller gave the size
+       `odd_size`, which is not that of rank 0. 0: no such rank is known. */
     int32_t odd, odd_size, unused;
 } head_t;
 
@@ -53,7 +54,7 @@ typedef struct bootstrap_store {
     /* This field is first, since this file casts its address. */
     baton__bootstrap_t shared;
     const baton__store_use_t *use;
-    head_t head;         /* of this rank's records */
+    head_t head;         /* the head of this rank's records */
     unsigned exchange;   /* number of the current exchange, from 1 on */
     unsigned char *data; /* result of the current exchange */
     size_t bytes;        /* bytes of a record in `data` */
@@ -227,7 +228,7 @@ static baton_status_t store_gather(baton__bootstrap_t *shared,
     return store_put(self, shared->rank, own, sizeof self->head + bytes);
 }
 
-/* Sets the error of a group whose ranks were told different sizes. */
+/* Sets the error of a group to whose ranks callers gave different sizes. */
 static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
                                  int rank, int size)
 {
@@ -239,8 +240,8 @@ static baton_status_t tell_sizes(const bootstrap_store_t *self, int first,
                         self->shared.function, first, size, rank);
 }
 
-/* Reads the head of a record that rank 0 has received. If the rank was told
-   another size, tells all ranks so. */
+/* Reads the head of a record that rank 0 has received. If the caller gave the
+   rank another size, the answer of rank 0 will report that to all ranks. */
 static baton_status_t check_told_size(bootstrap_store_t *self, int rank)
 {
     head_t head;

@@ -132,8 +132,9 @@ static int meeting_look_for_ended(const baton__meeting_t *self)
     return found;
 }
 
-/* The rank that has ended may be one that had itself waited too long for the
-   ranks `missing`; "": this rank waits for none. */
+/* Sets the error that `rank` has ended. The error also names `missing`, the
+   ranks that this rank was waiting for ("" if none): `rank` may have ended
+   because it had waited too long for them. */
 static baton_status_t tell_ended(const baton__meeting_t *self, int rank,
                                  const char *missing)
 {
@@ -315,9 +316,11 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     }
     self->data = NULL;
     if (self->bootstrap->is_store && status != BATON_OK) {
-        ended = -1; /* the error is no consequence of a rank's end */
+        ended = -1; /* the store has failed, whether or not a rank has ended */
     } else if (ended < 0) {
-        ended = meeting_look_for_ended(self); /* MPI may notice it first */
+        /* MPI may have reported an error because a process has ended, before
+           this function has looked for the process. */
+        ended = meeting_look_for_ended(self);
     }
     if (ended >= 0 && !reported) {
         tell_all(self, ended);
