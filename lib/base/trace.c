@@ -29,14 +29,12 @@
 #include <unistd.h>
 
 enum {
-    WORDS = sizeof(baton_trace_record_t) / sizeof(uint64_t),
     /* The most files of processes that have the same number. */
     FILES = 100
 };
-static_assert(WORDS * sizeof(uint64_t) == sizeof(baton_trace_record_t) &&
-                  offsetof(baton_trace_record_t, what) >=
-                      (WORDS - 1) * sizeof(uint64_t),
-              "a record is written by words, and `what` is in the last one");
+#define PUT(to, type, field, of)                                               \
+    atomic_store_explicit((_Atomic type *)&(to)->field, (of),                  \
+                          memory_order_release)
 
 /* What the file contains. */
 struct baton__trace {
@@ -225,34 +223,39 @@ void baton__trace_begin_if_asked(void)
 
 /* ---- entries ------------------------------------------------------------- */
 
-void baton__trace_add(baton_trace_record_t record)
+void baton__trace_add(const baton_trace_record_t *record)
 {
     baton__trace_t *trace =
         atomic_load_explicit(&baton__trace.file, memory_order_acquire);
-    uint64_t words[WORDS];
     if (trace == NULL) {
         return;
     }
-    if (thread_number == 0) {
-        thread_number = (uint32_t)syscall(SYS_gettid);
+    uint32_t *number = &thread_number;
+    if (*number == 0) {
+        *number = (uint32_t)syscall(SYS_gettid);
     }
     const uint64_t i = atomic_fetch_add_explicit(
         (_Atomic uint64_t *)&trace->head.written, 1, memory_order_relaxed);
-    record.thread = thread_number;
-    record.lap = (uint8_t)(i >> lap_bits);
-    memcpy(words, &record, sizeof words);
-    _Atomic uint64_t *to =
-        (void *)&trace->records[i - (i >> lap_bits << lap_bits)];
+    const uint64_t lap = i >> lap_bits;
+    baton_trace_record_t *to = &trace->records[i - (lap << lap_bits)];
     /* A locked addition waits for the stores before it, so the lines that are
        written next should be in the cache by then. */
-    __builtin_prefetch(to + 16 * WORDS, 1);
-    /* All of these stores release the one before, so a reader that sees a word
-       of this record sees that `what` is NONE, or the last word. */
-    atomic_store_explicit(&to[WORDS - 1], BATON_TRACE_NONE,
-                          memory_order_relaxed);
-    for (size_t k = 0; k < WORDS; k++) {
-        atomic_store_explicit(&to[k], words[k], memory_order_release);
-    }
+    __builtin_prefetch(to + 16, 1);
+    /* All of these stores release the one before, so a reader that sees a part
+       of this record sees that `what` is NONE, or all of it. They have the
+       sizes of the stores to `*record`: a load of several of these at once
+       would wait for them. */
+    PUT(to, uint8_t, what, BATON_TRACE_NONE);
+    PUT(to, uint64_t, time_ns, record->time_ns);
+    PUT(to, uint64_t, value, record->value);
+    PUT(to, uint32_t, epoch, record->epoch);
+    PUT(to, uint32_t, thread, *number);
+    PUT(to, uint32_t, node, record->node);
+    PUT(to, uint32_t, tag, record->tag);
+    PUT(to, int32_t, peer, record->peer);
+    PUT(to, uint16_t, schedule, record->schedule);
+    PUT(to, uint8_t, lap, (uint8_t)lap);
+    PUT(to, uint8_t, what, record->what);
 }
 
 uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule)
@@ -314,7 +317,7 @@ void baton_trace_begin(const char *name)
         atomic_load_explicit(&baton__trace.file, memory_order_acquire);
     if (trace != NULL) {
         const bool named = name != NULL && *name != '\0';
-        baton__trace_add((baton_trace_record_t){
+        baton__trace_add(&(baton_trace_record_t){
             .time_ns = baton__clock_ns(),
             .value = trace_name(trace, named ? name : "?"),
             .peer = -1,
@@ -325,8 +328,8 @@ void baton_trace_begin(const char *name)
 void baton_trace_end(void)
 {
     if (baton__trace_is_on()) {
-        baton__trace_add((baton_trace_record_t){.time_ns = baton__clock_ns(),
-                                                .peer = -1,
-                                                .what = BATON_TRACE_SPAN_END});
+        baton__trace_add(&(baton_trace_record_t){.time_ns = baton__clock_ns(),
+                                                 .peer = -1,
+                                                 .what = BATON_TRACE_SPAN_END});
     }
 }

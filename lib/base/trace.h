@@ -34,4 +34,4 @@ uint16_t baton__trace_enter(const baton_trace_schedule_t *schedule);
 
 /* Adds a record; its `thread` and `lap` are set by this function. Any thread
    may call this and the one above. */
-void baton__trace_add(baton_trace_record_t record);
+void baton__trace_add(const baton_trace_record_t *record);

@@ -48,14 +48,14 @@ static uint16_t traced_number(baton__task_t *task)
     return number == UNTRACED ? 0 : number;
 }
 
-/* Adds a record of the schedule's running epoch. */
+/* Completes a record of the schedule, and adds it. */
 static void traced_add(baton_schedule_t *schedule, baton_trace_what_t what,
-                       uint64_t time_ns, baton_trace_record_t record)
+                       uint64_t time_ns, baton_trace_record_t *record)
 {
-    record.schedule = traced_number(baton__task_of(schedule));
-    record.time_ns = time_ns;
-    record.what = (uint8_t)what;
-    if (record.schedule != 0) {
+    record->schedule = traced_number(baton__task_of(schedule));
+    record->time_ns = time_ns;
+    record->what = (uint8_t)what;
+    if (record->schedule != 0) {
         baton__trace_add(record);
     }
 }
@@ -75,22 +75,22 @@ void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
                         uint64_t epoch, uint64_t began_ns, int status)
 {
     const uint64_t now_ns = baton__clock_ns();
-    const baton_trace_record_t record = {
-        .value = began_ns != 0 ? now_ns - began_ns : 0,
-        .epoch = (uint32_t)epoch,
-        .peer = status};
+    baton_trace_record_t record = {.value =
+                                       began_ns != 0 ? now_ns - began_ns : 0,
+                                   .epoch = (uint32_t)epoch,
+                                   .peer = status};
     if (what == BATON_TRACE_START) {
         atomic_store_explicit(&task->traced_ns, now_ns, memory_order_relaxed);
     }
-    traced_add(&task->schedule, what, now_ns, record);
+    traced_add(&task->schedule, what, now_ns, &record);
 }
 
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
                          int peer)
 {
-    const baton_trace_record_t record = {.epoch = (uint32_t)schedule->run.epoch,
-                                         .peer = peer};
-    traced_add(schedule, what, traced_time(schedule), record);
+    baton_trace_record_t record = {.epoch = (uint32_t)schedule->run.epoch,
+                                   .peer = peer};
+    traced_add(schedule, what, traced_time(schedule), &record);
 }
 
 void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
@@ -99,17 +99,17 @@ void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
     const baton__op_t *op = &schedule->ops[node];
     const bool activates =
         op->kind == BATON__ACTIVATE || op->kind == BATON__ARMED_RECV;
-    const baton_trace_record_t record = {
-        .value = activates ? 0 : bytes,
-        .epoch = (uint32_t)schedule->run.epoch,
-        .node = node,
-        .tag = op->message.tag | (activates ? UINT32_C(1) << 31 : 0),
-        .peer = baton__peer_of(schedule, op)};
+    baton_trace_record_t record = {.value = activates ? 0 : bytes,
+                                   .epoch = (uint32_t)schedule->run.epoch,
+                                   .node = node,
+                                   .tag = op->message.tag |
+                                          (activates ? UINT32_C(1) << 31 : 0),
+                                   .peer = baton__peer_of(schedule, op)};
     if (what != BATON_TRACE_SEND) {
         /* The message has only now come, or gone. */
         baton__traced_forget_time(schedule->group->stepper);
     }
-    traced_add(schedule, what, traced_time(schedule), record);
+    traced_add(schedule, what, traced_time(schedule), &record);
     if (what == BATON_TRACE_SEND && bytes >= BATON__TRACED_BYTES) {
         /* The send may copy the data. */
         baton__traced_forget_time(schedule->group->stepper);
@@ -124,6 +124,6 @@ void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
     if (began_ns != 0) {
         baton__traced_forget_time(schedule->group->stepper);
         record.value = traced_time(schedule) - began_ns;
-        traced_add(schedule, BATON_TRACE_WORK, traced_time(schedule), record);
+        traced_add(schedule, BATON_TRACE_WORK, traced_time(schedule), &record);
     }
 }

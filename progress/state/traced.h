@@ -34,10 +34,10 @@ static inline void baton__traced_sleep(uint64_t began_ns)
 {
     if (began_ns != 0) {
         const uint64_t now_ns = baton__clock_ns();
-        baton__trace_add((baton_trace_record_t){.time_ns = now_ns,
-                                                .value = now_ns - began_ns,
-                                                .peer = -1,
-                                                .what = BATON_TRACE_SLEEP});
+        baton__trace_add(&(baton_trace_record_t){.time_ns = now_ns,
+                                                 .value = now_ns - began_ns,
+                                                 .peer = -1,
+                                                 .what = BATON_TRACE_SLEEP});
     }
 }
 
