@@ -620,3 +620,18 @@ def test_ctrl_c_while_ranks_are_awaited(tmp_path):
     """
     text = without_mpi(program, tmp_path)
     assert text.count("interrupted True") == 3, text
+
+
+def test_trace(tmp_path):
+    status, said = job(2, f"""
+        baton.trace_start("{tmp_path}")
+        with baton.span("computes"):
+            baton.Group.world().barrier()
+        baton.trace_stop()
+        with baton.span("unseen"):
+            told("refused:", baton.Invalid, baton.trace_start, "/elsewhere")
+        """)
+    files = [file.read_bytes() for file in tmp_path.glob("*.trace")]
+    assert status == 0 and said.count("refused: baton_trace_start: folder is") == 2
+    assert len(files) == 2
+    assert all(b"computes\0" in file and b"unseen" not in file for file in files)
