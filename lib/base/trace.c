@@ -113,11 +113,16 @@ static int trace_map(int fd, size_t bytes, baton__trace_t **out)
     while (error == EINTR) {
         error = posix_fallocate(fd, 0, (off_t)bytes);
     }
-    void *memory = error != 0 ? MAP_FAILED
-                              : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                                     MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (error != 0) {
+        return error;
+    }
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (memory == MAP_FAILED) {
+        return errno;
+    }
     *out = memory;
-    return error == 0 && memory == MAP_FAILED ? errno : error;
+    return 0;
 }
 
 static void trace_fill(baton__trace_t *trace, const char *host,
@@ -165,11 +170,11 @@ static baton_status_t trace_open(const char *folder)
     (void)pthread_once(&once, trace_handle_forks);
     int fd = trace_create(folder, host, path, sizeof path);
     int error = fd < 0 ? errno : trace_map(fd, bytes, &trace);
-    if (fd >= 0 && error != 0) {
+    if (fd >= 0 && trace == NULL) {
         (void)unlink(path);
     }
     baton__descriptor_close(&fd);
-    if (error != 0) {
+    if (trace == NULL) {
         return baton__error(BATON_ERR_SYSTEM,
                             "no trace in \"%s\", a file of %zu bytes: %s",
                             folder, bytes, baton__errno_text(error));

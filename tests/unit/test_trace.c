@@ -40,7 +40,7 @@ static size_t seen_count;
 
 static file_t open_file(const char *path)
 {
-    struct stat found;
+    struct stat found = {0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &found) == 0);
     const char *memory =
@@ -179,8 +179,8 @@ static void check_epochs(void)
             const seen_t *begin = find(at, BATON_TRACE_BEGIN, rank, -1);
             const seen_t *come = find(at, BATON_TRACE_COME, rank, -1);
             const seen_t *wait = find(at, BATON_TRACE_WAIT, rank, -1);
-            assert_true(start != NULL && begin != NULL && come != NULL);
-            assert_true(start->of.time_ns <= come->of.time_ns &&
+            assert_true(start != NULL && begin != NULL && come != NULL &&
+                        start->of.time_ns <= come->of.time_ns &&
                         begin->of.time_ns <= come->of.time_ns &&
                         come->of.time_ns <= at->of.time_ns);
             assert_true(wait == NULL || (wait->of.time_ns >= at->of.time_ns &&
