@@ -1,6 +1,7 @@
 /* Lateness: which rank comes late to collectives, and what that costs the
-   others. Counted always, without a switch; and read at any time, by any rank,
-   about all ranks of its host, or by another process (baton-top does so).
+   others. Baton always counts it; there is no switch. Any rank can read the
+   counts of all ranks of its host at any time, and so can another process, as
+   baton-top does.
 
        baton_lateness_t of[RANKS];
        int late[RANKS];
@@ -13,27 +14,29 @@
                   1e-6 * of[late[0]].late_ns / of[late[0]].timed);
        }
 
-   A rank comes to an epoch when its application has started it and the epoch
-   before has ended, or when the stream gets there in whose order it was
-   started. Each rank writes that time into memory that the ranks of its host
-   share, and compares it with the times of the others. All of them have the
-   same clock. Nothing is sent, and nothing locked.
+   A rank comes to an epoch when its application has started the epoch and the
+   epoch before it has ended. If the epoch was started in the order of a stream,
+   the rank comes when the stream reaches the start. Each rank writes the time
+   into memory that the ranks of its host share, and compares it with the times
+   of the other ranks. All of them read the same clock. No message is sent, and
+   no lock is taken.
 
-   Not every epoch is timed, because a look at the clock takes longer than a
-   small collective may be delayed: where epochs follow each other so fast that
-   BATON_LATENESS_NS for each rank of the host hold several, only some of them
-   are timed, the same ones on all ranks, in no regular pattern. Slower epochs
-   are all timed. So counting takes less than 10 ns an epoch.
+   Not every epoch is timed, because reading the clock takes longer than a small
+   collective may be delayed. If several epochs end within BATON_LATENESS_NS
+   times the number of the host's ranks, only some of them are timed: the same
+   ones on all ranks, in no regular pattern. If epochs are slower, all of them
+   are timed. So counting takes less than 10 ns an epoch.
 
-   What is not covered:
+   Limits:
 
-   - Ranks of different hosts are not compared with each other. Each host's are,
-     and a host all of whose ranks are late looks as if nobody was.
-   - A transport without a `board` (baton/transport.h), BATON_SHM=0, and the
-     simulator: there is nothing to compare with.
-   - In a partial collective: an epoch that has ended before a rank came is
-     counted there as `missed`; it is not timed.
-   - The first 128 schedules of a rank that exist at a time are counted. */
+   - Ranks are compared only with ranks of their own host. If all ranks of a
+     host are late, none of them is found to be late.
+   - With a transport that has no `board` (baton/transport.h), with BATON_SHM=0
+     and in the simulator nothing is counted, since ranks share no memory.
+   - In a partial collective an epoch may end before a rank comes to it. On that
+     rank the epoch is counted as `missed`, and is not timed.
+   - A rank counts in at most 128 schedules at a time. A schedule that is
+     committed while 128 others exist is not counted. */
 #ifndef BATON_LATENESS_H
 #define BATON_LATENESS_H
 
@@ -44,58 +47,77 @@ extern "C" {
 #endif
 
 enum {
-    /* Bins of a histogram. Bin 0 counts times below 1 us, bin k those from
-       2^(k-1) us to below 2^k us, the last one also all that are longer. */
+    /* Number of bins of a histogram. Bin 0 counts times below 1 us, and bin k
+       times from 2^(k-1) us to below 2^k us. The last bin also counts all
+       longer times. */
     BATON_LATENESS_BINS = 24,
-    /* see above */
+    /* If epochs are short, one is timed about every BATON_LATENESS_NS times the
+       number of the host's ranks. */
     BATON_LATENESS_NS = 128000,
-    BATON_LATENESS_LEAST = 8 /* the fewest epochs that say who is late */
+    /* A rank is not found to be late before so many of its epochs are timed. */
+    BATON_LATENESS_LEAST = 8
 };
 
-/* The lateness of a rank in one schedule, or in all of a group: counts since
-   the schedule's commit. Each field grows only, so that the difference of two
-   readings says what has happened in between. */
+/* The lateness of a rank in one schedule, or in all schedules of a group. A
+   schedule is counted from its commit on. No field ever decreases, so the
+   difference between two readings covers the time between them. */
 typedef struct baton_lateness {
-    uint64_t epochs;  /* epochs that have ended on this rank, failed ones too */
-    uint64_t failed;  /* of these, epochs that have failed */
-    uint64_t missed;  /* of these, epochs to which this rank had not come when
-                         they ended: of partial collectives */
-    uint64_t started; /* the number of the last epoch to which it has come */
-    uint64_t ended;   /* the number of the last one that has ended; less than
-                         `started`: the rank waits in epoch `started` */
-    uint64_t bytes;   /* bytes that it has sent, up to the last timed epoch */
+    /* Number of epochs that have ended on this rank, including failed ones. */
+    uint64_t epochs;
+    uint64_t failed; /* number of these epochs that have failed */
+    /* Number of these epochs that ended before this rank came to them. Only
+       epochs of partial collectives do so. */
+    uint64_t missed;
+    /* The number of the last epoch to which this rank has come. */
+    uint64_t started;
+    /* The number of the last epoch that has ended on this rank. If it is less
+       than `started`, the rank is waiting in epoch `started`. */
+    uint64_t ended;
+    /* Number of bytes that this rank had sent by the end of its last timed
+       epoch. */
+    uint64_t bytes;
 
-    /* Epochs that were timed, and that all ranks of the host have come to. The
-       fields below count in these alone, and times are sums over them. */
+    /* Number of timed epochs to which all ranks of the host have come. The
+       fields from here on count these epochs alone, and times are sums over
+       them. */
     uint64_t timed;
-    uint64_t elapsed_ns; /* from the end of the first one to that of the last */
-    uint64_t elapsed_epochs; /* the epochs in this time for which those stand
-                                that were timed */
-    uint64_t took_ns;   /* from this rank's coming to its end of the epoch */
-    uint64_t late_ns;   /* how long after the first rank this one came */
-    uint64_t last;      /* epochs to which this rank came last */
-    uint64_t behind_ns; /* in these: how long after the last but one it came. So
-                           much earlier could the others have gone on */
-    uint64_t waited_ns; /* how long it waited for the last rank to come */
+    /* Time from the end of the first timed epoch to the end of the last. */
+    uint64_t elapsed_ns;
+    /* Number of epochs for which the timed epochs stand: each timed epoch
+       stands for itself, and for those since the timed epoch before it. */
+    uint64_t elapsed_epochs;
+    /* Time from this rank's coming to the end of the epoch on this rank. */
+    uint64_t took_ns;
+    /* Time from the coming of the first rank to the coming of this rank. */
+    uint64_t late_ns;
+    uint64_t last; /* number of epochs to which this rank came last */
+    /* In these `last` epochs: the time from the coming of the last but one to
+       the coming of this rank. The other ranks could have gone on so much
+       earlier. */
+    uint64_t behind_ns;
+    /* Time from the coming of this rank to the coming of the last rank. */
+    uint64_t waited_ns;
 
-    /* Epochs by how long after the first rank this one came. */
+    /* Histogram of the times that late_ns sums. */
     uint64_t late_bins[BATON_LATENESS_BINS];
-    /* Epochs by the time from the coming of the last rank to the end of the
-       epoch on this one: the collective's own time. */
+    /* Histogram of the times from the coming of the last rank to the end of the
+       epoch on this rank. This is the collective's own time. */
     uint64_t own_bins[BATON_LATENESS_BINS];
 } baton_lateness_t;
 
-/* Tells how late a rank of this host comes to the schedule's epochs; `rank` may
-   be the caller's own. Any thread may call this at any time after the commit.
-   BATON_ERR_INVALID: no such rank. BATON_ERR_STATE: the schedule is not
-   committed. BATON_ERR_UNSUPPORTED: the rank is on another host, has not
-   committed the schedule, or this is not counted (above). */
+/* Stores in *out how late a rank of this host comes to the schedule's epochs.
+   `rank` may be the caller's own. Any thread may call this at any time after
+   the commit. BATON_ERR_INVALID: there is no such rank. BATON_ERR_STATE: the
+   schedule is not committed. BATON_ERR_UNSUPPORTED: the rank is on another
+   host, has not committed the schedule, or does not count it (see the limits
+   above). */
 BATON_CHECKED baton_status_t baton_schedule_lateness(
     const baton_schedule_t *schedule, int rank, baton_lateness_t *out);
 
-/* The same, summed over all schedules of the group that the rank has committed
-   and not destroyed. `started` and `ended` are 0. A group of some ranks of
-   another one has its own sum. */
+/* Stores in *out the sum over all schedules of the group that the rank has
+   committed and not destroyed. In this sum `started` and `ended` are 0. The
+   schedules of a group that was made of some ranks of this group are not
+   included. Threads and errors are those of baton_schedule_lateness. */
 BATON_CHECKED baton_status_t baton_group_lateness(const baton_group_t *group,
                                                   int rank,
                                                   baton_lateness_t *out);
@@ -103,61 +125,67 @@ BATON_CHECKED baton_status_t baton_group_lateness(const baton_group_t *group,
 /* ---- who is late -------------------------------------------------------- */
 
 /* Finds the ranks that are late, given the lateness of `count` ranks: stores
-   their indices, the latest first, and returns their number. A rank is late if
+   their indices, the latest first, and returns their number. Each rank is
+   compared with the middle rank: the median in the order of mean lateness, or
+   of two medians the one that comes earlier. A rank is late if
 
-   - in three of four epochs it comes later than the middle rank does in three
-     of four (the ranks are put in the order of their mean lateness, and the
-     middle one is that of the earlier half that comes last),
-   - by more than twice the collective's own time, which is the fastest tenth
-     of those seen, and
+   - the lateness that it exceeds in three of four epochs is greater than the
+     lateness that the middle rank exceeds in one of four epochs,
+   - the difference between the two is more than twice the collective's own
+     time, for which the time of the fastest tenth of epochs is taken, and
    - the middle rank has waited for others for at least 1 % of the time.
 
-   So a rank that is late now and then is not named, nor any where the late one
-   is another each time, nor the others where one comes early; and times that
-   differ by less than what the bins tell apart don't count. A rank
-   of fewer than BATON_LATENESS_LEAST timed epochs is left out. `late_out` has
-   room for `count` numbers. */
+   So a rank that is late only now and then is not found. No rank is found if
+   another one is late each time, or if one rank comes early and all others come
+   together. Differences that are smaller than the width of a bin don't count. A
+   rank with fewer than BATON_LATENESS_LEAST timed epochs is left out.
+   `late_out` has space for `count` numbers. */
 int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out);
 
-/* Returns a time that the share `share` (0 to 1) of the epochs that a histogram
-   has counted did not exceed: the upper limit of a bin. */
+/* Returns a quantile of a histogram: a time that a share `share` (0 to 1) of
+   the counted epochs did not exceed. The time is the upper limit of a bin. */
 uint64_t baton_lateness_quantile_ns(const uint64_t bins[BATON_LATENESS_BINS],
                                     double share);
 
 /* ---- another process ----------------------------------------------------- */
 
-/* The counts of the ranks that share a host, seen from another process of the
-   same user. Reading them stops nobody, and goes on when the ranks hang. */
+/* The counts of the ranks of one host, as another process of the same user
+   reads them. Reading delays no rank, and works even if the ranks hang. */
 typedef struct baton_board baton_board_t;
 
-/* What a rank has counted of one schedule. */
+/* The counts of one rank in one schedule. */
 typedef struct baton_board_entry {
-    int rank;    /* in the group of the schedule */
-    int size;    /* the ranks of that group, on all hosts */
-    int process; /* as the rank itself knows its number (in its container) */
-    unsigned container; /* differs where processes of containers have the same
-                           number */
-    uint64_t key;       /* the same for the same schedule on all ranks */
-    char name[64];      /* of the schedule; a longer one is cut off */
+    int rank; /* the rank's number in the schedule's group */
+    int size; /* number of ranks of that group, on all hosts */
+    /* The number of the rank's process, as the process itself sees it: in a
+       container this is its number in the container. */
+    int process;
+    /* Identifies the container, since processes of two containers may have the
+       same number. */
+    unsigned container;
+    uint64_t key;  /* identifies the schedule; the same on all ranks */
+    char name[64]; /* the schedule's name, truncated if it is longer */
     baton_lateness_t lateness;
 } baton_board_entry_t;
 
-/* Opens the `index`-th board (from 0) of a process: one for each group that was
-   made of processes of this host, without those made of other groups. The board
-   stays readable after the process has ended. BATON_ERR_INVALID: the process
-   has no such board. BATON_ERR_SYSTEM: it does not exist, or belongs to another
-   user; BATON_ERR_MISMATCH: its version of Baton counts otherwise.
+/* Opens the `index`-th board (from 0) of a process. A process has one board for
+   each of its groups, except that a group which was made of another group uses
+   that group's board. The board stays readable after the process has ended.
+   BATON_ERR_INVALID: the process has no such board. BATON_ERR_SYSTEM: there is
+   no such process, or it belongs to another user. BATON_ERR_MISMATCH: the
+   process uses a version of Baton with another layout of boards.
    BATON_ERR_NO_MEMORY. */
 BATON_CHECKED baton_status_t baton_board_open(int process, int index,
                                               baton_board_t **out);
 /* NULL is allowed. */
 void baton_board_close(baton_board_t *board);
 
-/* A number that is the same for all processes that share the board. */
+/* Returns a number that identifies the board; it is the same in all processes
+   that share the board. */
 uint64_t baton_board_id(const baton_board_t *board);
 
-/* Goes through the board's entries, rank by rank. *at is 0 at first. Returns
-   false after the last entry. */
+/* Stores the board's next entry in *out, rank by rank. *at must be 0 before the
+   first call, and each call advances it. Returns false after the last entry. */
 bool baton_board_next(const baton_board_t *board, size_t *at,
                       baton_board_entry_t *out);
 

@@ -1,5 +1,5 @@
-/* What the ranks of a host have counted, for the application and for other
-   processes; see baton/lateness.h. */
+/* Reads the counts of lateness of a host's ranks, for the application and for
+   other processes; see baton/lateness.h. */
 #include "progress/calls/calls.h"
 #include "progress/epoch/arrivals.h"
 
@@ -95,7 +95,8 @@ baton_status_t baton_group_lateness(const baton_group_t *group, int rank,
         for (size_t k = 0; k < BATON__BOARD_COUNTS; k++) {
             sum.words[k] += one.words[k];
         }
-        /* Schedules run side by side: the time that they span is no sum. */
+        /* Schedules run side by side, so the time that they span together is
+           not the sum of their times, but at least the longest of them. */
         sum.fields.elapsed_ns = before_ns > one.fields.elapsed_ns
                                     ? before_ns
                                     : one.fields.elapsed_ns;
@@ -151,7 +152,8 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
     if (known < 2) {
         return 0;
     }
-    /* Of 2 ranks the middle one is the earlier, of 4 the second. */
+    /* late_out is sorted, the latest rank first. Of 2 ranks the middle one is
+       the earlier, and of 4 the one that comes second. */
     const baton_lateness_t *middle = &of[late_out[known / 2]];
     if (middle->elapsed_ns == 0 ||
         100.0 * (double)middle->waited_ns / (double)middle->timed <
@@ -162,7 +164,8 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
                   2 * (double)baton_lateness_quantile_ns(own_bins, 0.1);
     int found = 0;
     for (int i = 0; i < known / 2; i++) {
-        /* Half the upper limit of a bin is the lower one. */
+        /* The quantile is a bin's upper limit. Half of it is the bin's lower
+           limit. */
         double least =
             (double)baton_lateness_quantile_ns(of[late_out[i]].late_bins, 0.25);
         if (least / 2 > most) {
@@ -212,7 +215,8 @@ static bool board_map(baton_board_t *board, int file)
     if (memory == MAP_FAILED) {
         return false;
     }
-    /* Containers have file systems of their own, which count inodes alike. */
+    /* Each container has a file system of its own, so files of two containers
+       may have the same inode number: the device number tells them apart. */
     *board =
         (baton_board_t){memory, (size_t)of.st_size,
                         of.st_dev * UINT64_C(0x9e3779b97f4a7c15) ^ of.st_ino};

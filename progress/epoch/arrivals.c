@@ -1,18 +1,20 @@
-/* How a rank learns how late it is; see baton/lateness.h, which says what is
-   counted, and state/board.h, where it lies.
+/* How a rank learns how late it is. baton/lateness.h says what is counted, and
+   state/board.h has the layout of the shared memory in which it is stored.
 
-   When a rank comes to a timed epoch, it stores the time in its slot. When its
-   epoch ends, it reads the times of the other ranks of its host, one cache line
-   each. In most collectives all have come by then, since each needs something
-   of every other. Where a rank may end before others have come (the root of a
-   broadcast), it looks once more when it comes to the next timed epoch; an
-   epoch to which not all have come by then either is not counted.
+   When a rank comes to a timed epoch, it stores the time in its slot. When the
+   epoch ends on the rank, it reads the times of the other ranks of its host,
+   one cache line of each. In most collectives all ranks have come by then,
+   since each rank needs data of all others. In some an epoch may end on a rank
+   before others have come, as at the root of a broadcast. Then the rank reads
+   the times once more when it comes to the next timed epoch. If some rank has
+   not come by then either, the epoch is not counted.
 
-   All ranks must time the same epochs without asking each other. A rank times
-   those whose scattered number is below a bound, and moves the bound so that
-   one epoch is timed about every BATON_LATENESS_NS for each neighbour, all of
-   them if they are slower. If the bounds of two ranks differ for a moment, the
-   epochs that the one times are among those of the other. */
+   All ranks must time the same epochs without asking each other. So a rank
+   times the epochs whose scattered number is at most a bound, `mask`. It
+   adjusts the bound so that one epoch is timed about every BATON_LATENESS_NS
+   times the number of the host's ranks, or every epoch if epochs are slower. If
+   the bounds of two ranks differ for a moment, the epochs that the rank with
+   the lower bound times are among those that the other rank times. */
 #include "progress/epoch/arrivals.h"
 
 #include "base/alloc.h"
@@ -26,17 +28,21 @@
 enum {
     /* At least one of 2^MOST_SHIFT epochs is timed. */
     MOST_SHIFT = 16,
-    STEP = 2,      /* the timed share is at most quartered at a time */
-    TIME_BITS = 44 /* of a start time: differences up to 2.4 hours */
+    /* The most by which `shift` grows at a time: to a quarter of the epochs. */
+    STEP = 2,
+    /* The bits of a time in ns that a start time keeps. Differences of up to
+       2.4 hours can be computed from them. */
+    TIME_BITS = 44
 };
 
 typedef struct baton__arrivals arrivals_t;
 
 /* ---- start times --------------------------------------------------------- */
 
-/* Returns what marks the start times of an epoch: different for successive
-   epochs, and mostly for those of other schedules, and from before a recovery.
-   So a word in a slot that has changed hands matches once in a million. */
+/* Returns the upper bits of an epoch's start times, by which ranks recognise
+   the epoch. Successive epochs have different marks. Epochs of other schedules,
+   and of the same schedule before a recovery, nearly always do, too: if a slot
+   is now another schedule's, its words match once in a million. */
 static uint64_t mark_of(const baton__task_t *task, uint64_t epoch)
 {
     uint64_t salt =
@@ -79,8 +85,10 @@ static size_t arrivals_bin_of(uint64_t ns)
     return bin;
 }
 
-/* Counts the timed epoch. `first_ns` and `last_ns`: when the first and the last
-   of the others came, after this rank (or before it: negative). */
+/* Counts the timed epoch. first_ns and last_ns are the times from this rank's
+   coming to that of the first and of the last of the other ranks; a rank that
+   came before this one has a negative time. `alone` means that there are no
+   other ranks. */
 static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
                         int64_t last_ns)
 {
@@ -107,8 +115,9 @@ static void count_epoch(const arrivals_t *self, bool alone, int64_t first_ns,
                      1);
 }
 
-/* Counts the timed epoch, which has ended, if all ranks of this host that have
-   the schedule have come to it. Lost ones don't count. */
+/* Counts the timed epoch, which has ended here, if all ranks of this host that
+   have committed the schedule have come to the epoch. Lost ranks are ignored.
+   Returns true if the epoch was counted. */
 static bool count_if_complete(baton__task_t *task)
 {
     arrivals_t *self = task->arrivals;
@@ -147,10 +156,11 @@ static bool count_if_complete(baton__task_t *task)
 
 /* ---- timed epochs -------------------------------------------------------- */
 
-/* Chooses how many of the next epochs are timed, by the time between the ends
-   of this timed epoch and the one before. (Between starts there is more where
-   this rank was late, and less after that.) One short gap says little, so their
-   number falls in small steps. */
+/* Chooses the share of the next epochs that is timed. `spent_ns` is the time
+   from the end of the timed epoch before to the end of this one, and `epochs`
+   the number of epochs in that time. (The time between their starts would
+   depend on how late this rank was.) A single short interval proves little, so
+   the share falls in small steps. */
 static void choose_shift(arrivals_t *self, uint64_t epochs, uint64_t spent_ns,
                          uint32_t neighbours)
 {
@@ -211,7 +221,7 @@ void baton__arrivals_fail(baton__task_t *task)
     assert(baton__driven_here(task->schedule.group));
     arrivals_t *self = task->arrivals;
     if (self != NULL) {
-        /* Epochs may count from 1 again. */
+        /* After a recovery epochs are numbered from 1 again. */
         self->open = self->pending = false;
         self->before = 0;
         baton__count_add(BATON__COUNT(self->slot, epochs), 1);

@@ -1,45 +1,53 @@
-/* When ranks come to the epochs of a schedule, and which of them is late; for
-   baton/lateness.h, which says what is counted. */
+/* Counts when ranks come to the epochs of a schedule, and which of them is
+   late. baton/lateness.h says what it means that a rank comes to an epoch, and
+   what is counted. arrivals.c describes the method. */
 #pragma once
 
 #include "progress/state/board.h"
 #include "progress/state/stepper.h"
 
-/* What a rank knows of its own coming. The driver alone uses this. */
+/* The state by which this rank times the epochs of one schedule. The driver
+   alone uses this struct. */
 struct baton__arrivals {
-    baton__row_t *row;   /* this rank's */
-    baton__slot_t *slot; /* in that row */
-    /* The epochs are timed whose scattered number is at most this: one of
-       2^shift. */
+    baton__row_t *row;   /* this rank's row of the board */
+    baton__slot_t *slot; /* the schedule's slot in `row` */
+    /* An epoch is timed if its scattered number (baton__arrivals_scatter) is at
+       most `mask`. This is true of one in 2^shift epochs. */
     uint32_t mask;
     int shift;
     bool open; /* the epoch `epoch` is timed, and runs */
-    /* `epoch` has ended, and not all ranks had come then. */
+    /* `epoch` has ended here, but some ranks had not come to it then. It is
+       counted later, if they have come by the next timed epoch. */
     bool pending;
-    uint64_t epoch; /* the last timed epoch */
+    uint64_t epoch; /* the last timed epoch to which this rank has come */
+    /* The times at which this rank came to `epoch`, and at which `epoch` ended
+       here. */
     uint64_t start_ns, end_ns;
-    /* The last timed epoch before that; 0: none since the last failure. */
+    /* The last timed epoch that has ended here. 0: none has ended since the
+       last failure. */
     uint64_t before;
-    uint64_t before_ns; /* when it ended */
-    /* The number of epochs since then, `epoch` included; 0: none since the last
-       failure. */
+    uint64_t before_ns; /* the time at which `before` ended */
+    /* The number of epochs for which `epoch` stands: itself, and those since
+       the timed epoch before it. 0: there was none since the last failure. */
     uint64_t stands_for;
-    uint64_t recorded; /* number of start times that were stored */
-    /* By neighbour (member.h): the neighbour's slot for this schedule, or NULL
-       if it is unknown. */
+    uint64_t recorded; /* number of start times stored so far */
+    /* By neighbour (state/board.h): the neighbour's slot for this schedule, or
+       NULL if it is not known. */
     baton__slot_t *slots[];
 };
 
-/* Scatters the numbers of epochs over 32 bits, so evenly that among any 2^n
-   successive epochs about one is below 2^(32 - n), and in no short period,
-   which an application may have as well (Knuth, volume 3, 6.4: multiplication
-   by the golden section). */
+/* Returns the scattered number of an epoch, of 32 bits: the epoch's number
+   times the golden section (Knuth, volume 3, 6.4). Among any 2^n successive
+   epochs about one has a scattered number below 2^(32 - n). These epochs have
+   no short period. A period could coincide with one of the application, such as
+   a validation in every tenth step. */
 static inline uint32_t baton__arrivals_scatter(uint64_t epoch)
 {
     return (uint32_t)epoch * UINT32_C(0x9e3779b1);
 }
 
-/* Parts of the two functions below that only timed epochs need. */
+/* The parts of baton__arrivals_come and baton__arrivals_end that only timed
+   epochs need. */
 void baton__arrivals_time(baton__task_t *task);
 void baton__arrivals_look(baton__task_t *task);
 
@@ -83,9 +91,10 @@ size_t baton__arrivals_bytes(const baton_schedule_t *schedule);
 /* Called when a schedule is committed: takes a slot, if one is free. `memory`
    has baton__arrivals_bytes zeros. */
 void baton__arrivals_open(baton__task_t *task, void *memory);
-/* Called when it is destroyed: gives the slot back. */
+/* Called when the schedule is destroyed: gives the slot back. */
 void baton__arrivals_close(baton__task_t *task);
 
-/* Called when a group is created: finds the rows of its ranks. The row of a
-   root's own rank is made ready. Returns false if there is no memory. */
+/* Called when a group is created: finds the rows of its ranks on this host. If
+   the group is no subset of another one, also makes this rank's own row ready.
+   Returns false if there is no memory. */
 bool baton__arrivals_meet(baton_group_t *group);

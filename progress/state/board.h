@@ -1,13 +1,15 @@
-/* What the ranks of a host tell each other about the times at which they come
-   to epochs, and what they have counted from that. It lies in the memory that
-   the transport calls a board (baton/transport.h): a row for each rank, which
-   that rank alone writes, and in the row a slot for each of its schedules. The
-   ranks of the host read each other's rows, and so may other processes
-   (calls/lateness.c), so the layout has a number.
+/* The layout of a board: the memory in which the ranks of a host store when
+   they come to epochs, and their counts of lateness (baton/lateness.h). The
+   transport provides this memory (baton/transport.h). A board has a row for
+   each rank, which that rank alone writes. A row has a slot for each of the
+   rank's schedules. The ranks of the host read each other's rows. Other
+   processes, which may have another version of Baton, read them, too
+   (calls/lateness.c); so the layout has a number, BATON__BOARD_FORMAT.
 
-   Nobody waits for anybody. A start time is one word with the number of its
-   epoch in it, so it can't be read half written. Counts are relaxed atomics:
-   the rank's driver adds to them, and a reader may see one without another. */
+   No reader or writer waits for another. A start time is one word, which also
+   has bits of the epoch's number, so it is never read half written. Counts are
+   relaxed atomics: the rank's driver adds to them, and a reader may see a new
+   value of one count together with an old value of another. */
 #pragma once
 
 #include <baton/lateness.h>
@@ -34,11 +36,12 @@ typedef union baton__counts {
 } baton__counts_t;
 
 typedef struct baton__slot {
-    /* The times of the last timed epochs; see arrivals.c. They have a cache
-       line of their own, because it is all that other ranks read of a slot. */
+    /* The times at which the rank came to its last timed epochs; see
+       arrivals.c. They have a cache line of their own, because other ranks read
+       nothing else of a slot in each timed epoch. */
     _Alignas(64) _Atomic uint64_t starts[BATON__BOARD_STARTS];
     _Atomic uint64_t counts[BATON__BOARD_COUNTS]; /* as baton__counts_t */
-    _Atomic uint64_t channel; /* of the group (transport/group.h) */
+    _Atomic uint64_t channel; /* the channel of the schedule's group */
     /* The fields from here on are constant while the slot has a key. */
     int32_t rank, size;
     char name[BATON__BOARD_NAME];
@@ -50,7 +53,8 @@ typedef struct baton__row {
     uint32_t format;
     int32_t rows; /* the number of rows of this board */
     int32_t process;
-    uint32_t container; /* that of the number `process`: its namespace */
+    /* The PID namespace in which the process has the number `process`. */
+    uint32_t container;
     /* By slot: the schedule's key; 0: the slot is free. A rank stores the key
        with release when the slot is filled, which pairs with readers' acquire
        loads. */
@@ -66,7 +70,7 @@ typedef struct baton__neighbour {
     baton__row_t *row;
 } baton__neighbour_t;
 
-/* The count of a slot for a field of baton_lateness_t. */
+/* The address of a slot's count for a field of baton_lateness_t. */
 #define BATON__COUNT(slot, field)                                              \
     (&(slot)->counts[offsetof(baton_lateness_t, field) / sizeof(uint64_t)])
 
@@ -82,7 +86,8 @@ static inline void baton__count_add(_Atomic uint64_t *count, uint64_t more)
                      atomic_load_explicit(count, memory_order_relaxed) + more);
 }
 
-/* Returns the slot that a row has for a schedule; NULL if it has none. */
+/* Returns a row's slot for the schedule with this key, or NULL. The key 0 finds
+   a free slot. */
 static inline baton__slot_t *baton__row_find(baton__row_t *row, uint64_t key)
 {
     for (size_t i = 0; i < BATON__BOARD_SLOTS; i++) {
