@@ -190,6 +190,10 @@ if(BATON_UCX AND BATON_UCX_INCLUDE)
             ${survivors} ${left} ${MPIEXEC_EXECUTABLE} --oversubscribe ${recovery}
             -np ${ranks} $<TARGET_FILE:mpi_survivors> ${rounds})
     endforeach()
+    hosts_entry(mpi_dense.hosts2.store.unreached ${store} UCX_NET_DEVICES=lo
+        ${hosts} 2 ${MPIEXEC_EXECUTABLE} -np 2 $<TARGET_FILE:mpi_dense>)
+    set_tests_properties(mpi_dense.hosts2.store.unreached PROPERTIES
+        PASS_REGULAR_EXPRESSION "no connection to it could be made")
     hosts_entry(hosts_cut.store ${store} CUT_FAULT=reset
         CUT_MPIRUN=${MPIEXEC_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/mpi/cut.sh
         $<TARGET_FILE:mpi_cable> 400)

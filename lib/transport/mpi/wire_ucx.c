@@ -104,8 +104,12 @@ static void open_library(void)
 
 static void wire_ucx_text(int code, char out[BATON__WIRE_TEXT])
 {
-    (void)snprintf(out, BATON__WIRE_TEXT, "UCX: %s",
-                   ucx.ucs_status_string((ucs_status_t)code));
+    (void)snprintf(out, BATON__WIRE_TEXT, "UCX: %s%s",
+                   ucx.ucs_status_string((ucs_status_t)code),
+                   code == UCS_ERR_UNREACHABLE
+                       ? ": no connection to it could be made; name a network "
+                         "device that reaches its host (UCX_NET_DEVICES)"
+                       : "");
 }
 
 /* ---- requests ------------------------------------------------------------ */
