@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 58500
 mpi 2700
 microbench,examples 8900
-python 2700
+python 3000
 tests,python/tests 50500'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state

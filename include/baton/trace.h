@@ -11,8 +11,8 @@
            baton_schedule_wait(gradients, -1);
        }
 
-   `baton-trace FOLDER` makes a timeline of all ranks of it, or a report on who
-   waited for whom (docs/observe.md).
+   `python3 -m baton.trace FOLDER` says who waited for whom, or makes a timeline
+   of all ranks (docs/observe.md).
 
    A process writes into one file, FOLDER/HOST.PID.trace (HOST.PID-2.trace if
    there is such a file), which it maps into its memory: a ring of the last
