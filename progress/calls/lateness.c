@@ -232,6 +232,7 @@ static int board_find(int process, int index, baton_board_t *out)
 {
     char path[80];
     char name[80];
+    int seen = 0;
     (void)snprintf(path, sizeof path, "/proc/%d/fd", process);
     DIR *folder = opendir(path);
     if (folder == NULL) {
@@ -248,7 +249,7 @@ static int board_find(int process, int index, baton_board_t *out)
         /* The process may have a FIFO there. */
         int file = baton__descriptor_move(
             open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-        if (file >= 0 && board_map(out, file) && index-- > 0) {
+        if (file >= 0 && board_map(out, file) && seen++ != index) {
             board_unmap(out);
         }
         baton__descriptor_close(&file);
@@ -278,8 +279,8 @@ baton_status_t baton_board_open(int process, int index, baton_board_t **out)
            : error == ENODATA
                ? baton__error(BATON_ERR_INVALID,
                               "process %d has no group of several processes "
-                              "of this host",
-                              process)
+                              "of this host%s",
+                              process, index == 0 ? "" : " with this index")
                : baton__error(BATON_ERR_SYSTEM, "process %d: %s", process,
                               error == ENOENT ? "there is none"
                                               : baton__errno_text(error));

@@ -436,6 +436,8 @@ TEST(test_lateness_is_seen_from_another_process)
     assert_non_null(strstr(text, "\n  {\"rank\": 1, "));
     assert_int_equal(run_top("--once", ranks[0], text, sizeof text), 0);
     assert_non_null(strstr(text, "3 ranks on this host"));
+    support_fails(baton_board_open((int)ranks[0], -1, &board),
+                  BATON_ERR_INVALID, "of this host with this index");
     support_ok(baton_board_open((int)ranks[0], 0, &board));
     do { /* it may stop while it is in an epoch */
         (void)kill(ranks[JOB_LATE], SIGCONT);

@@ -748,6 +748,7 @@ PROGRAM(refuse_change)
     CHECK_SAYS("rank 0 has looked for processes that join: 2 of the 4 places");
     CHECK(baton_group_reconfigure(NULL, store, 3, "n", 0, &group) ==
           BATON_ERR_INVALID);
+    CHECK_SAYS("baton_group_reconfigure: group is NULL");
     CHECK(baton_group_reconfigure(old, NULL, 3, "n", 0, &group) ==
           BATON_ERR_INVALID);
     CHECK(baton_group_reconfigure(old, store, 3, "a/b", 0, &group) ==

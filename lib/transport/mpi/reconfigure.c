@@ -203,8 +203,9 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
                      .size = size,
                      .until_ns = baton__deadline(timeout_ms)};
     baton_status_t status = baton__store_check(&self.use);
-    if (status == BATON_OK && !baton__is_given(out, true, __func__, "out")) {
-        status = BATON_ERR_INVALID;
+    if (status == BATON_OK && (!baton__is_group(old, __func__) ||
+                               !baton__is_given(out, true, __func__, "out"))) {
+        status = baton__error_status();
     }
     if (status == BATON_OK) {
         status = baton_group_shrink(old, timeout_ms, &self.living);
