@@ -82,6 +82,7 @@ def error(status: int, text: Optional[str] = None) -> errors.Error:
         text = text.split("\n    (wait gave up")[0]  # after its last slice, not the timeout
         for by in ("mpi", "store"):
             text = text.replace(f"baton_group_create_{by}", f"Group.from_{by}")
+        text = text.replace("baton_group_create_sub", "Group.sub")
         for kind in ("group", "schedule", "partial", "sparse", "tensors"):
             text = text.replace(f"baton_{kind}_", f"{kind.title()}.")
     made = _BY_STATUS.get(status, errors.Error)(

@@ -199,6 +199,8 @@ def test_sub_groups(group):
         with group.sub(evens, "evens") as sub:
             assert (sub.size, sub.origin(sub.rank)) == (len(evens), group.rank)
             assert sub.allreduce(numpy.ones(2))[0] == len(evens)
+    with pytest.raises(baton.Invalid, match="Group.sub: size is 0"):
+        group.sub([])
 
 
 def test_kinds_of_arrays(group):

@@ -373,6 +373,8 @@ def test_works_outlive_their_process_group(monkeypatch, late):
     time.sleep(0.3 if late and rank() else 0)  # while rank 0 gives up
     group.shutdown()  # which torch 2 calls
     dist.destroy_process_group(group)
+    with pytest.raises(baton.State, match="was destroyed"):
+        group.allreduce([torch.ones(2)])
     if late and size() > 1:
         for wait in [work.wait for work in works] + ([future.wait] if works else []):
             with pytest.raises(RuntimeError, match="destroyed"):

@@ -83,6 +83,7 @@ class _Kept:
         self.state, self.schedule, self.depth = state, schedule, depth
         self.handle = schedule._handle
         self.source = self.target = None  # type: Optional[int]
+        self.closed: Optional[BaseException] = None  # why the schedule is destroyed
         self.started = self.ended = 0
         self.works: collections.deque = collections.deque()  # that were started and not waited for
         state.all.add(self)
@@ -135,6 +136,8 @@ class _Kept:
         if status == _BUSY:
             self.ends_at(self.started - self.depth + 1, self.state.timeout)
             status = call(self.handle, *given)
+        if status and self.closed is not None:
+            raise self.closed
         return status
 
     def ends_at(self, epoch: int, timeout: float) -> None:
@@ -149,7 +152,7 @@ class _Kept:
         self.retire(epoch)
 
     def fail(self, status: int) -> NoReturn:
-        failed = self.schedule._error(status)
+        failed = self.closed or self.schedule._error(status)
         if not isinstance(failed, errors.Interrupted):  # after which the epochs go on
             self.give_up(failed)
         raise failed
@@ -168,7 +171,7 @@ class _Kept:
                 lib.baton_schedule_cancel(self.handle)  # an error: all have ended
                 self.schedule._keep.append([(of._tensors, of._buffers) for of in self.works])
                 self.give_up(failed)
-            self.handle = ffi.NULL
+            self.handle, self.closed = ffi.NULL, failed
 
     def retire(self, epoch: int) -> None:
         """All works up to `epoch` have ended: copies results, and then says so."""
