@@ -2,10 +2,11 @@
    about each schedule. */
 #include "top/top.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
+enum { MOST_SCHEDULES = 8, MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
 
 /* A rank of the job, by its process. */
 typedef struct rank_row {
@@ -23,9 +24,11 @@ typedef struct top_schedule {
     /* By rank that has the schedule. */
     const baton_board_entry_t **entries;
     baton_lateness_t *of;
-    int *late;               /* indices of entries */
-    double waited_ns, share; /* an epoch, of a rank that is not late */
-    double weight;           /* time that was waited in all */
+    int *late; /* indices of entries */
+    /* The time from an epoch to the next one, and what it was spent on: the
+       average of the ranks that are not late. */
+    double step_ns, transfer_ns, waited_ns;
+    double weight; /* time that was waited in all */
     char hang[SENTENCE_BYTES];
 } top_schedule_t;
 
@@ -161,22 +164,34 @@ static bool comes_late(const top_schedule_t *schedule, int index)
     return false;
 }
 
-/* How long the ranks that are not late have waited. */
-static void find_wait(top_schedule_t *schedule)
+/* Splits the time of the ranks that are not late. The transfer is the fastest
+   tenth of the collective's own times; the histogram knows an upper limit of
+   that, and their mean is another one. */
+static void split_time(top_schedule_t *schedule)
 {
     baton_lateness_t sum = {0};
     for (int i = 0; i < schedule->count; i++) {
         const baton_lateness_t *of = &schedule->of[i];
         if (!comes_late(schedule, i)) {
             add(&sum, of);
+            sum.took_ns += of->took_ns;
             sum.elapsed_ns += of->elapsed_ns;
             sum.elapsed_epochs += of->elapsed_epochs;
+            for (size_t k = 0; k < BATON_LATENESS_BINS; k++) {
+                sum.own_bins[k] += of->own_bins[k];
+            }
         }
     }
-    if (sum.timed > 0 && sum.elapsed_ns > 0) {
+    if (sum.timed > 0 && sum.elapsed_epochs > 0) {
+        /* One count may be read before an epoch, and the other after it. */
+        const double own_ns =
+            fmax((double)sum.took_ns - (double)sum.waited_ns, 0) /
+            (double)sum.timed;
+        const double fast_ns =
+            (double)baton_lateness_quantile_ns(sum.own_bins, 0.1);
+        schedule->step_ns = (double)sum.elapsed_ns / (double)sum.elapsed_epochs;
+        schedule->transfer_ns = fast_ns < own_ns ? fast_ns : own_ns;
         schedule->waited_ns = (double)sum.waited_ns / (double)sum.timed;
-        schedule->share = 100 * schedule->waited_ns *
-                          (double)sum.elapsed_epochs / (double)sum.elapsed_ns;
         schedule->weight = schedule->waited_ns * (double)sum.epochs;
     }
 }
@@ -215,7 +230,7 @@ static top_schedule_t *find_schedules(const top_report_t *report,
         }
         schedule->late_count =
             baton_lateness_find(schedule->of, schedule->count, schedule->late);
-        find_wait(schedule);
+        split_time(schedule);
         find_hang(report, first->key, schedule);
     }
     qsort(all, count, sizeof *all, by_weight);
@@ -225,7 +240,19 @@ static top_schedule_t *find_schedules(const top_report_t *report,
 
 /* ---- sentences ----------------------------------------------------------- */
 
-/* "rank 5 is late by 4.8 ms", and what that costs. */
+/* The share of epochs to which a rank came late by more than half of the mean,
+   as far as the bins tell. */
+static double share_late(const baton_lateness_t *of)
+{
+    const double half_us = 1e3 * mean_ms(of->late_ns, of) / 2;
+    uint64_t late = 0;
+    for (int bin = 0; bin < BATON_LATENESS_BINS; bin++) {
+        late += ldexp(1, bin) > half_us ? of->late_bins[bin] : 0;
+    }
+    return percent(late, of->timed);
+}
+
+/* "rank 5 is late by 4.8 ms in 97 % of epochs", and what that costs. */
 static void describe(const top_schedule_t *schedule, char *out)
 {
     size_t used = 0;
@@ -235,12 +262,12 @@ static void describe(const top_schedule_t *schedule, char *out)
         const baton_lateness_t *of = &schedule->of[index];
         used += (size_t)snprintf(
             out + used, SENTENCE_BYTES - used,
-            "%srank %d is late by %.3g ms and comes last to %.0f %% of epochs",
+            "%srank %d is late by %.3g ms in %.0f %% of epochs",
             i == 0                          ? ""
             : i == schedule->late_count - 1 ? " and "
                                             : ", ",
             schedule->entries[index]->rank, mean_ms(of->late_ns, of),
-            percent(of->last, of->timed));
+            share_late(of));
         if (used > SENTENCE_BYTES / 2) {
             break;
         }
@@ -249,7 +276,8 @@ static void describe(const top_schedule_t *schedule, char *out)
                    " of \"%s\"; the others wait %.3g ms an epoch for %s, "
                    "%.0f %% of the time",
                    schedule->name, 1e-6 * schedule->waited_ns,
-                   many ? "them" : "it", schedule->share);
+                   many ? "them" : "it",
+                   100 * schedule->waited_ns / schedule->step_ns);
 }
 
 /* Stores the sentences about all schedules, and returns their number. */
@@ -295,8 +323,31 @@ static void print_string(FILE *to, const char *text)
     (void)fputc('"', to);
 }
 
+/* What a step takes beyond the transfer and the waiting. */
+static double other_ns(const top_schedule_t *schedule)
+{
+    return fmax(schedule->step_ns - schedule->transfer_ns - schedule->waited_ns,
+                0);
+}
+
+static void print_json_schedules(const top_schedule_t *all, size_t count,
+                                 FILE *to)
+{
+    (void)fputs("],\n \"schedules\": [", to);
+    for (size_t i = 0; i < count; i++) {
+        (void)fprintf(to, "%s\n  {\"schedule\": ", i > 0 ? "," : "");
+        print_string(to, all[i].name);
+        (void)fprintf(to,
+                      ", \"step_ms\": %.6f, \"transfer_ms\": %.6f, "
+                      "\"skew_ms\": %.6f, \"other_ms\": %.6f}",
+                      1e-6 * all[i].step_ns, 1e-6 * all[i].transfer_ns,
+                      1e-6 * all[i].waited_ns, 1e-6 * other_ns(&all[i]));
+    }
+}
+
 static void print_json(const top_report_t *report, const rank_row_t *rows,
-                       size_t count, char (*lines)[SENTENCE_BYTES],
+                       size_t count, const top_schedule_t *all,
+                       size_t all_count, char (*lines)[SENTENCE_BYTES],
                        size_t line_count, FILE *to)
 {
     const char *comma = "";
@@ -320,6 +371,7 @@ static void print_json(const top_report_t *report, const rank_row_t *rows,
         print_string(to, row->busy != NULL ? row->busy->name : "");
         (void)fputc('}', to);
     }
+    print_json_schedules(all, all_count, to);
     (void)fputs("],\n \"verdict\": [", to);
     for (size_t i = 0; i < line_count; i++, comma = ", ") {
         (void)fputs(comma, to);
@@ -368,6 +420,20 @@ static void top_print_table(const top_report_t *report, const rank_row_t *rows,
     (void)fputc('\n', to);
 }
 
+/* The schedules that cost the most waiting. */
+static void print_schedules(const top_schedule_t *all, size_t count, FILE *to)
+{
+    (void)fprintf(to, "%12s %12s %10s %10s  %s\n", "step ms", "transfer ms",
+                  "skew ms", "other ms", "schedule");
+    for (size_t i = 0; i < count && i < MOST_SCHEDULES; i++) {
+        (void)fprintf(to, "%12.3f %12.3f %10.3f %10.3f  \"%.*s\"\n",
+                      1e-6 * all[i].step_ns, 1e-6 * all[i].transfer_ns,
+                      1e-6 * all[i].waited_ns, 1e-6 * other_ns(&all[i]),
+                      whole_characters(all[i].name, 30), all[i].name);
+    }
+    (void)fputc('\n', to);
+}
+
 void top_print(const top_report_t *report, FILE *to)
 {
     size_t row_count;
@@ -386,9 +452,10 @@ void top_print(const top_report_t *report, FILE *to)
     qsort(rows, row_count, sizeof *rows, by_lateness);
     size_t line_count = write_sentences(all, count, lines);
     if (report->json) {
-        print_json(report, rows, row_count, lines, line_count, to);
+        print_json(report, rows, row_count, all, count, lines, line_count, to);
     } else {
         top_print_table(report, rows, row_count, to);
+        print_schedules(all, count, to);
         for (size_t i = 0; i < line_count; i++) {
             (void)fprintf(to, "%s\n", lines[i]);
         }
