@@ -300,6 +300,29 @@ void cli_refuse(const cli_parser_t *parser, const char *format, ...)
     exit(EXIT_USAGE); /* argp_error is not declared noreturn */
 }
 
+/* Returns the option whose value may be given without the option's name. */
+static const cli_option_t *find_operand(const cli_program_t *program)
+{
+    const cli_option_t *option = program->options;
+    while (option->name != NULL && !option->type.operand) {
+        option++;
+    }
+    return option->name != NULL ? option : NULL;
+}
+
+/* Reads an argument that is no option. Returns false if the program takes none,
+   or has got that value already. */
+static bool read_operand(cli_parser_t *parser, const char *text)
+{
+    const cli_option_t *option = find_operand(parser->program);
+    if (option == NULL || cli_is_given(parser, option->name)) {
+        return false;
+    }
+    parser->given |= UINT64_C(1) << (option - parser->program->options);
+    cli_read_option(parser, option, text);
+    return true;
+}
+
 static error_t cli_parse_option(int key, char *text, struct argp_state *state)
 {
     cli_parser_t *parser = state->input;
@@ -315,7 +338,7 @@ static error_t cli_parse_option(int key, char *text, struct argp_state *state)
         if (program->commands != NULL) {
             cli_read(parser, "COMMAND", &command, text != NULL ? text : "",
                      parser->values);
-        } else if (text != NULL) {
+        } else if (text != NULL && !read_operand(parser, text)) {
             cli_refuse(parser, "argument: '%s' is not an option", text);
         }
         return 0;
@@ -370,9 +393,16 @@ void cli_parse(const cli_program_t *program, int argc, char **argv,
             cli_read_option(&parser, option, option->initial);
         }
     }
+    char arguments[40] = "";
+    const cli_option_t *operand = find_operand(program);
+    if (operand != NULL) {
+        (void)snprintf(arguments, sizeof arguments, "[%s]",
+                       operand->type.metavar);
+    }
     const struct argp argp = {rows,
                               cli_parse_option,
                               program->commands != NULL ? "COMMAND [OPTION...]"
+                              : operand != NULL         ? arguments
                                                         : NULL,
                               program->doc,
                               NULL,

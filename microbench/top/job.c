@@ -1,7 +1,9 @@
 #include "top/top.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
@@ -53,6 +55,26 @@ static bool shares_board(const top_job_t *a, const top_job_t *b)
         }
     }
     return false;
+}
+
+bool top_job_follow(top_job_t *job)
+{
+    if (kill(job->process, 0) == 0 || errno != ESRCH) {
+        return true;
+    }
+    top_job_t *jobs;
+    bool found = false;
+    for (int i = top_job_list(&jobs) - 1; i >= 0; i--) {
+        top_job_t old = jobs[i];
+        if (!found && shares_board(job, &jobs[i])) {
+            found = true;
+            old = *job;
+            *job = jobs[i];
+        }
+        top_job_close(&old);
+    }
+    free(jobs);
+    return found;
 }
 
 int top_job_list(top_job_t **out)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,15 +23,26 @@ typedef struct request {
     uint64_t job; /* a process; 0: not given */
     double interval_s;
     bool once, json;
+    const char *metrics; /* a file, "-" for the standard output, or NULL */
 } request_t;
 
 static const cli_option_t options[] = {
-    {CLI_ANY, "job", 'j', offsetof(request_t, job), CLI_COUNT(1, 1 << 30), NULL,
+    {CLI_ANY,
+     "job",
+     'j',
+     offsetof(request_t, job),
+     {CLI_NUMBER(COUNT, "PID", 1, 1 << 30), .operand = true},
+     NULL,
      "Process number of any rank of the job; needed if there are several jobs"},
     {CLI_ANY, "once", 0, offsetof(request_t, once), CLI_FLAG, NULL,
      "Print once, what was counted since the job began"},
     {CLI_ANY, "json", 0, offsetof(request_t, json), CLI_FLAG, NULL,
      "Print JSON: an object each time"},
+    {CLI_ANY, "prometheus", 'p', offsetof(request_t, metrics), CLI_TEXT("FILE"),
+     NULL,
+     "Write what was counted since the job began to this file, in "
+     "Prometheus' text format; of all jobs, if none is given. "
+     "\"-\": print it"},
     {CLI_ANY, "interval", 'i', offsetof(request_t, interval_s),
      CLI_REAL("SECONDS", 0.1, 3600), "2", "How often to print"},
     {0}};
@@ -87,9 +97,71 @@ static top_job_t choose(const request_t *request)
     return job;
 }
 
-static bool has_ended(const top_job_t *job)
+/* Replaces the file at once, so that nobody reads half of it. */
+static void write_metrics(const request_t *request, const top_reading_t *jobs,
+                          int count)
 {
-    return kill(job->process, 0) != 0 && errno == ESRCH;
+    char path[4096];
+    const bool named = strcmp(request->metrics, "-") != 0;
+    int length =
+        snprintf(path, sizeof path, "%s.%ld", request->metrics, (long)getpid());
+    FILE *to = !named                      ? stdout
+               : length < (int)sizeof path ? fopen(path, "w")
+                                           : NULL;
+    if (to != NULL) {
+        top_print_metrics(jobs, count, to);
+    }
+    bool ok = to != NULL && ferror(to) == 0;
+    ok = to != NULL && (named ? fclose(to) : fflush(to)) == 0 && ok;
+    if (!ok || (named && rename(path, request->metrics) != 0)) {
+        (void)fprintf(stderr, "baton-top: %s: %s\n", request->metrics,
+                      strerror(errno));
+        if (named && to != NULL) {
+            (void)unlink(path);
+        }
+        exit(EXIT_FAILURE);
+    }
+}
+
+/* Exports the job that is meant until it ends, or all jobs that there are. */
+static void export_metrics(const request_t *request)
+{
+    top_job_t one;
+    bool more = true;
+    if (request->job != 0) {
+        one = choose(request);
+    }
+    while (more) {
+        top_job_t *jobs = &one;
+        const int count = request->job != 0 ? 1 : top_job_list(&jobs);
+        top_reading_t *readings =
+            calloc(count > 0 ? (size_t)count : 1, sizeof *readings);
+        if (readings == NULL) {
+            (void)fputs("baton-top: no memory\n", stderr);
+            exit(EXIT_FAILURE);
+        }
+        more = !request->once && (request->job == 0 || top_job_follow(&one));
+        for (int i = 0; i < count; i++) {
+            top_read(&jobs[i], &readings[i]);
+        }
+        write_metrics(request, readings, count);
+        for (int i = 0; i < count; i++) {
+            free(readings[i].entries);
+            if (request->job == 0) {
+                top_job_close(&jobs[i]);
+            }
+        }
+        free(readings);
+        if (request->job == 0) {
+            free(jobs);
+        }
+        if (more) {
+            pause_s(request->interval_s);
+        }
+    }
+    if (request->job != 0) {
+        top_job_close(&one);
+    }
 }
 
 int main(int argc, char **argv)
@@ -99,6 +171,10 @@ int main(int argc, char **argv)
     cli_parse(&program, argc, argv, &request);
     /* for names, since JSON is UTF-8 */
     (void)uselocale(newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0));
+    if (request.metrics != NULL) {
+        export_metrics(&request);
+        return EXIT_SUCCESS;
+    }
     top_job_t job = choose(&request);
     const bool screen = !request.once && !request.json && isatty(STDOUT_FILENO);
     const double apart_s =
@@ -108,7 +184,7 @@ int main(int argc, char **argv)
     top_read(&job, &before);
     while (more) {
         pause_s(apart_s);
-        more = !request.once && !has_ended(&job);
+        more = !request.once && top_job_follow(&job);
         top_read(&job, &now);
         top_read(&job, &shown);
         if (!request.once) {

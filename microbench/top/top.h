@@ -27,6 +27,10 @@ void top_job_close(top_job_t *job);
    The caller closes the jobs and frees the array. */
 int top_job_list(top_job_t **out);
 
+/* Returns false if all processes of the job on this host have ended. If only
+   the one has whose boards are open, opens those of another one instead. */
+bool top_job_follow(top_job_t *job);
+
 /* Replaces in names what is not a printable character of UTF-8 by '?'. */
 void top_read(const top_job_t *job, top_reading_t *out);
 
@@ -46,6 +50,9 @@ typedef struct top_report {
     bool json;
     bool colours;
 } top_report_t;
+
+/* Prints the counts of some jobs since the commits, as Prometheus text. */
+void top_print_metrics(const top_reading_t *jobs, int count, FILE *to);
 
 void top_print(const top_report_t *report, FILE *to);
 

@@ -238,6 +238,162 @@ TEST_WITH(test_lateness_names_none_of_four, 4, SUPPORT_OWN_ENGINES)
     check_none_is_late(cluster);
 }
 
+/* ---- random worlds ------------------------------------------------------- */
+
+typedef enum kind { NOBODY, ONE, TWO, IN_TURN, AT_RANDOM, KINDS } kind_t;
+
+enum { WORLD_EPOCHS = 40, WORK_NS = 10000000 };
+
+/* A world whose ranks work for WORK_NS before each epoch, and some of them for
+   longer. */
+typedef struct random_world {
+    kind_t kind;
+    uint64_t seed, delay_ns;
+    uint64_t came_ns[MOST_RANKS][WORLD_EPOCHS + 1]; /* before the start */
+    baton_lateness_t of[MOST_RANKS];
+} random_world_t;
+
+static uint64_t scattered(uint64_t seed)
+{
+    seed = (seed ^ seed >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+    seed = (seed ^ seed >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+    return seed ^ seed >> 32;
+}
+
+static unsigned late_ranks(const random_world_t *world, int size, int epoch)
+{
+    const unsigned first = (unsigned)(world->seed % (unsigned)size);
+    switch (world->kind) {
+    case ONE:
+        return 1U << first;
+    case TWO:
+        return 1U << first | 1U << (first + 2) % (unsigned)size;
+    case IN_TURN:
+        return 1U << epoch % size;
+    case AT_RANDOM:
+        return 1U << scattered(world->seed + (uint64_t)epoch) % (unsigned)size;
+    case NOBODY:
+    case KINDS:
+        break;
+    }
+    return 0;
+}
+
+static void run_random_world(support_worker_t *worker)
+{
+    random_world_t *world = worker->arg;
+    baton_schedule_t *s = NULL;
+    uint64_t sum = 1;
+    const baton_operands_t of = {
+        .target = &sum, .count = 1, .dtype = BATON_U64, .op = BATON_MAX};
+    bool ok = support_worker_ok(worker,
+                                baton_allreduce_create(worker->group, &of, &s));
+    for (int epoch = 1; ok && epoch <= WORLD_EPOCHS; epoch++) {
+        const unsigned late = late_ranks(world, worker->cluster->size, epoch);
+        (void)nanosleep(
+            &(struct timespec){0, WORK_NS + (long)((late >> worker->rank & 1) *
+                                                   world->delay_ns)},
+            NULL);
+        world->came_ns[worker->rank][epoch] = now_ns();
+        ok = support_worker_run(worker, s);
+    }
+    if (ok) {
+        (void)support_worker_ok(
+            worker,
+            baton_schedule_lateness(s, worker->rank, &world->of[worker->rank]));
+        (void)support_worker_ok(worker, baton_schedule_destroy(s));
+    }
+}
+
+/* Returns how far the time that was waited is from the true one, as a share of
+   that. */
+static double skew_error(const random_world_t *world, int size)
+{
+    double waited_ns = 0;
+    double true_ns = 0;
+    for (int rank = 0; rank < size; rank++) {
+        const baton_lateness_t *of = &world->of[rank];
+        waited_ns += (double)of->waited_ns / (double)of->timed;
+    }
+    for (int epoch = 1; epoch <= WORLD_EPOCHS; epoch++) {
+        uint64_t last_ns = 0;
+        for (int rank = 0; rank < size; rank++) {
+            const uint64_t came_ns = world->came_ns[rank][epoch];
+            last_ns = came_ns > last_ns ? came_ns : last_ns;
+        }
+        for (int rank = 0; rank < size; rank++) {
+            true_ns +=
+                (double)(last_ns - world->came_ns[rank][epoch]) / WORLD_EPOCHS;
+        }
+    }
+    return waited_ns > true_ns ? waited_ns / true_ns - 1
+                               : 1 - waited_ns / true_ns;
+}
+
+/* BATON_X_WORLDS says how many; about a second each. Prints
+   how many verdicts were wrong, and in how many worlds the time that was waited
+   is within a tenth of the true one. */
+TEST(test_lateness_in_random_worlds)
+{
+    (void)state;
+    static const char *const names[] = {"nobody", "one", "two", "in turn",
+                                        "at random"};
+    const char *worlds = getenv("BATON_X_WORLDS");
+    int count[KINDS] = {0}, wrong[KINDS] = {0}, near[KINDS] = {0};
+    double worst[KINDS] = {0};
+    int all_wrong = 0;
+    if (worlds == NULL) {
+        skip();
+    }
+    for (int i = 0; i < atoi(worlds); i++) {
+        int late[MOST_RANKS];
+        const uint64_t seed = scattered(4711 + (uint64_t)i);
+        random_world_t world = {.kind = (kind_t)(i % KINDS),
+                                .seed = seed,
+                                .delay_ns = 4000000 + seed % 12000000};
+        const kind_t kind = world.kind;
+        const int least = kind == TWO ? 4 : 3; /* the middle rank is early */
+        const int size =
+            least + (int)((seed >> 40) % (unsigned)(MOST_RANKS + 1 - least));
+        support_cluster_t *cluster =
+            support_cluster_open(size, SUPPORT_OWN_ENGINES);
+        support_cluster_run(cluster, run_random_world, &world);
+        support_cluster_close(cluster);
+        unsigned named = 0;
+        int found = baton_lateness_find(world.of, size, late);
+        while (found > 0) {
+            named |= 1U << late[--found];
+        }
+        count[kind]++;
+        const bool is_wrong =
+            named !=
+            (kind == ONE || kind == TWO ? late_ranks(&world, size, 1) : 0);
+        wrong[kind] += is_wrong;
+        all_wrong += is_wrong;
+        for (int rank = 0; rank < size && is_wrong; rank++) {
+            const baton_lateness_t *of = &world.of[rank];
+            print_message(
+                "wrong: %s late by %.1f ms, %#x named; rank %d: late by %.1f "
+                "ms, a quarter below %.3f, three below %.3f, own below %.3f\n",
+                names[kind], 1e-6 * (double)world.delay_ns, named, rank,
+                1e-6 * (double)of->late_ns / (double)of->timed,
+                1e-6 * (double)baton_lateness_quantile_ns(of->late_bins, 0.25),
+                1e-6 * (double)baton_lateness_quantile_ns(of->late_bins, 0.75),
+                1e-6 * (double)baton_lateness_quantile_ns(of->own_bins, 0.1));
+        }
+        const double error = skew_error(&world, size);
+        near[kind] += error <= 0.1;
+        worst[kind] = error > worst[kind] ? error : worst[kind];
+    }
+    for (int kind = 0; kind < KINDS; kind++) {
+        print_message("%-9s %3d worlds, %d wrong verdicts, waited time within "
+                      "10 %% in %d, at worst %.1f %% off\n",
+                      names[kind], count[kind], wrong[kind], near[kind],
+                      100 * worst[kind]);
+    }
+    assert_int_equal(all_wrong, 0);
+}
+
 /* ---- other epochs -------------------------------------------------------- */
 
 static baton_status_t fail_third(void *arg, baton_call_t *call)
@@ -383,19 +539,68 @@ static void run_job(const char *folder, const char *name, int rank)
     }
 }
 
-/* Runs baton-top, stores what it prints, and returns its exit status. */
-static int run_top(const char *options, long process, char *out, size_t bytes)
+static FILE *open_top(const char *options, long process)
 {
     char command[300];
-    (void)snprintf(command, sizeof command, "%s %s --job %ld 2>&1",
+    (void)snprintf(command, sizeof command, "%s %s %ld 2>&1",
                    getenv("BATON_X_TOP"), options, process);
     FILE *top = popen(command, "r");
     assert_non_null(top);
+    return top;
+}
+
+/* Reads to the next "job" of what baton-top prints as JSON. Returns its number,
+   or 0 at the end. */
+static long job_of(FILE *top)
+{
+    char line[2000];
+    long job = 0;
+    while (job == 0 && fgets(line, sizeof line, top) != NULL) {
+        (void)sscanf(line, "{\"job\": %ld", &job);
+    }
+    return job;
+}
+
+/* Runs baton-top, stores what it prints, and returns its exit status. */
+static int run_top(const char *options, long process, char *out, size_t bytes)
+{
+    FILE *top = open_top(options, process);
     size_t got = fread(out, 1, bytes - 1, top);
     out[got] = '\0';
     int status = pclose(top);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+/* The metrics of a job are printed, and replace a file. */
+static void check_metrics(const char *folder, const pid_t *ranks)
+{
+    char text[40000];
+    char words[300];
+    (void)snprintf(words, sizeof words, "--once --prometheus %s/job.prom",
+                   folder);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run_top(words, ranks[0], text, sizeof text), 0);
+        assert_string_equal(text, "");
+    }
+    (void)snprintf(words, sizeof words, "%s/job.prom", folder);
+    FILE *file = fopen(words, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
+    (void)snprintf(words, sizeof words,
+                   "\n# TYPE baton_late_seconds_total counter\n"
+                   "baton_late_seconds_total{job_process=\"%d\","
+                   "schedule=\"steps \\\"1\\\"\",key=\"",
+                   (int)ranks[0]);
+    assert_non_null(strstr(text, words));
+    (void)snprintf(words, sizeof words, "rank=\"2\",ranks=\"3\",process=\"%d\"",
+                   (int)ranks[2]);
+    assert_non_null(strstr(text, words));
+    (void)snprintf(words, sizeof words, "--once --prometheus %s/no/job.prom",
+                   folder);
+    assert_int_equal(run_top(words, ranks[0], text, sizeof text), 1);
+    assert_non_null(strstr(text, "/no/job.prom: No such file"));
 }
 
 TEST(test_lateness_is_seen_from_another_process)
@@ -434,10 +639,12 @@ TEST(test_lateness_is_seen_from_another_process)
     }
     assert_non_null(strstr(text, "of \\u0022steps"));
     assert_non_null(strstr(text, "\n  {\"rank\": 1, "));
-    assert_int_equal(run_top("--once", ranks[0], text, sizeof text), 0);
+    assert_non_null(strstr(text, "{\"schedule\": \"steps"));
+    assert_int_equal(run_top("--once --job", ranks[0], text, sizeof text), 0);
     assert_non_null(strstr(text, "3 ranks on this host"));
     support_fails(baton_board_open((int)ranks[0], -1, &board),
                   BATON_ERR_INVALID, "of this host with this index");
+    check_metrics(folder, ranks);
     support_ok(baton_board_open((int)ranks[0], 0, &board));
     do { /* it may stop while it is in an epoch */
         (void)kill(ranks[JOB_LATE], SIGCONT);
@@ -447,9 +654,16 @@ TEST(test_lateness_is_seen_from_another_process)
     } while (strstr(text, "2 ranks wait for rank 1, which has not come") ==
              NULL);
     size_t at = 0;
+    FILE *top = open_top("--json -i 0.1", ranks[0]);
+    long job = job_of(top);
+    assert_int_equal(job, ranks[0]);
     for (int rank = 0; rank < JOB_RANKS; rank++) {
         (void)kill(ranks[rank], SIGKILL);
         assert_int_equal(waitpid(ranks[rank], NULL, 0), ranks[rank]);
+        while (job == ranks[0]) { /* it goes on with another process */
+            job = job_of(top);
+        }
+        assert_true(job != 0);
         /* The counts stay. */
         assert_true(baton_board_next(board, &at, &entry));
         assert_int_equal(entry.rank, rank);
@@ -460,6 +674,9 @@ TEST(test_lateness_is_seen_from_another_process)
     }
     assert_false(baton_board_next(board, &at, &entry));
     baton_board_close(board);
+    while (job_of(top) != 0) { /* it ends when all have ended */
+    }
+    assert_int_equal(pclose(top), 0);
     (void)snprintf(text, sizeof text, "rm -r %s", folder);
     assert_int_equal(system(text), 0);
 }
