@@ -542,8 +542,9 @@ static void run_job(const char *folder, const char *name, int rank)
 static FILE *open_top(const char *options, long process)
 {
     char command[300];
-    (void)snprintf(command, sizeof command, "%s %s %ld 2>&1",
-                   getenv("BATON_X_TOP"), options, process);
+    assert_in_range(snprintf(command, sizeof command, "%s %s %ld 2>&1",
+                             getenv("BATON_X_TOP"), options, process),
+                    1, sizeof command - 1);
     FILE *top = popen(command, "r");
     assert_non_null(top);
     return top;
