@@ -338,14 +338,15 @@ TEST(test_lateness_in_random_worlds)
     (void)state;
     static const char *const names[] = {"nobody", "one", "two", "in turn",
                                         "at random"};
-    const char *worlds = getenv("BATON_X_WORLDS");
+    const char *asked = getenv("BATON_X_WORLDS");
+    const int worlds = asked != NULL ? atoi(asked) : 0;
     int count[KINDS] = {0}, wrong[KINDS] = {0}, near[KINDS] = {0};
     double worst[KINDS] = {0};
     int all_wrong = 0;
-    if (worlds == NULL) {
+    if (worlds == 0) {
         skip();
     }
-    for (int i = 0; i < atoi(worlds); i++) {
+    for (int i = 0; i < worlds; i++) {
         int late[MOST_RANKS];
         const uint64_t seed = scattered(4711 + (uint64_t)i);
         random_world_t world = {.kind = (kind_t)(i % KINDS),
