@@ -90,7 +90,9 @@ static int trace_create(const char *folder, const char *host, char *path,
     errno = EEXIST;
     for (int i = 1; i <= FILES && fd < 0 && errno == EEXIST; i++) {
         char suffix[16] = "";
-        (void)snprintf(suffix, sizeof suffix, i > 1 ? "-%d" : "", i);
+        if (i > 1) {
+            (void)snprintf(suffix, sizeof suffix, "-%d", i);
+        }
         if ((size_t)snprintf(path, bytes, "%s/%s.%ld%s.trace", folder, host,
                              (long)getpid(), suffix) >= bytes) {
             errno = ENAMETOOLONG;
