@@ -9,9 +9,10 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy
 
-from baton import _arrays, _handles, draw
+from baton import _arrays, _handles, draw, errors
 from baton._library import answer, check, error, ffi, filled, lib, options, record
 from baton.graph import Graph
+from baton.group import Group
 
 Build = Callable[..., Any]
 
@@ -72,6 +73,12 @@ def _go_on(arg: Any) -> bool:
     return True
 
 
+class _Simulated(Group):
+    """The group of a simulated rank, which the simulator destroys."""
+
+    _destroyer = staticmethod(lambda pointer: 0)
+
+
 class Simulator(_handles.Handle):
     """All ranks of a group in virtual time; the same code as outside of it runs them.
 
@@ -100,10 +107,13 @@ class Simulator(_handles.Handle):
         super().__init__(answer("baton_sim_t *", lib.baton_sim_create, given))
         self.ranks = ranks
         self._graphs, self._alive_too = [], []  # type: List[Graph], list
+        self._groups: List[Group] = []
         self._raised: Optional[BaseException] = None
 
     def destroy(self) -> None:
-        """Destroys it, and the graphs in it; a second call does nothing."""
+        """Destroys it, and what is in it; a second call does nothing."""
+        for made in [made for group in self._groups for made in group._made]:
+            made.destroy()
         super().destroy()
         for graph in self._graphs:
             graph._handle = ffi.NULL
@@ -118,6 +128,16 @@ class Simulator(_handles.Handle):
         """The argument of a callback of C: the simulator, and a function."""
         self._alive_too.append(ffi.new_handle((self, function)))
         return self._alive_too[-1]
+
+    def group_of(self, rank: int) -> Group:
+        """The group of a rank, in which `Partial` and others can be made, on all ranks before
+        time passes. They are started in actions (`at`), where no call may wait for an epoch
+        that has not ended."""
+        pointer = lib.baton_sim_group(self._alive(), rank)
+        if pointer == ffi.NULL:
+            raise errors.Invalid(f"there is no rank {rank}")
+        self._groups.append(_Simulated(pointer))
+        return self._groups[-1]
 
     def build(self, build: Build, name: str = "schedule") -> "Simulator":
         """Calls build(graph) for each rank, commits all, and compares every send with its

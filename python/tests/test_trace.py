@@ -1,122 +1,309 @@
-"""The reader of traces, on files whose contents are known."""
+"""baton-trace, with files that were made for that, whose answers are known, and with a job's."""
 import json
+import pathlib
 import subprocess
 import sys
 
 import numpy
 import pytest
 
-from baton import trace
+import test_process
+from baton import _trace_export, _trace_files as files, _trace_replay, _trace_report
+from baton import trace as command
+from baton._library import ffi
 
 pytestmark = pytest.mark.one_rank
-
-EPOCHS = 200
-OFFSET, DRIFT = 7_000_000, 5e-5
-
-
-def clock(rank, ns):
-    """What the host of rank 1 shows; its clock is ahead of rank 0's, and runs faster."""
-    return int(ns if rank == 0 else ns + OFFSET + DRIFT * ns)
+US = 1000
+ZERO = 10**12  # the time at which the synthetic jobs begin
 
 
-def write(folder, rank, records, laps=0):
-    """A file of rank `rank` of 2, on a host of its own."""
-    head = numpy.zeros(1, trace._HEAD)
-    schedule = numpy.zeros(1, trace._SCHEDULE)
-    ring = numpy.zeros(len(records), trace._RECORD)
-    for field, value in dict(magic=trace._MAGIC, format=trace._FORMAT, schedules=1, names=1,
-                             records=len(ring), process=100 + rank, host=f"h{rank}".encode(),
-                             written=len(ring) * (laps + 1), boot=f"boot{rank}".encode()).items():
-        head[field] = value
-    for field, value in dict(key=9, rank=rank, size=2, name=b"sum").items():
-        schedule[field] = value
-    for i, record in enumerate(records):
-        ring[i] = (clock(rank, record[0]), *record[1:8], laps, record[8])
-    names = numpy.zeros(1, [("name", "S48")])
-    (folder / f"h{rank}.{100 + rank}.trace").write_bytes(
-        b"".join(part.tobytes() for part in (head, schedule, names, ring)))
+def test_layout():
+    for dtype, name in ((files._HEAD, "head"), (files._SCHEDULE, "schedule"),
+                        (files._NAME, "name"), (files._RECORD, "record")):
+        struct = ffi.typeof(f"baton_trace_{name}_t")
+        assert dtype.itemsize == ffi.sizeof(struct)
+        if dtype.fields:
+            assert [dtype.fields[of][1] for of in dtype.names] == [
+                field.offset for _, field in struct.fields]
 
 
-def exchange(rank):
-    """A millisecond's computation, on rank 1 of 5 in epochs divisible by 4, and a message
-    each way, which takes from 20 to 60 us."""
-    records = []
-    random = numpy.random.default_rng(1)
-    for epoch in range(1, EPOCHS + 1):
-        base = epoch * 10_000_000
-        begin = [base + 1_000_000, base + (5_000_000 if epoch % 4 == 0 else 1_000_000)]
-        arrival = [begin[0] + int(random.integers(20_000, 60_000)),
-                   begin[1] + int(random.integers(20_000, 60_000))]
-        end = max(arrival)
-        for at, value, peer, what in ((begin[rank], 0, -1, trace._BEGIN),
-                                      (begin[rank], 0, -1, trace._COME),
-                                      (begin[rank], 8, 1 - rank, trace._SEND),
-                                      (max(arrival[1 - rank], begin[rank]), 8, 1 - rank,
-                                       trace._RECEIVED),
-                                      (end, 0, 0, trace._END)):
-            records.append((at, value, epoch, 7, 0, 0, peer, 1, what))
-    return records
+def record(time, what, **fields):
+    made = numpy.zeros((), files._RECORD)
+    made["time"], made["what"], made["peer"], made["schedule"] = time, what, -1, 1
+    for name, value in fields.items():
+        made[name] = value
+    return made
 
 
-@pytest.fixture
-def job(tmp_path):
+def write(folder, rank, size, records, boot=b"boot", clock=lambda time: time, ring=4096, run=0):
+    """Writes the file of a rank; a ring that is too small has the last records."""
+    records = numpy.array(records, files._RECORD)
+    records["time"] = clock(records["time"].astype("i8"))
+    head = numpy.zeros((), files._HEAD)
+    index = numpy.arange(len(records))
+    records["lap"] = index // ring % 256
+    kept = numpy.zeros(ring, files._RECORD)
+    kept[index % ring] = records
+    for name, value in dict(magic=files.MAGIC, format=files.FORMAT, schedules=2, names=3,
+                            records=ring, process=100 + rank, written=len(records),
+                            monotonic=ZERO, realtime=1796023254528829170 + run, host=boot + b".host",
+                            boot=boot).items():
+        head[name] = value
+    schedules = numpy.zeros(2, files._SCHEDULE)
+    schedules[0] = (77, 1, rank, size, 0, 9, b"gradients", b"")
+    path = pathlib.Path(folder) / f"host.{rank}{run or ''}.trace"
+    path.write_bytes(head.tobytes() + schedules.tobytes()
+                     + numpy.array([b"compute", b"", b"other"], files._NAME).tobytes()
+                     + kept.tobytes())
+    return path
+
+
+def job(folder, arrivals, delay=20 * US, absent=(), clocks=None, **options):
+    """A job whose ranks send to each other when they come, in each epoch as late as
+    `arrivals` say. Returns when its epochs end on each rank. Ranks that are `absent` do not
+    come to the last one."""
+    epochs, size = arrivals.shape
+    random = numpy.random.default_rng(3)
+    out = [[record(ZERO, files.SPAN, schedule=0)] for _ in range(size)]
+    at, ends = numpy.full(size, ZERO), []
+    for epoch in range(1, epochs + 1):
+        come = at + arrivals[epoch - 1]
+        there = [rank for rank in range(size) if epoch < epochs or rank not in absent]
+        end = come.copy()
+        for rank in there:
+            out[rank] += [record(come[rank], what, epoch=epoch)
+                          for what in (files.START, files.BEGIN, files.COME)]
+            out[rank] += [record(come[rank], files.SEND, epoch=epoch, peer=peer, value=400)
+                          for peer in range(size) if peer != rank]
+        for rank in there:
+            took = random.integers(delay, 2 * delay, size)
+            came = {peer: max(come[peer] + took[peer], come[rank] + US) for peer in there
+                    if peer != rank}
+            out[rank] += [record(time, files.RECEIVED, epoch=epoch, peer=peer, value=400)
+                          for peer, time in sorted(came.items(), key=lambda each: each[1])]
+            end[rank] = max(came.values()) + 3 * US
+            if len(there) == size:
+                out[rank] += [record(end[rank], files.WORK, epoch=epoch, value=2 * US),
+                              record(end[rank], files.END, epoch=epoch, peer=0),
+                              record(end[rank], files.WAIT, epoch=epoch, peer=0,
+                                     value=end[rank] - come[rank])]
+        at = end
+        ends.append(end)
+    for rank in range(size):
+        boot, clock = (clocks or {}).get(rank, (b"boot", lambda time: time))
+        write(folder, rank, size, out[rank], boot, clock, **options)
+    return numpy.array(ends)
+
+
+def late_third(epochs=40, size=4):
+    arrivals = numpy.random.default_rng(1).integers(100 * US, 120 * US, (epochs, size))
+    arrivals[:, 2] += 900 * US
+    return arrivals
+
+
+def test_report(tmp_path):
+    ends = job(tmp_path, late_third())
+    trace = files.read(tmp_path)
+    waits = _trace_report.waits_of(trace.schedules[0])
+    come = waits.arrive
+    assert len(waits.rows) == 40 and (trace.schedules[0].end == ends).all()
+    assert (waits.blamed == 2).all() and (waits.wait == come[:, 2:3] - come).all()
+    assert list(_trace_report.late_ranks(waits)) == [2]
+    assert (_trace_report.between(waits) == late_third()[1:]).all()
+    said = _trace_report.text(trace)
+    assert "rank 2 is late by 0.88 ms" in said and "comes last to 100 % of epochs" in said
+    assert "4 ranks on 1 host, 0.04" in said
+    row = next(line for line in said.splitlines() if line.startswith("gradients")).split()
+    assert row[1:3] == ["40", "1200"] and row[4] == f"{waits.wait.mean() / 1e6:.3f}"
+    assert "rank 0" in said.split("for all\n")[1].split("\n")[0]
+    page = tmp_path / "page.html"
+    assert command.main([str(tmp_path), "--html", str(page)]) == 0
+    assert "<svg" in page.read_text() and "rank 2 is late" in page.read_text()
+
+
+def test_no_rank_is_late(tmp_path):
+    job(tmp_path, numpy.random.default_rng(5).integers(100 * US, 900 * US, (60, 4)))
+    assert _trace_report.text(files.read(tmp_path)).endswith("\nno rank is late\n")
+
+
+def test_critical_path(tmp_path):
+    ends = job(tmp_path, late_third())
+    trace = files.read(tmp_path)
+    for epoch in range(1, 41):
+        steps = _trace_report.critical_path(trace, 0, epoch)
+        # The late rank's message is the last one on the rank that ends last.
+        assert steps[0].begin == trace.schedules[0].come[epoch - 1, 2] and steps[0].rank == 2
+        assert steps[-1].end == ends[epoch - 1].max()
+        assert [step.sender for step in steps] in ([None, 2, None], [None])
+        assert all(a.end == b.begin for a, b in zip(steps, steps[1:]))
+
+
+def test_critical_path_begins_with_a_late_receiver(tmp_path):
+    """Of a broadcast, whose message had been sent long before."""
+    for rank, what, peer, came in (0, files.SEND, 1, 0), (1, files.RECEIVED, 0, 500):
+        write(tmp_path, rank, 2, [
+            record(ZERO + came * US, of, epoch=1) for of in (files.START, files.BEGIN, files.COME)
+        ] + [record(ZERO + (came + 1) * US, what, epoch=1, peer=peer, value=8),
+             record(ZERO + (came + 10) * US, files.END, epoch=1, peer=0)])
+    trace = files.read(tmp_path)
+    assert _trace_report.critical_path(trace, 0, 1) == [
+        _trace_report.Step(ZERO + 500 * US, ZERO + 510 * US, 1)]
+    assert not _trace_report.waits_of(trace.schedules[0]).wait.any()  # The root did not wait.
+
+
+@pytest.mark.parametrize("offset, drift", [(0, 0), (7 * 10**9, 40e-6), (-8 * 10**11, -90e-6)])
+def test_clocks(tmp_path, offset, drift):
+    def clock(time):
+        return time + offset + numpy.rint((time - ZERO) * drift).astype("i8")
+
+    job(tmp_path, 50 * late_third(200), ring=8192,
+        clocks={2: (b"second", clock), 3: (b"second", clock)})
+    trace = files.read(tmp_path)
+    assert len(trace.clocks) == 2 and trace.clocks[1].host == "second.host"
+    assert len(trace.sends) == 200 * 12 and trace.backward == 0
+    records = trace.records[trace.records["who"] >= 2]
+    true = numpy.array([record["at"] for record in records])
+    time = numpy.rint((records["time"].astype("i8") - ZERO - offset) / (1 + drift)) + ZERO
+    # Messages take 20 to 40 us both ways.
+    assert numpy.abs(true - time).max() < trace.clocks[1].error + 2 < 30 * US
+    assert "the clock of second.host is ahead of boot.host's by" in _trace_report.text(trace)
+
+
+def test_clocks_without_messages(tmp_path):
     for rank in range(2):
-        write(tmp_path, rank, exchange(rank))
-    return tmp_path
+        write(tmp_path, rank, 2, [record(ZERO + 5, files.START, epoch=1)], b"%d" % rank)
+    trace = files.read(tmp_path)
+    assert trace.clocks[1].error is None and (trace.records["at"] == ZERO + 5).all()
 
 
-def test_clocks_of_hosts_are_aligned(job):
-    read = trace.Trace(job)
-    assert len(read.arrivals) == 2 * EPOCHS
-    for message, file, record in read.arrivals:
-        assert record["time_ns"] >= read.sends[message][1]["time_ns"]
-    error = read.files[1].error_ns
-    assert 0 < error < 50_000
-    truth = numpy.array([record[0] for record in exchange(1)])
-    assert numpy.abs(read.files[1].records["time_ns"].astype("i8") - truth).max() <= error + 1
+def test_torn_records(tmp_path):
+    path = write(tmp_path, 0, 1, [record(ZERO + i, files.SLEEP) for i in range(100)], ring=64)
+    assert list(files.read(tmp_path).records["time"] - ZERO) == list(range(36, 100))
+    raw = numpy.fromfile(path, "u1")
+    records = raw[files._HEAD.itemsize + 2 * 128 + 3 * 48:].view(files._RECORD)
+    records["what"][98 % 64] = 0  # is being written
+    records["lap"][97 % 64] = 7  # was overtaken
+    raw[:files._HEAD.itemsize].view(files._HEAD)["written"] = 102  # two are about to be
+    raw.tofile(path)
+    left = [*range(38, 97), 99]
+    assert list(files.read(tmp_path).records["time"] - ZERO) == left
+    path.write_bytes(raw.tobytes()[:-40 * 20 - 7])
+    assert list(files.read(tmp_path).records["time"] - ZERO) == [
+        i for i in left if i % 64 < 43]
+    (tmp_path / "other.trace").write_bytes(b"x" * 1000)
+    assert "other.trace: it is no trace" in files.read(tmp_path).skipped[0]
+    path.write_bytes(b"")
+    assert command.main([str(tmp_path)]) == 1
+    with pytest.raises(ValueError, match="has no trace"):
+        files.read(tmp_path)
 
 
-def test_the_report_names_who_was_late(job):
-    text = trace.report(trace.Trace(job))
-    assert "clock of rank 1, host h1: error" in text
-    assert f'"sum": {EPOCHS} epochs, 2 ranks' in text
-    late = [line.split() for line in text.splitlines() if line.startswith("     1 ")]
-    assert float(late[0][1]) == pytest.approx(1, abs=0.05)  # a quarter of 4 ms
-    assert "worst epochs: " in text and "(rank 1, 4.0" in text
+def test_killed_rank(tmp_path, capsys):
+    job(tmp_path, late_third(), absent=[1])
+    assert command.main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert 'epoch 40 of "gradients": 3 of its ranks wait; not there: rank 1' in said
+    (tmp_path / "host.1.trace").unlink()  # lost, too
+    assert command.main([str(tmp_path)]) == 0
+    assert "not there: rank 1 (no file)" in capsys.readouterr().out
 
 
-def test_a_timeline_has_an_arrow_for_each_message(job, tmp_path):
-    file = tmp_path / "job.json"
-    out = subprocess.run([sys.executable, "-m", "baton.trace", str(job), "-o", str(file)],
-                         capture_output=True, text=True)
-    assert out.returncode == 0, out.stderr
-    events = json.loads(file.read_text())["traceEvents"]
-    begins = {e["id"]: e for e in events if e["ph"] == "s"}
-    ends = {e["id"]: e for e in events if e["ph"] == "f"}
-    assert begins.keys() == ends.keys() and len(begins) == 2 * EPOCHS
-    assert all(ends[i]["ts"] >= begins[i]["ts"] for i in begins)
-    assert {e["pid"] for e in events} == {0, 1}
-    assert sum(e["ph"] == "X" and e["name"].startswith("sum ") for e in events) == 2 * EPOCHS
+def test_earlier_job(tmp_path):
+    """Two jobs have recorded into a folder, and have schedules of the same key."""
+    for run in 0, 1:
+        job(tmp_path, late_third(20 + run), run=run)
+    trace = files.read(tmp_path)
+    assert len(trace.ranks) == len(trace.skipped) == 4 and len(trace.schedules[0].epochs) == 21
+    assert "host.0.trace: it is of an earlier job" in trace.skipped[0]
 
 
-def test_records_that_are_not_whole_are_left_out(tmp_path):
-    records = exchange(0)[:20]
-    records[3] = records[3][:8] + (trace._NONE,)
-    write(tmp_path, 0, records, laps=3)
-    file = next(tmp_path.glob("*.trace"))
-    assert len(trace.File(file).records) == 19
-    ring = numpy.zeros(1, trace._RECORD).itemsize
-    raw = bytearray(file.read_bytes())
-    raw[-2] = 2  # the last record is of the lap before
-    file.write_bytes(raw)
-    assert ring == 40 and len(trace.File(file).records) == 18
+def test_timeline(tmp_path):
+    job(tmp_path, late_third(), absent=[1])
+    path = tmp_path / "job.json"
+    assert command.main([str(tmp_path), "-o", str(path)]) == 0
+    events = json.loads(path.read_text())["traceEvents"]
+    by_phase = {phase: [event for event in events if event["ph"] == phase] for phase in "XsfMi"}
+    assert sum(map(len, by_phase.values())) == len(events)
+    assert {event["args"]["name"] for event in by_phase["M"] if event["name"] == "process_name"
+            } == {f"rank {rank} (boot.host, {100 + rank})" for rank in range(4)}
+    slices = by_phase["X"]
+    assert all(event["ts"] >= 0 and event["dur"] >= 0 for event in slices)
+    names = [event["name"] for event in slices]
+    assert names.count("gradients 1") == 4 and names.count("gradients 40") == 3
+    assert names.count("compute") == 4 and names.count("wait gradients") == 39 * 4
+    assert len(by_phase["s"]) == len(by_phase["f"]) == 39 * 12 + 6
+    ends = {event["id"]: event for event in by_phase["f"]}
+    for sent in by_phase["s"]:
+        came = ends[sent["id"]]
+        assert came["ts"] >= sent["ts"] and came["tid"] == sent["tid"] and came["bp"] == "e"
+    epochs = {}
+    for event in slices:
+        epochs.setdefault((event["pid"], event["tid"]), []).append(
+            (event["ts"], event["ts"] + event["dur"]))
+    for event in by_phase["s"] + by_phase["f"]:  # Arrows need slices to be bound to.
+        assert any(begin <= event["ts"] <= end
+                   for begin, end in epochs[event["pid"], event["tid"]])
 
 
-@pytest.mark.parametrize("raw", [b"", b"x" * 5000])
-def test_other_files_are_refused(tmp_path, raw):
-    (tmp_path / "a.trace").write_bytes(raw)
-    with pytest.raises(ValueError, match="is no trace"):
-        trace.Trace(tmp_path)
-    with pytest.raises(ValueError, match="there is no file"):
-        trace.Trace(tmp_path / "elsewhere")
-    assert trace.main([str(tmp_path)]) == 1
+def test_flight_recorder(tmp_path):
+    builder = pytest.importorskip("torch.distributed.flight_recorder.components.builder")
+    from torch.distributed.flight_recorder.components import config_manager, loader
+    job(tmp_path, late_third(), absent=[1])
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    assert command.main([str(tmp_path), "--flight-recorder", f"{dumps}/job_"]) == 0
+    given = config_manager.JobConfig().parse_args([str(dumps), "-p", "job_"])
+    built = builder.build_db(*loader.read_dir(given)[:1], given, "2.4")
+    assert [group.desc for group in built.groups] == ["gradients"]
+    assert len(built.collectives) == 40 and built.collectives[-1].missing_ranks == {1}
+
+
+def test_replay(tmp_path):
+    """Another rank is late each time: the modes differ by how many they wait for."""
+    arrivals = numpy.full((80, 4), 200 * US)
+    arrivals[numpy.arange(80), numpy.random.default_rng(2).integers(0, 4, 80)] = 1000 * US
+    job(tmp_path, arrivals)
+    trace = files.read(tmp_path)
+    waits = _trace_report.waits_of(trace.schedules[0])
+    steps, recorded_ms = _trace_replay.recorded(waits)
+    count, link = _trace_replay.link_of(trace, waits)
+    assert (steps.compute == arrivals[1:] / US).all() and not steps.overlap.any()
+    took = {mode: _trace_replay.replay(steps, count, link, mode=mode)
+            for mode in ("full", "quorum:3", "solo")}
+    assert took["full"].slowest_ms == pytest.approx(recorded_ms, rel=0.02)
+    # Rank r's own work alone takes its sum.
+    least = arrivals[1:].sum(axis=0).max() / 79e6
+    assert least <= took["solo"].slowest_ms < took["quorum:3"].slowest_ms < 0.75
+    assert took["full"].in_time == 4 and took["full"].staleness == 0 < took["solo"].staleness
+    assert took["quorum:3"].in_time >= 3
+    said = _trace_replay.lines(trace)
+    assert said[2].split() == ["recorded"] + 2 * [f"{recorded_ms:.3f}"]
+
+
+@pytest.mark.skipif(test_process.OPEN_MPI is False, reason="there is no Open MPI")
+def test_job(tmp_path):
+    """A job with a late rank: it is named, and each message that was counted is in the trace."""
+    status, said = test_process.job(4, f"""
+        baton.trace_start("{tmp_path}")
+        group = baton.Group.world()
+        gradients = group.prepare("allreduce", numpy.ones(1000, "f4"), name="gradients")
+        for step in range(60):
+            with baton.span("compute"):
+                time.sleep(0.02 if group.rank == 2 else 0.002)
+            gradients.start()
+            gradients.wait()
+        say("sent", group.rank, *gradients.sent)
+        """)
+    assert status == 0, said
+    done = subprocess.run([sys.executable, "-m", "baton.trace", str(tmp_path)], text=True,
+                          capture_output=True)
+    assert done.returncode == 0 and "rank 2 is late by" in done.stdout, done.stdout + done.stderr
+    trace = files.read(tmp_path)
+    schedule = next(of for of in trace.schedules if of.name == "gradients")
+    for rank in range(4):
+        sent = f"sent {rank} {int(schedule.messages[:, rank].sum())} " \
+               f"{int(schedule.bytes[:, rank].sum())}"
+        assert sent in said
+    assert trace.backward == 0 and len(trace.sends) == (trace.records["what"] == files.SEND).sum()
+    names = [event["name"] for event in _trace_export._Timeline(trace).threads()]
+    assert names.count("compute") == 240

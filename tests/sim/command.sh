@@ -160,7 +160,7 @@ for script in "$root"/scripts/*.sh "$root/tests/mutants.sh" "$root/.ci/run"; do
 done
 # -IS hides the packages that the programs import. first_sum.py has no options.
 for script in "$root"/scripts/*.py "$root"/tests/*.py "$root/python/declarations.py" \
-    "$root"/examples/python/[!f]*.py; do
+    "$root/python/baton/trace.py" "$root"/examples/python/[!f]*.py; do
     command -v python3 >/dev/null || continue
     python3 -IS "$script" -h >out 2>err </dev/null && [ -s out ] && [ ! -s err ] ||
         complain "no help: $script -h"

@@ -1,0 +1,176 @@
+"""Writes a trace for other programs: as a timeline for Perfetto and chrome://tracing, and as
+dumps for the analyser of PyTorch's flight recorder."""
+import json
+import pickle
+from typing import Any, Dict, Iterator, List, Tuple
+
+import numpy
+
+from baton import _trace_files as files
+from baton._trace_files import NEVER, Schedule, Trace
+
+_EPOCHS = 1 << 24  # Tracks of schedules have numbers above those of threads.
+# The names of PyTorch's analyser, by what is in a schedule's name.
+_TORCH = {"broadcast": "broadcast", "barrier": "barrier", "reduce_scatter": "reduce_scatter",
+          "allgather": "all_gather", "gather": "gather", "reduce-scatter": "reduce_scatter",
+          "scatter": "scatter", "alltoall": "all_to_all"}
+
+
+def first(times: numpy.ndarray, axis: Any = None) -> Any:
+    """The earliest time, without NEVER unless there is no other."""
+    most = numpy.iinfo("i8").max
+    least = numpy.where(times == NEVER, most, times).min(axis=axis, initial=most)
+    return numpy.where(least == most, NEVER, least)
+
+
+def spans_of_epochs(trace: Trace, schedule: Schedule) -> Tuple[numpy.ndarray, numpy.ndarray]:
+    """When each rank was in each epoch: from its begin, or NEVER, to its end; to the rank's
+    last record if the epoch has not ended."""
+    begun = first(numpy.stack([schedule.begin, schedule.come]), axis=0)
+    last = numpy.array([trace.records["at"][trace.records["who"] == who].max(initial=0)
+                        for who in schedule.who])
+    ended = numpy.where(schedule.end != NEVER, schedule.end, numpy.broadcast_to(last, begun.shape))
+    return begun, numpy.maximum(begun, ended)
+
+
+class _Timeline:
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.zero = int(trace.records["at"].min(initial=numpy.iinfo("i8").max))
+
+    def us(self, ns: Any) -> float:
+        return (int(ns) - self.zero) / 1000
+
+    def slice(self, who: int, track: int, name: str, begin: int, end: int, **args: Any) -> dict:
+        return {"ph": "X", "pid": who + 1, "tid": track, "name": name, "ts": self.us(begin),
+                "dur": (int(end) - int(begin)) / 1000, "args": args}
+
+    def titles(self) -> Iterator[dict]:
+        records = self.trace.records
+        for who, rank in enumerate(self.trace.ranks):
+            yield from ({"ph": "M", "pid": who + 1, "name": name, "args": args} for name, args in (
+                ("process_name", {"name": f"{rank.name} ({rank.host}, {rank.process})"}),
+                ("process_sort_index", {"sort_index": who})))
+            threads = numpy.unique(records["thread"][records["who"] == who]).tolist()
+            yield from ({"ph": "M", "pid": who + 1, "tid": thread, "name": "thread_name",
+                         "args": {"name": f"thread {thread}"}} for thread in threads)
+            yield from ({"ph": "M", "pid": who + 1, "tid": _EPOCHS + of, "name": "thread_name",
+                         "args": {"name": f"epochs of {schedule.name}"}}
+                        for of, schedule in enumerate(self.trace.schedules)
+                        if who in schedule.who)
+
+    def epochs(self) -> Iterator[dict]:
+        for of, schedule in enumerate(self.trace.schedules):
+            begun, ended = spans_of_epochs(self.trace, schedule)
+            for row, rank in numpy.argwhere(begun != NEVER):
+                here = row, rank
+                args: Dict[str, Any] = {"epoch": int(schedule.epochs[row])}
+                if schedule.end[here] == NEVER:
+                    args["ended"] = False
+                elif schedule.status[here] != 0:
+                    args["status"] = int(schedule.status[here])
+                if schedule.come[here] != schedule.begin[here]:
+                    args["came"] = schedule.come[here] != NEVER and self.us(schedule.come[here])
+                args["sent"] = {"messages": int(schedule.messages[here]),
+                                "bytes": int(schedule.bytes[here])}
+                yield self.slice(int(schedule.who[rank]), _EPOCHS + of,
+                                 f"{schedule.name} {args['epoch']}", begun[here], ended[here],
+                                 **args)
+
+    def threads(self) -> Iterator[dict]:
+        """Waits, sleeps, work and the application's spans, on the tracks of threads."""
+        titles = {files.WAIT: "wait", files.SLEEP: "sleep", files.WORK: "work"}
+        open_spans: Dict[Tuple[int, int], List[Tuple[str, int]]] = {}
+        records = self.trace.records
+        for record in records[numpy.isin(records["what"], [
+                *titles, files.SPAN, files.SPAN_END, files.LOST])]:
+            who, thread, what, at = (int(record[name]) for name in ("who", "thread", "what", "at"))
+            stack = open_spans.setdefault((who, thread), [])
+            name = self.trace.schedules[record["of"]].name if record["of"] >= 0 else ""
+            if what in titles and record["value"] > 0:
+                args = {"of": name, "epoch": int(record["epoch"])} if name else {}
+                if what == files.WAIT and record["peer"] != 0:
+                    args["status"] = int(record["peer"])
+                yield self.slice(who, thread, f"{titles[what]} {name}".strip(),
+                                 at - int(record["value"]), at, **args)
+            elif what == files.SPAN:
+                stack.append((dict(enumerate(self.trace.names[who])).get(
+                    int(record["value"]), "?"), at))
+            elif what == files.SPAN_END and stack:  # else it began in an earlier lap
+                yield self.slice(who, thread, *stack.pop(), at)
+            elif what == files.LOST:
+                yield {"ph": "i", "s": "p", "pid": who + 1, "tid": thread, "ts": self.us(at),
+                       "name": f"rank {int(record['peer'])} is lost", "args": {"of": name}}
+        for (who, thread), stack in open_spans.items():
+            last = int(records["at"][records["who"] == who].max())
+            yield from (self.slice(who, thread, name, at, last) for name, at in stack)
+
+    def messages(self) -> Iterator[dict]:
+        """An arrow for each message, between the epochs of its ranks."""
+        trace = self.trace
+        for number, (send, receipt) in enumerate(zip(trace.records[trace.sends],
+                                                     trace.records[trace.receipts])):
+            title = {"cat": "message", "name": "activation" if send["tag"] >= files.ACTIVATION
+                     else "message", "id": number, "tid": _EPOCHS + int(send["of"])}
+            yield {"ph": "s", "pid": int(send["who"]) + 1, "ts": self.us(send["at"]), **title,
+                   "args": {"bytes": int(send["value"]), "node": int(send["node"])}}
+            # The arrow ends in an epoch, which may end at the time of the message.
+            yield {"ph": "f", "bp": "e", "pid": int(receipt["who"]) + 1, **title,
+                   "ts": self.us(max(receipt["at"] - 1, send["at"]))}
+
+
+def write_timeline(trace: Trace, path: str) -> None:
+    """Writes Chrome's trace format."""
+    timeline = _Timeline(trace)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
+        before = ""
+        for part in (timeline.titles, timeline.epochs, timeline.threads, timeline.messages):
+            for event in part():
+                out.write(before + json.dumps(event))
+                before = ",\n"
+        out.write("\n]}\n")
+
+
+def write_flight_recorder(trace: Trace, prefix: str) -> None:
+    """Writes a dump for each rank, PREFIX and its number, as PyTorch does. Each schedule is
+    a process group there, and its epochs are numbered collectives. The analyser knows only
+    its own names of collectives, and only sizes that are equal pass all of its checks."""
+    entries: List[List[dict]] = [[] for _ in trace.ranks]
+    config: List[dict] = [{} for _ in trace.ranks]
+    begun = []
+    for of, schedule in enumerate(trace.schedules):
+        title = f"{schedule.name} ({of})"
+        begins = first(numpy.stack([schedule.start, schedule.begin, schedule.come]), axis=0)
+        begun += [(int(at), of, row) for row, at in enumerate(first(begins, axis=1))]
+        group = {"name": title, "desc": schedule.name, "ranks": str(
+            [trace.ranks[who].number for who in schedule.who if who >= 0])}
+        for who in schedule.who[schedule.who >= 0]:
+            config[who][title] = group
+    # Dumps begin with the largest of the first numbers: the same epoch on all ranks.
+    for number, (_, of, row) in enumerate(sorted(begun)):
+        schedule = trace.schedules[of]
+        kind = next((_TORCH[word] for word in _TORCH if word in schedule.name), "all_reduce")
+        for rank, who in enumerate(schedule.who):
+            start, begin, end = (int(times[row, rank]) for times in (
+                schedule.start, first(numpy.stack([schedule.begin, schedule.come]), axis=0),
+                schedule.end))
+            if who < 0 or start == begin == NEVER:
+                continue
+            done = end != NEVER and schedule.status[row, rank] == 0
+            entries[who].append({
+                "record_id": number, "pg_id": of, "is_p2p": False, "p2p_seq_id": 0,
+                "process_group": (f"{schedule.name} ({of})", schedule.name),
+                "collective_seq_id": int(schedule.epochs[row]), "op_id": number,
+                "profiling_name": f"nccl:{kind}", "frames": [],
+                "time_created_ns": begin if start == NEVER else start,
+                "time_discovered_started_ns": None if begin == NEVER else begin,
+                "time_discovered_completed_ns": end if done else None,
+                "duration_ms": (end - begin) / 1e6 if done and begin != NEVER else None,
+                "input_sizes": [[1]], "output_sizes": [[1]], "input_dtypes": ["Byte"],
+                "output_dtypes": ["Byte"], "timeout_ms": 0, "retired": done,
+                "state": "completed" if done else "scheduled" if begin == NEVER else "started"})
+    for of_rank, groups, mine in zip(trace.ranks, config, entries):
+        with open(f"{prefix}{of_rank.number}", "wb") as out:
+            pickle.dump({"version": "2.4", "pg_config": groups, "pg_status": {},
+                         "entries": mine}, out)

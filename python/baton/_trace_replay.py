@@ -1,0 +1,144 @@
+"""What the modes of a partial all-reduce would have taken: what each rank has computed between
+epochs is replayed in the simulator, which runs the library's own schedules."""
+from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+
+import numpy
+
+from baton import _trace_files as files, _trace_report as report
+from baton._library import check, ffi, lib
+from baton.partial import Partial
+from baton.sim import Simulator
+
+_EPOCHS, _STEPS = 400, 40000  # the most that are replayed, the last ones; on all ranks
+_SHORT = 4096  # bytes of a message whose time is that of its way, not of its bytes
+
+
+class Steps(NamedTuple):
+    """What the application of each rank did in us: [steps, ranks]."""
+
+    compute: numpy.ndarray  # before it started the step
+    overlap: numpy.ndarray  # from then until it waited for it
+
+
+class Outcome(NamedTuple):
+    mean_ms: float  # of a step, on average over the ranks
+    slowest_ms: float  # on the rank that took longest
+    in_time: float  # ranks whose contribution to a step was in the result of its epoch
+    staleness: float  # age in epochs of the oldest contribution of a rank to an epoch
+
+
+@ffi.callback("void(void *, uint64_t, baton_status_t)")
+def _ended(arg: Any, epoch: int, status: int) -> None:
+    ffi.from_handle(arg).epoch_has_ended()
+
+
+class _Application:
+    """That of one rank: it computes, contributes, starts, goes on computing, and waits."""
+
+    def __init__(self, sim: Simulator, rank: int, steps: Steps, data: numpy.ndarray,
+                 **options: Any) -> None:
+        self.partial = Partial(sim.group_of(rank), len(data), **options)
+        self.sim, self.rank, self.steps, self.step = sim, rank, steps, 0
+        self.data = data
+        self.waits, self.done_us, self.in_time, self.staleness = False, 0.0, 0, 0
+        self.result = ffi.new("baton_partial_result_t *")
+        self.handle = ffi.new_handle(self)
+        lib.baton_partial_on_end(self.partial._handle, _ended, self.handle)
+        sim.at(steps.compute[0, rank], self.start)
+
+    def start(self) -> None:
+        self.partial.contribute(self.data)
+        self.partial.start()
+        self.sim.at(self.sim.now_us + self.steps.overlap[self.step, self.rank], self.wait)
+
+    def wait(self) -> None:
+        self.waits = True
+        self.go_on()
+
+    def epoch_has_ended(self) -> None:
+        if self.waits:
+            self.sim.at(self.sim.now_us, self.go_on)
+
+    def go_on(self) -> None:
+        if not self.waits or not self.partial.test():
+            return
+        check(lib.baton_partial_wait(self.partial._handle, 0, self.result))
+        self.waits, self.done_us = False, self.sim.now_us
+        self.in_time += self.result.included
+        self.staleness += self.result.staleness
+        self.step += 1
+        if self.step < len(self.steps.compute):
+            self.sim.at(self.done_us + self.steps.compute[self.step, self.rank], self.start)
+
+
+def replay(steps: Steps, count: int, link: Tuple[float, float], **options: Any) -> Outcome:
+    """Runs the steps with a partial all-reduce of `count` elements; `link`: us for a message,
+    and ns for a byte. `options` are those of Partial."""
+    number, ranks = steps.compute.shape
+    data = numpy.empty(count, "f4")  # It is not read.
+    with Simulator(ranks, cost_only=True, alpha_us=link[0], beta_ns=link[1]) as sim:
+        all_of = [_Application(sim, rank, steps, data, **options) for rank in range(ranks)]
+        sim.run()
+        took = [each.done_us / 1e3 / number for each in all_of]
+        return Outcome(sum(took) / ranks, max(took), sum(each.in_time for each in all_of) / number,
+                       sum(each.staleness for each in all_of) / ranks / number)
+
+
+def recorded(waits: report.Waits) -> Optional[Tuple[Steps, float]]:
+    """The steps of a schedule that was recorded, and what one took on average in ms. None:
+    there are none that follow each other."""
+    schedule, rows = waits.of, waits.rows[-min(_EPOCHS, _STEPS // waits.of.size + 1) - 1:]
+    breaks = numpy.flatnonzero(numpy.diff(rows) != 1)
+    rows = rows[breaks[-1] + 1:] if len(breaks) else rows
+    if len(rows) < 2:
+        return None
+    start = numpy.where(schedule.start != files.NEVER, schedule.start, schedule.come)[rows]
+    end = schedule.end[rows]
+    back = numpy.maximum(end, schedule.waited[rows])
+    asked = numpy.where(schedule.asked[rows] != files.NEVER, schedule.asked[rows], start)
+    compute = numpy.maximum(start[1:] - back[:-1], 0) / 1e3
+    overlap = numpy.maximum(asked - start, 0)[1:] / 1e3
+    return (Steps(compute, overlap),
+            float((back[-1] - back[0]).mean() / (len(rows) - 1) / 1e6))
+
+
+def link_of(trace: files.Trace, waits: report.Waits) -> Tuple[int, Tuple[float, float]]:
+    """The elements of an all-reduce that sends as much, and a link with which its own time is
+    that of the schedule: the fastest tenth. A message takes what short ones took, if the own
+    time leaves that, and a byte the rest."""
+    size, own_us = waits.of.size, report.own_time(waits) / 1e3
+    sent = float(waits.of.bytes[waits.rows].sum(axis=1).mean())
+    count = max(1, round(sent / max(1, 2 * (size - 1)) / 4))
+    nothing = Steps(numpy.zeros((1, size)), numpy.zeros((1, size)))
+    messages_us, bytes_us = (replay(nothing, count, link, mode="full").slowest_ms * 1e3
+                             for link in ((1.0, 0.0), (0.0, 1.0)))
+    sends, receipts = trace.records[trace.sends], trace.records[trace.receipts]
+    took = (receipts["at"] - sends["at"])[sends["value"] < _SHORT] / 1e3
+    alpha = min(float(numpy.quantile(took, 0.1)) if len(took) else 0.0, own_us / messages_us)
+    beta = max(0.0, own_us - alpha * messages_us) / bytes_us if bytes_us else 0.0
+    return count, (alpha if beta else own_us / messages_us, beta)
+
+
+def _modes(size: int) -> Iterable[Tuple[str, str]]:
+    quorums = dict.fromkeys(f"quorum:{q}" for q in (size - 1, (size + 1) // 2) if 1 < q < size)
+    yield "full", "all"
+    for keep in "all", "latest":
+        yield from ((mode, keep) for mode in (*quorums, "majority", "solo"))
+
+
+def lines(trace: files.Trace) -> List[str]:
+    """A table of the modes, for the schedule in which ranks have waited for the longest."""
+    found = ((waits, recorded(waits)) for waits in report.all_waits_of(trace)
+             if waits.of.size > 1)
+    waits, steps = next((each for each in found if each[1] is not None), (None, None))
+    if waits is None or steps is None:
+        return []
+    count, link = link_of(trace, waits)
+    rows: List[List[Any]] = [["mode", "keep", "mean rank", "slowest", "in time", "staleness"],
+                             ["recorded", "", steps[1], steps[1], "", ""]]
+    for mode, keep in _modes(waits.of.size):
+        came = replay(steps[0], count, link, mode=mode, keep=keep)
+        rows.append([mode, keep, came.mean_ms, came.slowest_ms, f"{came.in_time:.2f}",
+                     f"{came.staleness:.2f}"])
+    return [f'what each mode of baton.Partial would have taken for "{waits.of.name}", in ms a '
+            f"step, by the last {len(steps[0].compute)} steps", *report.table(rows)]
