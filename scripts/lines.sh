@@ -14,8 +14,8 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 57810
 mpi 2630
 microbench,examples 8280
-python 2910
-tests,python/tests 50160'
+python 3470
+tests,python/tests 50330'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state
     progress/epoch progress/membership progress/driving progress/calls lib/sim
