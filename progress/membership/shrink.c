@@ -133,11 +133,17 @@ static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
     shrink->known = progress_shrink_count_bits(&shrink->view);
 }
 
-static bool is_disowned(const baton_group_t *group)
+/* True if another rank has lost this one. With `local`, true if that rank is on
+   this host and may go on: it counts this rank as ended. */
+static bool is_disowned(const baton_group_t *group, const view_t *view,
+                        bool local)
 {
     bool disowned = false;
     for (int rank = 0; rank < group->size; rank++) {
-        disowned |= baton__group_loss(group, rank) == baton__disowned;
+        const bool ended =
+            group->size <= ENDS_FROM && is_lost(view, ENDS_FROM + rank);
+        disowned |= baton__group_loss(group, rank) == baton__disowned &&
+                    (!local || (baton__group_is_local(group, rank) && !ended));
     }
     return disowned;
 }
@@ -295,10 +301,11 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
                                                      const view_t *view)
 {
     const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
-    return !all && is_majority(group, view) ? BATON__SHRINK_AGREED
-           : is_disowned(group)             ? BATON__SHRINK_EXCLUDED
-           : all                            ? BATON__SHRINK_AGREED
-                                            : BATON__SHRINK_PARTED;
+    return is_disowned(group, view, true)     ? BATON__SHRINK_EXCLUDED
+           : !all && is_majority(group, view) ? BATON__SHRINK_AGREED
+           : is_disowned(group, view, false)  ? BATON__SHRINK_EXCLUDED
+           : all                              ? BATON__SHRINK_AGREED
+                                              : BATON__SHRINK_PARTED;
 }
 
 /* Adopts a view as the agreed one. Ranks that only others have lost are lost to

@@ -1,5 +1,6 @@
 /* Groups that processes without MPI make through a store. Each rank is a child
    process, which ends with 0, or with the line of the check that failed. */
+#include "progress/driving/engine.h"
 #include "support/cmocka.h"
 
 #include <baton/baton.h>
@@ -243,6 +244,68 @@ PROGRAM(lose)
 }
 
 STORE_TEST(test_store_groups_lose_a_rank, lose, 4, 1)
+
+/* A rank is stopped until the others have lost it, have shrunk the group, and
+   have left the old one. When it continues it does not go on by itself. */
+static int stopped;
+static bool stays; /* the others end only after the stopped rank has */
+
+PROGRAM(leave_behind)
+{
+    baton_group_t *group = make_group(engine, store, rank, size, "stop");
+    baton_group_t *survivors = NULL;
+    int32_t processes[3] = {0};
+    size_t bytes = 0;
+    char end = 0;
+    baton__engine_rechecks = true; /* so that ranks are asked */
+    processes[rank] = (int32_t)getpid();
+    CHECK_OK(
+        baton_allreduce_now(group, NULL, processes, 3, BATON_I32, BATON_SUM));
+    if (rank == stopped) {
+        (void)raise(SIGSTOP);
+    }
+    CHECK(baton_barrier_now(group) == BATON_ERR_TRANSPORT);
+    if (rank == stopped) {
+        CHECK(baton_group_shrink(group, 60000, &survivors) ==
+              BATON_ERR_TRANSPORT);
+        CHECK_SAYS("other ranks have lost this one, and go on without it");
+        CHECK_OK(store->put(store->context, "end", "", 1));
+    } else {
+        CHECK_OK(baton_group_shrink(group, 60000, &survivors));
+        CHECK(baton_group_size(survivors) == size - 1);
+        CHECK_OK(baton_group_destroy(group));
+        check_sums(rank, survivors);
+        CHECK_OK(baton_group_destroy(survivors));
+        (void)kill(processes[stopped], SIGCONT);
+        while (stays && store->get(store->context, "end", &end, 1, &bytes) ==
+                            BATON_AGAIN) {
+            (void)usleep(1000);
+        }
+        group = NULL;
+    }
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
+             remove_folder)
+{
+    static const struct {
+        int size, stopped;
+        bool stays;
+        const char *shm;
+    } cases[] = {{2, 0, true, "1"},  {3, 2, false, "1"}, {3, 0, true, "1"},
+                 {2, 0, false, "0"}, {3, 1, true, "0"},  {3, 0, true, "0"}};
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        stopped = cases[i].stopped;
+        stays = cases[i].stays;
+        support_set_variable("BATON_SHM", cases[i].shm);
+        run_ranks(leave_behind, cases[i].size, -1);
+        (void)unlink(strcat(strcpy((char[64]){0}, folder), "/end"));
+    }
+    support_set_variable("BATON_SHM", NULL);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
 
 /* ---- groups that can't be made ------------------------------------------- */
 

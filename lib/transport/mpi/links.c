@@ -1,9 +1,11 @@
 /* Links; see links.h.
 
    Of two ranks the lower one connects. Its first message has the group's nonce
-   and the numbers of both ranks. All descriptors are in one edge-triggered
-   epoll. So any thread can drain the epoll, and the driver looks at the links
-   later. */
+   and the numbers of both ranks. A rank that has lost another one of its host
+   connects to it once more, only to say so: the kernel keeps that connection
+   for a process that is stopped, even after its sender has left the group. All
+   descriptors are in one edge-triggered epoll. So any thread can drain the
+   epoll, and the driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -25,8 +27,14 @@
 /* The first message on a connection. */
 typedef struct greeting {
     uint64_t nonce;
-    uint32_t from, to;
+    uint32_t from, to; /* ranks; DISOWNS is added to `to` */
 } greeting_t;
+
+/* In a greeting: `from` has lost `to`, and there will be no link. */
+static const uint32_t DISOWNS = UINT32_C(1) << 31;
+
+/* The longest time for which a connection within a host is awaited. */
+enum { DISOWN_MS = 20 };
 
 /* After the greeting, words are sent: the number of packets that the writer has
    sent, or one of these farewells. links->blamed is added to
@@ -479,15 +487,18 @@ static void accept_connections(baton__links_t *links)
    rank of this group. */
 static int sender_of(const baton__links_t *links, const greeting_t *greeting)
 {
+    const bool disowns = (greeting->to & DISOWNS) != 0;
+    const int end = disowns ? links->size : links->rank;
     return greeting->nonce == links->nonce &&
-                   greeting->to == (uint32_t)links->rank &&
-                   greeting->from < (uint32_t)links->rank
+                   (greeting->to & ~DISOWNS) == (uint32_t)links->rank &&
+                   greeting->from < (uint32_t)end
                ? (int)greeting->from
                : -1;
 }
 
-/* Reads greetings, and adds the number of new links to `made`. Returns true if
-   there is space for more connections. */
+/* Reads greetings, and adds the number of new links, and of ranks that have
+   lost this one, to `made`. Returns true if there is space for more
+   connections. */
 static bool identify_connections(baton__links_t *links, int *made)
 {
     bool room = false;
@@ -505,7 +516,11 @@ static bool identify_connections(baton__links_t *links, int *made)
         room = true;
         int peer = got == sizeof greeting ? sender_of(links, &greeting) : -1;
         baton__link_t *link = peer >= 0 ? &links->at[peer] : NULL;
-        if (link != NULL && link->state == BATON__LINK_OPEN) {
+        if (link != NULL && (greeting.to & DISOWNS) != 0) {
+            link->disowned = true;
+            link = NULL;
+            ++*made;
+        } else if (link != NULL && link->state == BATON__LINK_OPEN) {
             /* The peer has connected again, so it has found this link
                broken. */
             be_broken(link, 0);
@@ -595,17 +610,25 @@ static bool look_at(const baton__links_t *links, int peer)
     return made || rang || link->lost != NULL;
 }
 
+/* Takes all connections that have come. Returns the number of new links, and of
+   ranks that have lost this one. */
+static int take_connections(baton__links_t *links)
+{
+    int made = 0;
+    do {
+        accept_connections(links);
+    } while (identify_connections(links, &made));
+    return made;
+}
+
 bool baton__links_poll(baton__links_t *links)
 {
-    int found = 0;
     if (links->listener < 0 ||
         !atomic_load_explicit(&links->rang, memory_order_relaxed) ||
         !atomic_exchange_explicit(&links->rang, false, memory_order_acquire)) {
         return false;
     }
-    do {
-        accept_connections(links);
-    } while (identify_connections(links, &found));
+    int found = take_connections(links);
     for (int peer = 0; peer < links->size; peer++) {
         _Atomic bool *touched = &links->at[peer].touched;
         if (atomic_load_explicit(touched, memory_order_relaxed) &&
@@ -614,6 +637,32 @@ bool baton__links_poll(baton__links_t *links)
         }
     }
     return found > 0;
+}
+
+bool baton__links_lose(baton__links_t *links, int peer)
+{
+    const greeting_t greeting = {links->nonce, (uint32_t)links->rank,
+                                 (uint32_t)peer | DISOWNS};
+    struct sockaddr_storage to;
+    socklen_t bytes;
+    if (links->listener < 0 || links->places[peer].port == 0) {
+        return false;
+    }
+    (void)take_connections(links);
+    if (links->at[peer].disowned ||
+        !baton__links_address(&links->places[links->rank], &links->places[peer],
+                              links->places[peer].port, &to, &bytes)) {
+        return links->at[peer].disowned;
+    }
+    struct pollfd made = {.events = POLLOUT};
+    made.fd = baton__links_begin((const struct sockaddr *)&to, bytes);
+    if (made.fd >= 0) {
+        (void)poll(&made, 1, DISOWN_MS);
+        (void)!send(made.fd, &greeting, sizeof greeting,
+                    MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    baton__descriptor_close(&made.fd);
+    return false;
 }
 
 static void links_leave(baton__link_t *link, uint64_t farewell)

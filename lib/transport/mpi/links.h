@@ -50,6 +50,7 @@ typedef struct baton__link {
     bool gave_up;
     /* 1 + the rank that the peer lost first; 0: the peer named none */
     uint32_t blamed;
+    bool disowned;    /* the peer has lost this rank, and goes on without it */
     const char *lost; /* why the peer is lost; NULL if it is not lost */
     /* The number of packets sent to the peer of which the peer knows: it was
        told of them, or has taken them. */
@@ -136,6 +137,13 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
 /* Announces on each link that this rank closes its group, and closes all
    links. */
 void baton__links_close(baton__links_t *links);
+
+/* Called when this rank loses a peer of its host with which it shares no
+   memory. Tells the peer so, in case that is only stopped: the peer learns it
+   when it continues, even if this rank has left by then. Returns true if the
+   peer had lost this rank before. The next baton__links_poll does not report
+   links that are made here. */
+bool baton__links_lose(baton__links_t *links, int peer);
 
 /* Connects to `peer` if this rank is the lower one. Otherwise the peer
    connects. */

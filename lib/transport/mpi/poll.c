@@ -254,7 +254,10 @@ static void poll_links(baton__mpi_t *mpi)
     baton__net_ring_due(mpi);
     for (int i = 0; i < mpi->size; i++) {
         const baton__link_t *link = &net->links.at[i];
-        if (link->lost != NULL) {
+        if (link->disowned) {
+            baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TIMEOUT,
+                            baton__disowned);
+        } else if (link->lost != NULL) {
             baton__mpi_lose(mpi, &mpi->peers[i], BATON_ERR_TRANSPORT,
                             link->lost);
         } else if (link->farewell && (!net->closing || link->gave_up)) {

@@ -87,6 +87,8 @@ static size_t host_lay_out(baton__host_t *host, char *memory)
                                sizeof *host->credits);
     host->processors =
         host_carve(memory, &used, count, sizeof *host->processors);
+    host->losses =
+        host_carve(memory, &used, count * count, sizeof *host->losses);
     host->counts = host_carve(memory, &used, count * row_of_counts(host),
                               sizeof *host->counts);
     host->offers = host_carve(memory, &used, count * BATON__HOST_OFFERS,
@@ -130,6 +132,18 @@ bool baton__host_has_agreed(const baton__host_t *host)
 {
     uint32_t seen = atomic_load_explicit(host->outcome, memory_order_acquire);
     return seen > (2 * host->decided | 1) && (seen & 1) != 0;
+}
+
+bool baton__host_lose(const baton__host_t *host, int other)
+{
+    const bool lower = host->index < other;
+    const size_t row = (size_t)(lower ? host->index : other);
+    const size_t column = (size_t)(lower ? other : host->index);
+    uint32_t lost = 0;
+    (void)atomic_compare_exchange_strong_explicit(
+        &host->losses[row * (size_t)host->count + column], &lost,
+        (uint32_t)other + 1, memory_order_relaxed, memory_order_relaxed);
+    return lost == (uint32_t)host->index + 1;
 }
 
 static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)

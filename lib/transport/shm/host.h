@@ -110,6 +110,9 @@ typedef struct baton__host {
     baton__credit_t *credits;
     _Atomic uint32_t *offers;
     baton__host_post_t *posts;
+    /* By pair of processes, at lower * count + higher: 1 + the process that was
+       lost to the other one first; 0: neither was lost. */
+    _Atomic uint32_t *losses;
     /* By process: 1 + the processor where it last polled; 0: it has not polled,
        or has ended. */
     _Atomic int32_t *processors;
@@ -192,6 +195,11 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
     return &host->credits[(size_t)receiver * baton__host_row(host) +
                           (size_t)sender];
 }
+
+/* Called when this process loses another one, for any reason. Returns true if
+   that one had lost this process before, for example because this process was
+   stopped: then only the other one may go on. */
+bool baton__host_lose(const baton__host_t *host, int other);
 
 /* Called by a thread that polls. Moves the thread to another processor if other
    processes of the host poll on its processor, and fewer poll on the other one.
