@@ -21,11 +21,19 @@
        recv <----------- send
 
    chain_allreduce() builds one rank's part of this picture. It has the
-   signature of the library's own builders, so it can be used like them, for
-   instance as the inner all-reduce of a partial all-reduce
-   (04_solo_training.c). */
+   signature of the library's own builders, so it can be used like them: here by
+   a name, and in 04_solo_training.c as the inner all-reduce of a partial one.
+
+   Compiled as a shared object, this file makes the name known to other programs
+   and to Baton's commands, too:
+
+       mpicc -shared -fPIC 03_own_allreduce.c -o chain.so \
+           $(pkg-config --cflags --libs baton-mpi)
+       LD_PRELOAD=./chain.so baton-sim allreduce --algorithm chain --ranks 64
+       LD_PRELOAD=./chain.so BATON_ALLREDUCE=chain ./a_program */
 #include <baton/coll.h>
 #include <baton/mpi.h>
+#include <baton/tuning.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -78,8 +86,18 @@ static void must(baton_status_t status)
 {
     if (status != BATON_OK) {
         fprintf(stderr, "%s\n", baton_error_message());
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        exit(1);
     }
+}
+
+/* Runs when this program, or a shared object of this file, is loaded. */
+__attribute__((constructor)) static void add_chain(void)
+{
+    const baton_algorithm_t chain = {.collective = BATON_COLLECTIVE_ALLREDUCE,
+                                     .name = "chain",
+                                     .build.allreduce = chain_allreduce,
+                                     .ordered = true};
+    must(baton_algorithm_add(&chain));
 }
 
 int main(int argc, char **argv)
@@ -91,21 +109,18 @@ int main(int argc, char **argv)
     baton_schedule_t *chain;
     must(baton_engine_open(NULL, &engine));
     must(baton_group_create_mpi(engine, MPI_COMM_WORLD, &group));
-    must(baton_schedule_create(group, "chain", &chain));
     int rank = baton_group_rank(group);
     int size = baton_group_size(group);
 
     static int64_t mine[COUNT], total[COUNT];
-    size_t n = sizeof(mine);
-    baton_buffer_t source = baton_buffer_bind_input(chain, mine, n);
-    baton_buffer_t target = baton_buffer_bind(chain, total, n);
-    baton_allreduce_args_t args = {.size = sizeof(args),
-                                   .source = baton_view(source, 0, n),
-                                   .target = baton_view(target, 0, n),
-                                   .dtype = BATON_I64,
-                                   .op = BATON_SUM};
-    chain_allreduce(chain, &args);
-    must(baton_schedule_commit(chain));
+    must(baton_allreduce_create(group,
+                                &(baton_operands_t){.source = mine,
+                                                    .target = total,
+                                                    .count = COUNT,
+                                                    .dtype = BATON_I64,
+                                                    .op = BATON_SUM,
+                                                    .algorithm = "chain"},
+                                &chain));
 
     int wrong = 0;
     for (int epoch = 1; epoch <= 3; epoch++) {

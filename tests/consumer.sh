@@ -85,6 +85,12 @@ lib=$(pkg-config --variable=libdir baton)
 # shellcheck disable=SC2046
 "$cc" -std=c11 source/main.c $(pkg-config --cflags --libs baton-mpi) -o consumer
 LD_LIBRARY_PATH=$lib ./consumer
+# The commands know the algorithm of a shared object that is loaded with them.
+# shellcheck disable=SC2046
+"$cc" -shared -fPIC "$root/examples/03_own_allreduce.c" \
+    $(pkg-config --cflags --libs baton-mpi) -o chain.so
+LD_LIBRARY_PATH=$lib LD_PRELOAD=$PWD/chain.so prefix/bin/baton-sim allreduce \
+    --algorithm chain --ranks 5 --bytes 1K --prove
 for standard in c++17 c++20; do
     # shellcheck disable=SC2046
     "$cxx" -std=$standard -Wall -Werror source/main.cpp \

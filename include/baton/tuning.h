@@ -142,6 +142,23 @@ BATON_CHECKED baton_status_t baton_algorithm_find(baton_collective_t collective,
                                                   const char *name,
                                                   baton_algorithm_t *out);
 
+/* Adds an algorithm of your own to the table. From then on its name can be used
+   like those of the library: in operands and args, in BATON_ALLREDUCE and its
+   like, and in `baton-bench --systems baton:NAME` and `baton-sim --algorithm
+   NAME`, if LD_PRELOAD loads a shared object whose constructor calls this
+   function (examples/03_own_allreduce.c is one). An algorithm of your own is
+   used by its name alone: it has no model of its cost, so it is never chosen,
+   and baton_group_tune does not measure it.
+
+   `collective`, `name`, `build` and the flags describe the algorithm; the
+   fields from `phases` on must be NULL. All is copied. The builder must add the
+   same kind of nodes on all ranks that call it, for any number of ranks.
+   Call this function in each process before the name is used; any thread may.
+   BATON_ERR_INVALID: a field is wrong, or the collective has an algorithm of
+   this name. BATON_ERR_LIMIT: there are 32 algorithms of your own. */
+BATON_CHECKED baton_status_t
+baton_algorithm_add(const baton_algorithm_t *algorithm);
+
 /* ---- the choice -------------------------------------------------------- */
 
 /* The inputs of a choice. */

@@ -586,3 +586,79 @@ TEST(test_files_of_others_are_refused)
 }
 
 RUN_TESTS_BETWEEN(open_path, close_path)
+
+/* ---- algorithms of the program ------------------------------------------- */
+
+static void build_on_ring(baton_schedule_t *schedule,
+                          const baton_allreduce_args_t *args)
+{
+    baton_add_allreduce_ring(schedule, args);
+}
+
+/* An algorithm of the program is found, listed and used by its name, and never
+   chosen without it. This is the last test, since the table keeps what it
+   adds. */
+TEST(test_an_algorithm_of_the_program_is_used_by_its_name)
+{
+    char name[49] = "own";
+    baton_algorithm_t own = {.collective = BATON_COLLECTIVE_ALLREDUCE,
+                             .name = name,
+                             .build.allreduce = build_on_ring,
+                             .segmented = true};
+    baton_choice_case_t of = case_of(BATON_COLLECTIVE_ALLREDUCE, 4, 4096);
+    baton_choice_t before;
+    baton_choice_t choice;
+    size_t count = 0;
+    support_ok(baton_choose(&of, &before));
+    support_ok(baton_algorithm_add(&own));
+    name[0] = 'x'; /* the name was copied */
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, before.algorithm.name);
+    of.algorithm = "own";
+    of.segment_bytes = 512;
+    support_ok(baton_choose(&of, &choice));
+    assert_ptr_equal(choice.algorithm.build.allreduce, build_on_ring);
+    assert_int_equal(choice.segment_bytes, 512);
+    assert_true(isnan(choice.cost_us));
+    of.ordered = true;
+    support_fails(baton_choose(&of, &choice), BATON_ERR_UNSUPPORTED,
+                  "allreduce by own can't do");
+    of = case_of(BATON_COLLECTIVE_ALLREDUCE, 4, 4096);
+    support_set_variable("BATON_ALLREDUCE", "own");
+    support_ok(baton_choose(&of, &choice));
+    assert_string_equal(choice.algorithm.name, "own");
+    assert_int_equal(choice.segment_bytes, 0);
+    support_set_variable("BATON_ALLREDUCE", NULL);
+    for (baton_algorithm_t each; baton_algorithm_get(count, &each); count++) {
+    }
+    own.name = "own";
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
+                  "allreduce has an algorithm of the name own");
+    own.name = "a name";
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
+                  "name must be of 1 to 47 letters, digits, - and _");
+    own.name = memset(name, 'x', 48);
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID, "name must");
+    own.name = "second";
+    own.cost = before.algorithm.cost;
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
+                  "second: build must be set, and phases, cost and work must");
+    own.cost = NULL;
+    own.build.allreduce = NULL;
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID, "build must");
+    own.build.allreduce = build_on_ring;
+    own.collective = BATON_COLLECTIVE_COUNT;
+    support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
+                  "collective is");
+    support_fails(baton_algorithm_add(NULL), BATON_ERR_INVALID, "algorithm");
+    own.collective = BATON_COLLECTIVE_ALLREDUCE;
+    for (int i = 1; i < 32; i++) {
+        (void)snprintf(name, sizeof name, "own%d", i);
+        own.name = name;
+        support_ok(baton_algorithm_add(&own));
+    }
+    own.name = "one_more";
+    support_fails(baton_algorithm_add(&own), BATON_ERR_LIMIT,
+                  "there are 32 algorithms already");
+    assert_false(baton_algorithm_get(count + 31, &own));
+}

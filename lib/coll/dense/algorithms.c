@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +13,40 @@ static const baton_algorithm_t *const table[] = {
 #undef RECORD
 };
 
-enum { COUNT = sizeof table / sizeof table[0] };
+enum {
+    COUNT = sizeof table / sizeof table[0],
+    MOST_OWN = 32,
+    NAME_BYTES = 48 /* with the end; also in a calibration file */
+};
+
+/* The algorithms that the program has added. `added` is stored with release
+   after the new algorithm is complete, and loaded with acquire. */
+static baton_algorithm_t own[MOST_OWN];
+static char own_names[MOST_OWN][NAME_BYTES];
+static _Atomic size_t added;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+/* Returns the i-th algorithm, or NULL past the end. */
+static const baton_algorithm_t *algorithm_at(size_t i)
+{
+    return i < COUNT ? table[i]
+           : i - COUNT < atomic_load_explicit(&added, memory_order_acquire)
+               ? &own[i - COUNT]
+               : NULL;
+}
+
+/* Returns NULL if the collective has no algorithm of this name. */
+static const baton_algorithm_t *algorithm_named(baton_collective_t collective,
+                                                const char *name)
+{
+    const baton_algorithm_t *each;
+    for (size_t i = 0; (each = algorithm_at(i)) != NULL; i++) {
+        if (each->collective == collective && strcmp(each->name, name) == 0) {
+            return each;
+        }
+    }
+    return NULL;
+}
 
 const char *baton_collective_name(baton_collective_t collective)
 {
@@ -26,10 +61,11 @@ const char *baton_collective_name(baton_collective_t collective)
 
 bool baton_algorithm_get(size_t i, baton_algorithm_t *out)
 {
-    if (!baton__is_given(out, true, __func__, "out") || i >= COUNT) {
+    const baton_algorithm_t *found = algorithm_at(i);
+    if (!baton__is_given(out, true, __func__, "out") || found == NULL) {
         return false;
     }
-    *out = *table[i];
+    *out = *found;
     return true;
 }
 
@@ -54,20 +90,82 @@ baton_status_t baton_algorithm_find(baton_collective_t collective,
     if (status != BATON_OK) {
         return status;
     }
-    const char *names[COUNT];
+    const baton_algorithm_t *each = algorithm_named(collective, name);
+    if (each != NULL) {
+        *out = *each;
+        return BATON_OK;
+    }
+    const char *names[COUNT + MOST_OWN];
     size_t count = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        if (table[i]->collective != collective) {
-            continue;
-        }
-        names[count++] = table[i]->name;
-        if (strcmp(table[i]->name, name) == 0) {
-            *out = *table[i];
-            return BATON_OK;
+    for (size_t i = 0; (each = algorithm_at(i)) != NULL; i++) {
+        if (each->collective == collective) {
+            names[count++] = each->name;
         }
     }
     char what[64];
     (void)snprintf(what, sizeof what, "algorithm of %s",
                    baton_collective_name(collective));
     return baton__error_unknown(what, name, names, count);
+}
+
+/* ---- algorithms of the program ------------------------------------------- */
+
+static bool algorithm_is_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    return name != NULL && name[0] != '\0' && strlen(name) < NAME_BYTES &&
+           name[strspn(name, allowed)] == '\0';
+}
+
+static baton_status_t algorithm_check(const baton_algorithm_t *algorithm)
+{
+    static const char function[] = "baton_algorithm_add";
+    if (!baton__is_given(algorithm, true, function, "algorithm")) {
+        return BATON_ERR_INVALID;
+    }
+    baton_status_t status =
+        baton__check_collective(function, algorithm->collective);
+    if (status != BATON_OK) {
+        return status;
+    }
+    if (!algorithm_is_name(algorithm->name)) {
+        return baton__error(BATON_ERR_INVALID,
+                            "%s: name must be of 1 to %d letters, digits, - "
+                            "and _",
+                            function, NAME_BYTES - 1);
+    }
+    return algorithm->build.barrier != NULL && algorithm->cost == NULL &&
+                   algorithm->phases[0] == NULL && algorithm->work == NULL
+               ? BATON_OK
+               : baton__error(BATON_ERR_INVALID,
+                              "%s: %s: build must be set, and phases, cost and "
+                              "work must be NULL",
+                              function, algorithm->name);
+}
+
+baton_status_t baton_algorithm_add(const baton_algorithm_t *algorithm)
+{
+    baton_status_t status = algorithm_check(algorithm);
+    if (status != BATON_OK) {
+        return status;
+    }
+    (void)pthread_mutex_lock(&adding);
+    const size_t at = atomic_load_explicit(&added, memory_order_relaxed);
+    if (algorithm_named(algorithm->collective, algorithm->name) != NULL) {
+        status = baton__error(
+            BATON_ERR_INVALID, "%s: %s has an algorithm of the name %s",
+            __func__, baton_collective_name(algorithm->collective),
+            algorithm->name);
+    } else if (at == MOST_OWN) {
+        status =
+            baton__error(BATON_ERR_LIMIT, "%s: there are %d algorithms already",
+                         __func__, MOST_OWN);
+    } else {
+        own[at] = *algorithm;
+        own[at].name = strcpy(own_names[at], algorithm->name);
+        atomic_store_explicit(&added, at + 1, memory_order_release);
+    }
+    (void)pthread_mutex_unlock(&adding);
+    return status;
 }

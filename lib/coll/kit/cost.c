@@ -204,7 +204,9 @@ double baton_algorithm_cost_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
     baton__terms_t terms = baton__terms_of(of);
-    return is_still(algorithm, of) ? 0 : baton__cost_of(algorithm, &terms);
+    return is_still(algorithm, of)      ? 0
+           : baton__has_cost(algorithm) ? baton__cost_of(algorithm, &terms)
+                                        : NAN;
 }
 
 bool baton_algorithm_is_exact(const baton_algorithm_t *algorithm,
@@ -298,8 +300,8 @@ double baton__between_us(const baton_algorithm_t *algorithm,
 double baton_algorithm_host_us(const baton_algorithm_t *algorithm,
                                const baton_cost_case_t *of)
 {
-    if (is_still(algorithm, of)) {
-        return 0;
+    if (is_still(algorithm, of) || !baton__has_cost(algorithm)) {
+        return is_still(algorithm, of) ? 0 : NAN;
     }
     baton__terms_t t = baton__terms_of(of);
     baton__works_t works = work_of(algorithm, &t);

@@ -56,6 +56,13 @@ double baton__messages_over(const baton__terms_t *t, double ranks, double bytes,
    of a host are not consecutive. */
 int baton__host_block(const baton__terms_t *t);
 
+/* Returns false for an algorithm of the program (baton_algorithm_add): nothing
+   is known about its cost. */
+static inline bool baton__has_cost(const baton_algorithm_t *algorithm)
+{
+    return algorithm->cost != NULL || algorithm->phases[0] != NULL;
+}
+
 /* Returns the cost by the algorithm's formula. If the algorithm consists of
    phases, adds up those of the phases. */
 double baton__cost_of(const baton_algorithm_t *algorithm,

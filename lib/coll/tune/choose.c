@@ -216,7 +216,8 @@ baton_status_t baton__choice_rank(const baton_choice_case_t *of, size_t most,
     *count_out = 0;
     for (size_t i = 0; status == BATON_OK && baton_algorithm_get(i, &algorithm);
          i++) {
-        if (can_do(&algorithm, of) && (of->hosts <= 1 || !algorithm.one_host)) {
+        if (can_do(&algorithm, of) && baton__has_cost(&algorithm) &&
+            (of->hosts <= 1 || !algorithm.one_host)) {
             baton_choice_t choice = {.cost_us = 0};
             choose_weigh(&algorithm, cost, of->hosts <= 1, &choice);
             *count_out = choose_insert(&choice, out, *count_out, most);
@@ -246,10 +247,11 @@ static baton_status_t choose_named(const baton_choice_case_t *of,
     if (status != BATON_OK) {
         return status;
     }
-    status = cost_case(of, &cost);
-    if (status == BATON_OK) {
+    const bool weighed = baton__has_cost(&algorithm);
+    status = weighed ? cost_case(of, &cost) : BATON_OK;
+    if (weighed && status == BATON_OK) {
         choose_weigh(&algorithm, cost, of->hosts <= 1, out);
-    } else if (!algorithm.segmented || of->segment_bytes > 0) {
+    } else if (!weighed || !algorithm.segmented || of->segment_bytes > 0) {
         size_t segment = algorithm.segmented ? of->segment_bytes : 0;
         *out = (baton_choice_t){algorithm, segment, NAN};
         /* Only one algorithm can be chosen, so the costs do not matter. */
@@ -282,7 +284,8 @@ static bool find_only(const baton_choice_case_t *of, baton_choice_t *out)
     baton_choice_t choice = {.cost_us = NAN};
     size_t count = 0;
     for (size_t i = 0; baton_algorithm_get(i, &choice.algorithm); i++) {
-        if (can_do(&choice.algorithm, of)) {
+        if (can_do(&choice.algorithm, of) &&
+            baton__has_cost(&choice.algorithm)) {
             *out = choice;
             count++;
         }

@@ -22,6 +22,7 @@
 #include "base/options.h"
 #include "base/random.h"
 #include "coll/kit/check.h"
+#include "coll/kit/cost.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -527,7 +528,7 @@ static unsigned eligible(void)
     unsigned several = 0;
     baton_algorithm_t each;
     for (size_t i = 0; baton_algorithm_get(i, &each); i++) {
-        unsigned bit = 1u << each.collective;
+        unsigned bit = baton__has_cost(&each) ? 1u << each.collective : 0;
         several |= seen & bit;
         seen |= bit;
     }
