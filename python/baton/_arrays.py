@@ -95,6 +95,9 @@ def _refuse_strides(kind: str, shape: Any, strides: Any, remedy: str) -> None:
 
 
 def _from_numpy(a: numpy.ndarray, writable: bool) -> Operand:
+    if isinstance(a, numpy.ma.MaskedArray):
+        raise errors.Invalid("the mask of a masked array would be ignored: pass a.filled(0), "
+                             "or a.data to send all elements")
     if not a.flags.c_contiguous:
         _refuse_strides("a numpy array", a.shape, a.strides, "numpy.ascontiguousarray(a), "
                         "or a.T if that is contiguous")

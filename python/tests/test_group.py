@@ -225,7 +225,8 @@ def test_kinds_of_arrays(group):
 @pytest.mark.parametrize("wrong, match", [
     (numpy.ones((4, 4))[:, 0], "not contiguous"), (numpy.array([None]), "object"),
     (numpy.ones(2, ">f4"), "byte order"), (numpy.array(["a"]), "can't be sent"),
-    (numpy.ones((3, 4), order="F"), "not contiguous")])
+    (numpy.ones((3, 4), order="F"), "not contiguous"),
+    (numpy.ma.masked_array([1.0, 2.0], mask=[0, 1]), "the mask of a masked array")])
 def test_wrong_arrays(group, wrong, match):
     with pytest.raises(baton.Invalid, match=match):
         group.allreduce(wrong)

@@ -130,6 +130,22 @@ static int count_files(void)
     return count;
 }
 
+/* Waits until another rank has called report(). */
+static void wait_for_report(const baton_store_t *store)
+{
+    char byte;
+    size_t bytes = 0;
+    while (store->get(store->context, "report", &byte, 1, &bytes) ==
+           BATON_AGAIN) {
+        (void)usleep(1000);
+    }
+}
+
+static void report(int rank, const baton_store_t *store)
+{
+    CHECK_OK(store->put(store->context, "report", "", 1));
+}
+
 /* Checks an all-reduce of short and of long vectors. */
 static void check_sums(int rank, baton_group_t *group)
 {
@@ -255,8 +271,6 @@ PROGRAM(leave_behind)
     baton_group_t *group = make_group(engine, store, rank, size, "stop");
     baton_group_t *survivors = NULL;
     int32_t processes[3] = {0};
-    size_t bytes = 0;
-    char end = 0;
     baton__engine_rechecks = true; /* so that ranks are asked */
     processes[rank] = (int32_t)getpid();
     CHECK_OK(
@@ -269,7 +283,7 @@ PROGRAM(leave_behind)
         CHECK(baton_group_shrink(group, 60000, &survivors) ==
               BATON_ERR_TRANSPORT);
         CHECK_SAYS("other ranks have lost this one, and go on without it");
-        CHECK_OK(store->put(store->context, "end", "", 1));
+        report(rank, store);
     } else {
         CHECK_OK(baton_group_shrink(group, 60000, &survivors));
         CHECK(baton_group_size(survivors) == size - 1);
@@ -277,9 +291,8 @@ PROGRAM(leave_behind)
         check_sums(rank, survivors);
         CHECK_OK(baton_group_destroy(survivors));
         (void)kill(processes[stopped], SIGCONT);
-        while (stays && store->get(store->context, "end", &end, 1, &bytes) ==
-                            BATON_AGAIN) {
-            (void)usleep(1000);
+        if (stays) {
+            wait_for_report(store);
         }
         group = NULL;
     }
@@ -301,7 +314,7 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
         stays = cases[i].stays;
         support_set_variable("BATON_SHM", cases[i].shm);
         run_ranks(leave_behind, cases[i].size, -1);
-        (void)unlink(strcat(strcpy((char[64]){0}, folder), "/end"));
+        (void)unlink(strcat(strcpy((char[64]){0}, folder), "/report"));
     }
     support_set_variable("BATON_SHM", NULL);
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
@@ -803,6 +816,13 @@ PROGRAM(refuse_change)
 {
     baton_group_t *old = make_group(engine, store, rank, size, "old");
     baton_group_t *group = NULL;
+    if (rank == 0) {
+        CHECK(baton_group_reconfigure(old, store, size, "new", 20, &group) ==
+              BATON_ERR_TIMEOUT);
+        CHECK_SAYS("baton_group_reconfigure: shrink on rank 0");
+        report(rank, store);
+    }
+    wait_for_report(store);
     CHECK(baton_group_reconfigure(old, store, size + rank, "new", 60000,
                                   &group) == BATON_ERR_MISMATCH);
     CHECK_SAYS(" differ: rank");

@@ -209,6 +209,10 @@ baton_status_t baton_group_reconfigure(baton_group_t *old,
     }
     if (status == BATON_OK) {
         status = baton_group_shrink(old, timeout_ms, &self.living);
+        if (status != BATON_OK) {
+            return baton_error_set(status, "%s: %s", __func__,
+                                   baton_error_message());
+        }
     }
     if (status != BATON_OK) {
         return status;
