@@ -39,7 +39,7 @@ victim = min(2, size - 1)
 
 torch.manual_seed(0)
 # DDP must not broadcast buffers: it would send them from rank 0 to all ranks, even dead ones.
-model = DistributedDataParallel(torch.nn.Linear(16, 1), broadcast_buffers=False)
+model = DistributedDataParallel(torch.nn.Linear(16, 1))
 hook = baton.torch.DDPHook(mode=mode, on_loss="continue")
 model.register_comm_hook(None, hook)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -80,8 +80,10 @@ def main():
     hook, group = None, None
     if given.mode == "gloo":
         group = dist.new_group(backend="gloo")
-    # DDP must not broadcast buffers before each forward pass: all ranks would wait for that.
-    model = DistributedDataParallel(network(), process_group=group, broadcast_buffers=False)
+    # A network with buffers, such as BatchNorm's, also needs forward_sync_buffers=False
+    # (broadcast_buffers=False before torch 2.15): else all ranks wait for each other in each
+    # forward pass.
+    model = DistributedDataParallel(network(), process_group=group)
     if given.mode != "gloo":
         hook = baton.torch.DDPHook(mode=given.mode)
         model.register_comm_hook(None, hook)

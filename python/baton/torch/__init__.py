@@ -3,7 +3,7 @@ slow ranks.
 
     import baton.torch
     baton.torch.init_process_group()     # torch.distributed's, over the ranks of mpirun
-    model = DistributedDataParallel(module, broadcast_buffers=False)
+    model = DistributedDataParallel(module)
     model.register_comm_hook(None, baton.torch.DDPHook(mode="majority"))
 
 `import baton.torch` registers the backend "baton" with torch.distributed, for tensors in

@@ -398,7 +398,7 @@ class _Averager:
 class DDPHook(_Averager):
     """A communication hook of DistributedDataParallel.
 
-        model = DistributedDataParallel(module, broadcast_buffers=False)
+        model = DistributedDataParallel(module)
         hook = baton.torch.DDPHook(mode="majority")
         model.register_comm_hook(None, hook)
 
