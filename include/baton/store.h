@@ -70,6 +70,25 @@ BATON_CHECKED baton_status_t baton_group_create_store(
     baton_engine_t *engine, const baton_store_t *store, int rank, int size,
     const char *name, int timeout_ms, baton_group_t **out);
 
+/* Creates a group of all processes that one program has started: mpirun, srun,
+   torchrun, or a shell that sets RANK and WORLD_SIZE. Collective: all of them
+   make such groups in the same order. Without such a program the group has this
+   process alone.
+
+   The variables of the program tell the rank and the size: RANK, WORLD_SIZE;
+   else those of Open MPI; else those of MPICH; else those of Slurm. The ranks
+   meet in a folder: on one host in one that this call makes in /tmp and
+   removes, on several hosts in the one that BATON_STORE names. The group does
+   not use MPI, even if mpirun has started the ranks.
+
+   timeout_ms, errors: as of baton_group_create_store. BATON_ERR_INVALID: also
+   if a variable is wrong, or if the ranks are on several hosts and BATON_STORE
+   is not set. BATON_ERR_SYSTEM: the folder can't be made, or belongs to another
+   user. */
+BATON_CHECKED baton_status_t baton_group_create_world(baton_engine_t *engine,
+                                                      int timeout_ms,
+                                                      baton_group_t **out);
+
 /* ---- processes that join ---------------------------------------------------
 
    Elastic training: ranks that are lost are replaced, or a group grows.

@@ -81,6 +81,9 @@
     WORD(GPU_AWARE_MPI, "auto", "0 1 auto",                                    \
          "Whether MPI accepts device memory in messages between hosts; auto: " \
          "what MPI reports")                                                   \
+    TEXT(STORE, "",                                                            \
+         "Folder that all hosts see, where the ranks of "                      \
+         "baton_group_create_world meet; if unset, one of this host")          \
     TEXT(BROADCAST, "", "Algorithm of broadcasts; if unset, the cheapest")     \
     TEXT(REDUCE, "", "Algorithm of reduces; if unset, the cheapest")           \
     TEXT(ALLREDUCE, "", "Algorithm of all-reduces; if unset, the cheapest")    \

@@ -65,11 +65,12 @@ class Group(_handles.Handle):
 
     @classmethod
     def world(cls) -> "Group":
-        """All ranks of the job; alone without mpirun and torchrun. The first call is
-        collective. Under mpirun it initialises MPI, unless that is done, and MPI is
-        finalised at exit then. Unsupported: mpirun has started this process, and libbaton
-        was built without MPI. Under torchrun, or another program that sets RANK,
-        WORLD_SIZE, MASTER_ADDR and MASTER_PORT, the ranks meet in torch's store."""
+        """All ranks of the job, or this process alone. The first call is collective. Under
+        mpirun it initialises MPI, unless that is done, and MPI is finalised at exit then.
+        Unsupported: mpirun has started this process, and libbaton was built without MPI.
+        Under torchrun, or another program that sets RANK, WORLD_SIZE, MASTER_ADDR and
+        MASTER_PORT, the ranks meet in torch's store. Under srun, or a program that sets RANK
+        and WORLD_SIZE alone, they meet in a folder: see baton_group_create_world."""
         global _world
         with _handles.lock:  # One of several threads makes the group.
             if _world is None or _world._handle == _NULL:
@@ -79,10 +80,10 @@ class Group(_handles.Handle):
     @classmethod
     def _make_world(cls) -> "Group":
         if not _handles.is_started_by_mpi():
-            if "WORLD_SIZE" not in os.environ:
-                return cls.alone()
-            import torch.distributed
-            return cls.from_store(*next(torch.distributed.rendezvous("env://")))
+            if "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ:
+                import torch.distributed
+                return cls.from_store(*next(torch.distributed.rendezvous("env://")))
+            return cls._by(lib.baton_group_create_world, _handles.engine(), 300000)
         _handles.initialise_mpi()
         return cls._by(_handles.mpi().baton_group_create_mpi_at, _handles.engine(),
                        _world_comm())

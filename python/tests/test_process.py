@@ -552,6 +552,8 @@ def test_ranks_meet_in_a_folder(tmp_path):
              timeout=0.2)
         told("no folder:", FileNotFoundError, baton.Group.from_store, "/nowhere", rank, size)
         told("no store:", TypeError, baton.Group.from_store, 5, rank, size)
+        del os.environ["MASTER_ADDR"]  # torch's store is not asked for
+        say("world", baton.allreduce(numpy.ones(2))[1], "torch" in sys.modules)
         say("MPI is loaded", "libmpi" in open("/proc/self/maps").read())
     """
     text = without_mpi(program, tmp_path)
@@ -559,7 +561,7 @@ def test_ranks_meet_in_a_folder(tmp_path):
     assert text.count("Group.from_store: the name") == text.count("for rank 3") == 3, text
     assert "directory: '/nowhere'" in text, text
     assert text.count("no store: a store is the path of a folder") == 3, text
-    assert text.count("MPI is loaded False") == 3, text
+    assert text.count("world 3.0 False") == text.count("MPI is loaded False") == 3, text
 
 
 def test_a_process_joins(tmp_path):

@@ -193,6 +193,72 @@ TEST_BETWEEN(test_store_ranks_may_not_read_each_other, make_folder,
     support_set_variable("BATON_CMA", NULL);
 }
 
+/* A launcher's variables tell the processes of the world who they are. */
+static const char *const *variables; /* of rank, size, and ranks of a host */
+
+PROGRAM(find_world)
+{
+    char text[16];
+    for (int i = 0; i < 3; i++) {
+        (void)snprintf(text, sizeof text, "%d", i == 0 ? rank : size);
+        CHECK(setenv(variables[i], text, 1) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        baton_group_t *group = NULL;
+        CHECK_OK(baton_group_create_world(engine, 60000, &group));
+        CHECK(baton_group_rank(group) == rank);
+        CHECK(baton_group_size(group) == size);
+        check_sums(rank, group);
+        CHECK_OK(baton_group_destroy(group));
+    }
+    if (size > 1) {
+        baton_group_t *group = NULL;
+        CHECK(setenv(variables[2], "1(x2)", 1) == 0);
+        CHECK(baton_group_create_world(engine, 60000, &group) ==
+              BATON_ERR_INVALID);
+        CHECK_SAYS("1 of the");
+        CHECK_SAYS("set BATON_STORE to a folder that all hosts see");
+        support_set_variable("BATON_STORE", folder);
+        CHECK_OK(baton_group_create_world(engine, 60000, &group));
+        check_sums(rank, group);
+        CHECK_OK(baton_group_destroy(group));
+    }
+    CHECK(setenv(variables[0], "3x", 1) == 0);
+    CHECK(baton_group_create_world(engine, 60000, &(baton_group_t *){NULL}) ==
+          BATON_ERR_INVALID);
+    CHECK_SAYS("is \"3x\", and");
+    CHECK(unsetenv(variables[0]) == 0);
+    baton_group_t *alone = NULL;
+    CHECK_OK(baton_group_create_world(engine, 60000, &alone));
+    CHECK(baton_group_size(alone) == 1);
+    CHECK_OK(baton_group_destroy(alone));
+}
+
+TEST_BETWEEN(test_store_launchers_make_the_world, make_folder, remove_folder)
+{
+    static const char *const launchers[][3] = {
+        {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+         "OMPI_COMM_WORLD_LOCAL_SIZE"},
+        {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}};
+    for (int i = 0; i < 4; i++) {
+        variables = launchers[i];
+        run_ranks(find_world, 3, -1);
+    }
+    variables = launchers[0];
+    run_ranks(find_world, 1, -1);
+    char command[64];
+    (void)snprintf(command, sizeof command, "ls -d /tmp/baton-*.%d.* 2>&1",
+                   (int)getpid());
+    FILE *left = popen(command, "r");
+    char line[200] = "";
+    assert_non_null(left);
+    assert_non_null(fgets(line, sizeof line, left));
+    assert_non_null(strstr(line, "No such file"));
+    (void)pclose(left);
+}
+
 /* Rank 0 removes the folder as soon as it has the group, while another rank
    still waits for the last answer. */
 static baton_status_t put_inner(void *context, const char *key,
