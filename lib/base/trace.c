@@ -36,7 +36,7 @@ enum {
     atomic_store_explicit((_Atomic type *)&(to)->field, (of),                  \
                           memory_order_release)
 
-/* What the file contains. */
+/* The contents of the file. */
 struct baton__trace {
     baton_trace_head_t head;
     baton_trace_schedule_t schedules[BATON_TRACE_SCHEDULES];

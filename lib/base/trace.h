@@ -1,6 +1,6 @@
 /* The trace's file of this process: the ring of records, and the tables of
-   schedules and names; see baton/trace.h. What is recorded when is known by
-   progress/state/traced.h, and, for spans, by trace.c. */
+   schedules and names; see baton/trace.h. progress/state/traced.h makes the
+   records of epochs and messages, and trace.c those of spans. */
 #pragma once
 
 #include <baton/trace.h>

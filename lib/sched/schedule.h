@@ -70,7 +70,7 @@ struct baton_schedule {
     char *terms; /* the terms as text (see terms.c); NULL if there are none */
     uint64_t terms_hash;
 
-    /* The rest of the graph. */
+    /* ---- the rest of the graph ------------------------------------------ */
 
     /* By node: the need that the builder has set; after the commit, the number
        of edges that the node waits for. */

@@ -47,8 +47,8 @@ static const cli_option_t options[] = {
      CLI_REAL("SECONDS", 0.1, 3600), "2", "How often to print"},
     {0}};
 
-/* Between two looks at a job that is printed once. What has not moved in this
-   time is said to wait. */
+/* The time between the two readings of a job that is printed once. A rank whose
+   counts do not change in this time is reported as waiting. */
 enum { GLANCE_MS = 300 };
 
 static void pause_s(double seconds)

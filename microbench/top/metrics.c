@@ -1,4 +1,4 @@
-/* What baton-top exports: the counts of baton/lateness.h in the text format of
+/* The export of baton-top: the counts of baton/lateness.h in the text format of
    Prometheus, version 0.0.4. The histograms are left out, since they would make
    some fifty series of each rank and schedule. */
 #include "top/top.h"

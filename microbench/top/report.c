@@ -1,5 +1,5 @@
-/* What baton-top prints: a row for each rank, the latest first, and sentences
-   about each schedule. */
+/* The report of baton-top: a row for each rank, the latest rank first, and
+   sentences about each schedule. */
 #include "top/top.h"
 
 #include <math.h>
@@ -25,8 +25,9 @@ typedef struct top_schedule {
     const baton_board_entry_t **entries;
     baton_lateness_t *of;
     int *late; /* indices of entries */
-    /* The time from an epoch to the next one, and what it was spent on: the
-       average of the ranks that are not late. */
+    /* The mean time from one epoch to the next, and the parts of it in which
+       messages moved and in which a rank waited for late ones. All three are
+       averages over the ranks that are not late. */
     double step_ns, transfer_ns, waited_ns;
     double weight; /* time that was waited in all */
     char hang[SENTENCE_BYTES];
@@ -252,7 +253,8 @@ static double share_late(const baton_lateness_t *of)
     return percent(late, of->timed);
 }
 
-/* "rank 5 is late by 4.8 ms in 97 % of epochs", and what that costs. */
+/* Writes "rank 5 is late by 4.8 ms in 97 % of epochs of ...", and the time that
+   the other ranks lose by that. */
 static void describe(const top_schedule_t *schedule, char *out)
 {
     size_t used = 0;
@@ -323,7 +325,8 @@ static void print_string(FILE *to, const char *text)
     (void)fputc('"', to);
 }
 
-/* What a step takes beyond the transfer and the waiting. */
+/* The part of a step that is neither transfer nor waiting, such as the
+   application's computation. */
 static double other_ns(const top_schedule_t *schedule)
 {
     return fmax(schedule->step_ns - schedule->transfer_ns - schedule->waited_ns,

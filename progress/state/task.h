@@ -54,7 +54,8 @@ typedef enum baton__orphan {
 
 enum { BATON__TASK_MAGIC = 0x6b736174 };
 
-/* What the caller will probably do after a start. */
+/* The caller's probable behaviour after a start. It decides how long the start
+   polls. */
 typedef enum baton__next {
     BATON__NEXT_WORK, /* the caller does not wait */
     BATON__NEXT_WAIT, /* the caller waits at once */
@@ -136,8 +137,8 @@ typedef struct baton__task {
 
     /* ---- the driver, once an epoch ---- */
 
-    /* What this rank knows of when it came to epochs (epoch/arrivals.h); NULL
-       if that is not counted. */
+    /* The times at which this rank came to epochs, and its counts of them
+       (epoch/arrivals.h). NULL if the schedule's lateness is not counted. */
     struct baton__arrivals *arrivals;
     uint32_t unmet; /* number of peers in state BATON__UNMET */
     uint32_t vain;  /* one of 2^vain starts polls; see engine.c */

@@ -827,7 +827,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
 baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
                                         baton__wire_t **out);
 
-/* ---- local.c: what the ranks of a host share --------------------------- */
+/* ---- local.c: the memory and sockets that ranks of a host share ---------- */
 
 /* Data about this host that is needed only while the endpoint is opened. */
 typedef struct baton__opening {
@@ -873,9 +873,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi);
    wire, if the endpoint is not closed by then. */
 void baton__mpi_on_finalize(void *endpoint);
 
-/* Takes the endpoint that this rank has kept, if any. Returns it if it is of a
-   group of the same ranks, and this rank may still run on the processors `own`;
-   otherwise frees it, and returns NULL. */
+/* Takes the endpoint that this process has kept from the group that it
+   destroyed last, if any. Returns it if that group had the same ranks, and if
+   this rank may still run on the processors `own`. Otherwise frees it, and
+   returns NULL. */
 baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
                                    baton_status_t local, const cpu_set_t *own);
 

@@ -22,7 +22,7 @@ enum {
        Within this time a rank notices that the peer's process has ended, even
        if there is no link to it (REFUSED_NS in poll.c is 2 s). */
     DOUBT_MS = 10000,
-    /* How long `close` waits for UCX to hand what it has buffered to the
+    /* How long `close` waits until UCX has handed its buffered data to the
        kernel. */
     FLUSH_NS = 200000000
 };
@@ -78,8 +78,10 @@ static bool find_functions(void *library)
     return true;
 }
 
-/* UCX handles the signals of errors, such as SIGSEGV, from the moment when it
-   is loaded. */
+/* Loads UCX. When it is loaded, UCX installs handlers for SIGSEGV and other
+   signals of errors, so this restores the application's handlers; unless the
+   application had loaded UCX itself. UCX then also logs only fatal errors,
+   unless UCX_LOG_LEVEL is set. */
 static void open_library(void)
 {
     struct sigaction before[NSIG];
@@ -114,8 +116,8 @@ static void wire_ucx_text(int code, char out[BATON__WIRE_TEXT])
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* UCX keeps one of these in each of its requests, and the address of this is
-   what UCX calls the request. */
+/* Memory for Baton that UCX has in each of its requests (request_size, below).
+   Its address is the request's handle. */
 typedef struct ucx_request {
     bool done;
     ucs_status_t status; /* if done: the outcome */
@@ -396,7 +398,7 @@ static bool wire_ucx_takes_device(void)
     return false;
 }
 
-/* UCX ends with the process. */
+/* Does nothing: UCX has no end before that of the process, unlike MPI. */
 static baton_status_t wire_ucx_watch(baton__wire_t *shared,
                                      void (*ended)(void *arg), void *arg)
 {
@@ -405,7 +407,7 @@ static baton_status_t wire_ucx_watch(baton__wire_t *shared,
 
 /* ---- opening and closing ------------------------------------------------- */
 
-/* Makes UCX hand what it has buffered to the kernel. */
+/* Makes UCX hand its buffered data to the kernel, for at most FLUSH_NS. */
 static void ucx_flush(const wire_ucx_t *self)
 {
     const ucp_request_param_t parameters = {0};

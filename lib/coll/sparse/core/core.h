@@ -80,8 +80,9 @@ typedef struct baton__sparse_results {
     baton__sparse_room_t *room;  /* the room that the running step writes */
     baton__sparse_room_t *shown; /* the room of the last result */
     baton_sparse_result_t last;  /* the last result; valid in phase RESULT */
-    /* With options.partial: the number of results that waits still return after
-       a recovery. */
+    /* With options.partial, after a recovery: the number of results of earlier
+       steps that no wait has returned yet. The next waits return these results,
+       the oldest first. */
     uint64_t missed;
 } baton__sparse_results_t;
 
