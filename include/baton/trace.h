@@ -128,19 +128,21 @@ typedef enum baton_trace_what {
 
 typedef struct baton_trace_record {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
-    uint64_t value;   /* see above; else 0 */
-    uint32_t epoch;   /* its number, modulo 2^32; 0: none */
-    uint32_t thread;  /* the number of the thread that recorded it */
-    uint32_t node;    /* of SEND, SENT, RECEIVED and WORK; else 0 */
+    uint64_t value;   /* see baton_trace_what_t; else 0 */
+    /* the epoch's number, modulo 2^32; 0: the record is of no epoch */
+    uint32_t epoch;
+    uint32_t thread; /* the number of the thread that recorded it */
+    uint32_t node;   /* of SEND, SENT, RECEIVED and WORK; else 0 */
     /* Of SEND, SENT and RECEIVED: the message's number among those from its
-       sender to its receiver in an epoch; activations count by themselves, with
-       bit 31 set. Else 0. */
+       sender to its receiver in an epoch. Activations have numbers of their
+       own, with bit 31 set. 0 in all other records. */
     uint32_t tag;
-    int32_t peer;      /* a rank of the group, or a status; else -1 */
-    uint16_t schedule; /* a number of the table; 0: none */
-    uint8_t lap;       /* record i has (i / records) % 256 here: a reader sees
-                          by it that a record is of an earlier lap */
-    uint8_t what;      /* baton_trace_what_t; written last */
+    int32_t peer; /* a rank of the group, or a status; else -1 */
+    /* the schedule's number; 0: the record is of no schedule */
+    uint16_t schedule;
+    uint8_t lap;  /* record i has (i / records) % 256 here: a reader sees
+                     by it that a record is of an earlier lap */
+    uint8_t what; /* baton_trace_what_t; written last */
 } baton_trace_record_t;
 
 #ifdef __cplusplus

@@ -48,7 +48,8 @@ struct baton__trace_switch baton__trace;
 
 /* Held while the file is created, and while its tables get entries. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__trace_t *mapped;   /* the file; NULL: none was created */
+/* the file in memory; NULL: no file was created */
+static baton__trace_t *mapped;
 static size_t mapped_bytes;      /* its size */
 static int lap_bits;             /* it has 2^lap_bits records */
 static char folder_of[PATH_MAX]; /* where it is */

@@ -111,7 +111,8 @@ struct baton_schedule {
        message; after the commit it has the message of a failed epoch. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
-    /* The name of an adder that was called after the commit; NULL: none was. */
+    /* The name of an adder that was called after the commit, which is an error;
+       NULL: no adder was. */
     const char *misused;
 };
 

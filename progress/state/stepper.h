@@ -73,7 +73,9 @@ typedef struct baton__stepper {
     /* Optional: returns true if the calling thread drives. A simulator has only
        one thread, and lacks this function. Only assertions call it. */
     bool (*is_driven)(const struct baton__stepper *stepper);
-    uint64_t traced_ns; /* the last time for the trace; 0: none; see traced.h */
+    /* The time that the trace's next record may use without reading the clock;
+       0: that record must read the clock. See traced.h. */
+    uint64_t traced_ns;
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about

@@ -73,8 +73,8 @@ struct baton__survival {
     /* For each rank of `group`, its rank in the application's group. */
     int *ranks;
 
-    /* The schedule that states the terms, in the application's group; NULL:
-       none. */
+    /* The schedule that compares the options of all ranks (see above), in the
+       application's group. NULL: it is not needed, or no longer. */
     baton_schedule_t *terms;
 
     /* The second schedule, by which ranks hand over a result (see above). */
@@ -201,7 +201,8 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* The driver calls this when the schedule that states the terms has failed. */
+/* The driver calls this when the schedule that compares options has failed.
+   BATON_ERR_MISMATCH: options differ. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -353,8 +354,8 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
-/* Builds the schedule that states the terms. Each rank exchanges messages with
-   each other rank, so any difference between two ranks' terms is found. */
+/* Builds the schedule that compares options. Each rank exchanges messages with
+   each other rank, so any difference between two ranks is found. */
 static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);

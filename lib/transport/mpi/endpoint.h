@@ -290,7 +290,8 @@ typedef struct baton__peer {
     /* When the peer was last sent a packet although it might have ended; 0:
        never. */
     uint64_t tried_ns;
-    /* BATON__MPI_BODIES buffers for the peer's bodies. */
+    /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
+       `net` for the peer's bodies: data that follows a packet (packet.h). */
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
@@ -400,9 +401,11 @@ typedef struct baton__mpi {
     bool keeps_off;
     /* Only messages longer than this are written by their senders. */
     size_t put_above;
-    /* The longest message that a sender writes; 0: none is written. */
+    /* The longest message that a sender writes into the memory of the receive;
+       0: senders write no messages. */
     size_t put_bytes;
-    /* The longest message that goes into a shm buffer; 0: none does. */
+    /* The longest message that goes through a shm buffer; 0: there are no shm
+       buffers. */
     size_t buffered_bytes;
     /* The memory that the ranks of this host share. This rank may be the only
        one. */
@@ -418,7 +421,8 @@ typedef struct baton__mpi {
     uint32_t polls;
     /* Number of lost peers that the engine must still be told of. */
     uint32_t unreported;
-    uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
+    /* 1 + the rank that was lost first; 0: no rank is lost */
+    uint32_t first_lost;
     /* The reason for the loss of peers that have closed the group because
        first_lost was lost. */
     char closed[64];

@@ -193,8 +193,9 @@ struct baton_sparse {
     baton__sparse_results_t results;
 
     baton__learned_t learned, next;
-    /* Further state of the algorithm or of the partial backend, which is
-       exported and imported. NULL: none. */
+    /* More state of the algorithm or of the partial backend: extra_count
+       numbers, which are part of exported and imported states. NULL: there is
+       no more state. */
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps; /* number of completed steps */

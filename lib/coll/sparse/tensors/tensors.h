@@ -34,7 +34,7 @@ typedef struct baton__unit {
     const char *gradient;
     char *pack;     /* memory to which gradients are copied, or NULL */
     bool started;   /* the step of the gradients passed last was started */
-    double density; /* the density that was set last; 0: none yet */
+    double density; /* the density that was set last; 0: no density was set */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
     bool has_result;
