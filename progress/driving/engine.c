@@ -1079,8 +1079,8 @@ static bool yields_in(const baton_engine_t *engine,
    work. If all ranks are on one host, and each has a processor, the start polls
    until a short epoch has ended. Then the work does not delay the epoch, and no
    rank sends a wake-up, which takes longer than the epoch. With 4 us of work, 2
-   ranks and 16 KiB, the epoch then took 4 us instead of 11 to 27 us. Elsewhere
-   the start leaves the epoch to the wait. */
+   ranks and 16 or 32 KiB, the epoch then took 4 to 7 us instead of 11 to 27 us.
+   Elsewhere the start leaves the epoch to the wait. */
 static baton__next_t expect_soon_wait(const baton_engine_t *engine,
                                       const baton_schedule_t *schedule)
 {
