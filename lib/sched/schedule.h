@@ -75,7 +75,7 @@ struct baton_schedule {
     /* By node: the need that the builder has set; after the commit, the number
        of edges that the node waits for. */
     uint32_t *needs;
-    uint32_t count; /* nodes */
+    uint32_t count; /* number of nodes */
     bool committed; /* committed and not destroyed */
     /* destroyed; the struct remains, since the owner may still have a
        handle. */
@@ -178,7 +178,7 @@ typedef struct baton__lending {
 /* A topological order of the nodes, and the predecessors of each node, without
    doubled edges. */
 typedef struct baton__order {
-    uint32_t *order;    /* nodes */
+    uint32_t *order;    /* the nodes, each after its predecessors */
     uint32_t *position; /* by node: the node's index in `order` */
     /* The predecessors of node i are preds[first[i]] to preds[first[i + 1] -
        1]. */

@@ -58,7 +58,9 @@ static void pause_s(double seconds)
     }
 }
 
-/* Opens the job that is meant, or ends the program. */
+/* Opens the job that the option names or, without the option, the only job. If
+   there is no such job, or if there are several, prints an error and ends the
+   program. */
 static top_job_t choose(const request_t *request)
 {
     top_job_t job;
@@ -97,7 +99,8 @@ static top_job_t choose(const request_t *request)
     return job;
 }
 
-/* Replaces the file at once, so that nobody reads half of it. */
+/* Writes the text to another file and renames that file, so that nobody reads
+   an incomplete text. */
 static void write_metrics(const request_t *request, const top_reading_t *jobs,
                           int count)
 {
@@ -123,7 +126,8 @@ static void write_metrics(const request_t *request, const top_reading_t *jobs,
     }
 }
 
-/* Exports the job that is meant until it ends, or all jobs that there are. */
+/* Exports the counts of one job until it ends or, without the option --job,
+   those of all jobs on this host. */
 static void export_metrics(const request_t *request)
 {
     top_job_t one;

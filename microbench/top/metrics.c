@@ -10,7 +10,7 @@ typedef enum unit { UNIT_COUNT, UNIT_SECONDS, UNIT_GAUGE } unit_t;
 static const struct metric {
     const char *name;
     unit_t unit;
-    size_t offset; /* of the count */
+    size_t offset; /* offset of the count in baton_lateness_t */
     const char *help;
 } metrics[] = {
 #define COUNT(name, unit, field, help)                                         \
@@ -54,7 +54,8 @@ static void print_label(FILE *to, const char *text)
     }
 }
 
-/* The number of the job's first process, which is the same each time. */
+/* Returns the least process number of the job's ranks on this host. It
+   identifies the job, and is the same in each export. */
 static int job_number(const top_reading_t *job)
 {
     int least = job->entries[0].process;

@@ -148,8 +148,9 @@ static bool reserve_notices(baton__member_t *member)
     return baton__table_reserve(&member->hellos, KEPT);
 }
 
-/* Allocates what a group needs to run. A subset uses its root's memory for
-   parts, and allocates kept messages only as they come. */
+/* Allocates the memory that a group needs to run. A subset shares the buffer
+   for parts of lent messages (group->parts) with its root. It also reserves no
+   records for notices, and allocates them when notices come. */
 static baton_status_t groups_reserve(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);

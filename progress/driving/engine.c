@@ -448,7 +448,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             kick = false;
         }
         if (kick && engine->stepper.awaited_bytes >= LONG_BYTES) {
-            /* The progress thread may compute for long before it polls. */
+            /* The progress thread may compute for long before it polls, so
+               peers get their delayed wake-ups now. */
             baton__stepper_flush(&engine->stepper);
         }
         progress_engine_unlock(engine);
@@ -477,7 +478,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         baton__event_loop_kick(engine->event_loop);
     }
     if (!engine->threaded) {
-        end_reign(engine); /* one of the followers drives now */
+        end_reign(engine); /* one of the parked threads drives now */
     }
 }
 

@@ -6,8 +6,8 @@
 
 #include <assert.h>
 
-/* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
-   BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
+/* A step computes and copies at most about BATON__STEP_BYTES bytes. Of one node
+   it computes at most BATON__SLICE_BYTES bytes at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {

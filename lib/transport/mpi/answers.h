@@ -50,8 +50,9 @@ typedef struct baton__answers {
     int listener;
     int rank, size;
     uint64_t timeout_ns; /* 0: a silent rank is never lost */
-    char silent[80];     /* says that the rank has not answered for too long */
-    /* Says that the rank has been in a call of MPI for too long. */
+    /* the error text of a rank that has not answered for too long */
+    char silent[80];
+    /* the error text of a rank that has been in a call of MPI for too long */
     char inside[80];
     /* Numbers of MPI calls that the driver has begun, and that have
        returned. */

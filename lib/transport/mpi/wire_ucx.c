@@ -141,7 +141,8 @@ static baton__request_t failed_with(int peer)
 
 typedef struct ucx_peer {
     ucp_ep_h endpoint; /* NULL: this rank has not sent to the peer */
-    /* The error of the connection, and when it was reported; UCS_OK: none. */
+    /* The error with which the connection has failed, and the time at which UCX
+       reported it. UCS_OK: it has not failed. */
     ucs_status_t status;
     uint64_t failed_ns;
 } ucx_peer_t;
@@ -290,9 +291,10 @@ static int wire_ucx_receive(baton__wire_t *shared, void *data, size_t bytes,
     return 0;
 }
 
-/* A receive from any rank that has failed with the connection of its sender is
-   posted again; the sender's later packets do not come. An error of a receive
-   from any rank is thus one of posting it, and no receive is left of it. */
+/* Ends a request that has failed with a connection. A receive from any rank
+   does not end: it is posted again, for the packets of other ranks, since none
+   come from the failed one any more. So for such a receive an error code means
+   that it could not be posted again, and that its request is gone. */
 static int end_failed(wire_ucx_t *self, baton__request_t *request)
 {
     ucx_request_t *ended = (ucx_request_t *)*request;

@@ -76,7 +76,8 @@ typedef enum baton__sparse_phase {
 typedef struct baton__sparse_results {
     baton__sparse_room_t *rooms;
     size_t room_count;
-    size_t capacity;             /* the most entries of a room */
+    /* number of entries for which each room has memory */
+    size_t capacity;
     baton__sparse_room_t *room;  /* the room that the running step writes */
     baton__sparse_room_t *shown; /* the room of the last result */
     baton_sparse_result_t last;  /* the last result; valid in phase RESULT */

@@ -27,8 +27,8 @@ typedef struct baton__member {
    options.partial, it is of all tensors of the set. */
 typedef struct baton__unit {
     baton_sparse_t *sparse;
-    size_t count;   /* elements */
-    size_t members; /* tensors */
+    size_t count;   /* number of elements */
+    size_t members; /* number of tensors */
     /* Number of tensors whose gradients were passed for this step. */
     size_t ready;
     const char *gradient;
