@@ -1,5 +1,5 @@
-/* baton-top: which rank of a running job is late, and what that costs the
-   others. */
+/* baton-top: names the late ranks of a running job, and the time that they cost
+   the other ranks. */
 #include "common/cli.h"
 #include "top/top.h"
 

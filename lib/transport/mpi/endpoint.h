@@ -544,8 +544,8 @@ size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
-/* Calls baton__net_owes_credits for each peer. Tells the peers for which it is
-   true of their credits. */
+/* Sends a packet with the new credits to each peer for which
+   baton__net_owes_credits returns true. */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
 /* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
