@@ -653,7 +653,8 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* The application's attributes, errors, thread level, and what is left. */
+/* The application's attributes, its error handlers, its thread level, and the
+   calls that are left to MPI. */
 static void test_application(void)
 {
     int key, flag, level;

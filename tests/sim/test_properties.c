@@ -86,7 +86,8 @@ static trial_t trial;
 static bool on_devices; /* trials are */
 static char running[300];
 
-/* What has been tried, so that the suite notices if it tries too little. */
+/* Counts of outcomes over all trials, so that the suite fails if it tries too
+   little. */
 static struct {
     int completed, failed, half_failed, killed, flushed, late;
 } count;
@@ -352,7 +353,8 @@ static void expect(const char *wrong)
     }
 }
 
-/* What a rank gives with a gradient. */
+/* Fills a participant's gradient for a step with random integers, of the kind
+   that the trial asks for. */
 static void fill(participant_t *p, int step)
 {
     bool same = trial.kind == SAME && p != trial.participants;

@@ -50,7 +50,8 @@ static void assert_contains(const char *text, const char *part)
 
 /* ---- log --------------------------------------------------------------- */
 
-/* What `message` at `level` writes to standard error. */
+/* Logs `message` at `level`, and stores the text that comes out on standard
+   error. */
 static void capture_log(baton_log_level_t level, const char *message, char *out,
                         size_t size)
 {

@@ -1,4 +1,5 @@
-/* What a driver does when nothing moves: see progress/driving/idle.h. */
+/* The idle policy: whether a driver polls, yields or sleeps when nothing moves;
+   see progress/driving/idle.h. */
 #include "progress/driving/idle.h"
 #include "support/cmocka.h"
 

@@ -199,7 +199,9 @@ typedef struct scenario {
 } scenario_t;
 
 typedef struct fiber {
-    bool (*ready)(const struct fiber *fiber); /* what it sleeps for, or NULL */
+    /* returns true if the event for which the fiber sleeps has come; NULL: it
+       does not sleep for an event */
+    bool (*ready)(const struct fiber *fiber);
     const pthread_mutex_t *mutex;
     uint64_t due_ns; /* when its sleep ends; UINT64_MAX: never */
     const baton_engine_t *driven;
@@ -224,9 +226,10 @@ typedef struct task {
 typedef struct world {
     fiber_t fibers[FIBERS];
     int current;
-    int ended;          /* timers */
-    bool seen;          /* from here on it was explored before */
-    const char *broken; /* what is wrong, or NULL */
+    int ended; /* timers */
+    bool seen; /* from here on it was explored before */
+    /* describes the first violated condition; NULL: none was found */
+    const char *broken;
     uint64_t now_ns;
 
     baton_engine_t engine;

@@ -546,7 +546,7 @@ TEST(test_loans_end_with_a_failure)
     support_schedules_destroy(pair, sum.schedules);
 }
 
-/* Steps until the reduce has read a part of what it was lent. */
+/* Steps until the reduce has read a part of the message that was lent to it. */
 static void sum_run_in_part(sum_t *s)
 {
     baton_engine_t *engine = pair->engines[0];

@@ -31,7 +31,8 @@ static bench_options_t parse_line(const char *words)
     return parsed;
 }
 
-/* What is read of a line: options at these offsets, all of 64 bits. */
+/* Command lines, and the values that parsing must give to the options at these
+   offsets, all of 64 bits. */
 #define AT(member) offsetof(bench_options_t, member)
 static const struct {
     const char *words;

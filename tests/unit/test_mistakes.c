@@ -13,7 +13,8 @@
 
 enum { COUNT = 8, BYTES = COUNT * 4, MOST_RANKS = 4, LATE_MS = 500 };
 
-/* One rank, in a thread of its own: what it has made, and its first error. */
+/* One rank, in a thread of its own: the objects that it has made, and its first
+   error. */
 typedef struct rank {
     support_worker_t *worker;
     baton_group_t *group;

@@ -17,7 +17,7 @@
 enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
 enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 }; /* by ranks of other hosts */
 
-/* What poll has returned, by rank. */
+/* The events that poll has returned on a rank. */
 typedef struct seen {
     baton_message_t *arrived[LOG];
     baton_event_t ended[LOG], received[LOG], lost[LOG];

@@ -15,7 +15,8 @@
 
 enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
 
-/* What processes share; and what each has of its own. */
+/* Two processes of a host: the structs in shared memory, and the structs that
+   each process has of its own. */
 typedef struct host {
     baton__peer_state_t states[PROCESSES];
     baton__segment_table_t tables[PROCESSES];

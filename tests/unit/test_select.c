@@ -210,7 +210,8 @@ static void add(const baton_accumulation_t *of, void *to, const void *other)
     BATON_SUM->reduce(BATON_SUM->arg, to, to, other, of->count, of->dtype);
 }
 
-/* Of one element; returns what is accumulated. */
+/* Adds momentum to one element with a bf16 velocity. Returns the value to
+   accumulate. */
 static float add_short(const baton_accumulation_t *of, float g, uint16_t *u)
 {
     const float m = (float)of->momentum;
@@ -221,7 +222,7 @@ static float add_short(const baton_accumulation_t *of, float g, uint16_t *u)
     return (of->nesterov ? next + g : next) + lost * (m / (1 - m));
 }
 
-/* What is computed, by loops over the whole vector. */
+/* The reference: computes the accumulation by loops over the whole vector. */
 static void compute(const baton_accumulation_t *of, void *g, void *velocity,
                     void *sum)
 {

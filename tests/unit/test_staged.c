@@ -14,7 +14,7 @@ enum { BLOCK = 4096, BUFFERS = 3, ROOM = 300000, MESSAGES = 64 };
 static const baton_header_t header = {
     .schedule = 3, .epoch = 4, .tag = 5, .incarnation = 6, .kind = 7};
 
-/* A rank: its transport, device, and what has come of its messages. */
+/* A rank: its transport and device, and the outcomes of its messages so far. */
 typedef struct end {
     baton_transport_t inner;
     const baton_transport_t *port;
@@ -470,7 +470,8 @@ TEST(test_staged_wrong_sends_are_errors)
 
 enum { SLOTS = 12, SLOT_BYTES = ROOM / SLOTS, TURNS = 500 };
 
-/* What happens in a trial; at a random time, and never what is not chosen. */
+/* The fault of a trial, which happens at a random time. Faults that were not
+   chosen never happen. */
 typedef enum mishap {
     NOTHING,
     SENDER_FAILS, /* its device, in a copy or in a call */
