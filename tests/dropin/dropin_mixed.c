@@ -468,7 +468,8 @@ static void free_types(MPI_Datatype types[8])
     }
 }
 
-/* What a persistent call was made with is gone before it starts. */
+/* The arguments of a persistent call (its types, counts and displacements) are
+   freed or overwritten before the call starts. */
 static void test_freed(void)
 {
     int key, counts[16], at[16];

@@ -160,7 +160,7 @@ static void fail_nth(uint64_t n)
     }
 }
 
-/* ---- what is tried ----------------------------------------------------- */
+/* ---- a random trial ---------------------------------------------------- */
 
 static baton_sim_options_t random_network(void)
 {

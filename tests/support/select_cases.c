@@ -97,7 +97,7 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
     }
 }
 
-/* ---- what a selection must be ------------------------------------------ */
+/* ---- the right selection ----------------------------------------------- */
 
 /* An element that can be selected: it is not zero, and has the sign for which
    the selection asks (`side`). `key` is its magnitude. */

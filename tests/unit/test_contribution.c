@@ -102,8 +102,8 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
     }
 }
 
-/* What is lent is added up with what is pending, before it or after it; also
-   when it is given back, or moves to steps of other numbers. */
+/* A lent contribution is added to the pending one, whichever came first; also
+   when the loan is given back, or recovery gives the steps other numbers. */
 TEST(test_contribution_that_is_lent_is_added)
 {
     const baton_op_t op = {

@@ -261,7 +261,7 @@ TEST(test_loans_not_ahead_of_a_call)
     }
 }
 
-/* ---- what the engine does ----------------------------------------------- */
+/* ---- loans in the engine ------------------------------------------------ */
 
 /* A sum that writes down where it has read its right operand. */
 typedef struct witness {

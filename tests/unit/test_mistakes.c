@@ -221,7 +221,7 @@ static void broadcast(rank_t *me, int root, size_t bytes)
     baton_add_broadcast(me->schedule, &args);
 }
 
-/* ---- what differs on a rank --------------------------------------------- */
+/* ---- mistakes of one rank ----------------------------------------------- */
 
 IN_SUM(count_differs, 3, MISMATCH,
        ("rank 2 has source of 7 elements", "source of 8 elements",
@@ -255,7 +255,7 @@ IN_SUM(algorithm_differs, 2, MISMATCH,
        ("by ring", "by recursive_doubling", "BATON_CALIBRATION"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
 
-/* What one rank chose by name is what the other calls. */
+/* One rank chooses by name the algorithm whose function the other calls. */
 MISTAKE(op_of_the_named_differs, 2, MISMATCH, "rank 1 has op max", "has op sum")
 {
     baton_schedule_t *in = create(me, "grad");

@@ -259,7 +259,7 @@ HOST_TEST(test_segments_are_made_among_signals)
     assert_non_null(block);
 }
 
-/* What does not know the secret is not mapped. */
+/* A segment whose owner does not know the secret is not mapped. */
 HOST_TEST(test_segments_of_strangers_are_refused)
 {
     open_host(64 * MIB);

@@ -691,7 +691,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
         support_ok(baton_schedule_destroy(s[1]));
         s[1] = NULL;
     }
-    (void)baton_engine_step(ranks[3].engine); /* what it gets means nothing */
+    (void)baton_engine_step(ranks[3].engine); /* its status does not matter */
     support_ok(baton_schedule_commit(s[3]));
     support_ok(baton_schedule_start(s[3]));
     for (int turn = 0; turn < 8; turn++) {

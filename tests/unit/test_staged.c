@@ -613,7 +613,8 @@ static void sleep_any(traffic_t *self)
     fail_msg("it does not get to sleep");
 }
 
-/* What has ended: without a mishap all is well, but for what was withdrawn. */
+/* Checks the sends and receives that have ended: without a mishap all have
+   succeeded, except receives of messages that were withdrawn. */
 static void look(traffic_t *self)
 {
     static char right[SLOT_BYTES], found[SLOT_BYTES];

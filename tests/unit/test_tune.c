@@ -12,11 +12,12 @@
 
 enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
 
-/* ---- what is injected ---------------------------------------------------- */
+/* ---- injected times ------------------------------------------------------ */
 
-/* What epochs take, by rank and by the model's rank of the algorithm; and the
-   sample of rank 1 after which there is no memory, or which takes so long; or
-   0. */
+/* names: the algorithms, the model's cheapest first. times: the time that an
+   epoch takes, in us, by rank and algorithm. last_sample: the number of the
+   sample of rank 1, from 1, that takes long_ms milliseconds or, if that is 0,
+   whose next allocation fails; 0: no such sample. */
 static const char *names[TRIED];
 static double times[RANKS][TRIED];
 static atomic_int samples;
@@ -504,7 +505,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
         assert_true(2 * known.inside.alpha_us == costs.inside.alpha_us);
     }
     (void)remove(path);
-    /* What can't do the case is not taken. */
+    /* A choice whose algorithm can't do the case is not taken. */
     baton_choice_case_t other = case_of(BYTES);
     other.ranks = RANKS + 1;
     const char *model = model_of(other);

@@ -164,7 +164,7 @@ TEST_WITH(test_forked_children_are_refused, 1, SUPPORT_OWN_ENGINES)
     support_ok(baton_schedule_destroy(own.schedule));
 }
 
-/* ---- what builds ------------------------------------------------------- */
+/* ---- functions that build ---------------------------------------------- */
 
 static uint64_t memory[2];
 static const baton_view_t whole = {{0}, 0, 8};
@@ -247,7 +247,7 @@ TEST(test_adders_refuse_a_committed_schedule)
     }
 }
 
-/* ---- what runs --------------------------------------------------------- */
+/* ---- functions that run schedules -------------------------------------- */
 
 TEST(test_calls_refuse_nothing)
 {
