@@ -118,7 +118,8 @@ static baton_group_t *group_of(int rank)
                                  : baton_sim_group(trial.sim, rank);
 }
 
-/* Devices run what is due in random order. */
+/* Has fn(p) called later_us from now; in trials on devices, notes it among the
+   functions that are due, which run in random order. */
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
     if (trial.devices != NULL) {
@@ -558,8 +559,8 @@ static void check_statistics(const participant_t *p, bool dense)
     }
 }
 
-/* Whether what is dropped on the way goes to some rank's residual: then other
-   elements than those of the result come back bit by bit. */
+/* True if entries that are dropped on the way go to some rank's residual: then
+   elements outside the result come back bit by bit. */
 static bool is_global(baton_sparse_algorithm_t algorithm)
 {
     return algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;

@@ -401,7 +401,7 @@ TEST(test_bad_cases_are_refused)
                   "options is NULL");
 }
 
-/* A sparse all-reduce that is created has what was chosen. */
+/* A sparse all-reduce is created with the choice of baton_sparse_cost. */
 TEST(test_created_with_what_is_chosen)
 {
     baton_sparse_options_t options =

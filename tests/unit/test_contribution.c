@@ -33,7 +33,8 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
         value);
 }
 
-/* Before what was contributed since, whether the epoch had published or not. */
+/* It comes before contributions that were made since, whether the epoch had
+   published or not. */
 TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 {
     const baton_op_t op = {

@@ -91,8 +91,8 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
-/* Sends of what was reduced are told from others, where only a part was, too,
-   and where it was written again since. */
+/* Sends of reduced data are told from others, also if only a part was reduced,
+   and if it was overwritten since. */
 TEST(test_sends_of_what_was_made)
 {
     for (int written = 0; written < 2; written++) {

@@ -120,7 +120,8 @@ static void run_mistake(void **state)
     SUPPORT_ADD(title, run_mistake, NULL, NULL, &of_##title)                   \
     static void title(rank_t *me)
 
-/* In what is done right otherwise: the statements behind the words edit it. */
+/* A mistake in arguments or options that are right otherwise: the statements
+   behind the words edit them. */
 #define WORDS(...) __VA_ARGS__
 #define IN(with, type, title, on, expected, says, ...)                         \
     static void edit_##title(rank_t *me, type *in)                             \

@@ -442,7 +442,7 @@ static void expect_read(void)
     expect_received(7, BATON_OK);
 }
 
-/* A sender fills what is posted: a short one at once, a long one in slices. */
+/* A sender fills posted receives: a short one at once, a long one in slices. */
 TEST(test_mpi_fills_posted_receives)
 {
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
@@ -466,7 +466,8 @@ TEST(test_mpi_fills_posted_receives)
     }
 }
 
-/* Whatever else is sent arrives, and what was withdrawn is not written. */
+/* Messages that do not fit a posted receive arrive, and a withdrawn receive is
+   not written to. */
 TEST(test_mpi_fills_no_other_receives)
 {
     open_local(2, 0);
@@ -1268,7 +1269,7 @@ static void open_linked(void)
     assert_int_equal(link_of(1, 0)->state, BATON__LINK_OPEN);
 }
 
-/* Lets a while pass, in which nobody polls, and takes what has rung. */
+/* Lets 5 ms pass, in which nobody polls, and then takes the rings that came. */
 static void pass_time(int rank)
 {
     (void)poll(NULL, 0, 5);
@@ -1417,7 +1418,8 @@ TEST(test_mpi_far_answers_ring_for_their_sender)
     }
     assert_true(peer_of(0, 1)->rang_ns >= before);
     assert_int_equal(link_of(0, 1)->reported, peer_of(0, 1)->packets_sent);
-    /* Without an answer the link tells, even what was too soon for a ring. */
+    /* Without an answer the link tells of packets, even of those that came too
+       soon after another for a ring. */
     pass_time(0);
     pass_time(1);
     pass_time(0);
@@ -1629,7 +1631,8 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     drop(1, PULLED + 4);
     assert_null(rank_of(1)->peers[0].outbox.head);
     assert_int_equal(rank_of(1)->unreported, 0);
-    /* The other peer's goes on; what was sent ends for MPI, but only once. */
+    /* The message for the other peer goes on. The sends to the lost peer end in
+       MPI, but are not reported again. */
     fake_mpi_eager_bytes = 65536;
     fake_mpi_stop(false);
     settle(2);

@@ -469,9 +469,10 @@ static size_t some_entries(baton_dtype_t dtype, const void *vector,
     return found;
 }
 
-/* Candidates, of both signs whatever `side` is, as what is added may turn one;
-   and what is added to some elements: the k largest of the sums without another
-   pass over the vector, or the answer that it takes one (false). */
+/* Finds the k largest elements after other values were added to some, from
+   candidates alone, without another pass over the vector. Returns false if that
+   takes another pass. The candidates have both signs whatever `side` is, as an
+   added value may change a sign. */
 static bool finds_candidates(baton_dtype_t dtype, select_kind_t kind,
                              size_t count, size_t k, support_random_t *random)
 {

@@ -741,7 +741,7 @@ static void leave_untold(bool loses)
         support_ok(baton_schedule_start(s));
         step(1, 3);
     }
-    ranks[0].dead = true; /* there is no room for what it sends */
+    ranks[0].dead = true; /* its transport has no room for its sends */
     (void)baton_engine_step(ranks[0].engine);
     assert_int_equal(baton__member_of(ranks[0].group)->answer_count, loses);
     support_set_variable("BATON_DESTROY_MS", "1");

@@ -162,7 +162,7 @@ static baton_token_t token_of(pair_t *pair, uint32_t node,
     return (baton_token_t){.owner = pair, .node = node, .memory = memory};
 }
 
-/* Sends what is at `at` of the memory. */
+/* Sends the bytes at the offset `at` of the memory. */
 static void post_at(pair_t *pair, uint32_t node, uint32_t tag,
                     baton_memory_t memory, size_t at, size_t bytes)
 {
@@ -196,7 +196,7 @@ static baton_message_t *take(pair_t *pair)
     return message;
 }
 
-/* Receives a message into what is at `at` of the memory. */
+/* Receives a message into the memory at the offset `at`. */
 static baton_status_t take_at(pair_t *pair, uint32_t node,
                               baton_memory_t memory, size_t at,
                               baton_message_t *message)
@@ -699,7 +699,7 @@ static void cause(traffic_t *self)
     }
 }
 
-/* Whether the receiver had begun with what is in the sender's slot. */
+/* True if the receiver has accepted the message of the sender's slot. */
 static bool is_begun(const traffic_t *self, int slot)
 {
     bool begun = false;

@@ -541,7 +541,8 @@ TEST(test_wrong_lines_are_refused)
     baton_choice_t choice;
     support_ok(baton_costs_get(&costs));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        /* Each a name of its own: what was read is kept. */
+        /* Each file has a name of its own, as a file that was read once is not
+           read again. */
         (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_%zu",
                        (long)getpid(), i);
         support_ok(baton_costs_write(path, &costs));

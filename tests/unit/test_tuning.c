@@ -489,7 +489,7 @@ TEST(test_ranks_with_other_calibrations_are_told_so)
 {
     baton_costs_t costs = measured;
     costs.inside.alpha_us = costs.between.alpha_us = 1e6;
-    char file[80]; /* a name of its own: what was read is kept */
+    char file[80]; /* of its own: no file is read twice */
     (void)snprintf(file, sizeof file, "%s_other", path);
     support_ok(baton_costs_write(file, &costs));
     differ(file, NULL, 0, BATON_ERR_MISMATCH,

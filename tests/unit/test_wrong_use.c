@@ -47,8 +47,9 @@ static void says_null(const char *function, const char *what)
     support_says(text);
 }
 
-/* function(arguments ...) fails and names what is NULL: with an error; with
-   this value, which stands for none; or with a message alone. */
+/* Expect that function(arguments ...) sets a message that its argument `what`
+   is NULL. REFUSES expects that it returns an error, too, and GIVES that it
+   returns `value`, which stands for none. */
 #define REFUSES(what, function, ...)                                           \
     (support_expect(function(__VA_ARGS__), BATON_ERR_INVALID),                 \
      says_null(#function, what))
