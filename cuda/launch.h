@@ -38,8 +38,8 @@ cudaError_t launch(void (*kernel)(parameters...), unsigned blocks,
 #endif
 }
 
-/* Loads kernels for the current device, so that their first launch does not
-   have to load them. */
+/* Loads kernels for the current device. Otherwise CUDA would load each of them
+   at its first launch, in the middle of an epoch. */
 template <class... kernels> cudaError_t load(kernels... all)
 {
     cudaError_t error = cudaSuccess;
@@ -51,8 +51,9 @@ template <class... kernels> cudaError_t load(kernels... all)
     return error;
 }
 
-/* Returns visit(D), where the constant D is the element type `dtype`. The type
-   must be one from which elements can be selected. */
+/* Calls `visit` with the element type `dtype` as a constant of the compiler's,
+   so that `visit` can launch the instance of a kernel template for this type.
+   Returns the result of `visit`. `dtype` must be f16, bf16, f32 or f64. */
 template <baton_dtype_t D>
 using constant = std::integral_constant<baton_dtype_t, D>;
 

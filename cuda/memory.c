@@ -50,7 +50,7 @@ void baton__gpu_release(void *device, baton_memory_t kind, void *memory)
                                                      : cudaFreeHost(memory));
 }
 
-/* ---- what a pointer points to ----------------------------------------- */
+/* ---- kinds of memory -------------------------------------------------- */
 
 /* Checks that the memory is of `kind` on this GPU. Otherwise the message says
    of what kind the memory is. */

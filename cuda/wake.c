@@ -8,9 +8,9 @@
    callback waits until the CPU has run the callback. That does no harm, since a
    thread that arms has no more work for the stream.
 
-   cudaLaunchHostFunc is the newer call, but it never calls back after the
-   context has failed. A sleeping engine must wake then, too, and read the
-   error. */
+   The callback is queued by cudaStreamAddCallback, although CUDA recommends
+   cudaLaunchHostFunc instead. The latter never calls back after the context
+   has failed, and a sleeping engine must wake then, too, and read the error. */
 #include "cuda/gpu.h"
 
 #include <errno.h>

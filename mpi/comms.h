@@ -46,10 +46,11 @@ typedef struct baton__mpi_comm {
        taken. */
     baton__mpi_why_t why;
     int rank, size;
-    /* The sum of the bytes as which the calls so far have counted; see
+    /* The number of bytes that the communicator's calls count for so far; see
        BATON__MPI_WORTH. */
     uint64_t worth;
-    uint64_t counted;     /* how much the last call has added to `worth` */
+    /* the bytes that the last call has added to `worth` */
+    uint64_t counted;
     baton_group_t *group; /* NULL until a call is taken */
     /* The communicator of persistent requests (requests.h), which has the error
        handler of `handle`; or MPI_COMM_NULL. */

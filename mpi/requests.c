@@ -204,7 +204,7 @@ static bool requests_find(MPI_Request request, const void *bytes, size_t count,
    message's request. */
 static bool requests_find_type(MPI_Request request)
 {
-    /* What requests_query() writes. */
+    /* The fields that requests_query() writes into a status. */
     const int asked[] = {MPI_UNDEFINED, MPI_UNDEFINED, MPI_SUCCESS};
     MPI_Request receive;
     MPI_Status status;

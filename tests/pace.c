@@ -10,7 +10,7 @@ typedef int (*socket_t)(int, int, int);
 static int pace(int descriptor)
 {
     unsigned bytes_per_s = 125000000;
-    /* Refused by what is not of TCP, and that is right. */
+    /* Sockets other than TCP's refuse this, and are not to be paced. */
     (void)setsockopt(descriptor, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s,
                      sizeof(bytes_per_s));
     return descriptor;

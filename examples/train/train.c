@@ -402,8 +402,8 @@ static struct {
     enum { MPI, FORK, OVERLAP, PARTIAL, SPARSE } kind;
     /* A baton_partial_mode_t, or a baton_sparse_algorithm_t. */
     int mode;
-    /* What follows the colon in the name: how many ranks the mode waits for, or
-       the density of a sparse all-reduce. */
+    /* The number behind the colon in the name: how many ranks the mode waits
+       for, or the density of a sparse all-reduce. */
     double number;
     /* The number of buckets whose all-reduce this step has started, or which it
        has contributed. */
@@ -413,7 +413,7 @@ static struct {
     uint64_t applied; /* the last epoch whose sum this rank applied */
     baton_sparse_t *sparse;
     baton_sparse_options_t sparse_options;
-    double seconds; /* what this step spent on communication */
+    double seconds; /* spent on communication in this step */
     double bytes, network_s;
 } run;
 
@@ -559,8 +559,8 @@ static void finish_sparse(void)
     run.network_s += cost.us / 1e6;
 }
 
-/* What opens a system of each kind, and what waits for a step's sum and applies
-   it. */
+/* For each kind of system, the function that opens it, and the function that
+   waits for a step's sum and applies it. */
 static const struct {
     void (*open)(void), (*finish)(void);
 } kinds[] = {[MPI] = {open_sums, finish_sums},

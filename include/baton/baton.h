@@ -438,14 +438,15 @@ typedef struct baton_sparse_options {
     int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
     baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
     bool average;              /* the result is divided by P */
-    double momentum;           /* 0 to below 1, instead of the optimizer's */
-    bool nesterov;             /* with momentum: Nesterov's */
-    double clip;               /* limits norms to clip / sqrt(P); 0: no limit */
-    uint64_t warmup;           /* number of first steps that are dense */
-    baton_redsync_t redsync;   /* how REDSYNC selects; 0: EXACT */
-    bool quantise;             /* REDSYNC sends the mean, not each value */
-    baton_link_cost_t link;    /* costs for AUTO; 0: those of costs.h */
-    bool partial;              /* do not wait for late ranks */
+    /* momentum correction, 0 to below 1; then use none in the optimizer */
+    double momentum;
+    bool nesterov;           /* with momentum: Nesterov's */
+    double clip;             /* limits norms to clip / sqrt(P); 0: no limit */
+    uint64_t warmup;         /* number of first steps that are dense */
+    baton_redsync_t redsync; /* how REDSYNC selects; 0: EXACT */
+    bool quantise;           /* REDSYNC sends the mean, not each value */
+    baton_link_cost_t link;  /* costs for AUTO; 0: those of costs.h */
+    bool partial;            /* do not wait for late ranks */
     /* The fields from here to `seed` are for `partial`. */
     baton_partial_mode_t mode; /* 0: SOLO */
     uint32_t mode_ranks;       /* for QUORUM and CANDIDATES, 1 to P; else 0 */

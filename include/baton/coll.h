@@ -117,10 +117,10 @@ typedef struct baton_allreduce_args {
     size_t chunk_bytes; /* for pipelines; 0: the algorithm's default */
     void *arg; /* for the hierarchical builder, and builders of your own */
     const char *algorithm; /* for baton_add_allreduce: a name; NULL: chosen */
-    /* Set by a partial collective, where a rank may have no contribution in an
-       epoch; NULL in other collectives. The source of a rank without
-       contribution is the neutral element, so a builder may ignore this field.
-       The binomial tree neither sends nor reduces such a source. */
+    /* Set by a partial collective, in which a rank may contribute nothing to an
+       epoch; NULL in other collectives. Then the source contains the neutral
+       element of `op`, so a builder may ignore this field. The binomial tree
+       does not: it sends no data for a rank that contributes nothing. */
     struct baton_given *given;
 } baton_allreduce_args_t;
 

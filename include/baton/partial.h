@@ -206,8 +206,9 @@ extern "C" {
    Short tensors, and tensors that are added to a contribution that is pending
    already, are copied instead of lent. Any thread may lend. */
 
-/* As contribute, but lends a vector of more than BATON_PARTIAL_TREE_BYTES
-   instead of copying it. A vector in device memory is copied. */
+/* Does what baton_partial_contribute does, except that a vector of more than
+   BATON_PARTIAL_TREE_BYTES in main memory is lent, not copied: `data` must not
+   change until the loan ends (see above). */
 BATON_CHECKED baton_status_t
 baton_partial_contribute_lent(baton_partial_t *partial, const void *data);
 

@@ -85,9 +85,10 @@ typedef struct baton_tensor {
 
 /* How much of a tensor's gradient is sent. */
 typedef enum baton_tensor_form {
-    BATON_TENSOR_PACKED, /* whole, together with other tensors */
-    BATON_TENSOR_DENSE,  /* whole */
-    BATON_TENSOR_SPARSE  /* only the largest entries */
+    /* all of it, packed with other tensors into one dense all-reduce */
+    BATON_TENSOR_PACKED,
+    BATON_TENSOR_DENSE, /* all of it, by a dense all-reduce of its own */
+    BATON_TENSOR_SPARSE /* the k largest entries */
 } baton_tensor_form_t;
 
 /* Zero means the default, which is none or false if no other is given. */

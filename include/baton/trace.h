@@ -70,77 +70,98 @@ enum {
 typedef struct baton_trace_head {
     uint64_t magic;
     uint32_t format;
-    uint32_t schedules, names, records; /* the lengths of the tables */
-    int32_t process;                    /* its number, in its container */
+    /* the numbers of entries of the three tables */
+    uint32_t schedules, names, records;
+    /* The process's number, as the process itself sees it: in a container this
+       is its number in the container. */
+    int32_t process;
     uint32_t reserved;
-    /* The number of records so far: record i is at i % records. */
+    /* The number of records that were made so far. Record i is at index i %
+       records. */
     uint64_t written;
-    /* Both clocks when the file was created. Records have the first one's
-       time, which on one host is the same for all processes. */
+    /* The values of CLOCK_MONOTONIC and CLOCK_REALTIME when the file was
+       created. Records have times of CLOCK_MONOTONIC, which all processes of a
+       host share. */
     uint64_t monotonic_ns, realtime_ns;
     char host[64];
-    char boot[40]; /* the kernel's boot id: the same for the same clock */
+    /* the kernel's boot id; files with equal ids have times of the same
+       clock */
+    char boot[40];
     char pad[40];
 } baton_trace_head_t;
 
-/* A schedule that has recorded something; its number is its place in the table,
-   from 1. A schedule that goes on after a recovery, and counts its epochs from
-   1 again, has another one. If there are more, later ones are not recorded. */
+/* A schedule of which something was recorded. Its number is its place in the
+   table, counted from 1. After a recovery a schedule counts its epochs from 1
+   again, and gets another entry. If the table is full, further schedules are
+   not recorded. */
 typedef struct baton_trace_schedule {
-    uint64_t key;     /* the same for the same schedule on all ranks; 0: free */
-    uint64_t channel; /* of its group */
+    /* identifies the schedule, on all ranks; 0: the entry is free */
+    uint64_t key;
+    /* The number of the schedule's group among groups that were made of one
+       group; 0: the group was made of no other. */
+    uint64_t channel;
     int32_t rank, size;
-    uint32_t incarnation; /* recoveries of the group when it was entered */
+    /* number of recoveries of the group before the entry was made */
+    uint32_t incarnation;
     uint32_t nodes;
-    char name[64]; /* cut off if longer */
+    char name[64]; /* the schedule's name, cut off if it is longer */
     char pad[32];
 } baton_trace_schedule_t;
 
 typedef struct baton_trace_name {
-    char name[BATON_TRACE_NAME]; /* empty: free; the last is "other" */
+    /* empty: the entry is free; the last entry is "other" */
+    char name[BATON_TRACE_NAME];
 } baton_trace_name_t;
 
 typedef enum baton_trace_what {
-    BATON_TRACE_NONE,     /* the record is being written */
-    BATON_TRACE_START,    /* the application has started the epoch */
-    BATON_TRACE_BEGIN,    /* the epoch begins on this rank, perhaps because a
-                             peer has activated it */
-    BATON_TRACE_COME,     /* this rank's part in it begins: it was started, and
-                             the epoch before has ended */
-    BATON_TRACE_SEND,     /* a message goes to `peer`; `value`: its bytes; 0 if
-                             it is an activation */
-    BATON_TRACE_SENT,     /* the transport has done with it; not recorded if
-                             that was so at once */
-    BATON_TRACE_RECEIVED, /* a message of `peer` is here; `value`: its bytes */
-    BATON_TRACE_WORK,     /* a call, or a reduction or copy, or a part of a long
-                             one, has ended that took `value` ns. Those below
-                             4 KiB, and those of a device, are not recorded */
-    BATON_TRACE_END,      /* the epoch has ended; `peer`: its status */
-    BATON_TRACE_WAIT,     /* a wait, or a call that waits, has returned; it took
-                             `value` ns; `peer`: its status */
-    BATON_TRACE_SLEEP,    /* the thread has slept for `value` ns */
-    BATON_TRACE_LOST,     /* `peer`, a rank of the schedule's group, is lost;
-                             recorded for each schedule of the group */
-    BATON_TRACE_SPAN,     /* the application begins a span; `value`: its name's
-                             place in the table of names, from 0 */
-    BATON_TRACE_SPAN_END  /* it ends the last span of the thread */
+    BATON_TRACE_NONE,  /* the record is being written */
+    BATON_TRACE_START, /* the application has started the epoch */
+    BATON_TRACE_BEGIN, /* the epoch begins on this rank, perhaps because a
+                          peer has activated it */
+    /* this rank's part in the epoch begins: the application has started it, and
+       the epoch before has ended */
+    BATON_TRACE_COME,
+    BATON_TRACE_SEND, /* a message goes to `peer`; `value`: its bytes; 0 if
+                         it is an activation */
+    /* the send is complete; not recorded if it was complete at once */
+    BATON_TRACE_SENT,
+    /* a message from `peer` has arrived and is received; `value`: its bytes */
+    BATON_TRACE_RECEIVED,
+    /* a call, a reduction or a copy, or a part of a long one, has ended; it
+       took `value` ns. Not recorded: reductions and copies of less than 4 KiB,
+       and work of a device */
+    BATON_TRACE_WORK,
+    BATON_TRACE_END,     /* the epoch has ended; `peer`: its status */
+    BATON_TRACE_WAIT,    /* a wait, or a call that waits, has returned; it took
+                            `value` ns; `peer`: its status */
+    BATON_TRACE_SLEEP,   /* the thread has slept for `value` ns */
+    BATON_TRACE_LOST,    /* `peer`, a rank of the schedule's group, is lost;
+                            recorded for each schedule of the group */
+    BATON_TRACE_SPAN,    /* the application begins a span; `value`: its name's
+                            place in the table of names, from 0 */
+    BATON_TRACE_SPAN_END /* the application ends the thread's innermost span */
 } baton_trace_what_t;
 
 typedef struct baton_trace_record {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
-    uint64_t value;   /* see above; else 0 */
-    uint32_t epoch;   /* its number, modulo 2^32; 0: none */
-    uint32_t thread;  /* the number of the thread that recorded it */
-    uint32_t node;    /* of SEND, SENT, RECEIVED and WORK; else 0 */
+    uint64_t value;   /* see baton_trace_what_t; else 0 */
+    /* the epoch's number, modulo 2^32; 0: the record is of no epoch */
+    uint32_t epoch;
+    /* the kernel's number of the thread that made the record */
+    uint32_t thread;
+    uint32_t node; /* of SEND, SENT, RECEIVED and WORK; else 0 */
     /* Of SEND, SENT and RECEIVED: the message's number among those from its
-       sender to its receiver in an epoch; activations count by themselves, with
-       bit 31 set. Else 0. */
+       sender to its receiver in an epoch. Activations have numbers of their
+       own, with bit 31 set. 0 in all other records. */
     uint32_t tag;
-    int32_t peer;      /* a rank of the group, or a status; else -1 */
-    uint16_t schedule; /* a number of the table; 0: none */
-    uint8_t lap;       /* record i has (i / records) % 256 here: a reader sees
-                          by it that a record is of an earlier lap */
-    uint8_t what;      /* baton_trace_what_t; written last */
+    /* a rank of the group, or a status: see baton_trace_what_t; else -1 */
+    int32_t peer;
+    /* the schedule's number; 0: the record is of no schedule */
+    uint16_t schedule;
+    /* (i / records) % 256 for record i, by which a reader recognises a record
+       of an earlier lap around the ring */
+    uint8_t lap;
+    uint8_t what; /* baton_trace_what_t; written last */
 } baton_trace_record_t;
 
 #ifdef __cplusplus

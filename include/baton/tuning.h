@@ -260,9 +260,10 @@ typedef struct baton_tune_options {
     size_t least_bytes;   /* the smallest size class; 0 means 8 */
     size_t most_bytes;    /* the largest one, at most 1 GiB; 0 means 4 MiB */
     bool in_place;        /* all-reduces are in place */
-    const char *file;     /* rank 0 adds the results to this calibration file,
-                             or creates it with the costs in force; NULL:
-                             none */
+    /* The calibration file to which rank 0 adds the results. If it does not
+       exist, rank 0 creates it, with the costs in force. NULL: the results are
+       not written to a file. */
+    const char *file;
     /* Unless NULL, this function is called now and then on the calling thread.
        `part` is the part of the budget, 0 to 1, that the slowest rank has used.
        Ranks may have different functions. */

@@ -29,14 +29,15 @@
 #include <unistd.h>
 
 enum {
-    /* The most files of processes that have the same number. */
+    /* The number of file names that are tried, if earlier processes with the
+       same host and PID have left their files. */
     FILES = 100
 };
 #define PUT(to, type, field, of)                                               \
     atomic_store_explicit((_Atomic type *)&(to)->field, (of),                  \
                           memory_order_release)
 
-/* What the file contains. */
+/* The contents of the file. */
 struct baton__trace {
     baton_trace_head_t head;
     baton_trace_schedule_t schedules[BATON_TRACE_SCHEDULES];
@@ -48,13 +49,15 @@ struct baton__trace_switch baton__trace;
 
 /* Held while the file is created, and while its tables get entries. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static baton__trace_t *mapped;   /* the file; NULL: none was created */
-static size_t mapped_bytes;      /* its size */
-static int lap_bits;             /* it has 2^lap_bits records */
-static char folder_of[PATH_MAX]; /* where it is */
+/* the file in memory; NULL: no file was created */
+static baton__trace_t *mapped;
+static size_t mapped_bytes;      /* size of the file in bytes */
+static int lap_bits;             /* the file has 2^lap_bits records */
+static char folder_of[PATH_MAX]; /* the folder of the file */
 static _Atomic uint32_t name_count;
 static uint16_t schedule_count;
-static _Thread_local uint32_t thread_number; /* 0: unknown */
+/* the kernel's number of this thread; 0: not read yet */
+static _Thread_local uint32_t thread_number;
 
 /* ---- the file ------------------------------------------------------------ */
 
@@ -147,7 +150,8 @@ static void trace_fill(baton__trace_t *trace, const char *host,
                                  sizeof head->boot);
     head->boot[strcspn(head->boot, "\n")] = '\0';
     memcpy(trace->names[BATON_TRACE_NAMES - 1].name, "other", sizeof "other");
-    /* A reader that finds this finds the rest. */
+    /* Stored last: a reader that sees the magic number also sees the other
+       fields of the head. */
     atomic_store_explicit((_Atomic uint64_t *)&head->magic, BATON_TRACE_MAGIC,
                           memory_order_release);
 }
@@ -220,7 +224,9 @@ void baton_trace_stop(void)
 
 void baton__trace_begin_if_asked(void)
 {
-    static atomic_int asked; /* the process that has called this */
+    /* the process that called this function last; a forked child has another
+       number */
+    static atomic_int asked;
     const char *folder = baton__config_text(BATON__CONFIG_TRACE);
     if (folder[0] != '\0' && atomic_exchange(&asked, getpid()) != getpid() &&
         baton_trace_start(folder) != BATON_OK) {

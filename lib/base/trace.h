@@ -1,6 +1,6 @@
 /* The trace's file of this process: the ring of records, and the tables of
-   schedules and names; see baton/trace.h. What is recorded when is known by
-   progress/state/traced.h, and, for spans, by trace.c. */
+   schedules and names; see baton/trace.h. progress/state/traced.h makes the
+   records of epochs and messages, and trace.c those of spans. */
 #pragma once
 
 #include <baton/trace.h>
@@ -9,14 +9,16 @@
 
 typedef struct baton__trace baton__trace_t;
 
-/* Alone in its cache line, since all threads read it all the time. */
+/* The switch of the trace. It has a cache line of its own, since all threads
+   read it all the time. */
 extern struct baton__trace_switch {
     /* The file in memory; NULL while this process does not record. */
     _Alignas(64) _Atomic(baton__trace_t *) file;
 } baton__trace;
 
-/* Every hook asks this first. A thread that reads an old value records a moment
-   too long or begins a moment late. */
+/* Returns true if this process records; called before each record is made. The
+   load is relaxed, so a thread may see the start or the stop of the trace a
+   moment late. */
 static inline bool baton__trace_is_on(void)
 {
     return __builtin_expect(

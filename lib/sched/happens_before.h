@@ -33,7 +33,7 @@ typedef struct baton__happens_before {
     uint32_t *stamp;
     uint32_t stamped; /* the node whose predecessors were marked last */
     /* By node, for each clock: 1 + the position of the last node of the clock's
-       chain that happens before the node; 0: none does. */
+       chain that happens before the node; 0: no node of the chain does. */
     uint32_t *clock;
     uint32_t clocks;
     /* The u and v of the last question whose answer was yes. */

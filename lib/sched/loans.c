@@ -42,9 +42,8 @@ static bool has_edge(const baton__order_t *order, uint32_t from, uint32_t to)
     return false;
 }
 
-/* `writer` was the last node to write the bytes that `reader` reads, for all of
-   them. So if the sizes are equal, these bytes are the whole view of
-   `writer`. */
+/* `writer` was the last node to write each of the bytes that `reader` reads. So
+   if both views have the same size, they are the same bytes. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand)
 {

@@ -17,24 +17,27 @@
 
 #include "sched/schedule.h"
 
-/* Called before the walk over accesses (hazard.c). Allocates order->loans,
-   unless the group's transport can't lend messages, or messages carry no data.
-   Returns false if there is no memory. */
+/* Called before commit visits the accesses of all nodes in order (hazard.c).
+   Allocates order->loans, one entry for each node, in which the functions below
+   note the loans. Leaves it NULL, which means no loans, if the group's
+   transport can't lend messages or if messages carry no data (cost-only
+   simulations). Returns false if there is no memory. */
 bool baton__loans_begin(const baton_schedule_t *schedule,
                         baton__order_t *order);
 
-/* Called when `reader` reads, as its operand `operand`, bytes that `writer` has
-   written last. Returns true if the two nodes make a loan. If they do not, the
-   caller makes sure that the message of `writer` is not lent. */
+/* Called during that visit when `reader` reads, as its operand `operand`, bytes
+   that `writer` was the last to write. Returns true if the two nodes make a
+   loan. If it returns false, another node reads the message's data, so the
+   caller must set order->loans[writer].spoiled. */
 bool baton__loans_note(const baton_schedule_t *schedule, baton__order_t *order,
                        uint32_t writer, uint32_t reader, uint8_t operand);
 
-/* Called after the walk. Lists the loans of a graph of `nodes` nodes, and
-   returns their number; only counts them if `out` is NULL. */
+/* Called after that visit. Writes the loans of a graph of `nodes` nodes to
+   `out`, and returns their number. If `out` is NULL, only counts them. */
 uint32_t baton__loans_list(const baton__order_t *order, uint32_t nodes,
                            baton__loan_t *out);
 
-/* Makes the plan's list of loans, in the order of the reduces, and enters them
-   in the nodes' records. */
+/* Writes the loans to plan->loans, sorted by their reduces, and marks both
+   nodes of each loan in their records. */
 void baton__loans_enter(baton_schedule_t *schedule,
                         const baton__order_t *order);

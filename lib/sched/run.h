@@ -141,7 +141,8 @@ typedef struct baton__run {
     /* Number of nodes that are held or in motion, plus the number of required
        receives that wait for their messages. */
     uint32_t waited;
-    /* The sum of `waited` over all runs of an engine, or NULL. */
+    /* Points to the sum of `waited` over all schedules of the engine, which
+       this run keeps up to date. NULL: there is no such sum. */
     uint32_t *waited_by_all;
     /* Number of optional receives that wait for their messages. */
     uint32_t optional_waiting;

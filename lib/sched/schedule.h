@@ -70,12 +70,12 @@ struct baton_schedule {
     char *terms; /* the terms as text (see terms.c); NULL if there are none */
     uint64_t terms_hash;
 
-    /* The rest of the graph. */
+    /* ---- the rest of the graph ------------------------------------------ */
 
     /* By node: the need that the builder has set; after the commit, the number
        of edges that the node waits for. */
     uint32_t *needs;
-    uint32_t count; /* nodes */
+    uint32_t count; /* number of nodes */
     bool committed; /* committed and not destroyed */
     /* destroyed; the struct remains, since the owner may still have a
        handle. */
@@ -111,7 +111,8 @@ struct baton_schedule {
        message; after the commit it has the message of a failed epoch. */
     baton_status_t sticky;
     char sentence[BATON__SENTENCE_BYTES];
-    /* The name of an adder that was called after the commit; NULL: none was. */
+    /* The name of an adder that was called after the commit, which is an error;
+       NULL: no adder was. */
     const char *misused;
 };
 
@@ -177,7 +178,7 @@ typedef struct baton__lending {
 /* A topological order of the nodes, and the predecessors of each node, without
    doubled edges. */
 typedef struct baton__order {
-    uint32_t *order;    /* nodes */
+    uint32_t *order;    /* the nodes, each after its predecessors */
     uint32_t *position; /* by node: the node's index in `order` */
     /* The predecessors of node i are preds[first[i]] to preds[first[i + 1] -
        1]. */

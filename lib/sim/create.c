@@ -173,8 +173,9 @@ baton_group_t *baton_sim_group(baton_sim_t *sim, int rank)
 
 static void init_rank(baton_sim_t *sim, int rank)
 {
-    /* Introductions change the node records of each rank separately, so ranks
-       can share records only without introductions. */
+    /* With options.introductions ranks send each other HELLO notices, which
+       change the node records of each rank separately. So ranks can share
+       records only without introductions. */
     bool shares = sim->options.cost_only && !sim->options.introductions;
     baton__sim_rank_t *self = &sim->ranks[rank];
     self->stepper = (baton__stepper_t){

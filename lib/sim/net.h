@@ -72,8 +72,9 @@ typedef struct baton__sim_port {
 
     baton__sim_completion_t *completions;
     uint32_t completion_first, completion_count, completion_capacity;
-    uint64_t sends;   /* number of sends so far */
-    uint64_t fail_at; /* the number of the send that fails; 0: none */
+    uint64_t sends; /* number of sends so far */
+    /* the number of the send that is made to fail; 0: no send is */
+    uint64_t fail_at;
 
     baton__sim_completion_t own_completions[BATON__SIM_OWN_COMPLETIONS];
 } baton__sim_port_t;

@@ -56,7 +56,9 @@ static_assert(sizeof(void *) != 8 || sizeof(baton__sim_item_t) == 128,
 typedef struct baton__sim_pool {
     baton__sim_item_t **slabs;
     uint32_t slab_count;
-    uint32_t spare;      /* 1 + the item that was given back last; 0: none */
+    /* 1 + the item that was given back last; 0: the list of free items is
+       empty */
+    uint32_t spare;
     uint32_t item_count; /* items from this index on were never taken */
 } baton__sim_pool_t;
 

@@ -35,7 +35,8 @@ struct baton_sim {
     bool unmatched;
     baton__sim_call_t *calls;
     uint32_t call_count, call_capacity, free_call;
-    /* The schedules that baton_sim_build has built, by rank; NULL: none yet. */
+    /* The schedules that baton_sim_build has built, by rank; NULL: it was not
+       called yet. */
     baton_schedule_t **built;
     /* The first error of those starts that baton_sim_epoch has scheduled for a
        later virtual time. */

@@ -46,7 +46,8 @@ typedef struct bench_system {
     const char *name;
 } bench_system_t;
 
-/* What the application does between the start and the wait. */
+/* The application's behaviour between the start of a collective and the wait
+   for it. */
 typedef enum bench_way {
     /* Waits at once. This way is always measured. */
     BENCH_WAY_WAIT,
@@ -247,8 +248,8 @@ typedef struct bench_runner {
     bench_end_t end;
 } bench_runner_t;
 
-/* Removes the systems that cannot run the collective here, and prints the
-   reasons. Returns the number of the systems left. Collective. */
+/* Removes from run's systems those that cannot run the collective here, and
+   prints the reasons. Returns the number of systems that remain. Collective. */
 size_t bench_keep_able(bench_run_t *run);
 
 /* Allocate and free an operation's vectors, in the kind of memory that the
@@ -256,18 +257,19 @@ size_t bench_keep_able(bench_run_t *run);
 void bench_memory_open(const bench_run_t *run, bench_operation_t *operation);
 void bench_memory_close(const bench_run_t *run, bench_operation_t *operation);
 
-/* bench_fill fills the operation's vectors. bench_check checks the result, and
-   ends the job if it is wrong. Both also copy the vectors to or from the
-   device, if they are on one. */
+/* bench_fill writes this rank's input into the operation's vectors. bench_check
+   compares the result with the expected one, and ends the job if they differ.
+   If the vectors are on the GPU, both copy them between the GPU and main
+   memory. */
 void bench_fill(bench_operation_t *operation);
 void bench_check(const bench_runner_t *runner);
 
 /* Sets the target to zero. */
 void bench_clear(bench_operation_t *operation);
 
-/* Prepares a system for an operation, whose memory must be allocated.
-   Collective, in the same order on all ranks. `unwaited` must be true if
-   bench_runner_watch will be used. */
+/* Prepares the calls by which a system runs an operation; the operation's
+   memory must be allocated. Collective: all ranks open the same runners, in the
+   same order. `unwaited` must be true if bench_runner_watch will be called. */
 void bench_runner_open(const bench_run_t *run, const bench_system_t *system,
                        bench_operation_t *operation, bool unwaited,
                        bench_runner_t *out);

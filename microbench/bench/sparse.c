@@ -41,7 +41,8 @@ typedef struct contest {
     size_t count, k;
     /* Arrays of [count]. MPI's systems use `sum` and `residual`. */
     float *gradient, *sum, *residual;
-    /* The gradient's copy in the device's memory; NULL: there is none. */
+    /* The gradient's copy in the device's memory; NULL: the gradient is in main
+       memory only. */
     void *on_device;
     /* The gradient with which Baton's steps are started. NULL: the gradient was
        already added to the residual. */

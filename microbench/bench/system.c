@@ -111,7 +111,7 @@ void bench_check(const bench_runner_t *runner)
     }
 }
 
-/* ---- what there is ------------------------------------------------------ */
+/* ---- the systems -------------------------------------------------------- */
 
 /* Selects libnbc's all-reduce algorithm; 0 leaves the choice to libnbc. Returns
    false if libnbc has no such variable. */

@@ -35,8 +35,8 @@ bool harness_go_on(void);
 /* Attaches a device to an engine before the engine's group is created. */
 typedef baton_status_t (*harness_attach_fn)(baton_engine_t *engine);
 
-/* Opens both engines. Collective. A failure ends the job. `attach` is called
- * for the measured engine. It may be NULL. */
+/* Opens both engines. Collective. A failure ends the job. `attach`, which may
+   be NULL, is called for the measured engine. */
 void harness_open(harness_t *out, harness_attach_fn attach);
 
 void harness_close(harness_t *harness);

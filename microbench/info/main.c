@@ -50,7 +50,7 @@ static const char *mpi_version(void)
     return text;
 }
 
-/* ---- what is printed --------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------- */
 
 static void print_facts(void)
 {

@@ -11,7 +11,8 @@
 
 static void *grown(void *array, size_t count, size_t size)
 {
-    /* Doubled when the count gets to a power of two. */
+    /* The array has memory for the next power of two, so it grows when the
+       count is a power of two. */
     bool full = (count & (count - 1)) == 0;
     void *more =
         full ? realloc(array, (count > 0 ? 2 * count : 1) * size) : array;
@@ -108,7 +109,9 @@ int top_job_list(top_job_t **out)
     return count;
 }
 
-/* An application may give a schedule any name, and a long one is cut off. */
+/* Replaces bytes of a name that are not printable UTF-8 by '?'. An application
+   may give a schedule any name, and a long name is cut off, perhaps inside a
+   character. */
 static void make_printable(char *name)
 {
     while (*name != '\0') {

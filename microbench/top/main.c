@@ -1,5 +1,5 @@
-/* baton-top: which rank of a running job is late, and what that costs the
-   others. */
+/* baton-top: names the late ranks of a running job, and the time that they cost
+   the other ranks. */
 #include "common/cli.h"
 #include "top/top.h"
 
@@ -47,8 +47,8 @@ static const cli_option_t options[] = {
      CLI_REAL("SECONDS", 0.1, 3600), "2", "How often to print"},
     {0}};
 
-/* Between two looks at a job that is printed once. What has not moved in this
-   time is said to wait. */
+/* The time between the two readings of a job that is printed once. A rank whose
+   counts do not change in this time is reported as waiting. */
 enum { GLANCE_MS = 300 };
 
 static void pause_s(double seconds)
@@ -58,7 +58,9 @@ static void pause_s(double seconds)
     }
 }
 
-/* Opens the job that is meant, or ends the program. */
+/* Opens the job that the option names or, without the option, the only job. If
+   there is no such job, or if there are several, prints an error and ends the
+   program. */
 static top_job_t choose(const request_t *request)
 {
     top_job_t job;
@@ -97,7 +99,8 @@ static top_job_t choose(const request_t *request)
     return job;
 }
 
-/* Replaces the file at once, so that nobody reads half of it. */
+/* Writes the text to another file and renames that file, so that nobody reads
+   an incomplete text. */
 static void write_metrics(const request_t *request, const top_reading_t *jobs,
                           int count)
 {
@@ -123,7 +126,8 @@ static void write_metrics(const request_t *request, const top_reading_t *jobs,
     }
 }
 
-/* Exports the job that is meant until it ends, or all jobs that there are. */
+/* Exports the counts of one job until it ends or, without the option --job,
+   those of all jobs on this host. */
 static void export_metrics(const request_t *request)
 {
     top_job_t one;

@@ -1,4 +1,4 @@
-/* What baton-top exports: the counts of baton/lateness.h in the text format of
+/* The export of baton-top: the counts of baton/lateness.h in the text format of
    Prometheus, version 0.0.4. The histograms are left out, since they would make
    some fifty series of each rank and schedule. */
 #include "top/top.h"
@@ -10,7 +10,7 @@ typedef enum unit { UNIT_COUNT, UNIT_SECONDS, UNIT_GAUGE } unit_t;
 static const struct metric {
     const char *name;
     unit_t unit;
-    size_t offset; /* of the count */
+    size_t offset; /* offset of the count in baton_lateness_t */
     const char *help;
 } metrics[] = {
 #define COUNT(name, unit, field, help)                                         \
@@ -54,7 +54,8 @@ static void print_label(FILE *to, const char *text)
     }
 }
 
-/* The number of the job's first process, which is the same each time. */
+/* Returns the least process number of the job's ranks on this host. It
+   identifies the job, and is the same in each export. */
 static int job_number(const top_reading_t *job)
 {
     int least = job->entries[0].process;

@@ -1,5 +1,5 @@
-/* What baton-top prints: a row for each rank, the latest first, and sentences
-   about each schedule. */
+/* The report of baton-top: a row for each rank, the latest rank first, and
+   sentences about each schedule. */
 #include "top/top.h"
 
 #include <math.h>
@@ -10,9 +10,10 @@ enum { MOST_SCHEDULES = 8, MOST_SENTENCES = 8, SENTENCE_BYTES = 512 };
 
 /* A rank of the job, by its process. */
 typedef struct rank_row {
-    const baton_board_entry_t *entry; /* that of its largest group */
+    /* the process's entry of its largest group */
+    const baton_board_entry_t *entry;
     baton_lateness_t sum;
-    /* The entry of a schedule in an epoch of which it waits, or NULL. */
+    /* The entry of a schedule in which the rank is waiting now, or NULL. */
     const baton_board_entry_t *busy;
     bool late;
 } rank_row_t;
@@ -21,14 +22,18 @@ typedef struct rank_row {
 typedef struct top_schedule {
     const char *name;
     int count, late_count;
-    /* By rank that has the schedule. */
+    /* The entries of the ranks that have the schedule, and their counts of
+       lateness. */
     const baton_board_entry_t **entries;
     baton_lateness_t *of;
-    int *late; /* indices of entries */
-    /* The time from an epoch to the next one, and what it was spent on: the
-       average of the ranks that are not late. */
+    int *late; /* indices of the late ranks in `entries` */
+    /* The mean time from one epoch to the next, and the parts of it in which
+       messages moved and in which a rank waited for late ones. All three are
+       averages over the ranks that are not late. */
     double step_ns, transfer_ns, waited_ns;
-    double weight; /* time that was waited in all */
+    /* the time that these ranks have waited in all epochs; the report lists
+       schedules in this order */
+    double weight;
     char hang[SENTENCE_BYTES];
 } top_schedule_t;
 
@@ -113,8 +118,9 @@ static const baton_lateness_t *find_entry(const top_reading_t *reading,
     return NULL;
 }
 
-/* Finds out whether ranks wait in the schedule's last epoch, where others have
-   not come, and none of them has moved. */
+/* Writes schedule->hang if the schedule's last epoch hangs: some ranks wait in
+   it, others have not come to it, and no rank has moved between the two
+   readings. */
 static void find_hang(const top_report_t *report, uint64_t key,
                       top_schedule_t *schedule)
 {
@@ -164,9 +170,10 @@ static bool comes_late(const top_schedule_t *schedule, int index)
     return false;
 }
 
-/* Splits the time of the ranks that are not late. The transfer is the fastest
-   tenth of the collective's own times; the histogram knows an upper limit of
-   that, and their mean is another one. */
+/* Computes the mean time of a step and its parts, over the ranks that are not
+   late. The transfer can't be measured directly. Two upper limits of it are
+   known: the time that the fastest tenth of the epochs took without waiting,
+   and the mean of that time. The lower one is taken. */
 static void split_time(top_schedule_t *schedule)
 {
     baton_lateness_t sum = {0};
@@ -183,7 +190,8 @@ static void split_time(top_schedule_t *schedule)
         }
     }
     if (sum.timed > 0 && sum.elapsed_epochs > 0) {
-        /* One count may be read before an epoch, and the other after it. */
+        /* The two counts are not read at the same moment, so an epoch may be in
+           one of them alone, and the difference may be negative. */
         const double own_ns =
             fmax((double)sum.took_ns - (double)sum.waited_ns, 0) /
             (double)sum.timed;
@@ -240,8 +248,8 @@ static top_schedule_t *find_schedules(const top_report_t *report,
 
 /* ---- sentences ----------------------------------------------------------- */
 
-/* The share of epochs to which a rank came late by more than half of the mean,
-   as far as the bins tell. */
+/* Returns the percentage of epochs to which a rank came later than half of its
+   mean lateness. The histogram's bins make this an estimate. */
 static double share_late(const baton_lateness_t *of)
 {
     const double half_us = 1e3 * mean_ms(of->late_ns, of) / 2;
@@ -252,7 +260,8 @@ static double share_late(const baton_lateness_t *of)
     return percent(late, of->timed);
 }
 
-/* "rank 5 is late by 4.8 ms in 97 % of epochs", and what that costs. */
+/* Writes "rank 5 is late by 4.8 ms in 97 % of epochs of ...", and the time that
+   the other ranks lose by that. */
 static void describe(const top_schedule_t *schedule, char *out)
 {
     size_t used = 0;
@@ -323,7 +332,8 @@ static void print_string(FILE *to, const char *text)
     (void)fputc('"', to);
 }
 
-/* What a step takes beyond the transfer and the waiting. */
+/* The part of a step that is neither transfer nor waiting, such as the
+   application's computation. */
 static double other_ns(const top_schedule_t *schedule)
 {
     return fmax(schedule->step_ns - schedule->transfer_ns - schedule->waited_ns,

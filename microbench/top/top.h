@@ -1,19 +1,22 @@
-/* baton-top: finds the ranks of a job on this host, reads what they count
-   (baton/lateness.h), and says who is late. */
+/* baton-top: finds the ranks of a job on this host, reads their counts of
+   lateness (baton/lateness.h), and names the late ranks. */
 #ifndef MICROBENCH_TOP_H
 #define MICROBENCH_TOP_H
 
 #include <baton/lateness.h>
 #include <stdio.h>
 
-/* A job: the boards of one of its processes, the first that was found. */
+/* A job, as one of its processes on this host shows it. `boards` has the boards
+   of that process, one for each of its groups; they show the counts of all
+   ranks of the host. */
 typedef struct top_job {
     int process;
     baton_board_t **boards;
     int count;
 } top_job_t;
 
-/* What all ranks of a job had counted at one time. */
+/* The counts of all ranks of a job on this host, read at one time: an entry for
+   each rank and schedule. */
 typedef struct top_reading {
     baton_board_entry_t *entries;
     size_t count;
@@ -27,25 +30,30 @@ void top_job_close(top_job_t *job);
    The caller closes the jobs and frees the array. */
 int top_job_list(top_job_t **out);
 
-/* Returns false if all processes of the job on this host have ended. If only
-   the one has whose boards are open, opens those of another one instead. */
+/* Keeps the job open while one of its processes lives. If the process whose
+   boards are open has ended, opens the boards of another process of the job.
+   Returns false if no process of the job on this host lives. */
 bool top_job_follow(top_job_t *job);
 
-/* Replaces in names what is not a printable character of UTF-8 by '?'. */
+/* Reads the counts. In names, characters that are not printable UTF-8 are
+   replaced by '?'. */
 void top_read(const top_job_t *job, top_reading_t *out);
 
 /* Returns whether two entries are of the same process. */
 bool top_same_process(const baton_board_entry_t *a,
                       const baton_board_entry_t *b);
 
-/* Subtracts from a reading an earlier one. */
+/* Subtracts an earlier reading, so that the counts are those of the time since
+   then. */
 void top_subtract(top_reading_t *from, const top_reading_t *earlier);
 
 typedef struct top_report {
     const top_job_t *job;
-    /* What to report: counts since the commits, or since the last report. */
+    /* The counts to report: those since the commits, or since the last
+       report. */
     const top_reading_t *shown;
-    /* Two readings, some time apart: what has not moved in between hangs. */
+    /* Two readings, some time apart. An epoch that runs in both is reported as
+       hanging. */
     const top_reading_t *before, *now;
     bool json;
     bool colours;

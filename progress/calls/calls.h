@@ -1,6 +1,6 @@
-/* Functions that the files of this folder share. These files implement what an
-   application calls on groups and schedules. The verifier (lib/sim/verify.c)
-   uses the functions, too. */
+/* Functions that the files of this folder share. These files implement the
+   functions that an application calls on groups and schedules. The verifier
+   (lib/sim/verify.c) uses the functions, too. */
 #pragma once
 
 #include "progress/state/task.h"

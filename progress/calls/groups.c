@@ -148,8 +148,9 @@ static bool reserve_notices(baton__member_t *member)
     return baton__table_reserve(&member->hellos, KEPT);
 }
 
-/* Allocates what a group needs to run. A subset uses its root's memory for
-   parts, and allocates kept messages only as they come. */
+/* Allocates the memory that a group needs to run. A subset shares the buffer
+   for parts of lent messages (group->parts) with its root. It also reserves no
+   records for notices, and allocates them when notices come. */
 static baton_status_t groups_reserve(baton_group_t *group)
 {
     baton__member_t *member = baton__member_of(group);
@@ -463,9 +464,9 @@ static void begin_to_part(baton_group_t *group)
     baton__recovery_part(group);
 }
 
-/* Parts from the peers once a destroyed group has no survivors' groups any
-   more. Until these have parted, a group that was shrunk goes on answering its
-   peers, which may not have made their group of survivors yet. */
+/* Begins a destroyed group's farewell from its peers, unless it still has
+   children: groups of survivors that were made of it. While it has, it goes on
+   answering peers that have not made their group of survivors yet. */
 static void part_if_childless(baton_group_t *group)
 {
     if (group->retired && baton__member_of(group)->children == 0 &&
@@ -474,7 +475,7 @@ static void part_if_childless(baton_group_t *group)
     }
 }
 
-/* Stops waiting for any peer. */
+/* Ends the farewell: no peer of the group is waited for any more. */
 static void end_parting(baton_group_t *group)
 {
     assert(baton__driven_here(group));
@@ -488,8 +489,8 @@ static bool has_parted(const baton_group_t *group)
            baton__group_is_recovered(group);
 }
 
-/* Frees groups that share the root's endpoint, were destroyed, and have parted
-   from their peers. */
+/* Frees the subsets of a root group, which share its endpoint, that were
+   destroyed and have exchanged farewells with all of their peers. */
 static void reap(baton_group_t *root)
 {
     assert(baton__driven_here(root));
@@ -547,8 +548,9 @@ static bool can_reap(const void *arg)
     return g != NULL || root->subsets == NULL;
 }
 
-/* Closes a destroyed root: first waits until all groups that share its endpoint
-   have parted and frees them, then parts itself. */
+/* Closes a destroyed root group. First waits until all groups that share its
+   endpoint have exchanged farewells with their peers, and frees them. Then does
+   the same for the root itself. */
 static void close_root(baton_group_t *root)
 {
     watched_group_t *watched = (watched_group_t *)baton__member_of(root);

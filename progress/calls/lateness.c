@@ -178,7 +178,8 @@ int baton_lateness_find(const baton_lateness_t *of, int count, int *late_out)
 /* ---- another process ----------------------------------------------------- */
 
 struct baton_board {
-    const char *memory; /* begins with the rows */
+    /* the mapped file, which begins with the rows of the ranks */
+    const char *memory;
     size_t bytes;
     uint64_t id;
 };

@@ -448,7 +448,8 @@ static void stop_driving(baton_engine_t *engine, bool soon)
             kick = false;
         }
         if (kick && engine->stepper.awaited_bytes >= LONG_BYTES) {
-            /* The progress thread may compute for long before it polls. */
+            /* The progress thread may compute for long before it polls, so
+               peers get their delayed wake-ups now. */
             baton__stepper_flush(&engine->stepper);
         }
         progress_engine_unlock(engine);
@@ -477,7 +478,7 @@ static void stop_driving(baton_engine_t *engine, bool soon)
         baton__event_loop_kick(engine->event_loop);
     }
     if (!engine->threaded) {
-        end_reign(engine); /* one of the followers drives now */
+        end_reign(engine); /* one of the parked threads drives now */
     }
 }
 
@@ -1079,8 +1080,8 @@ static bool yields_in(const baton_engine_t *engine,
    work. If all ranks are on one host, and each has a processor, the start polls
    until a short epoch has ended. Then the work does not delay the epoch, and no
    rank sends a wake-up, which takes longer than the epoch. With 4 us of work, 2
-   ranks and 16 KiB, the epoch then took 4 us instead of 11 to 27 us. Elsewhere
-   the start leaves the epoch to the wait. */
+   ranks and 16 or 32 KiB, the epoch then took 4 to 7 us instead of 11 to 27 us.
+   Elsewhere the start leaves the epoch to the wait. */
 static baton__next_t expect_soon_wait(const baton_engine_t *engine,
                                       const baton_schedule_t *schedule)
 {

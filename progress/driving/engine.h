@@ -98,7 +98,9 @@ struct baton_engine {
     const baton_engine_t *outer;
     uint32_t nested; /* number of nested calls of `enter` */
 
-    bool gate_closed; /* only the leader accesses this */
+    /* the leader has closed the gate of the event loop; only the leader
+       accesses this */
+    bool gate_closed;
     uint64_t insisted_ns;
 
     /* All threads access the fields from here on. */

@@ -23,8 +23,8 @@ struct baton__arrivals {
     /* The times at which this rank came to `epoch`, and at which `epoch` ended
        here. */
     uint64_t start_ns, end_ns;
-    /* The last timed epoch that has ended here. 0: none has ended since the
-       last failure. */
+    /* The last timed epoch that has ended here; 0: no timed epoch has ended
+       since the last failure. */
     uint64_t before;
     uint64_t before_ns; /* the time at which `before` ended */
     /* The number of epochs for which `epoch` stands: itself, and those since

@@ -5,10 +5,10 @@
 #include "progress/epoch/epoch_parts.h"
 #include "progress/epoch/queues.h"
 
-/* Raises the flag to the last epoch that has ended. In a schedule that stays
-   failed or is abandoned, this is the last epoch that was started, since no
-   started epoch will begin there. Otherwise it is the last epoch that has
-   retired. */
+/* Raises the schedule's flag, for which streams of the device wait, to the last
+   epoch that has ended. That is the last epoch that has retired. If the
+   schedule stays failed or is abandoned, it is the last epoch that was started,
+   since those that have not begun by then never will. */
 static void raise_flag(const baton__task_t *task, uint64_t failed,
                        uint64_t retired)
 {

@@ -249,8 +249,9 @@ static int run_function(baton_schedule_t *schedule, uint32_t node,
     return result;
 }
 
-/* True if this driver may run the node's function. A function that may take
-   long is left to a driver that need not return soon. */
+/* Returns true if this thread may run the node's function now. A thread that
+   must return soon (stepper.leaves_calls) leaves a function that may take long
+   to another thread. */
 static bool may_call(baton__stepper_t *stepper, const baton__op_t *op)
 {
     bool may = !stepper->leaves_calls || (op->flags & BATON__QUICK) != 0;

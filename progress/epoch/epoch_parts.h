@@ -95,8 +95,9 @@ void baton__epoch_end_if_drained(baton__task_t *task);
    returns true. */
 bool baton__epoch_end_in_draining(baton_schedule_t *schedule, uint32_t node);
 
-/* Publishes the last epoch that has retired and the one that has failed (0:
-   none), and wakes waiting threads. */
+/* Publishes the numbers of the last epoch that has retired and of the epoch
+   that has failed (0: no epoch has), and wakes the threads that wait for
+   them. */
 void baton__epoch_publish(baton_schedule_t *schedule, uint64_t failed,
                           uint64_t retired);
 

@@ -297,7 +297,7 @@ static bool poll_start(baton_schedule_t *schedule)
     return true;
 }
 
-/* ---- what has been done ----------------------------------------------- */
+/* ---- queued nodes that have ended ------------------------------------- */
 
 /* Removes the oldest node from the queue and completes it. Returns true if that
    has freed the schedule: an abandoned schedule is freed once none of its nodes

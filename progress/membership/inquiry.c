@@ -145,7 +145,9 @@ static void add_rank(const baton_group_t *group, baton__inquiry_t *inquiry,
     asked_t *at = inquiry_find(inquiry, rank);
     size_t after = (size_t)(inquiry->ranks + inquiry->count - at);
     if (after > 0 && at->rank == rank) {
-        /* The rank is asked again, since its `awaits` count now. */
+        /* The rank was asked only to learn which rank reports the stall. Now it
+           is also awaited, so it is asked again, for the ranks that it waits
+           for. */
         at->sent &= at->awaited || !awaited;
         at->awaited |= awaited;
         return;

@@ -27,7 +27,9 @@ typedef struct baton__rank_state {
     uint64_t epoch; /* the epoch that runs on the rank, or the next one */
     /* 2 + baton__progress_of on the rank, or 1 if the schedule is not there. */
     uint64_t progress;
-    uint64_t ordered; /* identity of the in_order schedule that runs; 0: none */
+    /* the identity of the in_order schedule that runs on the rank; 0: no such
+       schedule runs */
+    uint64_t ordered;
     uint64_t ordered_epoch;
     /* 1: the rank that gets this answer was the first to ask about the
        stall. */

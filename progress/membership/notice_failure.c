@@ -18,8 +18,8 @@ typedef struct failure {
     uint64_t epoch;
     char sentence[SENTENCE_BYTES];
     uint32_t final; /* 0; GONE; or 1: the schedule can't be recovered */
-    /* 1 + the rank that was lost first, see baton__group_note_report; 0:
-       none. */
+    /* 1 + the rank that the sender lost first (baton__group_note_report); 0: it
+       has lost no rank. */
     uint32_t lost;
 } failure_t;
 static_assert(sizeof(failure_t) <= BATON_NOTICE_BYTES, "a failure is a notice");

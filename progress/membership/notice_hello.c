@@ -20,7 +20,8 @@ typedef struct direction {
 typedef struct summary {
     direction_t sends, receives;
     uint32_t device_sends; /* sends of device memory */
-    /* 1 + the first lost rank, see baton__group_note_report; 0: none */
+    /* 1 + the rank that the sender lost first (baton__group_note_report); 0: it
+       has lost no rank. */
     uint32_t lost;
 } summary_t;
 

@@ -15,8 +15,9 @@
    each child, and bit CHILDREN for the parent. */
 enum { CHILDREN = 31 };
 
-/* Returns the rank from which this rank must receive next. Stores in *to_out
-   the rank to which it may send now. Either is -1 if there is none. */
+/* Returns the rank whose message this rank must receive next; -1: it has
+   received all. Stores in *to_out the rank to which it may send now; -1: it may
+   send to no rank, or has sent to all. */
 static int find_next(const baton_group_t *group,
                      const baton__agreement_t *agreement, int *to_out)
 {
@@ -33,8 +34,9 @@ static int find_next(const baton_group_t *group,
     return from < end ? from : all ? -1 : parent;
 }
 
-/* Sends to all ranks to which this rank may send now. Returns true if it has
-   sent anything. If `identity` is 0, the agreement is the group's own. */
+/* Sends the agreement's message to all ranks to which this rank may send it by
+   now: to its parent, and then to its children. Returns true if anything was
+   sent. `identity` is that of the schedule that agrees; 0: the group agrees. */
 static bool tell_next(const baton_group_t *group, uint64_t identity,
                       baton__agreement_t *agreement)
 {

@@ -39,10 +39,10 @@ typedef struct view {
 
 /* The exchange of views with one rank. */
 typedef struct exchange {
-    /* sent: 1 + the number of bits in the view that was last sent to the rank;
-       0: none was. received: 1 + the number of bits in the view that was last
-       received from the rank; 0: none was. Each of these views is a part of
-       this rank's view, so equal numbers mean equal views. */
+    /* sent: 1 + the number of bits that are set in the view that was last sent
+       to the rank; 0: no view was sent. received: the same for the view that
+       was last received from the rank. Each of these views is a part of this
+       rank's view, so equal numbers mean equal views. */
     uint32_t sent, received;
     bool asked; /* a view with the bit ASKS was sent to the rank */
     bool due;   /* the rank must get the agreed view */

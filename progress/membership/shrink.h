@@ -65,8 +65,8 @@ int baton__shrink_parted(const baton_group_t *group, int *count_out);
 void baton__shrink_end(baton_group_t *group);
 
 /* Returns the first rank, from `from` on, with which this one has not exchanged
-   equal views; -1: there is none. Such a rank does not shrink the group yet, or
-   waits for another rank. */
+   equal views; -1: it has exchanged them with all of these ranks. Such a rank
+   does not shrink the group yet, or waits for another rank. */
 int baton__shrink_awaits(const baton_group_t *group, int from);
 
 /* Sends the views that are due, and agrees if it can. Returns true if anything

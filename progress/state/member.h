@@ -191,7 +191,7 @@ typedef struct baton__member {
     struct baton__shrink *shrink;
     /* For error messages: the last peer that has committed a schedule unknown
        to this rank, and the schedule's name. */
-    int unknown_peer; /* -1: none */
+    int unknown_peer; /* -1: no peer has */
     char unknown_name[BATON__UNKNOWN_BYTES];
 } baton__member_t;
 

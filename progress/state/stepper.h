@@ -6,12 +6,14 @@
 
 #include <assert.h>
 
-/* BATON__STEP_BYTES: about the most bytes that a step computes and copies.
-   BATON__SLICE_BYTES: the most bytes of one node that are computed at once. */
+/* A step computes and copies at most about BATON__STEP_BYTES bytes. Of one node
+   it computes at most BATON__SLICE_BYTES bytes at once. */
 enum { BATON__STEP_BYTES = 1 << 20, BATON__SLICE_BYTES = 1 << 18 };
 
 typedef struct baton__stepper {
-    baton_group_t *groups; /* the root groups; a root lists its subsets */
+    /* The list of groups that have endpoints of their own (root groups). Each
+       of them lists its subsets, which use its endpoint. */
+    baton_group_t *groups;
     /* The tasks that get a turn in the next step. */
     baton__task_t *runnable_head;
     baton__task_t *runnable_tail;
@@ -45,8 +47,12 @@ typedef struct baton__stepper {
        no room for a notice, a baton_recover_fn is to be called again, or a
        shrink waits for proof that lost processes have ended. */
     bool must_retry;
-    bool leaves_calls; /* this thread leaves long calls to another thread */
-    bool left_calls;   /* this step has left a long call */
+    /* True while this thread may not run a call node that may take long,
+       because it must return to the application soon. Another thread runs such
+       nodes. */
+    bool leaves_calls;
+    /* a ready call node was not run in this step because of leaves_calls */
+    bool left_calls;
     bool unpolled; /* the last step has left out the poll; see baton__step */
     bool doubts;   /* at least one task has a `doubted` node */
     /* The mailbox: a list of tasks, the newest first. */
@@ -67,7 +73,9 @@ typedef struct baton__stepper {
     /* Optional: returns true if the calling thread drives. A simulator has only
        one thread, and lacks this function. Only assertions call it. */
     bool (*is_driven)(const struct baton__stepper *stepper);
-    uint64_t traced_ns; /* the last time for the trace; 0: none; see traced.h */
+    /* The time that the trace's next record may use without reading the clock;
+       0: that record must read the clock. See traced.h. */
+    uint64_t traced_ns;
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about

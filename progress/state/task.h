@@ -54,7 +54,8 @@ typedef enum baton__orphan {
 
 enum { BATON__TASK_MAGIC = 0x6b736174 };
 
-/* What the caller will probably do after a start. */
+/* The caller's probable behaviour after a start. It decides how long the start
+   polls. */
 typedef enum baton__next {
     BATON__NEXT_WORK, /* the caller does not wait */
     BATON__NEXT_WAIT, /* the caller waits at once */
@@ -80,8 +81,9 @@ typedef struct baton__task {
     uint32_t moving;
     uint32_t begun;
     uint32_t queued;
-    /* 1 + a receive that had completed, and whose lent message is being
-       received after all: until that is done no node is issued. 0: none. */
+    /* 1 + a receive whose message was lent, and is now received into memory
+       after all (baton__epoch_receive_lent). Until that is done no node is
+       issued. 0: there is no such receive. */
     uint32_t unlent;
     bool runnable;
     bool held; /* the epoch waits until a stream gets to its start */
@@ -103,10 +105,11 @@ typedef struct baton__task {
        driver counts them. */
     _Atomic uint64_t retired;
     /* In a schedule that stays failed: the first epoch that won't be completed.
-       In any other: the last epoch that has failed. 0: none. */
+       In any other: the last epoch that has failed. 0: no epoch has failed. */
     _Atomic uint64_t failed;
-    _Atomic uint64_t limit;  /* the last epoch that a peer may begin */
-    _Atomic uint64_t cancel; /* the epoch to cancel; 0: none */
+    _Atomic uint64_t limit; /* the last epoch that a peer may begin */
+    /* the epoch that a call has asked to cancel; 0: no call has */
+    _Atomic uint64_t cancel;
     struct baton__task *next_mail;
     /* The time of the last start. 0: the start's epoch ended during the start,
        or a wait has followed the start. */
@@ -136,8 +139,8 @@ typedef struct baton__task {
 
     /* ---- the driver, once an epoch ---- */
 
-    /* What this rank knows of when it came to epochs (epoch/arrivals.h); NULL
-       if that is not counted. */
+    /* The times at which this rank came to epochs, and its counts of them
+       (epoch/arrivals.h). NULL if the schedule's lateness is not counted. */
     struct baton__arrivals *arrivals;
     uint32_t unmet; /* number of peers in state BATON__UNMET */
     uint32_t vain;  /* one of 2^vain starts polls; see engine.c */
@@ -145,7 +148,7 @@ typedef struct baton__task {
        % depth; the driver takes it when the epoch begins. NULL if the depth is
        1. */
     char **bindings;
-    /* The first epoch that `failure` affects; 0: there is none. */
+    /* The first epoch that `failure` affects; 0: there is no failure. */
     uint64_t failing_from;
     /* The function that is called when epochs end, or NULL. */
     baton_end_fn on_end;
@@ -172,8 +175,8 @@ typedef struct baton__task {
     bool leaving;
     bool in_order; /* see baton_schedule_in_order */
     bool verifies; /* the verifier created it */
-    /* 1 + a node that is held because its message failed; 0: none. See
-       baton__epoch_fail_message. */
+    /* 1 + a node that is held because its message failed; 0: there is no such
+       node. See baton__epoch_fail_message. */
     uint32_t doubted;
     /* The detail of that message's failure, or NULL. */
     const char *doubted_detail;

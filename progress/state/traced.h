@@ -1,4 +1,4 @@
-/* What epochs, messages and waits put into the trace (baton/trace.h).
+/* The records of epochs, messages and waits in the trace (baton/trace.h).
 
    A time in the trace is read from the clock once for several records where
    that is right: a message is never sent before the time of its SEND, and has
@@ -11,7 +11,9 @@
 #include "base/trace.h"
 #include "progress/state/stepper.h"
 
-/* A copy or reduction of at least this many bytes takes time. */
+/* Work on at least this many bytes takes so long that its duration is recorded
+   (a copy or a reduction), and that the clock is read again after it (a send,
+   too, since it may copy its data). */
 enum { BATON__TRACED_BYTES = 4096 };
 
 /* Forgets the time, since a while may pass before the next record: when a
@@ -22,14 +24,15 @@ static inline void baton__traced_forget_time(baton__stepper_t *stepper)
     stepper->traced_ns = 0;
 }
 
-/* Returns when something began that will be recorded at its end. */
+/* Returns the time, for an activity that begins now and is recorded when it
+   ends; 0: nothing is recorded. */
 static inline uint64_t baton__traced_begin(void)
 {
     return baton__trace_is_on() ? baton__clock_ns() : 0;
 }
 
-/* The thread has slept since `began_ns`, unless that is 0. Called by any
-   thread. */
+/* Records that the thread has slept since `began_ns`; does nothing if that is
+   0. Any thread may call this. */
 static inline void baton__traced_sleep(uint64_t began_ns)
 {
     if (began_ns != 0) {
@@ -44,19 +47,21 @@ static inline void baton__traced_sleep(uint64_t began_ns)
 /* Call the functions below only if baton__trace_is_on(). The first one may be
    called by any thread. */
 
-/* A START, or a WAIT with its status, which began at `began_ns`, a result of
-   baton__traced_begin; 0: it began just now. */
+/* Records a START, or a WAIT with its status. It began at `began_ns`, a result
+   of baton__traced_begin; 0: it began just now. */
 void baton__traced_call(baton__task_t *task, baton_trace_what_t what,
                         uint64_t epoch, uint64_t began_ns, int status);
 
-/* BEGIN, COME, END or LOST in the running epoch; `peer` as in the record. */
+/* Records BEGIN, COME, END or LOST in the running epoch; `peer` as in the
+   record. */
 void baton__traced_epoch(baton_schedule_t *schedule, baton_trace_what_t what,
                          int peer);
 
-/* SEND, SENT or RECEIVED of a node's message. */
+/* Records SEND, SENT or RECEIVED of a node's message. */
 void baton__traced_message(baton_schedule_t *schedule, baton_trace_what_t what,
                            uint32_t node, size_t bytes);
 
-/* A node has worked since `began_ns`; if that is 0 nothing is recorded. */
+/* Records that a node has worked since `began_ns`; does nothing if that is
+   0. */
 void baton__traced_work(baton_schedule_t *schedule, uint32_t node,
                         uint64_t began_ns);

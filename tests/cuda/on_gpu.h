@@ -1,4 +1,4 @@
-/* What the tests on a GPU share. */
+/* Declarations that the tests on a GPU share. */
 #pragma once
 
 #include <cuda_runtime_api.h>

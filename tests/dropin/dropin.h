@@ -40,7 +40,7 @@ dropin_look(const volatile int *value)
     return *value;
 }
 
-/* Says what is wrong, a few times. */
+/* Prints a failed expectation, at most a few times. */
 #define EXPECT(condition, ...)                                                 \
     do {                                                                       \
         if (!(condition) && dropin_failures++ < 8) {                           \

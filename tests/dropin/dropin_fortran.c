@@ -1,4 +1,5 @@
-/* What a Fortran program calls, by the names that gfortran gives them. */
+/* The calls of a Fortran program, by the names that gfortran gives to the
+   functions. */
 #include "dropin.h"
 
 #include <unistd.h>

@@ -15,7 +15,8 @@ static char *another; /* a request in memory that ends with it */
 
 enum { BYTES = 200 };
 
-/* What MPI was given is in another order, as far behind as there is room. */
+/* Hands out a request whose fields lie in another order than MPI's, and at the
+   end of the memory: a read behind them would fault. */
 int PMPI_Grequest_start(MPI_Grequest_query_function *query,
                         MPI_Grequest_free_function *release,
                         MPI_Grequest_cancel_function *cancel, void *state,

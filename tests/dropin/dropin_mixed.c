@@ -468,7 +468,8 @@ static void free_types(MPI_Datatype types[8])
     }
 }
 
-/* What a persistent call was made with is gone before it starts. */
+/* The arguments of a persistent call (its types, counts and displacements) are
+   freed or overwritten before the call starts. */
 static void test_freed(void)
 {
     int key, counts[16], at[16];
@@ -653,7 +654,8 @@ static int on_delete(MPI_Comm comm, int key, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
-/* The application's attributes, errors, thread level, and what is left. */
+/* The application's attributes, its error handlers, its thread level, and the
+   calls that are left to MPI. */
 static void test_application(void)
 {
     int key, flag, level;

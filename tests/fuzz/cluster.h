@@ -42,7 +42,8 @@ typedef struct fuzz_cluster fuzz_cluster_t;
 typedef struct fuzz_task fuzz_task_t;
 typedef struct fuzz_participant fuzz_participant_t;
 
-/* What a program has on a rank, and all of it. */
+/* A program's state on one rank, and the reference that computes the contents
+   of all ranks' memory. */
 typedef struct fuzz_part fuzz_part_t;
 typedef struct fuzz_reference fuzz_reference_t;
 
@@ -76,7 +77,8 @@ struct fuzz_participant {
 
 /* How tasks of a kind work. All but build and check may be NULL. */
 typedef struct fuzz_rules {
-    /* Allocates what the task has once; builds its schedule on one rank. */
+    /* `open` allocates the task's state that exists once, for all ranks.
+       `build` builds its schedule on one rank. */
     void (*open)(fuzz_task_t *task);
     void (*build)(fuzz_participant_t *participant);
     /* Puts the data of the next step in place; checks the result of the step.
@@ -111,7 +113,7 @@ typedef struct fuzz_injection {
     uint64_t epoch;
 } fuzz_injection_t;
 
-/* What a rank has besides its participants. */
+/* The state of a rank that belongs to no participant. */
 typedef struct fuzz_rank_state {
     fuzz_cluster_t *cluster;
     int rank;

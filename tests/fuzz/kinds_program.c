@@ -33,7 +33,7 @@ struct fuzz_reference {
 
 /* ---- the reference ------------------------------------------------------ */
 
-/* What a rank's memory holds before a step. */
+/* Fills a rank's memory with the contents that it has before a step. */
 static void fill_memory(const fuzz_task_t *task, int rank, uint64_t number,
                         unsigned char *memory)
 {
@@ -54,7 +54,8 @@ static void forget_results(fuzz_reference_t *reference)
     }
 }
 
-/* What the participant's memory must hold after its step. */
+/* Returns the contents that the participant's memory must have after its
+   step. */
 static unsigned char *result_of(const fuzz_participant_t *participant)
 {
     const fuzz_task_t *task = participant->task;

@@ -91,7 +91,7 @@ static bool goes_on(const arguments_t *arguments, const progress_t *progress)
             now_s() - progress->began_s < arguments->seconds);
 }
 
-/* What is said when a run crashes, or never ends. */
+/* The message that is printed when a run crashes, or never ends. */
 static char last_words[128];
 
 static void report_signal(int number)

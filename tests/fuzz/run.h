@@ -17,8 +17,9 @@ typedef struct fuzz_outcome {
 extern const char fuzz_name[];
 extern const char fuzz_doc[];
 
-/* Makes what the seed says, runs it to its end, checks it, destroys it. */
+/* Makes the cluster and the tasks that the seed stands for, runs them to their
+   end, checks the results, and destroys everything. */
 fuzz_outcome_t fuzz_run(uint64_t seed);
 
-/* Prints what the seed says. */
+/* Prints the cluster and the tasks that the seed stands for. */
 void fuzz_print(uint64_t seed, FILE *to);

@@ -136,7 +136,7 @@ static void check_late(void)
                       "it is said once");
 }
 
-/* Of this rank's library, what it tells in its next exchange. */
+/* The version that this rank's library sends in its next exchange. */
 static const char *version;
 static int format;
 

@@ -75,7 +75,7 @@ static void check_builder(const dense_builder_t *builder, baton_hosts_t *hosts)
     }
 }
 
-/* What the group says of each rank's host is what MPI says. */
+/* The group and MPI agree on which ranks share a host. */
 static void check_hosts(void)
 {
     MPI_Comm near;

@@ -69,7 +69,8 @@ static bool forbid(unsigned call, unsigned error)
                    SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
-/* Without the right to read what is private: of threads to come. */
+/* Gives up the right to read other processes' private memory (CAP_SYS_PTRACE),
+   for this thread and those that it starts. */
 static bool give_up_right(void)
 {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};

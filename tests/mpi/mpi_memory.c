@@ -84,8 +84,8 @@ static void add_bytes(void *arg, void *target, const void *left,
     }
 }
 
-/* Elements that are no part of what is read of a message at a time, and
-   elements that are longer than it. */
+/* A long message is read in parts of BATON__PART_BYTES. These elements do not
+   divide that length, or are longer than it. */
 static void sums_of_long_elements(void)
 {
     static size_t elements[] = {24, BATON__PART_BYTES - 1,

@@ -150,7 +150,7 @@ static void strike(uint64_t delay_us)
     }
 }
 
-/* ---- what ranks do ------------------------------------------------------ */
+/* ---- the ranks' work ---------------------------------------------------- */
 
 static baton_schedule_t *schedule, *pairs[2];
 static uint64_t *input, *data; /* of dense vectors; of small messages */
@@ -607,7 +607,7 @@ int main(int argc, char **argv)
     if (is_at("everyone")) {
         strike(support_random_below(&pace, 1 + 10 * plan.delay_us));
     }
-    support_mpi_open(); /* what MPI opens for this, it keeps */
+    support_mpi_open(); /* files that MPI opens here stay open */
     support_mpi_healthy(world.group);
     support_mpi_ok(baton_group_destroy(world.group));
     support_mpi_ok(baton_engine_close(world.engine));

@@ -12,7 +12,8 @@
 #define NEAR_BETA_NS  0.02
 #define BOUND         1e-9
 
-/* What an estimate may be off by: the time over the formula. */
+/* The bounds for an estimate: the time in the simulator, divided by the
+   formula's. */
 #define LEAST       0.4
 #define MOST        1.25
 #define MOST_UNEVEN 1.4 /* on hosts that differ */

@@ -86,7 +86,8 @@ static trial_t trial;
 static bool on_devices; /* trials are */
 static char running[300];
 
-/* What has been tried, so that the suite notices if it tries too little. */
+/* Counts of outcomes over all trials, so that the suite fails if it tries too
+   little. */
 static struct {
     int completed, failed, half_failed, killed, flushed, late;
 } count;
@@ -117,7 +118,8 @@ static baton_group_t *group_of(int rank)
                                  : baton_sim_group(trial.sim, rank);
 }
 
-/* Devices run what is due in random order. */
+/* Has fn(p) called later_us from now; in trials on devices, notes it among the
+   functions that are due, which run in random order. */
 static void at(double later_us, void (*fn)(void *arg), participant_t *p)
 {
     if (trial.devices != NULL) {
@@ -159,7 +161,7 @@ static void fail_nth(uint64_t n)
     }
 }
 
-/* ---- what is tried ----------------------------------------------------- */
+/* ---- a random trial ---------------------------------------------------- */
 
 static baton_sim_options_t random_network(void)
 {
@@ -352,7 +354,8 @@ static void expect(const char *wrong)
     }
 }
 
-/* What a rank gives with a gradient. */
+/* Fills a participant's gradient for a step with random integers, of the kind
+   that the trial asks for. */
 static void fill(participant_t *p, int step)
 {
     bool same = trial.kind == SAME && p != trial.participants;
@@ -556,8 +559,8 @@ static void check_statistics(const participant_t *p, bool dense)
     }
 }
 
-/* Whether what is dropped on the way goes to some rank's residual: then other
-   elements than those of the result come back bit by bit. */
+/* True if entries that are dropped on the way go to some rank's residual: then
+   elements outside the result come back bit by bit. */
 static bool is_global(baton_sparse_algorithm_t algorithm)
 {
     return algorithm == BATON_SPARSE_SPARDL || algorithm == BATON_SPARSE_GTOPK;

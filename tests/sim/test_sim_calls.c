@@ -121,7 +121,7 @@ TEST_WORDS(test_sim_waits_are_interrupted)
     support_ok(baton_schedule_wait(words->recv, -1));
 }
 
-/* ---- what a call may not do --------------------------------------------- */
+/* ---- calls that are refused --------------------------------------------- */
 
 static void expect_refusals(void *arg)
 {

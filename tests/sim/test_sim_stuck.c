@@ -36,7 +36,8 @@ static baton_node_t add_node(baton_schedule_t *s, const char *text)
     }
 }
 
-/* What follows the node's kind. */
+/* Reads the marks behind the node's kind: `!` makes it optional, `?` lets it
+   start after any of its inputs, and numbers behind `<` name its inputs. */
 static void finish_node(baton_schedule_t *s, baton_node_t node,
                         const char *text)
 {
@@ -159,7 +160,7 @@ static void run_all(stuck_t *all, size_t count, baton_status_t expected)
 #define RUN_ALL(all, expected)                                                 \
     run_all(all, sizeof(all) / sizeof(all)[0], expected)
 
-/* ---- what does not match ------------------------------------------------- */
+/* ---- mismatches ---------------------------------------------------------- */
 
 /* A nop first, so that messages have other numbers than 0. */
 TEST(test_mismatch_names_both_ends)

@@ -26,7 +26,8 @@ static int size_of(int i)
 
 /* ---- one step ---------------------------------------------------------- */
 
-/* What it takes: the messages and bytes of the rank that sends most. */
+/* Runs a step, and returns its cost in the simulator: its time and rounds, and
+   the messages and bytes of the rank that sends most. */
 static baton_sparse_cost_t simulate_in(const baton_sim_options_t *sim,
                                        const baton_sparse_options_t *options)
 {
@@ -273,7 +274,8 @@ static double cost_of(int ranks, baton_sparse_options_t options,
     return cost.us;
 }
 
-/* What is chosen costs no more than anything else, and what the choice says. */
+/* Expects that the choice costs no more than `best`, the least cost of any
+   algorithm, and that the algorithm costs as much if it is named. */
 static void expect_best(int ranks, baton_sparse_options_t options, double best)
 {
     baton_sparse_cost_t cost, again;
@@ -399,7 +401,7 @@ TEST(test_bad_cases_are_refused)
                   "options is NULL");
 }
 
-/* A sparse all-reduce that is created has what was chosen. */
+/* A sparse all-reduce is created with the choice of baton_sparse_cost. */
 TEST(test_created_with_what_is_chosen)
 {
     baton_sparse_options_t options =

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what kernels see -------------------------------------------------- */
+/* ---- the kernels' side ------------------------------------------------- */
 
 #define __global__
 #define __device__
@@ -143,7 +143,7 @@ inline __half __float2half_rn(float value)
     return __half(__half_raw{baton__f16_of_f32(value)});
 }
 
-/* ---- what the host sees ------------------------------------------------ */
+/* ---- the host's side --------------------------------------------------- */
 
 typedef int cudaError_t;
 typedef void *cudaStream_t;

@@ -6,7 +6,7 @@
 
 enum { ALL_PLACES = PROGRAM_HOST | PROGRAM_DEVICE | PROGRAM_ANY };
 
-/* ---- what a step does in an epoch --------------------------------------- */
+/* ---- the steps of an epoch ---------------------------------------------- */
 
 enum { SAMPLE_CHAIN, SAMPLE_SENT, SAMPLE_TAKEN, SAMPLE_LENGTH };
 

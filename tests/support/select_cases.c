@@ -97,7 +97,7 @@ void select_fill(select_kind_t kind, baton_dtype_t dtype, void *values,
     }
 }
 
-/* ---- what a selection must be ------------------------------------------ */
+/* ---- the right selection ----------------------------------------------- */
 
 /* An element that can be selected: it is not zero, and has the sign for which
    the selection asks (`side`). `key` is its magnitude. */
@@ -343,8 +343,11 @@ static void run_short(const select_subject_t *subject, support_random_t *random)
     }
 }
 
-/* Tests vectors of each kind and type. `n` is so large that k = n / 4 exceeds
-   the number of elements in a sample. SAMPLE_TOO_LARGE makes these large. */
+/* Tests selections from vectors of each kind and type, with several k. A
+   selection estimates its threshold from a sample of the vector. `n` is so
+   large that k = n / 4 exceeds the sample's size. With SELECT_SAMPLE_TOO_LARGE
+   all elements of the sample are larger than the others. Then the estimate is
+   too high: fewer than k elements reach it. */
 static void run_kinds(const select_subject_t *subject, support_random_t *random)
 {
     for (int kind = 0; kind < SELECT_KINDS; kind++) {

@@ -111,7 +111,7 @@ static void build_loop(void *arg, baton_schedule_t *s)
     }
 }
 
-/* ---- what is refused ---------------------------------------------------- */
+/* ---- refused schedules -------------------------------------------------- */
 
 #define CYCLE                                                                  \
     "epoch 1 can't end on rank 0: ranks wait in a cycle\n"                     \

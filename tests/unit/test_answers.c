@@ -1,4 +1,4 @@
-/* What a rank learns of one that it waits for. */
+/* Answers: the news that a rank gets of a rank for which it waits. */
 #include "support/cluster.h"
 #include "transport/mpi/answers.h"
 #include "transport/mpi/links.h"

@@ -10,9 +10,9 @@
        async --> count (optional)                                            */
 typedef struct operation {
     baton_schedule_t *schedule;
-    baton_status_t start;  /* what its start returns */
-    bool completes;        /* in its start, */
-    baton_status_t status; /* the status of its completion */
+    baton_status_t start;  /* returned by its start */
+    bool completes;        /* the start completes it, */
+    baton_status_t status; /* with this status */
     int polls_left;
     baton_async_t async;
     atomic_bool begun;
@@ -213,7 +213,7 @@ static baton_status_t complete_and_fail(void *arg, baton_call_t *call)
     return BATON_ERR_LIMIT;
 }
 
-/* What has completed when its epoch fails is not cancelled. */
+/* An async node that has completed when its epoch fails is not cancelled. */
 TEST_EACH(test_async_that_has_completed_is_not_cancelled, 1)
 {
     operation_t operation = {.start = BATON_OK};

@@ -50,7 +50,8 @@ static void assert_contains(const char *text, const char *part)
 
 /* ---- log --------------------------------------------------------------- */
 
-/* What `message` at `level` writes to standard error. */
+/* Logs `message` at `level`, and stores the text that comes out on standard
+   error. */
 static void capture_log(baton_log_level_t level, const char *message, char *out,
                         size_t size)
 {
@@ -338,7 +339,7 @@ TEST_BETWEEN(test_available_memory_is_the_least_of_host_and_groups, clean, NULL)
     write_below_root("/sys/fs/cgroup/job", "memory.stat",
                      "file 3000\ninactive_file 20\nactive_file 300\n");
     assert_int_equal(baton__available_memory(root), 1320);
-    /* Version 1, in a container, whose group is what is mounted. */
+    /* Version 1, in a container: its own group is mounted as the root. */
     write_below_root("/proc/self", "cgroup",
                      "5:cpu:/x\n4:hugetlb,memory:/docker/4711\n0::/\n");
     write_below_root(V1, "memory.limit_in_bytes", "9223372036854771712\n");

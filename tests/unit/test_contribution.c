@@ -33,7 +33,8 @@ static void expect_taken(baton__contribution_t *c, uint64_t epoch,
         value);
 }
 
-/* Before what was contributed since, whether the epoch had published or not. */
+/* It comes before contributions that were made since, whether the epoch had
+   published or not. */
 TEST(test_contribution_of_a_failed_epoch_is_pending_again)
 {
     const baton_op_t op = {
@@ -102,8 +103,8 @@ TEST(test_contribution_that_is_lent_is_not_read_behind_its_step)
     }
 }
 
-/* What is lent is added up with what is pending, before it or after it; also
-   when it is given back, or moves to steps of other numbers. */
+/* A lent contribution is added to the pending one, whichever came first; also
+   when the loan is given back, or recovery gives the steps other numbers. */
 TEST(test_contribution_that_is_lent_is_added)
 {
     const baton_op_t op = {

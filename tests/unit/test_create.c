@@ -367,8 +367,8 @@ static baton_status_t call(support_worker_t *w, const char *what)
                            &on);
 }
 
-/* What all call first, so that they have its schedule; what ranks 0 and 2 call
-   then, and what rank 1 does. */
+/* Each row: the calls that all ranks make first, so that they have their
+   schedules; then the call of ranks 0 and 2, and that of rank 1. */
 static const char *const calls[][3] = {
     {"b0r0r1a1a2r0r1", "r1", "r0"}, /* neither root waits for itself */
     {"b0r0r1a1a2b0a1", "a1", "b0"},

@@ -105,7 +105,7 @@ static void build_inside(const dense_case_t *c, baton_schedule_t *schedule,
     baton_enclose_end(schedule, inside, before, behind);
 }
 
-/* The same on device memory, and alone: what is bound is there. */
+/* Builds the same on device memory: all bound buffers lie on the device. */
 static void build_there(const dense_case_t *c, baton_schedule_t *schedule,
                         const memory_t *memory, int rank)
 {
@@ -294,7 +294,7 @@ TEST(test_any_number_of_ranks_and_elements)
     }
 }
 
-/* Beyond what has a slot for each round. */
+/* Vectors too long for a slot of their own in each round. */
 TEST(test_long_vectors)
 {
     for (size_t i = 0; dense_builder_at(i) != NULL; i++) {

@@ -284,7 +284,7 @@ TEST_WITH(test_destroy_tells_of_a_message_that_moves, 2, SUPPORT_OWN_MANUAL)
 
     support_ends(s[1], BATON_ERR_CANCELLED);
     support_says("\"long\" was destroyed on rank 0 while epoch 1 ran");
-    assert_int_equal(memory[2 * LONG - 1], 42); /* what moved has ended */
+    assert_int_equal(memory[2 * LONG - 1], 42); /* the message has arrived */
     while (baton_schedule_destroy(s[0]) == BATON_ERR_TIMEOUT) {
         (void)baton_engine_step(cluster->engines[0]);
     }

@@ -118,7 +118,7 @@ TEST(test_engines_of_several_threads)
     }
 }
 
-/* ---- what is left is named -------------------------------------------- */
+/* ---- leftovers are named ---------------------------------------------- */
 
 TEST_WITH(test_group_destroy_with_a_schedule_is_busy, 1, SUPPORT_ONE_THREAD)
 {

@@ -1,4 +1,4 @@
-/* What a group remembers: names and their attempts, committed schedules,
+/* The tables of a group: names and their attempts, committed schedules,
    schedules that were destroyed before their peers came, and lost peers. */
 #include "base/alloc.h"
 #include "progress/state/member.h"

@@ -11,7 +11,7 @@ static baton_node_t writes(baton_schedule_t *s, size_t offset, size_t bytes)
                           baton_view(own, 0, bytes));
 }
 
-/* What the message says; the rest is found among random graphs. */
+/* The text of the message. Random graphs test that all hazards are found. */
 TEST(test_hazard_is_named)
 {
     baton_schedule_t *s = refusal_begin();
@@ -41,8 +41,8 @@ static baton_node_t add_long_chain(baton_schedule_t *s, baton_node_t last)
     return last;
 }
 
-/* What is known of the ends of long chains does not pass a node that takes any
-   of its inputs. */
+/* A node that waits for any one of its inputs does not order the nodes behind
+   it after the long chain in front of it. */
 TEST(test_hazard_of_any_behind_a_long_chain)
 {
     baton_schedule_t *s = refusal_begin();
@@ -55,7 +55,8 @@ TEST(test_hazard_of_any_behind_a_long_chain)
     refused(s, BATON_ERR_HAZARD, "copy#0");
 }
 
-/* Nor does it hold for a node beside the chain. */
+/* Nor is a node beside a long chain ordered before the nodes behind the
+   chain. */
 TEST(test_hazard_beside_a_long_chain)
 {
     baton_schedule_t *s = refusal_begin();

@@ -1,4 +1,5 @@
-/* What a driver does when nothing moves: see progress/driving/idle.h. */
+/* The idle policy: whether a driver polls, yields or sleeps when nothing moves;
+   see progress/driving/idle.h. */
 #include "progress/driving/idle.h"
 #include "support/cmocka.h"
 
@@ -53,8 +54,9 @@ static void yield_slowly(baton__idle_t *idle, uint64_t awaited_bytes)
     baton__idle_yielded(idle);
 }
 
-/* Ranks that copy long vectors take as long, and are what is waited for. Else
-   polls sleep for a while, a shorter one if more data are awaited. */
+/* A yield to ranks that copy long vectors takes as long, but these ranks are
+   those that this one waits for. Otherwise polls sleep for a while after a slow
+   yield, for a shorter one if more data are awaited. */
 TEST(test_idle_slow_yield_deters)
 {
     baton__idle_t idle = crowded();

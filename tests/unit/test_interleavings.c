@@ -34,7 +34,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* ---- what is replaced in the real code ----------------------------------- */
+/* ---- replacements in the real code --------------------------------------- */
 
 /* Before this another fiber may go on. */
 static void point(const char *function, const char *what);
@@ -199,7 +199,9 @@ typedef struct scenario {
 } scenario_t;
 
 typedef struct fiber {
-    bool (*ready)(const struct fiber *fiber); /* what it sleeps for, or NULL */
+    /* returns true if the event for which the fiber sleeps has come; NULL: it
+       does not sleep for an event */
+    bool (*ready)(const struct fiber *fiber);
     const pthread_mutex_t *mutex;
     uint64_t due_ns; /* when its sleep ends; UINT64_MAX: never */
     const baton_engine_t *driven;
@@ -224,9 +226,10 @@ typedef struct task {
 typedef struct world {
     fiber_t fibers[FIBERS];
     int current;
-    int ended;          /* timers */
-    bool seen;          /* from here on it was explored before */
-    const char *broken; /* what is wrong, or NULL */
+    int ended; /* timers */
+    bool seen; /* from here on it was explored before */
+    /* describes the first violated condition; NULL: none was found */
+    const char *broken;
     uint64_t now_ns;
 
     baton_engine_t engine;
@@ -389,7 +392,7 @@ static __attribute__((noinline)) const uintptr_t *stack_top(void)
     return (const uintptr_t *)__builtin_frame_address(0) + 2;
 }
 
-/* What threads have for themselves. */
+/* Switches the thread-local variables to those of the fiber `next`. */
 static void switch_to(int next)
 {
     driven = next != NOBODY ? w.fibers[next].driven : NULL;
@@ -792,7 +795,7 @@ static void take_turn(baton_schedule_t *schedule)
     }
 }
 
-/* ---- what the threads do ------------------------------------------------- */
+/* ---- the threads' steps -------------------------------------------------- */
 
 typedef struct awaited {
     const baton__task_t *task;
@@ -954,7 +957,8 @@ __attribute__((no_sanitize_address)) static void set_up(void)
 {
     memset(&w, 0, sizeof w);
     for (int i = 0; i < FIBERS; i++) {
-        /* What a run before has left would make like states different. */
+        /* Otherwise the words that an earlier run has left there would make
+           equal states look different. */
         volatile uintptr_t *word = stacks[i] + STACK_WORDS;
         for (int k = 0; k < STACK_WORDS / 8; k++) {
             *--word = 0;

@@ -4,7 +4,7 @@
 
 enum { COUNT = 1000, BYTES = COUNT * 8 };
 
-/* ---- what varies ------------------------------------------------------- */
+/* ---- lengths that vary ------------------------------------------------- */
 
 /* Rank 0 sends as many numbers as its call says; rank 1 doubles what came and
    returns it.
@@ -120,7 +120,7 @@ TEST_EACH(test_length_is_each_epochs_own, 2)
     close_echo(&echo);
 }
 
-/* ---- what is refused in an epoch --------------------------------------- */
+/* ---- refusals in an epoch ---------------------------------------------- */
 
 TEST_MANUALLY(test_length_above_the_view_is_refused, 2)
 {
@@ -167,7 +167,7 @@ TEST_EACH(test_length_of_a_message_above_the_view_fails, 2)
     support_schedules_destroy(cluster, s);
 }
 
-/* ---- what commit refuses ----------------------------------------------- */
+/* ---- refusals by commit ------------------------------------------------ */
 
 static void expect_refused(baton_schedule_t *s, baton_status_t status,
                            const char *text)

@@ -96,7 +96,8 @@ LINKS_TEST(test_links_lower_rank_connects)
     assert_int_equal(link_of(2, 0)->state, BATON__LINK_NONE);
 }
 
-/* What was sent while there was no link: both ends are told to look. */
+/* A ring that is sent while there is no link would be lost: once the link is
+   made, both ends are rung. */
 LINKS_TEST(test_links_ring_when_they_are_made)
 {
     connect_ends(0, 2);
@@ -162,7 +163,8 @@ LINKS_TEST(test_links_rings_tell_how_much_was_sent)
     assert_null(link_of(1, 0)->lost);
 }
 
-/* What finds no room is not told, and does not garble what follows. */
+/* A ring that finds no room in the socket is not sent, and does not garble
+   those that follow. */
 LINKS_TEST(test_links_full_of_rings)
 {
     enum { MANY = 10000000 };

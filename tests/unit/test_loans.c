@@ -91,8 +91,8 @@ TEST(test_loans_to_a_reduce_into_the_scratch)
     end(&g, 1);
 }
 
-/* Sends of what was reduced are told from others, where only a part was, too,
-   and where it was written again since. */
+/* Sends of reduced data are told from others, also if only a part was reduced,
+   and if it was overwritten since. */
 TEST(test_sends_of_what_was_made)
 {
     for (int written = 0; written < 2; written++) {
@@ -261,7 +261,7 @@ TEST(test_loans_not_ahead_of_a_call)
     }
 }
 
-/* ---- what the engine does ----------------------------------------------- */
+/* ---- loans in the engine ------------------------------------------------ */
 
 /* A sum that writes down where it has read its right operand. */
 typedef struct witness {
@@ -546,7 +546,7 @@ TEST(test_loans_end_with_a_failure)
     support_schedules_destroy(pair, sum.schedules);
 }
 
-/* Steps until the reduce has read a part of what it was lent. */
+/* Steps until the reduce has read a part of the message that was lent to it. */
 static void sum_run_in_part(sum_t *s)
 {
     baton_engine_t *engine = pair->engines[0];

@@ -48,8 +48,9 @@ static baton_partial_result_t outcome_of(int rank, uint32_t iteration,
     };
 }
 
-/* What may be wrong with a result. A contribution that is lost, and a result
-   that is old, fit a model: only the audit can tell. */
+/* The errors that the test plants in a result. A result that lacks a
+   contribution, or that is old, still fits a model, so only the audit can find
+   these two. */
 typedef enum spoil {
     RIGHT,
     TORN,

@@ -31,7 +31,8 @@ static bench_options_t parse_line(const char *words)
     return parsed;
 }
 
-/* What is read of a line: options at these offsets, all of 64 bits. */
+/* Command lines, and the values that parsing must give to the options at these
+   offsets, all of 64 bits. */
 #define AT(member) offsetof(bench_options_t, member)
 static const struct {
     const char *words;
@@ -169,7 +170,7 @@ TEST(test_bench_sparse_systems_are_the_librarys)
     assert_int_equal(BENCH_SPARSE_MPI, BATON_SPARSE_COUNT - 1);
 }
 
-/* ---- what a sparse all-reduce must give --------------------------------- */
+/* ---- results of a sparse all-reduce ------------------------------------- */
 
 static void assert_wrong(const uint32_t *indices, const float *values,
                          size_t count, size_t n, size_t entry)
@@ -270,11 +271,10 @@ TEST(test_bench_slices_find_what_was_lost)
     }
 }
 
-/* ---- what a collective must give ---------------------------------------- */
+/* ---- results of a collective -------------------------------------------- */
 
-/* What each collective gives is compared with MPI by bench_command.sh. Here: an
-   element that is not what it must be is found, the first one, and so is a call
-   that did nothing. */
+/* bench_command.sh compares the result of each collective with MPI's. Here: the
+   check finds the first wrong element, and a call that did nothing. */
 static void check_rank(bench_operation_t *rank)
 {
     baton_collective_t collective = rank->collective;

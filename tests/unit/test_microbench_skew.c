@@ -100,7 +100,8 @@ TEST(test_systems_that_are_refused)
 
 /* ---- the limits ------------------------------------------------------- */
 
-/* What ranks wait on average when an iteration begins with arrival k. */
+/* Returns the mean time, in skews, that a rank waits if the iteration begins
+   with arrival k. */
 static double mean_wait(int k, int ranks)
 {
     double sum = 0;

@@ -13,7 +13,8 @@
 
 enum { COUNT = 8, BYTES = COUNT * 4, MOST_RANKS = 4, LATE_MS = 500 };
 
-/* One rank, in a thread of its own: what it has made, and its first error. */
+/* One rank, in a thread of its own: the objects that it has made, and its first
+   error. */
 typedef struct rank {
     support_worker_t *worker;
     baton_group_t *group;
@@ -119,7 +120,8 @@ static void run_mistake(void **state)
     SUPPORT_ADD(title, run_mistake, NULL, NULL, &of_##title)                   \
     static void title(rank_t *me)
 
-/* In what is done right otherwise: the statements behind the words edit it. */
+/* A mistake in arguments or options that are right otherwise: the statements
+   behind the words edit them. */
 #define WORDS(...) __VA_ARGS__
 #define IN(with, type, title, on, expected, says, ...)                         \
     static void edit_##title(rank_t *me, type *in)                             \
@@ -220,7 +222,7 @@ static void broadcast(rank_t *me, int root, size_t bytes)
     baton_add_broadcast(me->schedule, &args);
 }
 
-/* ---- what differs on a rank --------------------------------------------- */
+/* ---- mistakes of one rank ----------------------------------------------- */
 
 IN_SUM(count_differs, 3, MISMATCH,
        ("rank 2 has source of 7 elements", "source of 8 elements",
@@ -254,7 +256,7 @@ IN_SUM(algorithm_differs, 2, MISMATCH,
        ("by ring", "by recursive_doubling", "BATON_CALIBRATION"),
        in->algorithm = me->odd ? "ring" : "recursive_doubling")
 
-/* What one rank chose by name is what the other calls. */
+/* One rank chooses by name the algorithm whose function the other calls. */
 MISTAKE(op_of_the_named_differs, 2, MISMATCH, "rank 1 has op max", "has op sum")
 {
     baton_schedule_t *in = create(me, "grad");

@@ -17,7 +17,7 @@
 enum { RESERVED = 1000, LONGEST = 3 * BATON__MPI_SLICE_BYTES, LOG = 8192 };
 enum { PULLED_BYTES = BATON__BODY_LONGEST + 1 }; /* by ranks of other hosts */
 
-/* What poll has returned, by rank. */
+/* The events that poll has returned on a rank. */
 typedef struct seen {
     baton_message_t *arrived[LOG];
     baton_event_t ended[LOG], received[LOG], lost[LOG];
@@ -294,8 +294,8 @@ TEST(test_mpi_far_ways_have_exact_limits)
     assert_int_equal(fake_mpi_unreceived(), 0);
 }
 
-/* What is long is pulled in several messages, of which the receiver says how
-   long they are; more than may be in motion at a time, too. */
+/* A long message is pulled in several parts, whose length the receiver chooses;
+   also in more parts than may be in motion at a time. */
 TEST(test_mpi_pulls_in_parts)
 {
     enum { PART = LONGEST / 20 };
@@ -442,7 +442,7 @@ static void expect_read(void)
     expect_received(7, BATON_OK);
 }
 
-/* A sender fills what is posted: a short one at once, a long one in slices. */
+/* A sender fills posted receives: a short one at once, a long one in slices. */
 TEST(test_mpi_fills_posted_receives)
 {
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
@@ -466,7 +466,8 @@ TEST(test_mpi_fills_posted_receives)
     }
 }
 
-/* Whatever else is sent arrives, and what was withdrawn is not written. */
+/* Messages that do not fit a posted receive arrive, and a withdrawn receive is
+   not written to. */
 TEST(test_mpi_fills_no_other_receives)
 {
     open_local(2, 0);
@@ -510,8 +511,9 @@ TEST(test_mpi_asks_for_what_was_offered)
     }
 }
 
-/* What was not reduced is read, whether its receive was posted before or not.
- */
+/* Data that are no result of a reduction (`made` of the token is false) are
+   offered and then read by the receiver, whether the receive was posted before
+   or not. */
 TEST(test_mpi_reads_what_was_not_made)
 {
     for (int before = 0; before < 2; before++) {
@@ -664,7 +666,8 @@ TEST(test_mpi_parts_end_with_their_peers)
     }
 }
 
-/* What was lent is received, or dropped; no more is lent. */
+/* Once the receiver may not read from a peer, messages that it was lent are
+   received or dropped, and no more are lent. */
 TEST(test_mpi_receives_what_it_may_not_read)
 {
     open_local(2, 0);
@@ -981,8 +984,8 @@ TEST(test_mpi_far_pulls_are_bounded)
     assert_int_equal(peer_of(1, 0)->pulling, 0);
 }
 
-/* What MPI has no room for waits in order, and credits that could not be told
-   are told later. */
+/* Packets for which MPI has no room wait in order, and credits that could not
+   be sent are sent later. */
 TEST(test_mpi_far_packets_wait_for_room)
 {
     enum { COUNT = BATON__MPI_PACKETS + 5 };
@@ -1266,7 +1269,7 @@ static void open_linked(void)
     assert_int_equal(link_of(1, 0)->state, BATON__LINK_OPEN);
 }
 
-/* Lets a while pass, in which nobody polls, and takes what has rung. */
+/* Lets 5 ms pass, in which nobody polls, and then takes the rings that came. */
 static void pass_time(int rank)
 {
     (void)poll(NULL, 0, 5);
@@ -1415,7 +1418,8 @@ TEST(test_mpi_far_answers_ring_for_their_sender)
     }
     assert_true(peer_of(0, 1)->rang_ns >= before);
     assert_int_equal(link_of(0, 1)->reported, peer_of(0, 1)->packets_sent);
-    /* Without an answer the link tells, even what was too soon for a ring. */
+    /* Without an answer the link tells of packets, even of those that came too
+       soon after another for a ring. */
     pass_time(0);
     pass_time(1);
     pass_time(0);
@@ -1599,7 +1603,7 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     post_all(0, 1, 0, PULLED + 2, LONG, BATON_OK);
     post_all(0, 1, 50, 3, MIDDLE, BATON_DONE);
     for (int i = 0; i < PULLED + 5; i++) {
-        (void)poll_some(1, 64); /* what is pulled by both waits for the next */
+        (void)poll_some(1, 64); /* data for both wait for the next poll */
     }
     assert_int_equal(seen[1].arrivals, PULLED + 5);
     fake_mpi_stop(true);
@@ -1627,7 +1631,8 @@ TEST(test_mpi_far_peer_is_lost_in_motion)
     drop(1, PULLED + 4);
     assert_null(rank_of(1)->peers[0].outbox.head);
     assert_int_equal(rank_of(1)->unreported, 0);
-    /* The other peer's goes on; what was sent ends for MPI, but only once. */
+    /* The message for the other peer goes on. The sends to the lost peer end in
+       MPI, but are not reported again. */
     fake_mpi_eager_bytes = 65536;
     fake_mpi_stop(false);
     settle(2);
@@ -1656,8 +1661,8 @@ TEST(test_mpi_far_peer_is_lost_within_a_body)
     }
 }
 
-/* What MPI can't send to one peer leaves room for the others, and takes none
-   for good once that peer is lost. */
+/* Packets that MPI can't send to one peer leave room for the other peers'
+   packets, and take no room any more once that peer is lost. */
 TEST(test_mpi_far_peer_that_takes_nothing)
 {
     enum { TAKEN = BATON__MPI_POSTED };
@@ -1719,8 +1724,8 @@ TEST(test_mpi_far_peer_dies_while_it_sends)
     assert_true(arm(0));
 }
 
-/* What two have not sent to the end takes all receives, and there are others.
- */
+/* Unfinished packets of two dead peers occupy all posted receives; others are
+   posted in their place. */
 TEST(test_mpi_far_peers_die_while_they_send)
 {
     open_net(4, 0);
@@ -1742,8 +1747,8 @@ TEST(test_mpi_far_peers_die_while_they_send)
     }
 }
 
-/* What is pulled goes behind the answers to what arrives with that: until then
-   it can be withdrawn, or ends with its peer. */
+/* Pulled data are sent behind the answers to the messages that arrived in the
+   same poll: until then the send can be withdrawn, or ends with its peer. */
 TEST(test_mpi_far_pulled_data_go_last)
 {
     for (int lost = 0; lost < 2; lost++) {

@@ -99,7 +99,7 @@ TEST_WITH(test_on_end_counts_anew_behind_a_recovery, 2, SUPPORT_OWN_ENGINES)
     expect(&ends[1], 1, BATON_OK);
 }
 
-/* ---- what it may do ------------------------------------------------------ */
+/* ---- calls that the function may make ------------------------------------ */
 
 typedef struct inside {
     baton_schedule_t *own, *other;

@@ -58,7 +58,8 @@ TEST(test_options_that_were_not_initialised)
     assert_int_equal(out.second, 7);
 }
 
-/* What the library fills is as long as the caller's header has it. */
+/* A struct that the library fills has the size that the caller's header gives
+   it. */
 TEST(test_a_struct_that_is_filled_keeps_its_size)
 {
     const options_t whole = {sizeof whole, 3, 4};
@@ -121,7 +122,7 @@ static baton_status_t return_nonsense(void *arg, baton_call_t *call)
     return *(const baton_status_t *)arg;
 }
 
-/* What a call node returns reaches the application as a status. */
+/* The value that a call node returns reaches the application as a status. */
 TEST_MANUALLY(test_a_call_node_returns_no_status, 1)
 {
     const int nonsense[] = {-1000, -99, 2, 1000};

@@ -72,7 +72,7 @@ static void lies(vector_t vector, const bool *contributors, const char *says)
     assert_string_equal(baton_error_message(), says);
 }
 
-/* ---- what is right ----------------------------------------------------- */
+/* ---- proofs that hold -------------------------------------------------- */
 
 TEST_BETWEEN(test_union_of_all_ranks_holds_in_any_order, open_proof,
              close_proof)
@@ -157,7 +157,7 @@ TEST_BETWEEN(test_known_sets_need_no_memory, open_proof, close_proof)
     assert_int_equal(baton__alloc_count(), before);
 }
 
-/* ---- what is wrong ----------------------------------------------------- */
+/* ---- flaws that are found ---------------------------------------------- */
 
 TEST_BETWEEN(test_a_rank_that_is_there_twice, open_proof, close_proof)
 {

@@ -471,7 +471,7 @@ TEST_MANUALLY(test_queued_failure_alone_ends_what_waits_behind, 1)
     support_ok(baton_schedule_destroy(s));
 }
 
-/* ---- what starts them -------------------------------------------------- */
+/* ---- starts by calls and on_end functions ------------------------------ */
 
 typedef struct starter {
     baton_schedule_t *schedule;
@@ -541,7 +541,7 @@ TEST_MANUALLY(test_queued_starts_from_calls_and_ends, 1)
 typedef struct beside {
     baton_schedule_t *peer, *own;
     int turns;
-    baton_status_t stop; /* what the third returns */
+    baton_status_t stop; /* returned by the third turn */
 } beside_t;
 
 static baton_status_t take_turn(void *arg)

@@ -27,7 +27,7 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
     support_cluster_run(cluster, run_given_up, &seed);
 }
 
-/* ---- what is told ------------------------------------------------------ */
+/* ---- notices that recovery gives --------------------------------------- */
 
 /* The others wait for a rank that recovers late. */
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
@@ -231,7 +231,7 @@ TEST_WITH(test_recovery_ends_though_a_peer_destroys, 3, SUPPORT_OWN_MANUAL)
     support_schedules_destroy(cluster, s);
 }
 
-/* ---- what has ended already -------------------------------------------- */
+/* ---- epochs that have ended already ------------------------------------ */
 
 static baton_token_t posted;
 static bool fills, withdraws;

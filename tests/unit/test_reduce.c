@@ -106,8 +106,8 @@ TEST(test_op_identity_is_neutral)
     }
 }
 
-/* What an operation takes has a kernel, and nothing else does; an error names
-   both and says what the type is reduced with. */
+/* There are kernels for just those types that an operation takes. The error for
+   any other type names both, and the operations that reduce that type. */
 TEST(test_op_says_what_it_takes)
 {
     for (int kind = 0; kind < BATON__OP_COUNT; kind++) {

@@ -15,7 +15,8 @@
 
 enum { OWNER, PEER, PROCESSES, MIB = 1 << 20 };
 
-/* What processes share; and what each has of its own. */
+/* Two processes of a host: the structs in shared memory, and the structs that
+   each process has of its own. */
 typedef struct host {
     baton__peer_state_t states[PROCESSES];
     baton__segment_table_t tables[PROCESSES];
@@ -190,7 +191,7 @@ HOST_TEST(test_segments_have_limits)
     assert_int_equal(host.segments.total, 0);
 }
 
-/* A segment is larger than what is taken of it; that costs no memory. */
+/* A segment is larger than the blocks in it; the rest of it takes no memory. */
 HOST_TEST(test_segments_take_the_memory_of_their_blocks)
 {
     struct stat file;
@@ -258,7 +259,7 @@ HOST_TEST(test_segments_are_made_among_signals)
     assert_non_null(block);
 }
 
-/* What does not know the secret is not mapped. */
+/* A segment whose owner does not know the secret is not mapped. */
 HOST_TEST(test_segments_of_strangers_are_refused)
 {
     open_host(64 * MIB);
@@ -340,7 +341,7 @@ TEST_WITH(test_memory_free_after_a_rebind, 2, SUPPORT_OWN_ENGINES)
     support_ok(baton_memory_free(group, blocks[0]));
 }
 
-/* A simulator takes what is left with it. */
+/* Blocks that were not freed are freed with the simulator. */
 TEST(test_memory_alloc_in_a_simulation)
 {
     baton_sim_t *sim = support_sim_of(2);

@@ -210,7 +210,8 @@ static void add(const baton_accumulation_t *of, void *to, const void *other)
     BATON_SUM->reduce(BATON_SUM->arg, to, to, other, of->count, of->dtype);
 }
 
-/* Of one element; returns what is accumulated. */
+/* Adds momentum to one element with a bf16 velocity. Returns the value to
+   accumulate. */
 static float add_short(const baton_accumulation_t *of, float g, uint16_t *u)
 {
     const float m = (float)of->momentum;
@@ -221,7 +222,7 @@ static float add_short(const baton_accumulation_t *of, float g, uint16_t *u)
     return (of->nesterov ? next + g : next) + lost * (m / (1 - m));
 }
 
-/* What is computed, by loops over the whole vector. */
+/* The reference: computes the accumulation by loops over the whole vector. */
 static void compute(const baton_accumulation_t *of, void *g, void *velocity,
                     void *sum)
 {
@@ -468,9 +469,10 @@ static size_t some_entries(baton_dtype_t dtype, const void *vector,
     return found;
 }
 
-/* Candidates, of both signs whatever `side` is, as what is added may turn one;
-   and what is added to some elements: the k largest of the sums without another
-   pass over the vector, or the answer that it takes one (false). */
+/* Finds the k largest elements after other values were added to some, from
+   candidates alone, without another pass over the vector. Returns false if that
+   takes another pass. The candidates have both signs whatever `side` is, as an
+   added value may change a sign. */
 static bool finds_candidates(baton_dtype_t dtype, select_kind_t kind,
                              size_t count, size_t k, support_random_t *random)
 {

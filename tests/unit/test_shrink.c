@@ -691,7 +691,7 @@ static void lose_and_commit_late(const char *name, bool recovers,
         support_ok(baton_schedule_destroy(s[1]));
         s[1] = NULL;
     }
-    (void)baton_engine_step(ranks[3].engine); /* what it gets means nothing */
+    (void)baton_engine_step(ranks[3].engine); /* its status does not matter */
     support_ok(baton_schedule_commit(s[3]));
     support_ok(baton_schedule_start(s[3]));
     for (int turn = 0; turn < 8; turn++) {
@@ -741,7 +741,7 @@ static void leave_untold(bool loses)
         support_ok(baton_schedule_start(s));
         step(1, 3);
     }
-    ranks[0].dead = true; /* there is no room for what it sends */
+    ranks[0].dead = true; /* its transport has no room for its sends */
     (void)baton_engine_step(ranks[0].engine);
     assert_int_equal(baton__member_of(ranks[0].group)->answer_count, loses);
     support_set_variable("BATON_DESTROY_MS", "1");

@@ -418,7 +418,7 @@ TEST(test_import_before_a_recovery)
     support_sparse_close(right);
 }
 
-/* ---- what import refuses ----------------------------------------------- */
+/* ---- refusals by import ------------------------------------------------ */
 
 static void expect_import_refused(const baton_sparse_options_t *options,
                                   const char *state, size_t bytes,

@@ -14,7 +14,7 @@ enum { BLOCK = 4096, BUFFERS = 3, ROOM = 300000, MESSAGES = 64 };
 static const baton_header_t header = {
     .schedule = 3, .epoch = 4, .tag = 5, .incarnation = 6, .kind = 7};
 
-/* A rank: its transport, device, and what has come of its messages. */
+/* A rank: its transport and device, and the outcomes of its messages so far. */
 typedef struct end {
     baton_transport_t inner;
     const baton_transport_t *port;
@@ -162,7 +162,7 @@ static baton_token_t token_of(pair_t *pair, uint32_t node,
     return (baton_token_t){.owner = pair, .node = node, .memory = memory};
 }
 
-/* Sends what is at `at` of the memory. */
+/* Sends the bytes at the offset `at` of the memory. */
 static void post_at(pair_t *pair, uint32_t node, uint32_t tag,
                     baton_memory_t memory, size_t at, size_t bytes)
 {
@@ -196,7 +196,7 @@ static baton_message_t *take(pair_t *pair)
     return message;
 }
 
-/* Receives a message into what is at `at` of the memory. */
+/* Receives a message into the memory at the offset `at`. */
 static baton_status_t take_at(pair_t *pair, uint32_t node,
                               baton_memory_t memory, size_t at,
                               baton_message_t *message)
@@ -470,7 +470,8 @@ TEST(test_staged_wrong_sends_are_errors)
 
 enum { SLOTS = 12, SLOT_BYTES = ROOM / SLOTS, TURNS = 500 };
 
-/* What happens in a trial; at a random time, and never what is not chosen. */
+/* The fault of a trial, which happens at a random time. Faults that were not
+   chosen never happen. */
 typedef enum mishap {
     NOTHING,
     SENDER_FAILS, /* its device, in a copy or in a call */
@@ -612,7 +613,8 @@ static void sleep_any(traffic_t *self)
     fail_msg("it does not get to sleep");
 }
 
-/* What has ended: without a mishap all is well, but for what was withdrawn. */
+/* Checks the sends and receives that have ended: without a mishap all have
+   succeeded, except receives of messages that were withdrawn. */
 static void look(traffic_t *self)
 {
     static char right[SLOT_BYTES], found[SLOT_BYTES];
@@ -697,7 +699,7 @@ static void cause(traffic_t *self)
     }
 }
 
-/* Whether the receiver had begun with what is in the sender's slot. */
+/* True if the receiver has accepted the message of the sender's slot. */
 static bool is_begun(const traffic_t *self, int slot)
 {
     bool begun = false;

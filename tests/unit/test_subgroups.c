@@ -43,7 +43,8 @@ TEST(test_subgroups_random_ones_work)
 /* ---- ranks that come late, or are lost ------------------------------------
  */
 
-/* What a rank has been told before it has made the group is not lost. */
+/* News of a recovery that reach a rank before it has made the group are not
+   lost. */
 TEST_WITH(test_subgroups_late_rank_recovers, 3, SUPPORT_OWN_MANUAL)
 {
     const int ranks[] = {2, 0};

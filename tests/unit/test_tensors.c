@@ -554,7 +554,7 @@ TEST(test_tensors_of_a_late_rank_go_out_together)
     close_world(world);
 }
 
-/* ---- what is refused --------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------- */
 
 /* Rank 1's options are wrong; the other ranks' may differ from them. */
 static void refuse(const baton_tensors_options_t *options,

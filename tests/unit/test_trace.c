@@ -56,8 +56,8 @@ static file_t open_file(const char *path)
     return file;
 }
 
-/* Opens a file of a folder, whose name ends so, and deletes it; what is
-   recorded stays readable. */
+/* Opens the file of the folder whose name ends with `ends`, and deletes it; its
+   records stay readable. */
 static file_t take_file(const char *folder, const char *ends)
 {
     char path[400] = "";

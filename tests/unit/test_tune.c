@@ -12,11 +12,12 @@
 
 enum { RANKS = 3, TRIED = 4, BYTES = 1024, BUDGET_MS = 60000 };
 
-/* ---- what is injected ---------------------------------------------------- */
+/* ---- injected times ------------------------------------------------------ */
 
-/* What epochs take, by rank and by the model's rank of the algorithm; and the
-   sample of rank 1 after which there is no memory, or which takes so long; or
-   0. */
+/* names: the algorithms, the model's cheapest first. times: the time that an
+   epoch takes, in us, by rank and algorithm. last_sample: the number of the
+   sample of rank 1, from 1, that takes long_ms milliseconds or, if that is 0,
+   whose next allocation fails; 0: no such sample. */
 static const char *names[TRIED];
 static double times[RANKS][TRIED];
 static atomic_int samples;
@@ -504,7 +505,7 @@ TEST_WITH(test_what_was_learned_is_written, RANKS, SUPPORT_OWN_ENGINES)
         assert_true(2 * known.inside.alpha_us == costs.inside.alpha_us);
     }
     (void)remove(path);
-    /* What can't do the case is not taken. */
+    /* A choice whose algorithm can't do the case is not taken. */
     baton_choice_case_t other = case_of(BYTES);
     other.ranks = RANKS + 1;
     const char *model = model_of(other);
@@ -540,7 +541,8 @@ TEST(test_wrong_lines_are_refused)
     baton_choice_t choice;
     support_ok(baton_costs_get(&costs));
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        /* Each a name of its own: what was read is kept. */
+        /* Each file has a name of its own, as a file that was read once is not
+           read again. */
         (void)snprintf(path, sizeof path, "/tmp/baton_tune_%ld_%zu",
                        (long)getpid(), i);
         support_ok(baton_costs_write(path, &costs));

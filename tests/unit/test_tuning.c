@@ -51,9 +51,9 @@ TEST(test_an_unknown_name_lists_those_that_there_are)
 
 /* ---- the choice -------------------------------------------------------- */
 
-/* What the best algorithm that can do it takes, with the best segment: powers
-   of two from 1 KiB until one covers the vector, of at most 512 KiB on one host
-   and 16 MiB between hosts. */
+/* Returns the time of the fastest algorithm that can do the case, with its best
+   segment. Segments are powers of two from 1 KiB until one covers the vector,
+   at most 512 KiB on one host and 16 MiB between hosts. */
 static double least_us(const baton_choice_case_t *of,
                        const baton_costs_t *costs)
 {
@@ -163,11 +163,13 @@ TEST(test_the_choice_is_the_cheapest)
     }
 }
 
-/* Cases whose choice is known by name, or what is said of them. */
+/* A case for which the name of the chosen algorithm, or the text of the error,
+   is known. */
 typedef struct known {
     baton_choice_case_t of;
     const char *name; /* of the algorithm, or NULL */
-    const char *says; /* or else what the error says */
+    /* if `name` is NULL: the text that the error must contain */
+    const char *says;
 } known_t;
 
 static void expect_known(const known_t *all, size_t count,
@@ -487,7 +489,7 @@ TEST(test_ranks_with_other_calibrations_are_told_so)
 {
     baton_costs_t costs = measured;
     costs.inside.alpha_us = costs.between.alpha_us = 1e6;
-    char file[80]; /* a name of its own: what was read is kept */
+    char file[80]; /* of its own: no file is read twice */
     (void)snprintf(file, sizeof file, "%s_other", path);
     support_ok(baton_costs_write(file, &costs));
     differ(file, NULL, 0, BATON_ERR_MISMATCH,

@@ -256,7 +256,8 @@ TEST_MANUALLY(test_starts_before_a_little_work_end_their_epochs, 1)
 
 /* ---- interrupts --------------------------------------------------------- */
 
-/* What a thread can wait for; of each, rank 0 can't end without rank 1. */
+/* The objects and events that a thread can wait for. None ends on rank 0
+   without rank 1. */
 enum { SCHEDULE, PARTIAL, SPARSE, TENSORS, RECOVERY, CONDITION, KINDS };
 enum { COUNT = (1 << 18) + 1, TENSOR = 64 }; /* a long contribution is lent */
 static struct {

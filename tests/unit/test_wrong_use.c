@@ -47,8 +47,9 @@ static void says_null(const char *function, const char *what)
     support_says(text);
 }
 
-/* function(arguments ...) fails and names what is NULL: with an error; with
-   this value, which stands for none; or with a message alone. */
+/* Expect that function(arguments ...) sets a message that its argument `what`
+   is NULL. REFUSES expects that it returns an error, too, and GIVES that it
+   returns `value`, which stands for none. */
 #define REFUSES(what, function, ...)                                           \
     (support_expect(function(__VA_ARGS__), BATON_ERR_INVALID),                 \
      says_null(#function, what))
@@ -164,7 +165,7 @@ TEST_WITH(test_forked_children_are_refused, 1, SUPPORT_OWN_ENGINES)
     support_ok(baton_schedule_destroy(own.schedule));
 }
 
-/* ---- what builds ------------------------------------------------------- */
+/* ---- functions that build ---------------------------------------------- */
 
 static uint64_t memory[2];
 static const baton_view_t whole = {{0}, 0, 8};
@@ -247,7 +248,7 @@ TEST(test_adders_refuse_a_committed_schedule)
     }
 }
 
-/* ---- what runs --------------------------------------------------------- */
+/* ---- functions that run schedules -------------------------------------- */
 
 TEST(test_calls_refuse_nothing)
 {

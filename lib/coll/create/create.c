@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- what each collective has ------------------------------------------ */
+/* ---- the descriptions of the collectives ------------------------------- */
 
 #define COLLECTIVE(called, KIND, ...)                                          \
     const baton__collective_t baton__##called = {                              \

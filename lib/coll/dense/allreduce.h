@@ -5,8 +5,9 @@
 #include "coll/kit/given.h"
 #include "coll/kit/phases.h"
 
-/* The all-reduces that keep the order of ranks. The other all-reduces list them
-   in the error for a reduction that is not commutative. */
+/* The all-reduces that reduce in the order of ranks, and so work with a
+   reduction that is not commutative. If such a reduction is given to any other
+   all-reduce, the error names these. */
 #define BATON__ORDERED_ALLREDUCES                                              \
     "recursive doubling, the binomial tree, the flat tree, rabenseifner, the " \
     "linear pipeline or the double tree"

@@ -19,7 +19,8 @@
 enum { TREES = 2, SLOTS = 2 };
 
 typedef struct half {
-    /* Ranks of the parent and the children; -1: there is none. */
+    /* Ranks of the parent and the children; -1: this rank has no such
+       neighbour. */
     int parent, children[2];
     baton_view_t source;
     baton_view_t target;

@@ -85,8 +85,9 @@ static void find_neighbours(const int *numbers, int rank, int size, int *hosts,
     }
 }
 
-/* Returns the offsets of the blocks of all ranks of this host: of B blocks, and
-   of an empty block for each further rank. */
+/* Divides the vector into B blocks, one for each of the first B ranks of this
+   host, and returns the blocks' offsets in bytes, mate_count + 1 of them. The
+   ranks after the B-th have empty blocks at the end. */
 static size_t *cut_for(baton__flow_t *flow, size_t bytes, const place_t *place)
 {
     size_t count = bytes / flow->element;

@@ -14,7 +14,8 @@ enum { TREES = 2 };
 typedef struct half {
     baton_view_t data;
     size_t segments;
-    /* Ranks of the parent and the children; -1: there is none. */
+    /* Ranks of the parent and the children; -1: this rank has no such
+       neighbour. */
     int parent, children[2];
 } half_t;
 

@@ -25,27 +25,30 @@ typedef struct baton__blocks {
     int original_block;
 } baton__blocks_t;
 
-/* Returns the parts + 1 offsets, in bytes, of `parts` blocks of a vector of
-   `bytes` bytes. Their lengths differ by at most one element of the flow. The
-   offsets are valid until the flow is closed. If there is no memory, sets the
-   schedule's error and returns NULL. */
+/* Divides a vector of `bytes` bytes into `parts` blocks, whose lengths differ
+   by at most one element of the flow. Returns parts + 1 offsets, in bytes:
+   block i is the bytes offsets[i] to offsets[i + 1]. They are valid until the
+   flow is closed. If there is no memory, sets the schedule's error and returns
+   NULL. */
 size_t *baton__cut_evenly(baton__flow_t *flow, size_t bytes, int parts);
 
-/* Returns the vector `memory`, cut like that. After an error `at` is NULL. */
+/* Divides the vector `memory` into `parts` blocks, by baton__cut_evenly. If
+   that fails, `at` of the returned struct is NULL. */
 baton__blocks_t baton__blocks_cut(baton__flow_t *flow, baton_view_t memory,
                                   int parts);
 
-/* Returns the offsets of blocks of counts[i] elements. If there is no memory,
-   or if there are too many bytes, sets the schedule's error and returns NULL.
-   In the latter case the error names the builder. */
+/* Divides a vector into blocks of counts[i] elements, and returns the offsets
+   as baton__cut_evenly does. If there is no memory, or if the blocks have more
+   bytes than a size_t can count, sets the schedule's error and returns NULL.
+   The second error names the builder. */
 size_t *baton__cut_by_counts(baton__flow_t *flow, const char *builder,
                              const size_t *counts, int parts);
 
-/* Returns the offsets of P blocks of a vector of `bytes` bytes. Block r has
-   block_bytes[r] bytes, which must add up to `bytes`. If block_bytes is NULL,
-   all blocks are equal, and `bytes` must be a multiple of P. After an error
-   sets the schedule's error, in which `what` names the vector, and returns
-   NULL. */
+/* Divides a vector of `bytes` bytes into P blocks, and returns the offsets as
+   baton__cut_evenly does. Block r has block_bytes[r] bytes; together they must
+   have `bytes` bytes. If block_bytes is NULL, all blocks are equal, and `bytes`
+   must be a multiple of P. After an error sets the schedule's error, in which
+   `what` names the vector, and returns NULL. */
 size_t *baton__cut_bytes(baton__flow_t *flow, const char *builder,
                          const char *what, size_t bytes,
                          const size_t *block_bytes);

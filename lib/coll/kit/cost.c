@@ -158,7 +158,7 @@ double baton__scattered(const baton__terms_t *t)
     return blocks * t->block;
 }
 
-/* ---- what is asked ----------------------------------------------------- */
+/* ---- costs of algorithms and chunks ------------------------------------ */
 
 /* Returns true if the ranks exchange no messages. */
 static bool is_still(const baton_algorithm_t *algorithm,

@@ -25,16 +25,18 @@
 typedef struct baton__span {
     size_t begin, end;
     uint32_t buffer;
-    uint32_t writer; /* 1 + the node that wrote the bytes last; 0: none */
-    /* 1 + the place in `readers` where the list of the nodes begins that have
-       read the bytes since; 0: none. */
+    /* 1 + the node that wrote the bytes last; 0: no node did */
+    uint32_t writer;
+    /* The nodes that have read the bytes since form a list in `readers`. This
+       is 1 + the index of the list's first entry; 0: no node has read the
+       bytes. */
     uint32_t readers;
 } baton__span_t;
 
 typedef struct baton__reader {
     uint32_t node;
-    /* 1 + the place in `readers` of the next node of the list; 0: none. The
-       ends of two lists may be the same nodes. */
+    /* 1 + the index of the list's next entry in `readers`; 0: this is the last
+       one. Two lists may share their last entries. */
     uint32_t next;
 } baton__reader_t;
 
@@ -54,9 +56,10 @@ typedef struct baton__flow {
     size_t reader_count, reader_room;
     /* The memory that baton__flow_alloc has given out. */
     struct baton__flow_memory *memory;
-    /* 1 + the receive added last; 0: none yet. */
+    /* 1 + the receive that was added last; 0: no receive was added yet. */
     uint32_t last_recv;
-    /* 1 + the node after which all further sends come; 0: none. */
+    /* 1 + the node after which all further sends come; 0: further sends need
+       not come after any such node. */
     uint32_t round;
     /* The next reduction yields the total of the team. If the reduction is an
        average, it divides by the number of ranks there, unless `is_inner` is

@@ -24,10 +24,10 @@
    reduce-scatter writes only the sum of this rank's block, a segment at a time,
    and the segment stays in a cache from the first operand to the last. */
 
-/* The number of slots. Two segments are reduced at a time: while one waits for
-   a message, the other can be reduced. All operands of a segment are received
-   into its slot, one after another, so that the reduction can read each of them
-   in its message. */
+/* The number of segments that a rank reduces at a time: while one of them waits
+   for a message, the other can be reduced. Each has a slot of scratch, into
+   which all of its operands are received one after another, so that the
+   reduction can read each of them in its message. */
 #define SLOTS 2
 
 static bool stages(const baton__flow_t *flow, baton_view_t view)

@@ -489,8 +489,9 @@ static uint64_t earlier(uint64_t step, uint64_t other)
     return step == 0 || (other != 0 && other < step) ? other : step;
 }
 
-/* Returns the oldest step with a contribution that no epoch up to this one
-   has taken: it is pending, or a later epoch has taken it by now. 0: none. */
+/* Returns the oldest step whose contribution no epoch up to `epoch` has taken:
+   it is pending, or a later epoch has taken it by now. Returns 0 if there is no
+   such step. */
 static uint64_t oldest_since(const baton__contribution_t *self, uint64_t epoch)
 {
     assert(baton__thread_has_locked(&self->history_lock));
@@ -579,8 +580,9 @@ char *baton__contribution_hand_over(baton__contribution_t *self, bool has)
     return room;
 }
 
-/* Makes a reader, `pinned` or `lent`, use another slot, or none. Frees the slot
-   that it used before, if that has no other owner. */
+/* Moves a reader (self->pinned or self->lent) from its slot of results to
+   another one, or to NO_SLOT. Frees the slot that it leaves, unless the other
+   reader or the history still uses that slot. */
 static void read_slot(baton__contribution_t *self, uint32_t *reader,
                       uint32_t slot)
 {

@@ -129,10 +129,10 @@ static void end_move(void *arg, const void *request)
     }
 }
 
-/* Returns false while the device is adding to the pending contribution, or
-   copying it. If the epoch of a request has ended without end_move, the device
-   has failed; then this function ends the request's use of the pending
-   contribution itself. */
+/* Returns true if an epoch may take the pending contribution: no request in a
+   stream is adding to it or copying it. If the device has failed, such a
+   request has ended without a call of end_move(). Then this function ends the
+   request's use of the contribution, and returns true. */
 bool baton__partial_device_may_take(const baton__partial_device_t *self)
 {
     baton__contribution_t *c = &self->partial->contribution;

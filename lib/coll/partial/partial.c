@@ -263,8 +263,9 @@ static void add_pieces(baton_partial_t *partial)
     }
 }
 
-/* Returns the bound of staleness; 0: there is none. With KEEP_ALL the history
-   is a bound, and max_staleness does not exceed it. */
+/* Returns the bound of staleness, in epochs; 0: contributions may be
+   arbitrarily late. With KEEP_ALL the history is a bound, and max_staleness
+   does not exceed it. */
 static uint32_t bound_of(const baton_partial_options_t *options)
 {
     return options->keep == BATON_KEEP_ALL && options->max_staleness == 0

@@ -21,7 +21,7 @@ typedef struct baton__choice {
 /* The mode of each epoch: `choice`, unless the epoch is FULL. */
 typedef struct baton__modes {
     baton__choice_t choice;
-    uint32_t sync_every; /* each sync_every-th epoch is FULL; 0: none is */
+    uint32_t sync_every; /* each sync_every-th epoch is FULL; 0: no epoch is */
     uint64_t seed;
     /* The number of epochs before the first epoch of the schedule. After the
        import of a state of fewer steps this is a negative number, in two's

@@ -73,23 +73,27 @@ struct baton__survival {
     /* For each rank of `group`, its rank in the application's group. */
     int *ranks;
 
-    /* The schedule that states the terms, in the application's group; NULL:
-       none. */
+    /* The schedule that compares the options of all ranks (see above), in the
+       application's group. NULL: it is not needed, or no longer. */
     baton_schedule_t *terms;
 
-    /* The second schedule, with which ranks hand over a result (see above), and
-       its state. NULL: it is not built yet. */
-    baton_schedule_t *hand_over; /* NULL: the schedule is not built yet */
+    /* The second schedule, by which ranks hand over a result (see above). */
+    baton_schedule_t *hand_over; /* NULL: not built */
     /* Schedules that could not be destroyed within the time limit, since a peer
        may still use their vectors. The array has room for the schedules of all
        groups. */
     baton_schedule_t **in_motion;
     int in_motion_count;
-    baton_buffer_t result; /* the buffer for the result that is handed over */
+    /* The buffer of `hand_over` for the result. It is bound to memory only if
+       some rank lacks the result. */
+    baton_buffer_t result;
     struct baton_given given;
-    /* ends[0] is the newest epoch that any rank has completed, with its number
-       of active ranks. ends[1] is the complement (~) of the newest epoch that
-       all ranks have completed. */
+    /* The vector of the all-reduce (maximum) that finds the last completed
+       epoch. ends[0] is a rank's newest completed epoch, shifted left by
+       ACTIVE_BITS, plus the number of ranks active in it. ends[1] is the
+       complement (~) of that epoch, so that the maximum gives the least of the
+       ranks' newest epochs. If both give the same epoch, all ranks have its
+       result. */
     uint64_t ends[2];
 
     pthread_t thread;
@@ -197,7 +201,8 @@ static bool survive_leave(survival_t *self, baton_status_t status)
     return lost;
 }
 
-/* The driver calls this when the schedule that states the terms has failed. */
+/* The driver calls this when the schedule that compares options has failed.
+   BATON_ERR_MISMATCH: options differ. */
 static void note_terms(void *arg, baton_status_t status)
 {
     survival_t *self = arg;
@@ -349,8 +354,8 @@ static baton_status_t build_hand_over(survival_t *self)
     return baton_schedule_commit(s);
 }
 
-/* Builds the schedule that states the terms. Each rank exchanges messages with
-   each other rank, so any difference between two ranks' terms is found. */
+/* Builds the schedule that compares options. Each rank exchanges messages with
+   each other rank, so any difference between two ranks is found. */
 static baton_status_t build_terms(survival_t *self, baton_group_t *group)
 {
     size_t size = (size_t)baton_group_size(group);

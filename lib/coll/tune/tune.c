@@ -53,7 +53,7 @@ enum { SAMPLE_US = 4000, LEAST_EPOCHS = 2, MOST_EPOCHS = 32 };
 
 double (*baton__tune_us)(int rank, const char *algorithm, double us);
 
-/* ---- what a group has ---------------------------------------------------- */
+/* ---- the tuned state of a group ------------------------------------------ */
 
 typedef struct tuned {
     pthread_mutex_t lock;
@@ -423,7 +423,7 @@ static baton_status_t tune_begin(tuning_t *tuning)
                : status;
 }
 
-/* ---- what is tuned ------------------------------------------------------- */
+/* ---- the cases of a tuning ----------------------------------------------- */
 
 static baton_status_t tune_all(tuning_t *tuning)
 {

@@ -175,7 +175,8 @@ static baton_status_t inproc_notify(void *endpoint, int peer,
                                                                 : BATON_AGAIN;
 }
 
-/* The list of the records whose tokens have the same hash as this one. */
+/* Returns the head of the list of the records whose tokens have the same hash
+   as this one. */
 static record_t **inproc_list_of(const rank_t *self, baton_token_t token)
 {
     uint64_t hash = baton__mix((uintptr_t)token.owner ^ token.node);
@@ -202,9 +203,11 @@ static void hash_records(rank_t *self)
     self->is_hashed = true;
 }
 
-/* Sends are withdrawn only after failures and cancels, so the lists are made
-   only then, and remain valid until the next send. A recovery withdraws all
-   sends of a group, in any order. */
+/* The transport's withdraw. Finds the record of the send by lists of records
+   whose tokens have the same hash, so that a recovery, which withdraws all
+   sends of a group in any order, takes no time that is quadratic in their
+   number. Sends are withdrawn only after failures and cancels, so the lists are
+   made only then, and are valid until the next send. */
 static bool inproc_withdraw(void *endpoint, baton_token_t token)
 {
     rank_t *self = endpoint;

@@ -36,7 +36,8 @@ typedef struct baton__answers_place {
 } baton__answers_place_t;
 
 typedef struct baton__asked {
-    /* The connection on which the answer is awaited; -1: there is none. */
+    /* The connection on which this rank awaits the answer; -1: it awaits no
+       answer. */
     int fd;
     uint64_t asked_ns;  /* when the rank was last asked */
     uint64_t looked_ns; /* when this rank last looked for the answer */
@@ -49,8 +50,9 @@ typedef struct baton__answers {
     int listener;
     int rank, size;
     uint64_t timeout_ns; /* 0: a silent rank is never lost */
-    char silent[80];     /* says that the rank has not answered for too long */
-    /* Says that the rank has been in a call of MPI for too long. */
+    /* the error text of a rank that has not answered for too long */
+    char silent[80];
+    /* the error text of a rank that has been in a call of MPI for too long */
     char inside[80];
     /* Numbers of MPI calls that the driver has begun, and that have
        returned. */
@@ -65,7 +67,7 @@ typedef struct baton__answers {
     /* The places of all ranks, by rank. They are set once ranks have exchanged
        them. */
     baton__answers_place_t *places;
-    baton__asked_t *asked; /* indexed by rank */
+    baton__asked_t *asked; /* by rank: the state of the question to the rank */
     pthread_t thread;
     pthread_mutex_t lock; /* protects `answer` */
     /* The answer: this rank's key, a byte of flags, and a bit for each lost

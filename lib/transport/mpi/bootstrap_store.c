@@ -98,8 +98,9 @@ static store_key_t whole_key(const baton__store_use_t *use, const char *key)
     return whole;
 }
 
-/* The beginning of this thread's error message. If a call of the store has
-   changed it, it says why the call failed. */
+/* The first bytes of this thread's error message, saved before a call of the
+   store. If the call fails and the message has changed since, the store has set
+   the message, and it says why the call failed. */
 typedef struct said {
     char text[160];
 } said_t;

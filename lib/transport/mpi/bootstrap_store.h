@@ -10,7 +10,7 @@
 typedef struct baton__store_use {
     const char *function; /* the public function that was called */
     const baton_store_t *store;
-    const char *name; /* of the group */
+    const char *name; /* the name of the group to make */
 } baton__store_use_t;
 
 /* Checks the store and the name. */

@@ -290,7 +290,8 @@ typedef struct baton__peer {
     /* When the peer was last sent a packet although it might have ended; 0:
        never. */
     uint64_t tried_ns;
-    /* BATON__MPI_BODIES buffers for the peer's bodies. */
+    /* Memory of BATON__MPI_BODIES receive buffers, which were added to those of
+       `net` for the peer's bodies: data that follows a packet (packet.h). */
     baton__net_buffer_t *kept;
     baton__record_t *begun; /* a body whose last packet has not come yet */
     uint32_t packets_taken; /* number of the peer's packets taken here */
@@ -400,9 +401,11 @@ typedef struct baton__mpi {
     bool keeps_off;
     /* Only messages longer than this are written by their senders. */
     size_t put_above;
-    /* The longest message that a sender writes; 0: none is written. */
+    /* The longest message that a sender writes into the memory of the receive;
+       0: senders write no messages. */
     size_t put_bytes;
-    /* The longest message that goes into a shm buffer; 0: none does. */
+    /* The longest message that goes through a shm buffer; 0: there are no shm
+       buffers. */
     size_t buffered_bytes;
     /* The memory that the ranks of this host share. This rank may be the only
        one. */
@@ -418,7 +421,8 @@ typedef struct baton__mpi {
     uint32_t polls;
     /* Number of lost peers that the engine must still be told of. */
     uint32_t unreported;
-    uint32_t first_lost; /* 1 + the rank that was lost first; 0: none */
+    /* 1 + the rank that was lost first; 0: no rank is lost */
+    uint32_t first_lost;
     /* The reason for the loss of peers that have closed the group because
        first_lost was lost. */
     char closed[64];
@@ -540,8 +544,8 @@ size_t baton__net_unsent(const baton__mpi_t *mpi, const baton__peer_t *peer);
 bool baton__net_owes_credits(const baton__mpi_t *mpi,
                              const baton__peer_t *peer);
 
-/* Calls baton__net_owes_credits for each peer. Tells the peers for which it is
-   true of their credits. */
+/* Sends a packet with the new credits to each peer for which
+   baton__net_owes_credits returns true. */
 void baton__net_report_credits(baton__mpi_t *mpi);
 
 /* Asks an inter-node peer over MPI whether it lives. Does nothing if MPI has
@@ -827,7 +831,7 @@ baton_status_t baton__meeting_conclude(baton__meeting_t *self,
 baton_status_t baton__meeting_open_wire(baton__meeting_t *self, bool sends,
                                         baton__wire_t **out);
 
-/* ---- local.c: what the ranks of a host share --------------------------- */
+/* ---- local.c: the memory and sockets that ranks of a host share ---------- */
 
 /* Data about this host that is needed only while the endpoint is opened. */
 typedef struct baton__opening {
@@ -873,9 +877,10 @@ void baton__mpi_drop_arrivals(baton__mpi_t *mpi);
    wire, if the endpoint is not closed by then. */
 void baton__mpi_on_finalize(void *endpoint);
 
-/* Takes the endpoint that this rank has kept, if any. Returns it if it is of a
-   group of the same ranks, and this rank may still run on the processors `own`;
-   otherwise frees it, and returns NULL. */
+/* Takes the endpoint that this process has kept from the group that it
+   destroyed last, if any. Returns it if that group had the same ranks, and if
+   this rank may still run on the processors `own`. Otherwise frees it, and
+   returns NULL. */
 baton__mpi_t *baton__mpi_take_kept(const baton__meeting_t *meeting,
                                    baton_status_t local, const cpu_set_t *own);
 

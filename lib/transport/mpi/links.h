@@ -87,9 +87,10 @@ typedef struct baton__links {
     /* This rank closes its group because it has lost a rank, and its farewell
        will say so. */
     bool gives_up;
-    uint32_t blamed; /* 1 + the lost rank that the farewell names; 0: none */
-    /* The listener of answers.h. It is here because forked children must close
-       it. -1: there is none. */
+    /* 1 + the lost rank that the farewell names; 0: it names no rank */
+    uint32_t blamed;
+    /* The descriptor of the listener of answers.h; -1: it is closed. It is kept
+       here because forked children must close it. */
     int answers;
     baton__link_t *at; /* the links, indexed by rank */
     /* The places of all ranks, by rank. They are set once ranks have exchanged

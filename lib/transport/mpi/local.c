@@ -1,6 +1,7 @@
-/* What the ranks of one host share, and how they find out whether they can.
-   Every rank goes through all steps, with the same outcome on all ranks of a
-   host. */
+/* Opens the resources that the ranks of one host share: shared memory, sockets
+   by which they wake each other, and access to each other's memory. The ranks
+   first find out which of these the host permits. Every rank goes through all
+   steps, with the same outcome on all ranks of a host. */
 #include "transport/mpi/endpoint.h"
 
 #include "base/config.h"
@@ -255,8 +256,9 @@ static bool share(baton__mpi_t *mpi, baton__opening_t *host)
     }
     local_number(mpi);
     if (!mpi->reads && host->meeting->bootstrap->is_store) {
-        /* There may be no wire for what a rank may not read, so senders send it
-           in parts. */
+        /* A group that meets in a store may have no wire. So data that a rank
+           may not read from its peer's memory is sent in parts through the
+           ring. */
         for (int i = 0; i < mpi->size; i++) {
             mpi->peers[i].refused = true;
         }

@@ -48,7 +48,8 @@ typedef struct baton__member {
        end of `version`, which is 0 there; these builds compare the bytes,
        too. */
     uint32_t format;
-    /* A number that identifies the endpoint that the rank has kept; 0: none. */
+    /* A number that identifies the endpoint that the rank has kept from an
+       earlier group; 0: it has kept no endpoint. */
     uint64_t kept;
     uint64_t host, pids;
     /* Messages to this rank's `place` begin with this number. */
@@ -271,7 +272,7 @@ static void meeting_complete(baton__meeting_t *self, baton_status_t status)
     uint64_t waited_ns = 0;
     /* The value of waited_ns when this rank learned that `ended` has ended. */
     uint64_t ended_ns = 0;
-    int ended = -1;        /* a rank that has ended; -1: none */
+    int ended = -1;        /* a rank whose process has ended; -1: all live */
     bool reported = false; /* another rank has reported the end of `ended` */
     bool done = false;
     while (status == BATON_OK) {

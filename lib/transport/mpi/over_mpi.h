@@ -1,5 +1,7 @@
-/* What Baton does over MPI: the bootstrap of an MPI communicator's ranks
-   (bootstrap_mpi.c), and a wire (wire_mpi.c). No other file calls MPI. */
+/* The two uses that Baton makes of MPI: a bootstrap, by which the ranks of a
+   communicator exchange records while they make a group (bootstrap_mpi.c), and
+   a wire, which carries messages between hosts (wire_mpi.c). No other file
+   calls MPI. */
 #pragma once
 
 #include "transport/mpi/bootstrap.h"

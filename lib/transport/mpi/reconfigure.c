@@ -34,20 +34,28 @@ enum {
     MOST_RANKS = 1984 /* a larger group can't shrink, either */
 };
 
-/* No field is negative, so that the maximum of a call and zeros is the call. */
+/* The call by which the leader, the lowest rank that lives, asks processes to
+   join a new group. It lies in the store. The leader passes it on to the other
+   ranks of the old group by an all-reduce (maximum), in which they give zeros;
+   so no field may be negative. */
 typedef struct call {
-    int64_t number; /* random */
-    int64_t size;   /* of the new group */
-    int64_t free;   /* number of places that are free; 0: complete */
-    int64_t error;  /* why the leader gives up: minus the status, or 0 */
-    /* By rank of the new group: 0, the place is free; 1 + the rank in the old
-       group; or the number of a process that joins, which is larger. */
+    int64_t number; /* a random number that identifies this call */
+    int64_t size;   /* number of ranks of the new group */
+    /* number of places that are free; 0: the call is complete */
+    int64_t free;
+    /* why the leader has given up: minus the status; 0: it has not */
+    int64_t error;
+    /* By rank of the new group. 0: the place is free. 1 + a rank of the old
+       group: it has that rank. Any larger number is that of a process that
+       joins. */
     int64_t places[MOST_RANKS];
 } call_t;
 
-/* Of a process that joins. */
+/* The request that a process puts into the store to join. */
 typedef struct request {
-    int64_t process, call; /* their numbers */
+    /* the process's random number, and the number of the call that it
+       answers */
+    int64_t process, call;
 } request_t;
 
 static size_t call_bytes(int64_t size)
@@ -66,8 +74,9 @@ static void call_pause(void)
 }
 
 /* Makes the group of a complete call, in which this process has the place
-   `own`. All have been there a moment ago, so none is waited for as long as one
-   that may come at any time. */
+   `own`. All of the group's processes have taken part in the call a moment ago.
+   So the time limit is BATON_PEER_TIMEOUT_MS, not the timeout of the
+   application's call. */
 static baton_status_t call_make_group(const baton__store_use_t *use,
                                       baton_engine_t *engine,
                                       const call_t *call, int64_t own,

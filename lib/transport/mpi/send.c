@@ -526,8 +526,9 @@ static bool mpi_send_take_back(const baton__mpi_t *mpi,
                OFFER_NONE, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Returns the list that has the sends with this token. The send with number k
-   has the list of the hashes that are k, modulo the number of sends. */
+/* Returns the head of the list of the sends whose tokens have this token's
+   hash. The lists form a hash table with as many lists as there are send
+   records; each record has the head of one list. */
 static baton__send_t **hash_list_of(const baton__mpi_t *mpi,
                                     baton_token_t token)
 {
@@ -535,7 +536,7 @@ static baton__send_t **hash_list_of(const baton__mpi_t *mpi,
     return &mpi->sends[hash % mpi->send_count]->hash_list;
 }
 
-/* Makes the lists of all sends in flight by the hashes of their tokens. */
+/* Puts all sends in flight into the hash table of tokens. */
 static void hash_sends(baton__mpi_t *mpi)
 {
     for (uint32_t i = 0; i < mpi->send_count; i++) {
@@ -552,9 +553,11 @@ static void hash_sends(baton__mpi_t *mpi)
     mpi->is_hashed = true;
 }
 
-/* Sends are withdrawn only after failures and cancels, so the lists are made
-   only then, and remain valid until the next send begins. A recovery withdraws
-   all sends of a group one after another. */
+/* The transport's withdraw. Finds the send in the hash table of tokens. Sends
+   are withdrawn only after failures and cancels, so the table is filled only
+   then, and is valid until the next send begins. Without the table a recovery,
+   which withdraws all sends of a group, would search all sends for each of
+   them. */
 bool baton__mpi_withdraw(void *endpoint, baton_token_t token)
 {
     baton__mpi_t *mpi = endpoint;

@@ -11,7 +11,8 @@
 
 #include <baton/types.h>
 
-/* A send or receive in progress. 0: none, or one that has ended. */
+/* The handle of a send or receive in progress. 0: no request, or one that has
+   ended. */
 typedef uintptr_t baton__request_t;
 
 enum { BATON__WIRE_ANY = -1, BATON__WIRE_TEXT = 256 };

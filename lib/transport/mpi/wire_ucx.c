@@ -22,7 +22,7 @@ enum {
        Within this time a rank notices that the peer's process has ended, even
        if there is no link to it (REFUSED_NS in poll.c is 2 s). */
     DOUBT_MS = 10000,
-    /* How long `close` waits for UCX to hand what it has buffered to the
+    /* How long `close` waits until UCX has handed its buffered data to the
        kernel. */
     FLUSH_NS = 200000000
 };
@@ -78,8 +78,10 @@ static bool find_functions(void *library)
     return true;
 }
 
-/* UCX handles the signals of errors, such as SIGSEGV, from the moment when it
-   is loaded. */
+/* Loads UCX. When it is loaded, UCX installs handlers for SIGSEGV and other
+   signals of errors, so this restores the application's handlers; unless the
+   application had loaded UCX itself. UCX then also logs only fatal errors,
+   unless UCX_LOG_LEVEL is set. */
 static void open_library(void)
 {
     struct sigaction before[NSIG];
@@ -114,8 +116,8 @@ static void wire_ucx_text(int code, char out[BATON__WIRE_TEXT])
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* UCX keeps one of these in each of its requests, and the address of this is
-   what UCX calls the request. */
+/* Memory for Baton that UCX has in each of its requests (request_size, below).
+   Its address is the request's handle. */
 typedef struct ucx_request {
     bool done;
     ucs_status_t status; /* if done: the outcome */
@@ -139,7 +141,8 @@ static baton__request_t failed_with(int peer)
 
 typedef struct ucx_peer {
     ucp_ep_h endpoint; /* NULL: this rank has not sent to the peer */
-    /* The error of the connection, and when it was reported; UCS_OK: none. */
+    /* The error with which the connection has failed, and the time at which UCX
+       reported it. UCS_OK: it has not failed. */
     ucs_status_t status;
     uint64_t failed_ns;
 } ucx_peer_t;
@@ -288,9 +291,10 @@ static int wire_ucx_receive(baton__wire_t *shared, void *data, size_t bytes,
     return 0;
 }
 
-/* A receive from any rank that has failed with the connection of its sender is
-   posted again; the sender's later packets do not come. An error of a receive
-   from any rank is thus one of posting it, and no receive is left of it. */
+/* Ends a request that has failed with a connection. A receive from any rank
+   does not end: it is posted again, for the packets of other ranks, since none
+   come from the failed one any more. So for such a receive an error code means
+   that it could not be posted again, and that its request is gone. */
 static int end_failed(wire_ucx_t *self, baton__request_t *request)
 {
     ucx_request_t *ended = (ucx_request_t *)*request;
@@ -396,7 +400,7 @@ static bool wire_ucx_takes_device(void)
     return false;
 }
 
-/* UCX ends with the process. */
+/* Does nothing: UCX has no end before that of the process, unlike MPI. */
 static baton_status_t wire_ucx_watch(baton__wire_t *shared,
                                      void (*ended)(void *arg), void *arg)
 {
@@ -405,7 +409,7 @@ static baton_status_t wire_ucx_watch(baton__wire_t *shared,
 
 /* ---- opening and closing ------------------------------------------------- */
 
-/* Makes UCX hand what it has buffered to the kernel. */
+/* Makes UCX hand its buffered data to the kernel, for at most FLUSH_NS. */
 static void ucx_flush(const wire_ucx_t *self)
 {
     const ucp_request_param_t parameters = {0};

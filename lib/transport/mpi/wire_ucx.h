@@ -30,9 +30,10 @@ typedef struct baton__wire_ucx {
     /* The address of this rank's worker. */
     const void *own;
     size_t own_bytes;
-    /* The addresses of the workers of all ranks, each in `row` bytes, of the
-       heap. Whoever has opened the wire sets both fields before anything is
-       sent, and `close` frees the memory. */
+    /* The addresses of the workers of all ranks, by rank: `row` bytes for each,
+       from baton__alloc. The caller of baton__wire_open_ucx sets both fields
+       after the ranks have exchanged addresses and before anything is sent.
+       `close` frees the memory. */
     unsigned char *addresses;
     size_t row;
 } baton__wire_ucx_t;

@@ -93,8 +93,8 @@ typedef struct baton__host {
     baton__inbox_t inbox;       /* the rings to this process */
     /* This process's posted receives, by sender and place. */
     baton__host_posted_t *posted;
-    /* The file of the shared memory, which other processes may open by way of
-       /proc; -1: there is none. */
+    /* The descriptor of the shared memory, which other processes may open by
+       way of /proc. -1: no other process shares this memory. */
     int file;
     /* The pointers from here on point into the shared memory. */
     /* The board of the processes (baton/transport.h). The memory begins with

@@ -16,7 +16,9 @@
 enum { BATON__LIVENESS_ROUND = 8 };
 
 typedef struct baton__liveness {
-    int epoll; /* readable when a process has ended; -1: none is watched */
+    /* an epoll descriptor, readable when a watched process has ended; -1: no
+       process is watched */
+    int epoll;
     int count;
     /* 0, or the errno of the failure because of which a process is not
        watched */

@@ -345,7 +345,7 @@ int PMPI_Error_string(int code, char *text, int *length)
 COPY(process_vm_readv)
 COPY(process_vm_writev)
 
-/* ---- what tests do ----------------------------------------------------- */
+/* ---- controls for tests ------------------------------------------------ */
 
 void fake_mpi_stop(bool stopped)
 {

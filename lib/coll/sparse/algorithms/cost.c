@@ -248,8 +248,10 @@ static double share_of(const baton__sparse_place_t *place)
     return place->processors > 0 ? fmax(each / place->processors, 1) : 1;
 }
 
-/* Returns the number of ranks whose messages share a port. On one host, returns
-   the number of ranks whose messages a processor copies. */
+/* Returns the factor by which messages take longer because ranks share a host.
+   Between hosts that is the number of ranks whose messages share a network
+   port. On one host it is the number of ranks whose messages one processor
+   copies. */
 static double sharers_of(const baton__sparse_place_t *place)
 {
     double ranks = place->ranks, each = ceil(ranks / place->hosts);
@@ -257,9 +259,10 @@ static double sharers_of(const baton__sparse_place_t *place)
                             : share_of(place);
 }
 
-/* Returns the time of the dense all-reduce of ranks that share hosts; 0: there
-   is none. The estimate of baton_choose assumes a port for each rank, but a
-   host has only one. */
+/* Returns the time of the dense all-reduce if several ranks share a host, and
+   with it the host's network port. Returns 0 if no algorithm can be chosen.
+   baton_choose assumes a port for each rank, so its estimate is raised to the
+   time that the port needs for the bytes of all ranks of the host. */
 static double shared_dense_us(const cost_case_t *of, double sharers)
 {
     const double bytes = of->n * of->element, hosts = of->place->hosts;

@@ -31,11 +31,13 @@ enum { IN_FLIGHT = BATON__REQUESTS };
 /* The input of a step. */
 typedef struct feed {
     const void *gradient; /* NULL: the step is a flush */
-    /* The number of requests to copy results that were made before this
-       step. */
+    /* The number of requests to copy results that were made before this step
+       was started. The step waits for these copies, since it overwrites the
+       results. */
     uint64_t results;
-    /* If the step before this one was still running and belongs to the other
-       schedule, the epoch of that step; otherwise 0. */
+    /* If the step before this one belonged to the other schedule, and was still
+       running when this one was started: its epoch in that schedule. Otherwise
+       0. */
     uint64_t behind;
 } feed_t;
 
@@ -56,8 +58,8 @@ typedef struct result_request {
     void *target; /* device memory of n elements, for the result */
 } result_request_t;
 
-/* The form in which a result is copied. NOTHING: the step has failed, so it has
-   no result. */
+/* The form in which a result is copied: as a whole vector, or as entries.
+   NOTHING: the step has failed, so it has no result. */
 typedef enum result_form { NOTHING, WHOLE, ENTRIES } result_form_t;
 
 /* A request to copy a vector from or to device memory, between steps. */
@@ -76,11 +78,13 @@ typedef struct backend {
     side_t sides[2];
 
     pthread_mutex_t lock;
-    /* The side of the last step that has begun. NULL: that step is completed.
-       `lock` guards this field. */
+    /* The schedule of the step that began last, and the step's epoch there,
+       until complete_step() was called for that step; then `begun` is NULL.
+       `lock` guards both fields. */
     const side_t *begun;
     uint64_t begun_epoch;
-    /* The number of copies of results for which `ready` waits. */
+    /* The running step overwrites results, so its node `ready` waits until this
+       many requests of `results` have ended. */
     uint64_t awaited_results;
 
     baton_group_t *self; /* a group of this rank alone */
@@ -139,7 +143,8 @@ static void complete_begun(baton_sparse_t *sparse)
 
 /* ---- a step, on the driver --------------------------------------------- */
 
-/* Returns BATON_OK if the awaited copies of results have ended. */
+/* Returns BATON_OK if the copies of results for which the step waits have
+   ended. */
 static baton_status_t poll_ready(void *arg)
 {
     const side_t *side = arg;

@@ -470,8 +470,11 @@ static void sparse_partial_complete(baton_sparse_t *sparse,
 
 /* ---- between steps ----------------------------------------------------- */
 
-/* Takes the contribute lock. While it is held, the driver takes nothing that is
-   pending, so no epoch begins to work. */
+/* Takes the contribute lock, so that no epoch can take a contribution until
+   sparse_partial_release(). Returns BATON_ERR_BUSY, without the lock, if an
+   epoch is running or has failed here; or, with `even`, if peers have completed
+   an epoch whose step this rank has not started. The message begins with
+   `doing`, the caller's activity. */
 static baton_status_t hold(baton_sparse_t *sparse, const char *doing, bool even)
 {
     sparse_partial_t *self = of_epochs(sparse->epochs);

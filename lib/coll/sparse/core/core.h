@@ -76,12 +76,14 @@ typedef enum baton__sparse_phase {
 typedef struct baton__sparse_results {
     baton__sparse_room_t *rooms;
     size_t room_count;
-    size_t capacity;             /* the most entries of a room */
+    /* number of entries for which each room has memory */
+    size_t capacity;
     baton__sparse_room_t *room;  /* the room that the running step writes */
     baton__sparse_room_t *shown; /* the room of the last result */
     baton_sparse_result_t last;  /* the last result; valid in phase RESULT */
-    /* With options.partial: the number of results that waits still return after
-       a recovery. */
+    /* With options.partial, after a recovery: the number of results of earlier
+       steps that no wait has returned yet. The next waits return these results,
+       the oldest first. */
     uint64_t missed;
 } baton__sparse_results_t;
 
@@ -192,8 +194,9 @@ struct baton_sparse {
     baton__sparse_results_t results;
 
     baton__learned_t learned, next;
-    /* Further state of the algorithm or of the partial backend, which is
-       exported and imported. NULL: none. */
+    /* More state of the algorithm or of the partial backend: extra_count
+       numbers, which are part of exported and imported states. NULL: there is
+       no more state. */
     uint64_t *extra;
     size_t extra_count;
     uint64_t steps; /* number of completed steps */

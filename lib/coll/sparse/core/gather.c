@@ -50,8 +50,9 @@ static int gather_rank_at(const baton__gather_t *gather, int distance)
     return gather->plan.base + gather->plan.stride * member(gather, distance);
 }
 
-/* Returns the most bytes of the parts [from, from + count), counted from this
-   member's part around the ring. */
+/* Returns an upper bound for the bytes of `count` parts. The first of them is
+   the part of the member that comes `from` places after this one, around the
+   ring. */
 static size_t room(const baton__gather_t *gather, int from, int count)
 {
     const baton__gather_plan_t *plan = &gather->plan;

@@ -102,7 +102,9 @@ static void tensors_plan_decide(const baton_tensors_t *set,
     }
 }
 
-/* Puts all tensors into a single unit. */
+/* With options.partial: puts all tensors into one unit, so that one partial
+   sparse all-reduce sums them together. All of them get the same plan, that of
+   a tensor as long as their sum. */
 static void decide_partial(baton_tensors_t *set)
 {
     baton_tensor_t all = {.role = BATON_ROLE_DENSE};
@@ -119,7 +121,8 @@ static void decide_partial(baton_tensors_t *set)
     set->units[0] = (baton__unit_t){.count = all.count, .members = set->count};
 }
 
-/* The packed tensors are the last unit. */
+/* Each DENSE or SPARSE tensor is a unit of its own. All PACKED tensors together
+   are one more unit, the last one. */
 void baton__tensors_decide(baton_tensors_t *set)
 {
     if (set->options.partial) {

@@ -27,14 +27,14 @@ typedef struct baton__member {
    options.partial, it is of all tensors of the set. */
 typedef struct baton__unit {
     baton_sparse_t *sparse;
-    size_t count;   /* elements */
-    size_t members; /* tensors */
+    size_t count;   /* number of elements */
+    size_t members; /* number of tensors */
     /* Number of tensors whose gradients were passed for this step. */
     size_t ready;
     const char *gradient;
     char *pack;     /* memory to which gradients are copied, or NULL */
     bool started;   /* the step of the gradients passed last was started */
-    double density; /* the density that was set last; 0: none yet */
+    double density; /* the density that was set last; 0: no density was set */
     /* With options.partial: the result whose parts are returned by waits. */
     baton_sparse_result_t result;
     bool has_result;
