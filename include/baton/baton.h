@@ -71,7 +71,9 @@ int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
 /* Destroy the group's schedules first: BATON_ERR_BUSY names one that is left.
-   Collective for groups over MPI. Blocks for at most BATON_DESTROY_MS. */
+   Collective for groups over MPI and of a store: ranks destroy several of them
+   in the same order. Otherwise each waits for the others, for at most
+   BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,
