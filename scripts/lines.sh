@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 sums='include,lib,progress,cuda 58400
 mpi 2630
 microbench,examples 8280
-python 3470
+python 3520
 tests,python/tests 51000'
 
 folders="include lib/base lib/ops lib/sched lib/transport progress/state

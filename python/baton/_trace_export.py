@@ -2,7 +2,7 @@
 dumps for the analyser of PyTorch's flight recorder."""
 import json
 import pickle
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 import numpy
 
@@ -119,14 +119,28 @@ class _Timeline:
                    "ts": self.us(max(receipt["at"] - 1, send["at"]))}
 
 
-def write_timeline(trace: Trace, path: str) -> None:
-    """Writes Chrome's trace format."""
+    def simulated(self, mode: str, steps: Iterable[Tuple[int, str, int, int, int]]
+                  ) -> Iterator[dict]:
+        """Ranks of a simulation, below those of the job."""
+        for rank, name, start, wait, done in steps:
+            pid = len(self.trace.ranks) + rank
+            if name == f"{mode} 1":
+                title = {"name": f"rank {rank}, simulated: {mode}"}
+                yield {"ph": "M", "pid": pid + 1, "name": "process_name", "args": title}
+            yield self.slice(pid, 0, name, start, done)
+            yield self.slice(pid, 0, "wait", wait, done)
+
+
+def write_timeline(trace: Trace, path: str, mode: str = "",
+                   simulated: Iterable[Tuple[int, str, int, int, int]] = ()) -> None:
+    """Writes Chrome's trace format, with the ranks of a simulation."""
     timeline = _Timeline(trace)
     with open(path, "w", encoding="utf-8") as out:
         out.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
         before = ""
-        for part in (timeline.titles, timeline.epochs, timeline.threads, timeline.messages):
-            for event in part():
+        for part in (timeline.titles(), timeline.epochs(), timeline.threads(),
+                     timeline.messages(), timeline.simulated(mode, simulated)):
+            for event in part:
                 out.write(before + json.dumps(event))
                 before = ",\n"
         out.write("\n]}\n")

@@ -1,6 +1,6 @@
 """What the modes of a partial all-reduce would have taken: what each rank has computed between
 epochs is replayed in the simulator, which runs the library's own schedules."""
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy
 
@@ -18,6 +18,7 @@ class Steps(NamedTuple):
 
     compute: numpy.ndarray  # before it started the step
     overlap: numpy.ndarray  # from then until it waited for it
+    began: int = 0  # when the first rank began to compute, in ns of the trace
 
 
 class Outcome(NamedTuple):
@@ -25,6 +26,8 @@ class Outcome(NamedTuple):
     slowest_ms: float  # on the rank that took longest
     in_time: float  # ranks whose contribution to a step was in the result of its epoch
     staleness: float  # age in epochs of the oldest contribution of a rank to an epoch
+    # By rank, when it started each step, waited for it, and had it, in us.
+    times: List[List[Tuple[float, float, float]]]
 
 
 @ffi.callback("void(void *, uint64_t, baton_status_t)")
@@ -41,18 +44,20 @@ class _Application:
         self.sim, self.rank, self.steps, self.step = sim, rank, steps, 0
         self.data = data
         self.waits, self.done_us, self.in_time, self.staleness = False, 0.0, 0, 0
+        self.times: List[Tuple[float, float, float]] = []
         self.result = ffi.new("baton_partial_result_t *")
         self.handle = ffi.new_handle(self)
         lib.baton_partial_on_end(self.partial._handle, _ended, self.handle)
         sim.at(steps.compute[0, rank], self.start)
 
     def start(self) -> None:
+        self.started_us = self.sim.now_us
         self.partial.contribute(self.data)
         self.partial.start()
         self.sim.at(self.sim.now_us + self.steps.overlap[self.step, self.rank], self.wait)
 
     def wait(self) -> None:
-        self.waits = True
+        self.waits, self.waited_us = True, self.sim.now_us
         self.go_on()
 
     def epoch_has_ended(self) -> None:
@@ -64,6 +69,7 @@ class _Application:
             return
         check(lib.baton_partial_wait(self.partial._handle, 0, self.result))
         self.waits, self.done_us = False, self.sim.now_us
+        self.times.append((self.started_us, self.waited_us, self.done_us))
         self.in_time += self.result.included
         self.staleness += self.result.staleness
         self.step += 1
@@ -81,7 +87,8 @@ def replay(steps: Steps, count: int, link: Tuple[float, float], **options: Any) 
         sim.run()
         took = [each.done_us / 1e3 / number for each in all_of]
         return Outcome(sum(took) / ranks, max(took), sum(each.in_time for each in all_of) / number,
-                       sum(each.staleness for each in all_of) / ranks / number)
+                       sum(each.staleness for each in all_of) / ranks / number,
+                       [each.times for each in all_of])
 
 
 def recorded(waits: report.Waits) -> Optional[Tuple[Steps, float]]:
@@ -98,7 +105,7 @@ def recorded(waits: report.Waits) -> Optional[Tuple[Steps, float]]:
     asked = numpy.where(schedule.asked[rows] != files.NEVER, schedule.asked[rows], start)
     compute = numpy.maximum(start[1:] - back[:-1], 0) / 1e3
     overlap = numpy.maximum(asked - start, 0)[1:] / 1e3
-    return (Steps(compute, overlap),
+    return (Steps(compute, overlap, int(back[0].min())),
             float((back[-1] - back[0]).mean() / (len(rows) - 1) / 1e6))
 
 
@@ -126,19 +133,39 @@ def _modes(size: int) -> Iterable[Tuple[str, str]]:
         yield from ((mode, keep) for mode in (*quorums, "majority", "solo"))
 
 
-def lines(trace: files.Trace) -> List[str]:
-    """A table of the modes, for the schedule in which ranks have waited for the longest."""
+def _chosen(trace: files.Trace) -> Optional[Tuple[report.Waits, Steps, float]]:
+    """The schedule in which ranks have waited for the longest, its steps, and the mean."""
     found = ((waits, recorded(waits)) for waits in report.all_waits_of(trace)
              if waits.of.size > 1)
-    waits, steps = next((each for each in found if each[1] is not None), (None, None))
-    if waits is None or steps is None:
+    return next(((waits, *steps) for waits, steps in found if steps is not None), None)
+
+
+def lines(trace: files.Trace) -> List[str]:
+    """A table of the modes, for the schedule in which ranks have waited for the longest."""
+    chosen = _chosen(trace)
+    if chosen is None:
         return []
+    waits, steps, mean_ms = chosen
     count, link = link_of(trace, waits)
     rows: List[List[Any]] = [["mode", "keep", "mean rank", "slowest", "in time", "staleness"],
-                             ["recorded", "", steps[1], steps[1], "", ""]]
+                             ["recorded", "", mean_ms, mean_ms, "", ""]]
     for mode, keep in _modes(waits.of.size):
-        came = replay(steps[0], count, link, mode=mode, keep=keep)
+        came = replay(steps, count, link, mode=mode, keep=keep)
         rows.append([mode, keep, came.mean_ms, came.slowest_ms, f"{came.in_time:.2f}",
                      f"{came.staleness:.2f}"])
     return [f'what each mode of baton.Partial would have taken for "{waits.of.name}", in ms a '
-            f"step, by the last {len(steps[0].compute)} steps", *report.table(rows)]
+            f"step, by the last {len(steps.compute)} steps", *report.table(rows)]
+
+
+def simulated(trace: files.Trace, mode: str) -> Iterator[Tuple[int, str, int, int, int]]:
+    """The same steps in a mode: rank, name of the step, and when it was started, waited for and
+    complete, in ns of the trace."""
+    chosen = _chosen(trace)
+    if chosen is None:
+        raise ValueError("--simulate: no steps that follow each other were recorded")
+    waits, steps, _ = chosen
+    times = replay(steps, *link_of(trace, waits), mode=mode).times
+    for rank, of_rank in enumerate(times):
+        for number, step in enumerate(of_rank, 1):
+            at = [steps.began + round(1000 * us) for us in step]
+            yield rank, f"{mode} {number}", at[0], at[1], at[2]

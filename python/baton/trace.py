@@ -18,6 +18,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", metavar="FOLDER", help="where the files *.trace are")
     parser.add_argument("-o", "--output", metavar="FILE",
                         help="write a timeline for Perfetto and chrome://tracing, in JSON")
+    parser.add_argument("--simulate", metavar="MODE",
+                        help="add to the timeline what a mode (majority, quorum:3, ...) would "
+                        "have done with the same computation")
     parser.add_argument("--flight-recorder", metavar="PREFIX",
                         help="write dumps for PyTorch's fr_trace: PREFIX0, PREFIX1, ...")
     parser.add_argument("--html", metavar="FILE",
@@ -27,13 +30,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(given: Optional[List[str]] = None) -> int:
     """Runs the command; returns its exit status."""
-    asked = _parser().parse_args(given)
+    parser = _parser()
+    asked = parser.parse_args(given)
+    if asked.simulate and not asked.output:
+        parser.error("--simulate: needs --output")
     # Only here, so that the help needs neither numpy nor the library.
     from baton import _trace_export, _trace_files, _trace_replay, _trace_report
     try:
         trace = _trace_files.read(asked.folder)
         if asked.output:
-            _trace_export.write_timeline(trace, asked.output)
+            mode = asked.simulate
+            _trace_export.write_timeline(trace, asked.output, mode or "",
+                                         _trace_replay.simulated(trace, mode) if mode else ())
         if asked.flight_recorder:
             _trace_export.write_flight_recorder(trace, asked.flight_recorder)
         if asked.html or not (asked.output or asked.flight_recorder):

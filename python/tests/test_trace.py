@@ -278,6 +278,18 @@ def test_replay(tmp_path):
     assert took["quorum:3"].in_time >= 3
     said = _trace_replay.lines(trace)
     assert said[2].split() == ["recorded"] + 2 * [f"{recorded_ms:.3f}"]
+    path = tmp_path / "job.json"
+    assert command.main([str(tmp_path), "-o", str(path), "--simulate", "solo"]) == 0
+    slices = [event for event in json.loads(path.read_text())["traceEvents"]
+              if event["ph"] == "X" and event["pid"] > 4]
+    assert len([event for event in slices if event["name"] == "wait"]) == 4 * 79
+    ends = [max(event["ts"] + event["dur"] for event in slices if event["pid"] == 5 + rank)
+            for rank in range(4)]
+    began = (steps.began - trace.records["at"].min()) / 1e3
+    assert max(ends) - began == pytest.approx(took["solo"].slowest_ms * 79e3, rel=0.001)
+    assert command.main([str(tmp_path), "-o", str(path), "--simulate", "sole"]) == 1
+    with pytest.raises(SystemExit):
+        command.main([str(tmp_path), "--simulate", "solo"])
 
 
 @pytest.mark.skipif(test_process.OPEN_MPI is False, reason="there is no Open MPI")
