@@ -91,7 +91,7 @@ extern const baton__driver_t baton__sim_driver;
 static inline baton__sim_task_t *
 baton__sim_task_of(const baton_schedule_t *schedule)
 {
-    assert(schedule->group->engine->driver == &baton__sim_driver);
+    assert(baton_group_is_simulated(schedule->group));
     return (baton__sim_task_t *)baton__task_at(schedule);
 }
 
