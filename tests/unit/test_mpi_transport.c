@@ -448,7 +448,12 @@ TEST(test_mpi_fills_posted_receives)
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
     for (int i = 0; i < 3; i++) {
         open_local(2, 0);
+        rank_of(1)->put_bytes = LONGEST;
         assert_false(post_receive(7, PUT_LEAST - 1));
+        assert_false(post_receive(7, LONGEST + 1));
+        assert_false(baton__mpi_post_receive(rank_of(1), put_token(7), 1,
+                                             &(baton_header_t){.tag = 7}, in,
+                                             LONGEST)); /* from itself */
         assert_true(post_receive(7, sizes[i]));
         assert_int_equal(post(0, 1, 7, sizes[i]),
                          sizes[i] == LONGEST ? BATON_OK : BATON_DONE);
@@ -567,6 +572,7 @@ TEST(test_mpi_puts_end_with_their_peers)
         assert_int_equal(seen[0].ends, loser == 0);
         assert_int_equal(seen[1].receives, loser == 1);
         assert_true(loser == 0 || withdraw_receive(8));
+        assert_false(loser == 1 && post_receive(9, LONGEST));
         settle_all(2); /* a packet that comes later finds nothing */
         assert_int_equal(seen[1].receives, loser == 1);
     }
