@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "transport/group.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -1660,6 +1661,17 @@ TEST(test_mpi_far_peer_is_lost_within_a_body)
                          BATON__MPI_BODIES + (come == 1 ? 1 : 2));
         expect_all_free(1);
     }
+}
+
+/* It lives, and asks. */
+TEST(test_mpi_far_peer_that_was_lost_is_told)
+{
+    open_net(2, 0);
+    baton__mpi_lose(rank_of(1), peer_of(1, 0), BATON_ERR_TIMEOUT, "silent");
+    baton__net_ask_peer(rank_of(0), peer_of(0, 1));
+    settle(1);
+    settle_loss(0, 1);
+    assert_ptr_equal(seen[0].lost[0].detail, baton__disowned);
 }
 
 /* What MPI can't send to one peer leaves room for the others, and takes none
