@@ -21,7 +21,7 @@ set(dropin_log_ranks "") # by its arguments, below
 find_library(MPI_FORTRAN_LIBRARY mpi_mpifh)
 set(dropin_fortran_needs ${MPI_FORTRAN_LIBRARY})
 set(dropin_fortran_ranks 3)
-set(dropin_threads_ranks 4)
+set(dropin_threads_ranks 3 4)
 if(NOT MPI_FORTRAN_LIBRARY)
     list(FILTER sources EXCLUDE REGEX "_fortran[.]c$")
 endif()
