@@ -1878,6 +1878,59 @@ TEST(test_mpi_far_link_ends)
     }
 }
 
+/* What a rank of this host answers when it is asked, or that it does not, loses
+   it, and the loss says why. */
+TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
+{
+    enum { ENDED, DISOWNS, INSIDE, SILENT, WAYS };
+    static const char *const details[] = {
+        "its process has ended, or it has closed its group", baton__disowned,
+        "its engine has been in a call of MPI for 700 ms "
+        "(BATON_PEER_TIMEOUT_MS)",
+        "it has not answered for 20 ms (BATON_PEER_TIMEOUT_MS)"};
+    static const char *const timeouts_ms[] = {"1000000", "1000000", "700",
+                                              "20"};
+    for (int way = 0; way < WAYS; way++) {
+        uint16_t port;
+        support_set_variable("BATON_PEER_TIMEOUT_MS", timeouts_ms[way]);
+        open_local(2, 0);
+        baton__answers_t *asks = &rank_of(0)->answers;
+        baton__answers_t *answers = &rank_of(1)->answers;
+        support_ok(baton__answers_open(
+            asks, baton__links_listen(NULL, 2, &port), 0, 2, NULL));
+        int listener = baton__links_listen(NULL, 2, &port);
+        if (way != SILENT) {
+            support_ok(baton__answers_open(answers, listener, 1, 2, NULL));
+            asks->places[1] = answers->places[1];
+        }
+        asks->places[1].port = port;
+        if (way == ENDED) {
+            baton__answers_close(answers);
+        } else if (way == DISOWNS) {
+            baton__answers_lose(answers, 0, false);
+        } else if (way == INSIDE) {
+            baton__answers_count(&answers->begun);
+        }
+        while (seen[0].losses == 0) {
+            asks->asked[1].asked_ns = 0;
+            baton__mpi_ask(rank_of(0), 1);
+            (void)poll_some(0, 1);
+            (void)poll(NULL, 0, 1);
+        }
+        assert_string_equal(seen[0].lost[0].detail, details[way]);
+        assert_int_equal(seen[0].lost[0].status, way == ENDED
+                                                     ? BATON_ERR_TRANSPORT
+                                                     : BATON_ERR_TIMEOUT);
+        baton__answers_close(asks);
+        if (way == SILENT) {
+            baton__descriptor_close(&listener);
+        } else {
+            baton__answers_close(answers);
+        }
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
 /* ---- reserving ----------------------------------------------------------- */
 
 TEST(test_mpi_sends_beyond_the_reserve_are_refused)
