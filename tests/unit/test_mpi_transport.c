@@ -1339,6 +1339,16 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     link_of(0, 1)->reset_ns = 1;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
+    uint16_t port; /* of this rank, and of nobody */
+    baton__answers_t *answers = &rank_of(0)->answers;
+    support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
+                                   0, 3, NULL));
+    answers->places[1].port = port;
+    answers->asked[1].asked_ns = baton__clock_ns();
+    baton__mpi_ask(rank_of(0), 1); /* at once, and makes the link anew */
+    assert_int_not_equal(link_of(0, 1)->state, BATON__LINK_NONE);
+    assert_true(answers->asked[1].silent_ns > 0);
+    baton__answers_close(answers);
 }
 
 /* Behind a loss, who has no link may have ended, too: it gets one packet, to
