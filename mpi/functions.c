@@ -74,8 +74,7 @@ static bool is_solid(MPI_Datatype type, size_t bytes)
     MPI_Aint true_extent;
     (void)PMPI_Type_get_extent(type, &low, &extent);
     (void)PMPI_Type_get_true_extent(type, &true_low, &true_extent);
-    return low == 0 && true_low == 0 && extent == true_extent &&
-           (size_t)extent == bytes && bytes > 0;
+    return true_low == 0 && extent == true_extent && (size_t)extent == bytes;
 }
 
 baton__mpi_function_t *baton__mpi_function_of(MPI_Op op, MPI_Datatype type)

@@ -64,7 +64,7 @@ static baton_status_t bind_thread(hwloc_topology_t topology, pthread_t thread,
 
 baton_status_t baton__place_thread(pthread_t thread, const char *placement)
 {
-    hwloc_topology_t topology;
+    hwloc_topology_t topology = NULL;
     hwloc_obj_type_t type;
     unsigned index;
     if (strcmp(placement, "none") == 0) {
@@ -73,11 +73,9 @@ baton_status_t baton__place_thread(pthread_t thread, const char *placement)
     if (!placement_parse(placement, &type, &index)) {
         return bad_placement(placement, "it can't be read");
     }
-    if (hwloc_topology_init(&topology) != 0) {
-        return baton__error(BATON_ERR_NO_MEMORY, "no memory for the topology");
-    }
     baton_status_t status = BATON_ERR_SYSTEM;
-    if (hwloc_topology_set_flags(topology,
+    if (hwloc_topology_init(&topology) == 0 &&
+        hwloc_topology_set_flags(topology,
                                  HWLOC_TOPOLOGY_FLAG_RESTRICT_TO_CPUBINDING |
                                      HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM) == 0 &&
         hwloc_topology_load(topology) == 0) {
@@ -85,6 +83,8 @@ baton_status_t baton__place_thread(pthread_t thread, const char *placement)
     } else {
         status = baton__error(status, "hwloc can't read the topology");
     }
-    hwloc_topology_destroy(topology);
+    if (topology != NULL) {
+        hwloc_topology_destroy(topology);
+    }
     return status;
 }

@@ -42,8 +42,7 @@ static void epoch_fail_stop(baton_schedule_t *schedule)
     baton__epoch_return_all_loans(schedule);
     for (uint32_t node = 0; node < schedule->count; node++) {
         const baton__op_t *op = &schedule->ops[node];
-        const baton_token_t token = {schedule, node, baton__op_memory(op),
-                                     false, false};
+        const baton_token_t token = {.owner = schedule, .node = node};
         switch ((baton__node_state_t)schedule->run.state[node]) {
         case BATON__NODE_WAITING:
             if ((op->flags & BATON__POSTS) != 0 &&

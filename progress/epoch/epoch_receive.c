@@ -86,8 +86,8 @@ baton_status_t baton__epoch_receive_lent(baton_schedule_t *schedule,
     const uint32_t node = of->receive;
     const baton__op_t *op = &schedule->ops[node];
     baton__run_t *run = &schedule->run;
-    const baton_token_t token = {schedule, node, baton__op_memory(op), false,
-                                 false};
+    const baton_token_t token = {
+        .owner = schedule, .node = node, .memory = baton__op_memory(op)};
     baton_message_t *message = run->lent[loan];
     run->lent[loan] = NULL;
     run->lent_count--;
@@ -125,8 +125,8 @@ bool baton__epoch_take_message(baton_schedule_t *schedule, uint32_t node,
     if (up_to) {
         schedule->run.lengths[op->length] = bytes;
     }
-    const baton_token_t token = {schedule, node, baton__op_memory(op), false,
-                                 false};
+    const baton_token_t token = {
+        .owner = schedule, .node = node, .memory = baton__op_memory(op)};
     char *target = baton__operand(op, BATON__TARGET, schedule->addresses);
     baton_status_t status = epoch_receive_lend(schedule, node, message);
     if (status == BATON_AGAIN) {

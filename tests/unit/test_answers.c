@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 20, ASKS = 3, ANSWERS = 17 };
+enum { RANKS = 20, ASKS = 17, ANSWERS = 3 };
 
 static baton__answers_t asks, answers;
 static struct sockaddr_in to;

@@ -75,10 +75,10 @@ TEST(test_engine_placement_binds_the_thread)
 {
     static const char *const placements[] = {"none", "core:0", "pu:0",
                                              "machine:0"};
+    baton_engine_options_t options = BATON_ENGINE_OPTIONS;
+    options.progress = BATON_PROGRESS_THREAD;
     for (size_t i = 0; i < 4; i++) {
         baton_engine_t *engine;
-        baton_engine_options_t options = BATON_ENGINE_OPTIONS;
-        options.progress = BATON_PROGRESS_THREAD;
         options.placement = placements[i];
         support_ok(baton_engine_open(&options, &engine));
         if (strcmp(placements[i], "pu:0") == 0) {
@@ -89,6 +89,11 @@ TEST(test_engine_placement_binds_the_thread)
         }
         support_ok(baton_engine_close(engine));
     }
+    support_set_variable("HWLOC_COMPONENTS", "stop"); /* so that hwloc fails */
+    baton_engine_t *none;
+    support_fails(baton_engine_open(&options, &none), BATON_ERR_SYSTEM,
+                  "hwloc can't read the topology");
+    support_set_variable("HWLOC_COMPONENTS", NULL);
 }
 
 /* Threads open and close engines at the same time. */

@@ -457,6 +457,25 @@ TEST_MANUALLY(test_lateness_counts_epochs_that_ended_before_a_rank_came, 2)
     support_schedules_destroy(cluster, s);
 }
 
+/* Rank 0 has waited for rank 1, and not for rank 2, which comes later. */
+TEST_MANUALLY(test_lateness_counts_no_wait_for_who_comes_later, 3)
+{
+    baton_schedule_t **s = support_schedules_create(cluster, "uneven");
+    baton_lateness_t of;
+    support_message(s, 1, 0, NULL, NULL, 0);
+    support_message(s, 0, 2, NULL, NULL, 0);
+    support_schedules_commit(cluster, s);
+    for (int i = 0; i < 6; i++) {
+        support_ok(baton_schedule_start(s[i % 3]));
+        support_drain(cluster);
+        (void)usleep(i % 3 == 1 ? DELAY_NS / 1000 : 0);
+    }
+    support_ok(baton_schedule_lateness(s[0], 0, &of));
+    assert_int_equal(of.timed, 1); /* when the second epoch began */
+    assert_true(of.waited_ns > 0 && of.waited_ns <= of.took_ns);
+    support_schedules_destroy(cluster, s);
+}
+
 /* A slot is free again when its schedule is destroyed. */
 TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
 {

@@ -398,14 +398,17 @@ MISTAKE(destroyed_on_one, 2, STATE, "\"grad\" was destroyed on rank 1")
     }
 }
 
-MISTAKE(circular_waits, 3, TIMEOUT, "ranks wait for each other: 0 for 2 for 1")
+/* Rank 3 waits for the circle. */
+MISTAKE(circular_waits, 4, TIMEOUT, "on rank 3",
+        "ranks wait for each other: 2 for 1 for 0 for 2 ")
 {
     baton_schedule_t *in = create(me, "grad");
     baton_node_t recv =
         baton_add_recv(in, (me->rank + 2) % 3, vector(me, BYTES));
-    baton_before(
-        in, recv,
-        baton_add_send(in, (me->rank + 1) % 3, support_scratch(in, BYTES)));
+    for (int to = (me->rank + 1) % 3; to < 4 && !me->odd; to += 3) {
+        baton_before(in, recv,
+                     baton_add_send(in, to, support_scratch(in, BYTES)));
+    }
     run(me, LATE_MS);
 }
 

@@ -4,9 +4,12 @@
    test_conformance.c's. */
 #include "support/cluster.h"
 #include "support/fake_mpi/fake_mpi.h"
+#include "support/malloc.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
+#include "transport/group.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -448,7 +451,12 @@ TEST(test_mpi_fills_posted_receives)
     const size_t sizes[] = {PUT_LEAST, BATON__MPI_AT_ONCE_BYTES, LONGEST};
     for (int i = 0; i < 3; i++) {
         open_local(2, 0);
+        rank_of(1)->put_bytes = LONGEST;
         assert_false(post_receive(7, PUT_LEAST - 1));
+        assert_false(post_receive(7, LONGEST + 1));
+        assert_false(baton__mpi_post_receive(rank_of(1), put_token(7), 1,
+                                             &(baton_header_t){.tag = 7}, in,
+                                             LONGEST)); /* from itself */
         assert_true(post_receive(7, sizes[i]));
         assert_int_equal(post(0, 1, 7, sizes[i]),
                          sizes[i] == LONGEST ? BATON_OK : BATON_DONE);
@@ -569,6 +577,7 @@ TEST(test_mpi_puts_end_with_their_peers)
         assert_int_equal(seen[0].ends, loser == 0);
         assert_int_equal(seen[1].receives, loser == 1);
         assert_true(loser == 0 || withdraw_receive(8));
+        assert_false(loser == 1 && post_receive(9, LONGEST));
         settle_all(2); /* a packet that comes later finds nothing */
         assert_int_equal(seen[1].receives, loser == 1);
     }
@@ -1333,6 +1342,16 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     link_of(0, 1)->reset_ns = 1;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
+    uint16_t port; /* of this rank, and of nobody */
+    baton__answers_t *answers = &rank_of(0)->answers;
+    support_ok(baton__answers_open(answers, baton__links_listen(NULL, 3, &port),
+                                   0, 3, NULL));
+    answers->places[1].port = port;
+    answers->asked[1].asked_ns = baton__clock_ns();
+    baton__mpi_ask(rank_of(0), 1); /* at once, and makes the link anew */
+    assert_int_not_equal(link_of(0, 1)->state, BATON__LINK_NONE);
+    assert_true(answers->asked[1].silent_ns > 0);
+    baton__answers_close(answers);
 }
 
 /* Behind a loss, who has no link may have ended, too: it gets one packet, to
@@ -1661,6 +1680,17 @@ TEST(test_mpi_far_peer_is_lost_within_a_body)
     }
 }
 
+/* It lives, and asks. */
+TEST(test_mpi_far_peer_that_was_lost_is_told)
+{
+    open_net(2, 0);
+    baton__mpi_lose(rank_of(1), peer_of(1, 0), BATON_ERR_TIMEOUT, "silent");
+    baton__net_ask_peer(rank_of(0), peer_of(0, 1));
+    settle(1);
+    settle_loss(0, 1);
+    assert_ptr_equal(seen[0].lost[0].detail, baton__disowned);
+}
+
 /* Packets that MPI can't send to one peer leave room for the other peers'
    packets, and take no room any more once that peer is lost. */
 TEST(test_mpi_far_peer_that_takes_nothing)
@@ -1863,6 +1893,59 @@ TEST(test_mpi_far_link_ends)
     }
 }
 
+/* What a rank of this host answers when it is asked, or that it does not, loses
+   it, and the loss says why. */
+TEST(test_mpi_near_answers_say_why_a_rank_is_lost)
+{
+    enum { ENDED, DISOWNS, INSIDE, SILENT, WAYS };
+    static const char *const details[] = {
+        "its process has ended, or it has closed its group", baton__disowned,
+        "its engine has been in a call of MPI for 700 ms "
+        "(BATON_PEER_TIMEOUT_MS)",
+        "it has not answered for 20 ms (BATON_PEER_TIMEOUT_MS)"};
+    static const char *const timeouts_ms[] = {"1000000", "1000000", "700",
+                                              "20"};
+    for (int way = 0; way < WAYS; way++) {
+        uint16_t port;
+        support_set_variable("BATON_PEER_TIMEOUT_MS", timeouts_ms[way]);
+        open_local(2, 0);
+        baton__answers_t *asks = &rank_of(0)->answers;
+        baton__answers_t *answers = &rank_of(1)->answers;
+        support_ok(baton__answers_open(
+            asks, baton__links_listen(NULL, 2, &port), 0, 2, NULL));
+        int listener = baton__links_listen(NULL, 2, &port);
+        if (way != SILENT) {
+            support_ok(baton__answers_open(answers, listener, 1, 2, NULL));
+            asks->places[1] = answers->places[1];
+        }
+        asks->places[1].port = port;
+        if (way == ENDED) {
+            baton__answers_close(answers);
+        } else if (way == DISOWNS) {
+            baton__answers_lose(answers, 0, false);
+        } else if (way == INSIDE) {
+            baton__answers_count(&answers->begun);
+        }
+        while (seen[0].losses == 0) {
+            asks->asked[1].asked_ns = 0;
+            baton__mpi_ask(rank_of(0), 1);
+            (void)poll_some(0, 1);
+            (void)poll(NULL, 0, 1);
+        }
+        assert_string_equal(seen[0].lost[0].detail, details[way]);
+        assert_int_equal(seen[0].lost[0].status, way == ENDED
+                                                     ? BATON_ERR_TRANSPORT
+                                                     : BATON_ERR_TIMEOUT);
+        baton__answers_close(asks);
+        if (way == SILENT) {
+            baton__descriptor_close(&listener);
+        } else {
+            baton__answers_close(answers);
+        }
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
 /* ---- reserving ----------------------------------------------------------- */
 
 TEST(test_mpi_sends_beyond_the_reserve_are_refused)
@@ -1876,7 +1959,21 @@ TEST(test_mpi_sends_beyond_the_reserve_are_refused)
         posted++;
     }
     assert_int_equal(posted, 20);
-    support_ok(baton__mpi_reserve(rank_of(0), 1, 10, 0));
+    assert_true(withdraw(0, 0));
+    int64_t nth = 0;
+    baton_status_t status = BATON_ERR_NO_MEMORY;
+    while (status == BATON_ERR_NO_MEMORY) { /* each allocation fails once */
+        const int64_t live = malloc_live;
+        baton__alloc_fail_nth(++nth);
+        status = baton__mpi_reserve(rank_of(0), 1, 10, 0);
+        baton__alloc_fail_nth(0);
+        assert_true(status == BATON_OK || malloc_live == live ||
+                    !MALLOC_SEES_ALL);
+    }
+    assert_true(status == BATON_OK && nth > 5);
+    for (uint32_t i = 1; i < posted; i++) {
+        assert_true(withdraw(0, i)); /* which is found among more sends */
+    }
     assert_int_equal(post(0, 1, posted, 100000), BATON_OK);
 }
 

@@ -90,10 +90,12 @@ TEST_MANUALLY(test_recovery_leaves_no_failure_unreported, 2)
         support_expect(baton_schedule_wait(s[0], -1),
                        seen ? BATON_OK : BATON_ERR_CANCELLED);
         support_ok(baton_schedule_wait(s[1], -1));
-        pair.sent = (uint64_t)round + 7;
-        support_schedules_run(cluster, s);
-        assert_int_equal(pair.got, round + 7);
-        support_ok(baton_schedule_wait(s[0], -1)); /* it is in the past */
+        if (round > 0) { /* so that the epochs before have the same number */
+            pair.sent = (uint64_t)round + 7;
+            support_schedules_run(cluster, s);
+            assert_int_equal(pair.got, round + 7);
+            support_ok(baton_schedule_wait(s[0], -1)); /* it is in the past */
+        }
     }
     support_pair_close(&pair);
 }

@@ -136,6 +136,21 @@ SHRINK_TEST(test_a_subgroup_rests_behind_its_farewell)
     support_ok(baton_group_destroy(of[0]));
     step(2, TURNS / 1000);
     assert_ptr_equal(stepper->groups, ranks[1].group);
+    /* One whose peer does not end is given up, with what it owes the peer. */
+    support_ok(
+        baton_group_create_sub(ranks[1].group, both, 2, "other", &of[1]));
+    baton_schedule_t *s = support_schedule(of[1], "owed");
+    baton_add_barrier(s);
+    support_ok(baton_schedule_commit(s));
+    ranks[1].dead = true;
+    support_set_variable("BATON_DESTROY_MS", "1");
+    support_ok(baton_schedule_start(s));
+    support_ok(baton_schedule_destroy(s));
+    support_ok(baton_group_destroy(of[1]));
+    assert_int_equal(baton__member_of(of[1])->leaving, 1);
+    support_ok(baton_group_destroy(ranks[1].group));
+    ranks[1].group = NULL;
+    support_set_variable("BATON_DESTROY_MS", NULL);
 }
 
 /* One that lives learns by itself that the victim is dead. */
@@ -397,6 +412,9 @@ SHRINK_TEST(test_shrink_names_who_has_not_come)
     open_ranks(2);
     support_fails(baton_group_shrink(ranks[0].group, 0, &none),
                   BATON_ERR_TIMEOUT, "rank 1 has not come");
+    baton_engine_interrupt(ranks[0].engine);
+    support_expect(baton_group_shrink(ranks[0].group, -1, &none),
+                   BATON_ERR_INTERRUPTED);
     support_expect(baton_group_shrink(NULL, 0, &none), BATON_ERR_INVALID);
     support_expect(baton_group_shrink(ranks[0].group, 0, NULL),
                    BATON_ERR_INVALID);

@@ -63,7 +63,10 @@ static void open_end(pair_t *pair, int rank)
     support_ok(baton__staged_open(&end->inner, endpoint, rank, 2,
                                   emulated_port(end->device), end->device,
                                   &end->port, &end->endpoint));
-    support_ok(end->port->reserve(end->endpoint, 1 - rank, MESSAGES, MESSAGES));
+    for (int half = 0; half < 2; half++) {
+        support_ok(end->port->reserve(end->endpoint, 1 - rank, MESSAGES / 2,
+                                      MESSAGES / 2));
+    }
     forget(end);
 }
 
@@ -457,11 +460,14 @@ TEST(test_staged_wrong_sends_are_errors)
     support_expect(end->port->send(end->endpoint, (baton_token_t){.node = 1}, 1,
                                    &wrong, NULL, 0),
                    BATON_ERR_INVALID);
-    for (uint32_t i = 0; i < 100 && status == BATON_OK; i++) {
-        status = end->port->send(end->endpoint, token_of(pair, i, DEVICE), 1,
+    support_ok(end->port->reserve(end->endpoint, 1, 1, 0));
+    uint32_t sent = 0;
+    for (; sent < 200 && status == BATON_OK; sent++) {
+        status = end->port->send(end->endpoint, token_of(pair, sent, DEVICE), 1,
                                  &header, end->memory, 64);
     }
     support_expect(status, BATON_ERR_LIMIT);
+    assert_true(sent > MESSAGES + 1);
     close_end(&pair->ends[1]);
     close_pair(pair);
 }

@@ -99,8 +99,7 @@ bool baton__mpi_post_receive(void *endpoint, baton_token_t token, int peer,
     baton__mpi_t *mpi = endpoint;
     const baton__peer_t *from = &mpi->peers[peer];
     if (from->local < 0 || from->local == mpi->host.index || from->lost ||
-        bytes <= mpi->put_above || bytes > mpi->put_bytes ||
-        token.memory != BATON_MEMORY_HOST) {
+        bytes <= mpi->put_above || bytes > mpi->put_bytes) {
         return false;
     }
     uint32_t place = put_place_of(header);
@@ -260,8 +259,7 @@ void baton__mpi_take_ask(baton__mpi_t *mpi, baton__send_t *send,
 bool baton__mpi_begin_put(baton__mpi_t *mpi, baton__send_t *send)
 {
     const baton__peer_t *peer = &mpi->peers[send->peer];
-    if (!send->token.made || send->bytes <= mpi->put_above ||
-        send->bytes > mpi->put_bytes || peer->local == mpi->host.index) {
+    if (!send->token.made || send->bytes <= mpi->put_above) {
         return false;
     }
     uint32_t place = put_place_of(&send->header);
