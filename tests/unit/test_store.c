@@ -607,6 +607,48 @@ PROGRAM(lose_elsewhere)
     lose(rank, size, engine, store);
 }
 
+/* Rank 0, alone on its host, is stopped until the others have gone on without
+   it and have ended. It does not go on by itself then. */
+PROGRAM(come_too_late)
+{
+    if (rank == 0) {
+        go_elsewhere(rank);
+    }
+    baton_group_t *group = make_group(engine, store, rank, size, "late");
+    baton_group_t *survivors = NULL;
+    int32_t process = (int32_t)getpid();
+    baton__engine_rechecks = true; /* so that ranks are asked */
+    CHECK_OK(baton_broadcast_now(group, &process, 1, BATON_I32, 0));
+    CHECK_OK(baton_barrier_now(group));
+    if (rank == 0) {
+        (void)raise(SIGSTOP);
+    }
+    CHECK(baton_barrier_now(group) == BATON_ERR_TRANSPORT);
+    if (rank == 0) {
+        CHECK(baton_group_shrink(group, 60000, &survivors) ==
+              BATON_ERR_TRANSPORT);
+        CHECK_OK(baton_group_destroy(group));
+        return;
+    }
+    CHECK_OK(baton_group_shrink(group, 60000, &survivors));
+    check_sums(rank, survivors);
+    if (rank == 2) {
+        (void)usleep(100000); /* rank 1 has ended */
+        (void)kill(process, SIGCONT);
+    }
+    _exit(0);
+}
+
+TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
+             remove_folder_of_hosts)
+{
+    if (geteuid() != 0) {
+        skip();
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    run_ranks(come_too_late, 3, -1);
+}
+
 /* Rank 1 of three hosts dies, or is the only one of its host, where nobody sees
    that it has ended. The rank that is alone may get the last answer before. */
 PROGRAM(die_elsewhere)
