@@ -233,7 +233,10 @@ typedef struct baton_transport {
     /* Optional. Copies `bytes` bytes, from `offset` on, of a message that was
        lent without `data`. The engine reads parts that are small enough to stay
        in a cache until they are reduced. BATON_AGAIN: the message can't be read
-       any more; accept it, as if it had not been lent, or drop it. */
+       any more; accept it, as if it had not been lent, or drop it. With 0 bytes
+       the call says whether all that was read so far, here or at message->data,
+       was the message: BATON_ERR_TRANSPORT if its sender has lost this rank,
+       and has its memory back. */
     baton_status_t (*read)(void *endpoint, const baton_message_t *message,
                            size_t offset, size_t bytes, void *target);
 

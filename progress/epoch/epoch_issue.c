@@ -161,6 +161,31 @@ static bool issue_borrower(baton_schedule_t *schedule, uint32_t node,
     return true;
 }
 
+/* Called when all data of the node's lent operands has been read. Returns false
+   if that failed the epoch, because a message's memory has been its sender's
+   again meanwhile. */
+static bool borrowed_well(baton_schedule_t *schedule, uint32_t node)
+{
+    const baton_group_t *group = schedule->group;
+    const baton__plan_t *plan = &schedule->plan;
+    baton_status_t status = BATON_OK;
+    for (uint32_t i = baton__epoch_first_loan(plan, node);
+         status == BATON_OK && group->transport->read != NULL &&
+         i < plan->loan_count && plan->loans[i].reduce == node;
+         i++) {
+        const baton_message_t *message = schedule->run.lent[i];
+        char none;
+        status = message == NULL
+                     ? BATON_OK
+                     : group->transport->read(group->endpoint, message,
+                                              message->bytes, 0, &none);
+    }
+    if (status != BATON_OK) {
+        baton__epoch_fail_at(schedule, node, status);
+    }
+    return status == BATON_OK;
+}
+
 /* Reduces or copies at most a slice of the node. */
 static bool compute(baton_schedule_t *schedule, uint32_t node,
                     const baton__context_t *context)
@@ -213,6 +238,9 @@ static bool compute(baton_schedule_t *schedule, uint32_t node,
         task->slice_done = done + part;
         run->progress_count++;
         return true;
+    }
+    if (borrows && !borrowed_well(schedule, node)) {
+        return false;
     }
     task->slice_done = 0;
     (void)baton__run_pop(run);

@@ -56,6 +56,7 @@ struct baton__shrink {
     /* From this time on the rank agrees on `view` even if that is a partition;
        0: not set. */
     uint64_t parts_ns;
+    bool settled; /* `view` is a view on which another rank has agreed */
     view_t view, agreed;
     exchange_t exchanges[];
 };
@@ -134,18 +135,43 @@ static void look_for_lost(const baton_group_t *group, shrink_t *shrink)
 }
 
 /* True if another rank has lost this one. With `local`, true if that rank is on
-   this host and may go on: it counts this rank as ended. */
-static bool is_disowned(const baton_group_t *group, const view_t *view,
-                        bool local)
+   this host: there it counts this rank as ended. */
+static bool is_disowned(const baton_group_t *group, bool local)
 {
     bool disowned = false;
     for (int rank = 0; rank < group->size; rank++) {
-        const bool ended =
-            group->size <= ENDS_FROM && is_lost(view, ENDS_FROM + rank);
         disowned |= baton__group_loss(group, rank) == baton__disowned &&
-                    (!local || (baton__group_is_local(group, rank) && !ended));
+                    (!local || baton__group_is_local(group, rank));
     }
     return disowned;
+}
+
+/* Makes a rank that only others have lost a lost one here, too. */
+static void lose_too(baton_group_t *group, int peer)
+{
+    static const char why[] = "other ranks have lost it";
+    if (group->transport->lose != NULL) {
+        group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT, why);
+    } else {
+        baton__loss_take(group, peer, why);
+    }
+}
+
+/* Returns true if this rank has itself lost all ranks of this host that are
+   lost in the view, and loses those that it has not. Only then does it know
+   whether any of them has lost it before. */
+static bool has_lost_all(baton_group_t *group, const view_t *view)
+{
+    bool all = true;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer != group->rank && is_lost(view, peer) &&
+            baton__group_is_local(group, peer) &&
+            baton__group_loss(group, peer) == NULL) {
+            lose_too(group, peer);
+            all &= baton__group_loss(group, peer) != NULL;
+        }
+    }
+    return all;
 }
 
 /* ---- states ------------------------------------------------------------ */
@@ -249,6 +275,7 @@ baton_status_t baton__shrink_begin(baton_group_t *group)
     shrink->view = (view_t){{0}};
     shrink->known = 0;
     shrink->parts_ns = 0;
+    shrink->settled = false;
     set_state(shrink, BATON__SHRINK_ASKING);
     group->stepper->recovering++;
     return BATON_OK;
@@ -301,9 +328,9 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
                                                      const view_t *view)
 {
     const bool all = baton__config_number(BATON__CONFIG_MINORITY) != 0;
-    return is_disowned(group, view, true)     ? BATON__SHRINK_EXCLUDED
+    return is_disowned(group, true)           ? BATON__SHRINK_EXCLUDED
            : !all && is_majority(group, view) ? BATON__SHRINK_AGREED
-           : is_disowned(group, view, false)  ? BATON__SHRINK_EXCLUDED
+           : is_disowned(group, false)        ? BATON__SHRINK_EXCLUDED
            : all                              ? BATON__SHRINK_AGREED
                                               : BATON__SHRINK_PARTED;
 }
@@ -312,23 +339,12 @@ static baton__shrinking_t progress_shrink_outcome_of(const baton_group_t *group,
    this rank, too, from now on. */
 static void progress_shrink_agree(baton_group_t *group, const view_t *view)
 {
-    static const char why[] = "other ranks have lost it";
     shrink_t *shrink = baton__member_of(group)->shrink;
-    if (is_lost(view, group->rank)) {
-        stop_asking(group, BATON__SHRINK_EXCLUDED);
-        return;
-    }
     shrink->agreed = *view;
     shrink->agreed_number = shrink->number;
     for (int peer = 0; peer < group->size; peer++) {
-        if (!is_lost(view, peer) || baton__group_loss(group, peer) != NULL) {
-            continue;
-        }
-        if (group->transport->lose != NULL) {
-            group->transport->lose(group->endpoint, peer, BATON_ERR_TIMEOUT,
-                                   why);
-        } else {
-            baton__loss_take(group, peer, why);
+        if (is_lost(view, peer) && baton__group_loss(group, peer) == NULL) {
+            lose_too(group, peer);
         }
     }
     stop_asking(group, progress_shrink_outcome_of(group, view));
@@ -379,13 +395,13 @@ void baton__shrink_receive(baton_group_t *group, baton_message_t *message)
         }
         return;
     }
-    if (header.epoch != shrink->number ||
+    if (header.epoch != shrink->number || shrink->settled ||
         state_of(shrink) != BATON__SHRINK_ASKING) {
         return;
     }
-    if ((header.tag & AGREED) != 0) {
-        progress_shrink_agree(group, &view);
-        return;
+    shrink->settled = (header.tag & AGREED) != 0;
+    if (shrink->settled) {
+        shrink->view = (view_t){{0}};
     }
     for (int i = 0; i < VIEW_BYTES; i++) {
         shrink->view.bits[i] |= view.bits[i];
@@ -457,13 +473,33 @@ static void progress_shrink_give_up(baton_group_t *group)
     }
 }
 
+/* Called when a rank of this host has lost this one, which is excluded then.
+   Ranks that have not lost it must not wait for its view. That view would say
+   that the ranks which go on are lost. */
+static void progress_shrink_stay_out(baton_group_t *group)
+{
+    const baton_header_t header = {.epoch = (uint64_t)group->rank + 1,
+                                   .tag = BATON__LEFT_NOT | BATON__LEFT_ENDED,
+                                   .incarnation = group->incarnation};
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer != group->rank && baton__group_loss(group, peer) == NULL) {
+            baton__stepper_answer(group, header, BATON__MESSAGE_LEFT, peer);
+        }
+    }
+    stop_asking(group, BATON__SHRINK_EXCLUDED);
+}
+
 static bool progress_shrink_advance(baton_group_t *group)
 {
     shrink_t *shrink = baton__member_of(group)->shrink;
     bool asks = state_of(shrink) == BATON__SHRINK_ASKING;
     bool moved = false;
     uint32_t known = shrink->known;
-    if (asks) {
+    if (asks && is_disowned(group, true)) {
+        progress_shrink_stay_out(group);
+        return true;
+    }
+    if (asks && !shrink->settled) {
         look_for_lost(group, shrink);
     }
     if (shrink->known > known) {
@@ -473,7 +509,9 @@ static bool progress_shrink_advance(baton_group_t *group)
     for (int peer = 0; peer < group->size; peer++) {
         moved |= peer != group->rank && progress_shrink_tell(group, peer);
     }
-    if (asks && baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)) {
+    if (asks && has_lost_all(group, &shrink->view) &&
+        (shrink->settled ||
+         (baton__shrink_awaits(group, 0) < 0 && !may_prove_ends(group)))) {
         progress_shrink_agree(group, &shrink->view);
         moved = true;
     }

@@ -21,7 +21,9 @@
    connection reports; or because it can't be reached. A rank that can't be
    reached may live, and may itself have lost the ranks here. A rank that
    another rank of its host has lost counts as ended: it can be told there that
-   it is excluded.
+   it is excluded. It sends no view, which would say that the ranks that go on
+   are lost. A rank agrees on a view only once it has itself lost all ranks of
+   its host that are lost there, since one of them may have lost it before.
 
    Of two sides of a partition at most one goes on (with BATON_MINORITY both
    do): the side that has more ranks than it has lost ranks that may live; or,

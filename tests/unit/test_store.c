@@ -4,6 +4,7 @@
 #include "support/cmocka.h"
 
 #include <baton/baton.h>
+#include <baton/memory.h>
 #include <baton/store.h>
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <ftw.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -386,6 +388,105 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
+/* Ranks 1 to size - 1 are stopped until rank 0 has lost them and goes on, and
+   continue together. They reach each other, and do not go on, either. */
+PROGRAM(wake_together)
+{
+    baton_group_t *group = make_group(engine, store, rank, size, "wake");
+    baton_group_t *alone = NULL;
+    int32_t processes[8] = {0};
+    baton__engine_rechecks = true; /* so that ranks are asked */
+    processes[rank] = (int32_t)getpid();
+    CHECK_OK(
+        baton_allreduce_now(group, NULL, processes, 8, BATON_I32, BATON_SUM));
+    if (rank > 0) {
+        (void)raise(SIGSTOP);
+        CHECK(baton_group_shrink(group, 60000, &alone) == BATON_ERR_TRANSPORT);
+        CHECK_SAYS("other ranks have lost this one, and go on without it");
+    } else {
+        CHECK(baton_barrier_now(group) == BATON_ERR_TRANSPORT);
+        CHECK_OK(baton_group_shrink(group, 60000, &alone));
+        CHECK(baton_group_size(alone) == 1);
+        for (int i = 1; i < size; i++) {
+            (void)kill(processes[i], SIGCONT);
+        }
+        CHECK_OK(baton_group_destroy(alone));
+    }
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_stopped_ranks_do_not_go_on_together, make_folder,
+             remove_folder)
+{
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    for (int i = 0; i < 6; i++) {
+        support_set_variable("BATON_SHM", i % 3 == 2 ? "0" : "1");
+        run_ranks(wake_together, 3 + i, -1);
+    }
+    support_set_variable("BATON_SHM", NULL);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
+/* Rank 1 is stopped while it reads rank 0's vector. When it continues, rank 0
+   has lost it, and has its vector back: it has written to it and freed it. So
+   rank 1 must not take what it reads for the result, nor end by SIGSEGV. */
+enum { LONG = 1 << 24 };
+static int32_t *result; /* rank 1's; rank 0 watches it */
+
+PROGRAM(read_what_is_left)
+{
+    baton_group_t *group = make_group(engine, store, rank, size, "left");
+    int32_t process = (int32_t)getpid();
+    void *vector = NULL;
+    baton__engine_rechecks = true; /* so that ranks are asked */
+    CHECK_OK(baton_broadcast_now(group, &process, 1, BATON_I32, 1));
+    CHECK_OK(baton_memory_alloc(group, sizeof(int32_t) * LONG, &vector));
+    int32_t *own = rank == 0 ? vector : result;
+    const baton_operands_t of = {
+        .target = own, .count = LONG, .dtype = BATON_I32};
+    baton_schedule_t *broadcast = NULL;
+    CHECK_OK(baton_broadcast_create(group, &of, &broadcast));
+    for (int i = 0; rank == 0 && i < LONG; i++) {
+        own[i] = 1;
+    }
+    CHECK_OK(baton_barrier_now(group));
+    CHECK_OK(baton_schedule_start(broadcast));
+    while (rank == 0 && *(volatile int32_t *)result == 0) {
+        bool done;
+        CHECK_OK(baton_schedule_test(broadcast, &done));
+    }
+    (void)(rank == 0 && kill(process, SIGSTOP));
+    const baton_status_t status = baton_schedule_wait(broadcast, -1);
+    CHECK(status == BATON_ERR_TRANSPORT || status == BATON_OK);
+    for (int i = 0; rank == 0 && i < LONG; i++) {
+        own[i] = 2;
+    }
+    for (int i = 0; rank == 1 && status == BATON_OK && i < LONG; i++) {
+        CHECK(own[i] == 1);
+    }
+    CHECK_OK(baton_schedule_destroy(broadcast));
+    CHECK_OK(baton_memory_free(group, vector));
+    (void)(rank == 0 && kill(process, SIGCONT));
+    CHECK_OK(baton_group_destroy(group));
+}
+
+TEST_BETWEEN(test_store_a_stopped_rank_reads_no_other_data, make_folder,
+             remove_folder)
+{
+    const size_t bytes = sizeof(int32_t) * LONG;
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    for (int i = 0; i < 2; i++) {
+        result = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_true(result != MAP_FAILED);
+        support_set_variable("BATON_CMA", i == 0 ? "1" : "0");
+        run_ranks(read_what_is_left, 2, -1);
+        assert_int_equal(munmap(result, bytes), 0);
+    }
+    support_set_variable("BATON_CMA", NULL);
+    support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
+}
+
 /* ---- groups that can't be made ------------------------------------------- */
 
 PROGRAM(wait_for_others)
@@ -583,6 +684,48 @@ PROGRAM(lose_elsewhere)
         go_elsewhere(rank);
     }
     lose(rank, size, engine, store);
+}
+
+/* Rank 0, alone on its host, is stopped until the others have gone on without
+   it and have ended. It does not go on by itself then. */
+PROGRAM(come_too_late)
+{
+    if (rank == 0) {
+        go_elsewhere(rank);
+    }
+    baton_group_t *group = make_group(engine, store, rank, size, "late");
+    baton_group_t *survivors = NULL;
+    int32_t process = (int32_t)getpid();
+    baton__engine_rechecks = true; /* so that ranks are asked */
+    CHECK_OK(baton_broadcast_now(group, &process, 1, BATON_I32, 0));
+    CHECK_OK(baton_barrier_now(group));
+    if (rank == 0) {
+        (void)raise(SIGSTOP);
+    }
+    CHECK(baton_barrier_now(group) == BATON_ERR_TRANSPORT);
+    if (rank == 0) {
+        CHECK(baton_group_shrink(group, 60000, &survivors) ==
+              BATON_ERR_TRANSPORT);
+        CHECK_OK(baton_group_destroy(group));
+        return;
+    }
+    CHECK_OK(baton_group_shrink(group, 60000, &survivors));
+    check_sums(rank, survivors);
+    if (rank == 2) {
+        (void)usleep(100000); /* rank 1 has ended */
+        (void)kill(process, SIGCONT);
+    }
+    _exit(0);
+}
+
+TEST_BETWEEN(test_store_a_stopped_rank_of_a_host_comes_too_late, make_folder,
+             remove_folder_of_hosts)
+{
+    if (geteuid() != 0) {
+        skip();
+    }
+    support_set_variable("BATON_PEER_TIMEOUT_MS", "1000");
+    run_ranks(come_too_late, 3, -1);
 }
 
 /* Rank 1 of three hosts dies, or is the only one of its host, where nobody sees

@@ -92,23 +92,21 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
 
 /* ---- peers, MPI -------------------------------------------------------- */
 
-/* Called when a peer is lost. A lost rank of this host counts as ended, because
-   no partition divides a host. But it may only be stopped: then it learns, when
-   it continues, that this rank has lost it, and does not go on by itself.
-   Returns true if it is this rank that was stopped, and the peer has lost it.
- */
+/* Called when a peer is lost. It may only be stopped: then it learns, when it
+   continues, that this rank has lost it, and does not go on by itself because
+   this rank has ended by then. (A lost rank of this host counts as ended,
+   because no partition divides a host.) Returns true if it is this rank that
+   was stopped, and the peer has lost it. */
 static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer)
 {
-    const int rank = (int)(peer - mpi->peers);
     if (peer->local >= 0) {
         return baton__host_lose(&mpi->host, peer->local);
     }
-    if (mpi->host_of[rank] != mpi->host_of[mpi->rank] || mpi->net.cut ||
-        peer->lost) {
+    if (mpi->net.cut || peer->lost) {
         return false;
     }
     mpi->net.rings_due = true; /* for links that are made here */
-    return baton__links_lose(&mpi->net.links, rank);
+    return baton__links_lose(&mpi->net.links, (int)(peer - mpi->peers));
 }
 
 void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,

@@ -1,11 +1,11 @@
 /* Links; see links.h.
 
    Of two ranks the lower one connects. Its first message has the group's nonce
-   and the numbers of both ranks. A rank that has lost another one of its host
-   connects to it once more, only to say so: the kernel keeps that connection
-   for a process that is stopped, even after its sender has left the group. All
-   descriptors are in one edge-triggered epoll. So any thread can drain the
-   epoll, and the driver looks at the links later. */
+   and the numbers of both ranks. A rank that has lost another one connects to
+   it once more, only to say so: the kernel keeps that connection for a process
+   that is stopped, even after its sender has left the group. All descriptors
+   are in one edge-triggered epoll. So any thread can drain the epoll, and the
+   driver looks at the links later. */
 #include "transport/mpi/links.h"
 
 #include "base/alloc.h"
@@ -33,8 +33,9 @@ typedef struct greeting {
 /* In a greeting: `from` has lost `to`, and there will be no link. */
 static const uint32_t DISOWNS = UINT32_C(1) << 31;
 
-/* The longest time for which a connection within a host is awaited. */
-enum { DISOWN_MS = 20 };
+/* The longest time for which the first connection to a lost rank is awaited
+   that can't be made, and each later one: many ranks may be out of reach. */
+enum { DISOWN_MS = 20, DISOWN_LATER_MS = 1 };
 
 /* After the greeting, words are sent: the number of packets that the writer has
    sent, or one of these farewells. links->blamed is added to
@@ -657,7 +658,8 @@ bool baton__links_lose(baton__links_t *links, int peer)
     struct pollfd made = {.events = POLLOUT};
     made.fd = baton__links_begin((const struct sockaddr *)&to, bytes);
     if (made.fd >= 0) {
-        (void)poll(&made, 1, DISOWN_MS);
+        links->hurries |=
+            poll(&made, 1, links->hurries ? DISOWN_LATER_MS : DISOWN_MS) == 0;
         (void)!send(made.fd, &greeting, sizeof greeting,
                     MSG_DONTWAIT | MSG_NOSIGNAL);
     }

@@ -87,6 +87,7 @@ typedef struct baton__links {
     /* This rank closes its group because it has lost a rank, and its farewell
        will say so. */
     bool gives_up;
+    bool hurries; /* a lost rank was out of reach (baton__links_lose) */
     /* 1 + the lost rank that the farewell names; 0: it names no rank */
     uint32_t blamed;
     /* The descriptor of the listener of answers.h; -1: it is closed. It is kept
@@ -139,11 +140,11 @@ baton_status_t baton__links_open(baton__links_t *links, int rank, int size,
    links. */
 void baton__links_close(baton__links_t *links);
 
-/* Called when this rank loses a peer of its host with which it shares no
-   memory. Tells the peer so, in case that is only stopped: the peer learns it
-   when it continues, even if this rank has left by then. Returns true if the
-   peer had lost this rank before. The next baton__links_poll does not report
-   links that are made here. */
+/* Called when this rank loses a peer with which it shares no memory. Tells the
+   peer so, in case that is only stopped: the peer learns it when it continues,
+   even if this rank has left by then. Returns true if the peer had lost this
+   rank before. The next baton__links_poll does not report links that are made
+   here. */
 bool baton__links_lose(baton__links_t *links, int peer);
 
 /* Connects to `peer` if this rank is the lower one. Otherwise the peer

@@ -403,6 +403,18 @@ static void look_for_ended(baton__mpi_t *mpi)
     }
 }
 
+/* True if a rank of this host has lost this one, and so may have freed memory
+   that this rank still reads. */
+static bool is_left(const baton__mpi_t *mpi)
+{
+    int other = 0;
+    while (other < mpi->host.count &&
+           !baton__host_is_lost_to(&mpi->host, other)) {
+        other++;
+    }
+    return other < mpi->host.count;
+}
+
 void baton__mpi_flush_bells(void *endpoint)
 {
     ring_due(endpoint, BATON__DUE_NOW);
@@ -419,7 +431,7 @@ size_t baton__mpi_poll(void *endpoint, baton_event_t *out, size_t max)
     /* Messages that were sent before a loss are delivered before the loss. */
     poll_local(mpi);
     ring_due(mpi, BATON__DUE_LATER);
-    if (baton__mappings_are_stale(&mpi->host.mappings)) {
+    if (baton__mappings_are_stale(&mpi->host.mappings) && !is_left(mpi)) {
         baton__mappings_sweep(&mpi->host.mappings);
     }
     if (mpi->listed != NULL) {

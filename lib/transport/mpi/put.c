@@ -34,13 +34,15 @@
 
    A receiver that withdraws changes POSTED to NONE; if the word is already
    TAKEN, it waits for the PUT. It waits no longer once the sender is lost,
-   because a process that has ended writes nothing. (But a sender that was
-   stopped, and taken for dead, may write when it is continued, if it was
-   stopped between taking the receive and its system call.)
+   because a process that has ended writes nothing. A sender that was stopped,
+   and taken for dead, writes nothing, either, when it is continued, unless it
+   was stopped immediately before its system call.
 
    A sender that may not write there any more sends PARTs instead, which the
    receiver copies. */
 #include "transport/mpi/endpoint.h"
+
+#include "transport/group.h"
 
 #include <errno.h>
 #include <string.h>
@@ -285,6 +287,10 @@ bool baton__mpi_put(baton__mpi_t *mpi, baton__send_t *send)
 {
     baton__peer_t *peer = &mpi->peers[send->peer];
     size_t bytes = send->bytes - send->moved;
+    if (baton__host_is_lost_to(&mpi->host, peer->local)) {
+        baton__mpi_lose(mpi, peer, BATON_ERR_TIMEOUT, baton__disowned);
+        return false;
+    }
     bytes = bytes < BATON__MPI_SLICE_BYTES ? bytes : BATON__MPI_SLICE_BYTES;
     int error = bytes == 0
                     ? 0

@@ -234,6 +234,20 @@ static void ask_parts(baton__mpi_t *mpi, baton__record_t *record)
     baton__mpi_answer(mpi, record, BATON__PACKET_COPY);
 }
 
+/* Called when data of an offer has been read in its sender's memory. Returns
+   false, and marks the sender as lost, if the sender has lost this rank: this
+   rank was stopped meanwhile, and the sender has its vector back. */
+static bool was_there(baton__mpi_t *mpi, const baton__record_t *record)
+{
+    baton__peer_t *peer = &mpi->peers[record->message.peer];
+    bool there = record->kind != BATON__PACKET_OFFER ||
+                 !baton__host_is_lost_to(&mpi->host, peer->local);
+    if (!there) {
+        baton__mpi_lose(mpi, peer, BATON_ERR_TIMEOUT, baton__disowned);
+    }
+    return there;
+}
+
 /* Reads a part of a message from its sender's memory by CMA. Returns NULL, or a
    sentence that says what is wrong. If the sender's process has ended, the
    sender is marked as lost. If the system refuses the copy, the record's kind
@@ -251,8 +265,8 @@ static const char *read_source(baton__mpi_t *mpi, baton__record_t *record,
     if (baton__mpi_is_refused(mpi, peer, error) && !peer->lost) {
         record->kind = BATON__PACKET_COPY;
     }
-    return error == 0   ? NULL
-           : peer->lost ? peer->detail
+    return error == 0 && was_there(mpi, record) ? NULL
+           : peer->lost                         ? peer->detail
                         : "its memory can't be read: was a vector freed before "
                           "its epoch ended? Keep vectors until wait has "
                           "returned";
@@ -267,6 +281,9 @@ static const char *mpi_receive_copy_slice(baton__mpi_t *mpi,
     bytes = bytes < BATON__MPI_SLICE_BYTES ? bytes : BATON__MPI_SLICE_BYTES;
     if (record->source != NULL) {
         memcpy(target, record->source + record->copied, bytes);
+        wrong = was_there(mpi, record)
+                    ? NULL
+                    : mpi->peers[record->message.peer].detail;
     } else {
         wrong = read_source(mpi, record, record->copied, bytes, target);
     }

@@ -134,16 +134,32 @@ bool baton__host_has_agreed(const baton__host_t *host)
     return seen > (2 * host->decided | 1) && (seen & 1) != 0;
 }
 
-bool baton__host_lose(const baton__host_t *host, int other)
+static _Atomic uint32_t *loss_between(const baton__host_t *host, int other)
 {
     const bool lower = host->index < other;
     const size_t row = (size_t)(lower ? host->index : other);
     const size_t column = (size_t)(lower ? other : host->index);
+    return &host->losses[row * (size_t)host->count + column];
+}
+
+bool baton__host_lose(const baton__host_t *host, int other)
+{
     uint32_t lost = 0;
     (void)atomic_compare_exchange_strong_explicit(
-        &host->losses[row * (size_t)host->count + column], &lost,
-        (uint32_t)other + 1, memory_order_relaxed, memory_order_relaxed);
+        loss_between(host, other), &lost, (uint32_t)other + 1,
+        memory_order_relaxed, memory_order_relaxed);
+    /* Pairs with the fence in baton__host_is_lost_to: what this process writes
+       to its vectors from now on is not taken for a message. */
+    atomic_thread_fence(memory_order_seq_cst);
     return lost == (uint32_t)host->index + 1;
+}
+
+bool baton__host_is_lost_to(const baton__host_t *host, int other)
+{
+    atomic_thread_fence(memory_order_acquire);
+    return atomic_load_explicit(loss_between(host, other),
+                                memory_order_relaxed) ==
+           (uint32_t)host->index + 1;
 }
 
 static _Atomic uint8_t *counts_of(const baton__host_t *host, int index)

@@ -201,6 +201,11 @@ static inline baton__credit_t *baton__host_credit(const baton__host_t *host,
    stopped: then only the other one may go on. */
 bool baton__host_lose(const baton__host_t *host, int other);
 
+/* True if another process has lost this one. Then what this process has read of
+   its memory before this call may not be the message any more: the other one
+   has taken its vectors back. */
+bool baton__host_is_lost_to(const baton__host_t *host, int other);
+
 /* Called by a thread that polls. Moves the thread to another processor if other
    processes of the host poll on its processor, and fewer poll on the other one.
    Without this, Linux may leave two ranks that yield to each other on one
