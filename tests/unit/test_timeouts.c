@@ -360,9 +360,9 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_schedules_run(cluster, s);
     baton__task_of(s[0])->asked =
-        (baton__reporter_t){.schedule = baton__task_of(s[0])->identity,
-                            .at_ns = baton__clock_ns(),
-                            .by = 1};
+        (baton__asked_t){.schedule = baton__task_of(s[0])->identity,
+                         .at_ns = baton__clock_ns(),
+                         .by = 1};
     support_expect(baton_schedule_run(s[0], 0), BATON_ERR_TIMEOUT);
     const uint64_t progress = baton__progress_of(s[0]);
     baton_schedule_t **other = support_schedules_create(cluster, "other");
@@ -406,10 +406,10 @@ TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
     baton__inquiry_take(s[1], 0, &answer);
     first->told = 0; /* if the last wait was long */
     baton__task_of(s[0])->asked =
-        (baton__reporter_t){.schedule = first->identity,
-                            .at_ns = baton__clock_ns(),
-                            .progress = baton__progress_of(s[0]),
-                            .by = 1};
+        (baton__asked_t){.schedule = first->identity,
+                         .at_ns = baton__clock_ns(),
+                         .progress = baton__progress_of(s[0]),
+                         .by = 1};
     for (int i = 0; warnings(&journal) == 0; i++) {
         assert_true(i < 200);
         support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
