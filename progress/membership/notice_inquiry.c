@@ -12,11 +12,11 @@
 /* Returns the record of who reports a schedule's stalls. For a schedule that is
    not committed here: one of the few that its member has; the oldest one, if
    none is this schedule's. */
-static baton__reporter_t *asked_about(baton_group_t *group, uint64_t identity)
+static baton__asked_t *asked_about(baton_group_t *group, uint64_t identity)
 {
-    baton__reporter_t *all = baton__member_of(group)->asked;
-    baton__reporter_t *oldest = all;
-    for (int i = 0; i < BATON__REPORTERS; i++) {
+    baton__asked_t *all = baton__member_of(group)->asked;
+    baton__asked_t *oldest = all;
+    for (int i = 0; i < BATON__ASKED; i++) {
         if (all[i].schedule == identity) {
             return &all[i];
         }
@@ -33,10 +33,9 @@ static baton__reporter_t *asked_about(baton_group_t *group, uint64_t identity)
 static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
 {
     baton_schedule_t *schedule = baton__group_find(group, identity);
-    baton__reporter_t *asked = schedule != NULL
-                                   ? &baton__task_of(schedule)->asked
-                                   : asked_about(group, identity);
-    const baton__reporter_t asks = {
+    baton__asked_t *asked = schedule != NULL ? &baton__task_of(schedule)->asked
+                                             : asked_about(group, identity);
+    const baton__asked_t asks = {
         .schedule = identity,
         .at_ns = baton__clock_ns(),
         .progress = schedule != NULL ? baton__progress_of(schedule) : 0,

@@ -75,14 +75,14 @@ BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
 /* The rank that reports stalls of a schedule, as far as this rank decides that;
    see inquiry.h. */
-typedef struct baton__reporter {
+typedef struct baton__asked {
     uint64_t schedule; /* its identity */
     uint64_t at_ns;    /* the time at which `by` last asked */
     uint64_t progress; /* this rank's in the schedule, at that time */
     int by;
-} baton__reporter_t;
+} baton__asked_t;
 
-enum { BATON__REPORTERS = 32 };
+enum { BATON__ASKED = 32 };
 
 enum { BATON__CAUSE_BYTES = 232 };
 
@@ -189,7 +189,7 @@ typedef struct baton__member {
     baton__neighbour_t *neighbours;
     uint32_t neighbour_count;
     /* Of schedules that are not committed here. */
-    baton__reporter_t asked[BATON__REPORTERS];
+    baton__asked_t asked[BATON__ASKED];
     /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
     struct baton__verifier *verifier; /* set only with BATON_VERIFY=1 */

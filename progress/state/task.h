@@ -206,7 +206,7 @@ typedef struct baton__task {
     /* Number of rounds of inquiries since the stall began, or was logged. */
     uint8_t inquiries;
     uint8_t told; /* the level at which this stall was logged, or 0 */
-    baton__reporter_t asked;
+    baton__asked_t asked;
     struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");
