@@ -1,38 +1,63 @@
 /* INQUIRY and STATE: ranks ask each other what they wait for; see inquiry.h. */
 #include "progress/membership/notice_parts.h"
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "progress/epoch/epoch.h"
 #include "progress/membership/inquiry.h"
 
 #include <stdio.h>
 
-/* Returns true if `rank` was the first to ask this rank about this stall, which
-   decides which rank reports the stall; see inquiry.h. After progress of the
-   schedule, the next question is about another stall. */
-static bool asks_first(baton_group_t *group, const baton_header_t *header,
-                       int rank)
+/* Returns the record of who reports a schedule's stalls. For a schedule that is
+   not committed here: one of the few that its member has; the oldest one, if
+   none is this schedule's. NULL if there is no memory. */
+static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
+                                      baton_schedule_t *schedule)
 {
     baton__member_t *member = baton__member_of(group);
-    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
     if (schedule != NULL) {
-        baton__task_t *task = baton__task_of(schedule);
-        const uint64_t progress = baton__progress_of(schedule);
-        if (task->asked_epoch != header->epoch ||
-            task->asked_progress != progress) {
-            task->asked_epoch = header->epoch;
-            task->asked_progress = progress;
-            task->asked_by = rank;
+        return &baton__task_of(schedule)->reporter;
+    }
+    if (member->reporters == NULL) {
+        member->reporters =
+            baton__alloc(BATON__REPORTERS, sizeof *member->reporters);
+    }
+    baton__reporter_t *oldest = member->reporters;
+    for (int i = 0; oldest != NULL && i < BATON__REPORTERS; i++) {
+        baton__reporter_t *reporter = &member->reporters[i];
+        if (reporter->schedule == identity) {
+            return reporter;
         }
-        return task->asked_by == rank;
+        oldest = reporter->at_ns < oldest->at_ns ? reporter : oldest;
     }
-    if (member->asked.schedule != header->schedule ||
-        member->asked.epoch != header->epoch ||
-        member->asked.incarnation != header->incarnation) {
-        member->asked = *header;
-        member->asked_by = rank;
+    return oldest;
+}
+
+/* Returns true if `rank`, which asks, was the first to ask this rank about
+   stalls of the schedule, which decides which rank reports them; see inquiry.h.
+   That rank goes on to ask as long as its stall lasts. If it has not asked for
+   two stall periods, the next one is the first; after progress here, this may
+   be another stall, and one period will do. */
+static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
+{
+    baton_schedule_t *schedule = baton__group_find(group, identity);
+    baton__reporter_t *reporter = reporter_of(group, identity, schedule);
+    const baton__reporter_t asks = {
+        .schedule = identity,
+        .at_ns = baton__clock_ns(),
+        .progress = schedule != NULL ? baton__progress_of(schedule) : 0,
+        .rank = rank};
+    if (reporter == NULL) {
+        return true;
     }
-    return member->asked_by == rank;
+    const uint64_t lapse_ms = (uint64_t)group->stepper->stall_ms *
+                              (asks.progress == reporter->progress ? 2 : 1);
+    if (reporter->schedule != identity || reporter->rank == rank ||
+        asks.at_ns - reporter->at_ns > lapse_ms * 1000000u) {
+        *reporter = asks;
+    }
+    return reporter->rank == rank;
 }
 
 /* Queues inquiries to ranks that the inquiry has found and not asked yet. */
@@ -54,9 +79,8 @@ void baton__notice_inquire(baton__task_t *task)
     const baton__run_t *run = &task->schedule.run;
     baton_group_t *group = task->schedule.group;
     if (run->phase == BATON__RUN_RUNNING) {
-        const baton_header_t header = {.schedule = task->identity,
-                                       .epoch = run->epoch};
-        baton__inquiry_begin(task, asks_first(group, &header, group->rank));
+        baton__inquiry_begin(task,
+                             asks_first(group, task->identity, group->rank));
         ask_next(task);
     }
 }
@@ -93,7 +117,7 @@ baton_status_t baton__state_send(baton_group_t *group, int peer,
         state.ordered = ordered->identity;
         state.ordered_epoch = ordered->schedule.run.epoch;
     }
-    state.first = asks_first(group, header, peer);
+    state.first = asks_first(group, header->schedule, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
                                     sizeof state);
 }
@@ -105,7 +129,7 @@ void baton__inquiry_receive(baton_group_t *group, baton_message_t *message)
     const baton_header_t header = message->header;
     const int peer = message->peer;
     group->transport->drop(group->endpoint, message);
-    (void)asks_first(group, &header, peer);
+    (void)asks_first(group, header.schedule, peer);
     baton__stepper_answer(group, header, BATON__MESSAGE_STATE, peer);
 }
 

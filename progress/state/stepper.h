@@ -68,6 +68,9 @@ typedef struct baton__stepper {
        one thread, and lacks this function. Only assertions call it. */
     bool (*is_driven)(const struct baton__stepper *stepper);
     uint64_t traced_ns; /* the last time for the trace; 0: none; see traced.h */
+    /* An epoch that makes no progress for this long has stalled. */
+    uint32_t stall_ms;
+    uint64_t looked_ns; /* the time at which the watchdog last looked */
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about
