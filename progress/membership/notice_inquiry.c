@@ -8,6 +8,7 @@
 #include "progress/membership/inquiry.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Returns the record of who reports a schedule's stalls. For a schedule that is
    not committed here: one of the few that its member has; the oldest one, if
@@ -95,6 +96,31 @@ static const baton__task_t *find_in_order(const baton_group_t *group)
     return t;
 }
 
+static const baton_group_t *root_of(const baton_group_t *group)
+{
+    return group->root != NULL ? group->root : group;
+}
+
+/* Appends to the answer of a rank that has not begun the epoch what its
+   application waits for instead, in the same group, a part of it or a larger
+   one. */
+static void add_wait(const baton_group_t *group, baton__rank_state_t *state)
+{
+    const baton__task_t *t = group->stepper->tasks;
+    baton__text_t text = {state->text, sizeof state->text, strlen(state->text)};
+    while (t != NULL &&
+           (atomic_load_explicit(&t->waiters, memory_order_relaxed) == 0 ||
+            t->schedule.run.phase != BATON__RUN_RUNNING ||
+            root_of(t->schedule.group) != root_of(group))) {
+        t = t->next;
+    }
+    if (t != NULL) {
+        baton__text_add(&text, " (in a wait for epoch %llu of \"%s\")",
+                        (unsigned long long)t->schedule.run.epoch,
+                        t->schedule.name);
+    }
+}
+
 baton_status_t baton__state_send(baton_group_t *group, int peer,
                                  const baton_header_t *header)
 {
@@ -111,6 +137,9 @@ baton_status_t baton__state_send(baton_group_t *group, int peer,
                        : baton__notice_may_commit(group, header->schedule)
                            ? "not committed it"
                            : "destroyed it");
+    }
+    if (schedule == NULL || schedule->run.phase == BATON__RUN_IDLE) {
+        add_wait(group, &state);
     }
     if (ordered != NULL &&
         (schedule != NULL || !baton__group_has_made(group, header->schedule))) {

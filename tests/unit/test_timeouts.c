@@ -239,6 +239,32 @@ TEST_EACH(test_timeout_names_the_rank_at_the_end_of_the_chain, CHAIN)
     }
 }
 
+/* Rank 1 waits in another schedule. */
+TEST_EACH(test_timeout_names_the_other_wait_of_a_rank, 3)
+{
+    baton_schedule_t **a = support_schedules_create(cluster, "a");
+    baton_schedule_t **b = support_schedules_create(cluster, "b");
+    support_message(a, 1, 0, NULL, NULL, 0);
+    support_message(b, 2, 1, NULL, NULL, 0);
+    support_ok(baton_schedule_commit(a[0]));
+    support_schedules_commit(cluster, b);
+    support_ok(baton_schedule_start(b[1]));
+    support_ok(baton_schedule_start(a[0]));
+    atomic_store(&baton__task_of(b[1])->waiters, 1); /* as if a thread did */
+    expect_chain(a[0], "rank 1 has not committed it (in a wait for epoch 1 of "
+                       "\"b\"); rank 0 has");
+    support_ok(baton_schedule_commit(a[1]));
+    expect_chain(a[0], "rank 1 has not started epoch 1 of \"a\" (in a wait for "
+                       "epoch 1 of \"b\"); rank 0 has");
+    atomic_store(&baton__task_of(b[1])->waiters, 0);
+    support_ok(baton_schedule_start(b[2]));
+    support_ends(b[1], BATON_OK);
+    support_ok(baton_schedule_start(a[1]));
+    support_ends(a[0], BATON_OK);
+    support_schedules_destroy(cluster, a);
+    support_schedules_destroy(cluster, b);
+}
+
 /* A rank without a progress thread that is in no call does not answer. */
 TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
 {
