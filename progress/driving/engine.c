@@ -252,7 +252,7 @@ static bool try_drive(baton_engine_t *engine)
    epoch that begins during the sleep. */
 static uint32_t watch_us(const baton_engine_t *engine)
 {
-    uint64_t us = (uint64_t)engine->watchdog.stall_ms * 1000 / 2 + 1;
+    uint64_t us = (uint64_t)engine->stepper.stall_ms * 1000 / 2 + 1;
     return us < BATON_SLEEP_FOREVER ? (uint32_t)us : BATON_SLEEP_FOREVER;
 }
 
@@ -637,7 +637,7 @@ static void drive_until_true(waiter_t *waiter)
 static bool fall_asleep(const waiter_t *waiter)
 {
     baton_engine_t *engine = waiter->engine;
-    baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    baton__watchdog_look(&engine->stepper);
     engine->stepper.leaves_calls = leaves_calls(waiter);
     bool armed = !baton__step_is_due(&engine->stepper) && arm_device(engine) &&
                  progress_engine_arm(engine, true);
@@ -909,7 +909,7 @@ static bool yield_lock(baton_engine_t *engine)
    is something to do. */
 static bool leave_to_sleep(baton_engine_t *engine, bool wanted)
 {
-    baton__watchdog_look(&engine->watchdog, &engine->stepper);
+    baton__watchdog_look(&engine->stepper);
     if (baton__step_is_due(&engine->stepper) || !arm_device(engine) ||
         !progress_engine_arm(engine, !wanted)) {
         return false;
@@ -1395,11 +1395,11 @@ baton_status_t baton__engine_open(const baton_engine_options_t *given,
     engine->driver = &baton__real_driver;
     engine->verification = verification;
     engine->threaded = threaded;
-    engine->watchdog.stall_ms =
+    init_stepper(&engine->stepper);
+    engine->stepper.stall_ms =
         options.stall_ms != 0
             ? options.stall_ms
             : (uint32_t)baton__config_number(BATON__CONFIG_STALL_MS);
-    init_stepper(&engine->stepper);
     baton__idle_init(&engine->idle, has_one_processor());
     status = baton__event_loop_open(&engine->event_loop);
     if (status == BATON_OK && threaded) {

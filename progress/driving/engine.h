@@ -90,7 +90,6 @@ struct baton_engine {
 
     /* The driver lock guards the fields from here to `nested`. */
     baton__idle_t idle;
-    baton__watchdog_t watchdog;
     bool armed;
     uint32_t armed_us; /* the longest time that a driver sleeps while armed */
     /* The engine that the driver was driving when it took the lock of this

@@ -4,14 +4,20 @@
    A rank whose epoch stalls asks the ranks that it awaits which ranks they
    await, and then asks those, too. Each rank answers for itself, at once; the
    rank that asks follows the chain. It asks each rank twice: if a rank has made
-   progress between its two answers, nothing has stalled. So a stall costs a
-   rank at most two inquiries for each rank of the group, and in a large group
-   about twice BATON__ASKED_MOST inquiries. A rank answers in a step: with a
-   progress thread also while its application sleeps or computes, otherwise only
-   in calls of the library.
+   progress between its two answers, nothing has stalled. So at first a stall
+   costs a rank at most two inquiries for each rank of the group, and in a large
+   group about twice BATON__ASKED_MOST inquiries. A rank answers in a step: with
+   a progress thread also while its application sleeps or computes, otherwise
+   only in calls of the library.
 
    One rank reports: the first that has asked the lowest rank that answers.
-   Therefore all ranks ask the two lowest ranks, too.
+   Therefore all ranks ask the two lowest ranks, too. The rank that has reported
+   goes on to ask twice a stall period, which shows that it still lives and
+   waits. Others ask again ever less often. Should the lowest rank not have
+   heard from the first one for two periods (or one, after progress of its own),
+   then the next that asks takes its place, and reports: the first one may have
+   been stopped before its report, or wait for nothing any more. Epochs play no
+   part in this, since the ranks of a chain may wait in different ones.
 
    This file keeps what was found out. notice_inquiry.c sends the messages,
    and watchdog.c reports. */

@@ -1,38 +1,64 @@
 /* INQUIRY and STATE: ranks ask each other what they wait for; see inquiry.h. */
 #include "progress/membership/notice_parts.h"
 
+#include "base/alloc.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "progress/epoch/epoch.h"
 #include "progress/membership/inquiry.h"
 
 #include <stdio.h>
+#include <string.h>
 
-/* Returns true if `rank` was the first to ask this rank about this stall, which
-   decides which rank reports the stall; see inquiry.h. After progress of the
-   schedule, the next question is about another stall. */
-static bool asks_first(baton_group_t *group, const baton_header_t *header,
-                       int rank)
+/* Returns the record of who reports a schedule's stalls. For a schedule that is
+   not committed here: one of the few that its member has; the oldest one, if
+   none is this schedule's. NULL if there is no memory. */
+static baton__reporter_t *reporter_of(baton_group_t *group, uint64_t identity,
+                                      baton_schedule_t *schedule)
 {
     baton__member_t *member = baton__member_of(group);
-    baton_schedule_t *schedule = baton__group_find(group, header->schedule);
     if (schedule != NULL) {
-        baton__task_t *task = baton__task_of(schedule);
-        const uint64_t progress = baton__progress_of(schedule);
-        if (task->asked_epoch != header->epoch ||
-            task->asked_progress != progress) {
-            task->asked_epoch = header->epoch;
-            task->asked_progress = progress;
-            task->asked_by = rank;
+        return &baton__task_of(schedule)->reporter;
+    }
+    if (member->reporters == NULL) {
+        member->reporters =
+            baton__alloc(BATON__REPORTERS, sizeof *member->reporters);
+    }
+    baton__reporter_t *oldest = member->reporters;
+    for (int i = 0; oldest != NULL && i < BATON__REPORTERS; i++) {
+        baton__reporter_t *reporter = &member->reporters[i];
+        if (reporter->schedule == identity) {
+            return reporter;
         }
-        return task->asked_by == rank;
+        oldest = reporter->at_ns < oldest->at_ns ? reporter : oldest;
     }
-    if (member->asked.schedule != header->schedule ||
-        member->asked.epoch != header->epoch ||
-        member->asked.incarnation != header->incarnation) {
-        member->asked = *header;
-        member->asked_by = rank;
+    return oldest;
+}
+
+/* Returns true if `rank`, which asks, was the first to ask this rank about
+   stalls of the schedule, which decides which rank reports them; see inquiry.h.
+   That rank goes on to ask as long as its stall lasts. If it has not asked for
+   two stall periods, the next one is the first; after progress here, this may
+   be another stall, and one period will do. */
+static bool asks_first(baton_group_t *group, uint64_t identity, int rank)
+{
+    baton_schedule_t *schedule = baton__group_find(group, identity);
+    baton__reporter_t *reporter = reporter_of(group, identity, schedule);
+    const baton__reporter_t asks = {
+        .schedule = identity,
+        .at_ns = baton__clock_ns(),
+        .progress = schedule != NULL ? baton__progress_of(schedule) : 0,
+        .rank = rank};
+    if (reporter == NULL) {
+        return true;
     }
-    return member->asked_by == rank;
+    const uint64_t lapse_ms = (uint64_t)group->stepper->stall_ms *
+                              (asks.progress == reporter->progress ? 2 : 1);
+    if (reporter->schedule != identity || reporter->rank == rank ||
+        asks.at_ns - reporter->at_ns > lapse_ms * 1000000u) {
+        *reporter = asks;
+    }
+    return reporter->rank == rank;
 }
 
 /* Queues inquiries to ranks that the inquiry has found and not asked yet. */
@@ -54,9 +80,8 @@ void baton__notice_inquire(baton__task_t *task)
     const baton__run_t *run = &task->schedule.run;
     baton_group_t *group = task->schedule.group;
     if (run->phase == BATON__RUN_RUNNING) {
-        const baton_header_t header = {.schedule = task->identity,
-                                       .epoch = run->epoch};
-        baton__inquiry_begin(task, asks_first(group, &header, group->rank));
+        baton__inquiry_begin(task,
+                             asks_first(group, task->identity, group->rank));
         ask_next(task);
     }
 }
@@ -69,6 +94,31 @@ static const baton__task_t *find_in_order(const baton_group_t *group)
            (!t->in_order || t->schedule.run.phase != BATON__RUN_RUNNING)) {
     }
     return t;
+}
+
+static const baton_group_t *root_of(const baton_group_t *group)
+{
+    return group->root != NULL ? group->root : group;
+}
+
+/* Appends to the answer of a rank that has not begun the epoch what its
+   application waits for instead, in the same group, a part of it or a larger
+   one. */
+static void add_wait(const baton_group_t *group, baton__rank_state_t *state)
+{
+    const baton__task_t *t = group->stepper->tasks;
+    baton__text_t text = {state->text, sizeof state->text, strlen(state->text)};
+    while (t != NULL &&
+           (atomic_load_explicit(&t->waiters, memory_order_relaxed) == 0 ||
+            t->schedule.run.phase != BATON__RUN_RUNNING ||
+            root_of(t->schedule.group) != root_of(group))) {
+        t = t->next;
+    }
+    if (t != NULL) {
+        baton__text_add(&text, " (in a wait for epoch %llu of \"%s\")",
+                        (unsigned long long)t->schedule.run.epoch,
+                        t->schedule.name);
+    }
 }
 
 baton_status_t baton__state_send(baton_group_t *group, int peer,
@@ -88,12 +138,15 @@ baton_status_t baton__state_send(baton_group_t *group, int peer,
                            ? "not committed it"
                            : "destroyed it");
     }
+    if (schedule == NULL || schedule->run.phase == BATON__RUN_IDLE) {
+        add_wait(group, &state);
+    }
     if (ordered != NULL &&
         (schedule != NULL || !baton__group_has_made(group, header->schedule))) {
         state.ordered = ordered->identity;
         state.ordered_epoch = ordered->schedule.run.epoch;
     }
-    state.first = asks_first(group, header, peer);
+    state.first = asks_first(group, header->schedule, peer);
     return group->transport->notify(group->endpoint, peer, header, &state,
                                     sizeof state);
 }
@@ -105,7 +158,7 @@ void baton__inquiry_receive(baton_group_t *group, baton_message_t *message)
     const baton_header_t header = message->header;
     const int peer = message->peer;
     group->transport->drop(group->endpoint, message);
-    (void)asks_first(group, &header, peer);
+    (void)asks_first(group, header.schedule, peer);
     baton__stepper_answer(group, header, BATON__MESSAGE_STATE, peer);
 }
 

@@ -132,9 +132,6 @@ static void recovery_reset(baton__task_t *task)
         task->on_end(task->on_end_arg, ++task->ended, task->last_status);
     }
     task->ended = 0;
-    /* Epochs count from 1 again, so a question from before the recovery may
-       have been about another epoch of the same number. */
-    task->asked_epoch = 0;
 }
 
 /* Lets a task join the recovery. No epoch or transfer of the task is in

@@ -142,13 +142,17 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
     }
 }
 
-static void watchdog_report(const baton__task_t *task)
+/* Logs a stall, unless that was done at this level or a higher one. */
+static void watchdog_report(baton__task_t *task)
 {
     baton__text_t text = BATON__TEXT(BATON__MESSAGE_BYTES);
-    baton__describe_wait(&task->schedule, &text);
-    baton__log(baton__inquiry_leaves_report(task) ? BATON_LOG_INFO
-                                                  : BATON_LOG_WARN,
-               "%s", text.data);
+    baton_log_level_t level =
+        baton__inquiry_leaves_report(task) ? BATON_LOG_INFO : BATON_LOG_WARN;
+    if (task->told == 0 || task->told > level) {
+        task->told = (uint8_t)level;
+        baton__describe_wait(&task->schedule, &text);
+        baton__log(level, "%s", text.data);
+    }
 }
 
 /* ---- whether awaited ranks live ----------------------------------------- */
@@ -204,21 +208,20 @@ static void ask_members(const baton__stepper_t *stepper)
     }
 }
 
-void baton__watchdog_look(baton__watchdog_t *watchdog,
-                          const baton__stepper_t *stepper)
+void baton__watchdog_look(baton__stepper_t *stepper)
 {
     assert(baton__stepper_driven_here(stepper));
     if (stepper->running + stepper->draining + stepper->recovering == 0) {
         return;
     }
     uint64_t now = baton__clock_ns();
-    uint64_t stall_ns = (uint64_t)watchdog->stall_ms * 1000000u;
+    uint64_t stall_ns = (uint64_t)stepper->stall_ms * 1000000u;
     uint64_t ask_ns = (uint64_t)BATON__WATCHDOG_LOOK_MS * 1000000u;
-    if (now - watchdog->looked_ns <
+    if (now - stepper->looked_ns <
         (stall_ns / LOOKS < ask_ns ? stall_ns / LOOKS : ask_ns)) {
         return;
     }
-    watchdog->looked_ns = now;
+    stepper->looked_ns = now;
     if (stepper->recovering > 0) {
         ask_members(stepper);
     }
@@ -236,20 +239,30 @@ void baton__watchdog_look(baton__watchdog_t *watchdog,
         }
         if (s->run.phase != BATON__RUN_RUNNING ||
             progress != t->seen_progress ||
-            (t->inquiries == ROUNDS && !t->stall_logged &&
+            (t->inquiries == ROUNDS && t->told != BATON_LOG_WARN &&
              baton__inquiry_saw_progress(t))) {
             t->seen_progress = progress;
             t->seen_at_ns = now;
+            t->asks_at_ns = now + stall_ns;
             t->inquiries = 0;
-            t->stall_logged = false;
-        } else if (t->stall_logged || now - t->seen_at_ns < stall_ns) {
-            continue;
+            t->told = 0;
         } else if (t->inquiries == ROUNDS) {
-            t->stall_logged = true;
-            watchdog_report(t);
-        } else if (asks) {
-            asks = false;
+            t->inquiries--;
+            /* Answers that are older may be wrong by now: this rank was
+               stopped, and another one may have reported the stall since. */
+            if (now - t->asks_at_ns <= 2 * stall_ns) {
+                watchdog_report(t);
+                /* Ever less often, so that many schedules all get their
+                   turns. */
+                t->asks_at_ns += t->told == BATON_LOG_WARN
+                                     ? stall_ns / 2
+                                     : stall_ns + (now - t->seen_at_ns);
+            }
+        } else if (now >= t->asks_at_ns &&
+                   (asks || t->told == BATON_LOG_WARN)) {
+            asks &= t->told == BATON_LOG_WARN;
             t->inquiries++;
+            t->asks_at_ns = now;
             baton__notice_inquire(t);
         }
     }

@@ -73,6 +73,17 @@ typedef struct baton__peer_queue {
 
 BATON__LIST(baton__queue_list, baton__peer_queue_t)
 
+/* The rank that reports stalls of a schedule, as far as this rank decides that;
+   see inquiry.h. */
+typedef struct baton__reporter {
+    uint64_t schedule; /* its identity */
+    uint64_t at_ns;    /* the time at which `rank` last asked */
+    uint64_t progress; /* this rank's in the schedule, at that time */
+    int rank;
+} baton__reporter_t;
+
+enum { BATON__REPORTERS = 32 };
+
 enum { BATON__CAUSE_BYTES = 232 };
 
 /* A record of a schedule that was destroyed here, for peers that may commit it
@@ -177,10 +188,9 @@ typedef struct baton__member {
        the transport has no board. Constant. */
     baton__neighbour_t *neighbours;
     uint32_t neighbour_count;
-    /* The header of the last inquiry about a schedule that is not committed
-       here. It names the schedule and the epoch. */
-    baton_header_t asked;
-    int asked_by; /* the rank that first asked about the epoch of `asked` */
+    /* BATON__REPORTERS records of schedules that are not committed here; NULL
+       until a rank asks about one. */
+    baton__reporter_t *reporters;
     /* 1 + the peer that the group waited for when the watchdog last looked. */
     int awaited;
     struct baton__verifier *verifier; /* set only with BATON_VERIFY=1 */

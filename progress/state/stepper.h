@@ -76,6 +76,9 @@ typedef struct baton__stepper {
     /* The time that the trace's next record may use without reading the clock;
        0: that record must read the clock. See traced.h. */
     uint64_t traced_ns;
+    /* An epoch that makes no progress for this long has stalled. */
+    uint32_t stall_ms;
+    uint64_t looked_ns; /* the time at which the watchdog last looked */
 } baton__stepper_t;
 
 /* Returns true if the calling thread holds the driver lock. Assertions about

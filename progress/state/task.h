@@ -202,12 +202,11 @@ typedef struct baton__task {
     /* Value of baton__progress_of after its last change. */
     uint64_t seen_progress;
     uint64_t seen_at_ns; /* the time at which the watchdog saw that change */
-    /* Number of rounds of inquiries about this stall. */
+    uint64_t asks_at_ns; /* the time of the next round of inquiries */
+    /* Number of rounds of inquiries since the stall began, or was logged. */
     uint8_t inquiries;
-    bool stall_logged;
-    int asked_by;            /* the rank that first asked about this stall */
-    uint64_t asked_epoch;    /* the last epoch about which a peer asked */
-    uint64_t asked_progress; /* this rank's progress when that question came */
+    uint8_t told; /* the level at which this stall was logged, or 0 */
+    baton__reporter_t reporter;
     struct baton__inquiry *inquiry; /* the last inquiry, or NULL */
 } baton__task_t;
 static_assert(offsetof(baton__task_t, schedule) == 64, "one cache line");

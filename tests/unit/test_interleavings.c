@@ -111,7 +111,7 @@ static void pass_fence(void); /* or what takes the place of one */
 /* ---- the real code ------------------------------------------------------- */
 
 #define baton__clock_ns                         engine_clock
-#define baton__watchdog_look(watchdog, stepper) ((void)0)
+#define baton__watchdog_look(stepper) ((void)0)
 #define baton__notice_inquire(task)             ((void)(task))
 #define _Thread_local
 #include "progress/driving/engine.c"
@@ -980,7 +980,7 @@ __attribute__((no_sanitize_address)) static void set_up(void)
     w.engine.driver = &baton__real_driver;
     w.engine.threaded = scenario->how != MANUAL;
     w.engine.event_loop = &w.loop;
-    w.engine.watchdog.stall_ms = UINT32_MAX;
+    w.engine.stepper.stall_ms = UINT32_MAX;
     init_stepper(&w.engine.stepper);
     w.engine.idle.yield_ns = w.engine.idle.share_ns =
         scenario->how == PATIENT ? UINT64_MAX : 0;

@@ -1,4 +1,5 @@
 /* Reports of a hang: the timeout of a wait, and the stall report. */
+#include "base/clock.h"
 #include "progress/membership/inquiry.h"
 #include "support/cluster.h"
 
@@ -238,6 +239,32 @@ TEST_EACH(test_timeout_names_the_rank_at_the_end_of_the_chain, CHAIN)
     }
 }
 
+/* Rank 1 waits in another schedule. */
+TEST_EACH(test_timeout_names_the_other_wait_of_a_rank, 3)
+{
+    baton_schedule_t **a = support_schedules_create(cluster, "a");
+    baton_schedule_t **b = support_schedules_create(cluster, "b");
+    support_message(a, 1, 0, NULL, NULL, 0);
+    support_message(b, 2, 1, NULL, NULL, 0);
+    support_ok(baton_schedule_commit(a[0]));
+    support_schedules_commit(cluster, b);
+    support_ok(baton_schedule_start(b[1]));
+    support_ok(baton_schedule_start(a[0]));
+    atomic_store(&baton__task_of(b[1])->waiters, 1); /* as if a thread did */
+    expect_chain(a[0], "rank 1 has not committed it (in a wait for epoch 1 of "
+                       "\"b\"); rank 0 has");
+    support_ok(baton_schedule_commit(a[1]));
+    expect_chain(a[0], "rank 1 has not started epoch 1 of \"a\" (in a wait for "
+                       "epoch 1 of \"b\"); rank 0 has");
+    atomic_store(&baton__task_of(b[1])->waiters, 0);
+    support_ok(baton_schedule_start(b[2]));
+    support_ends(b[1], BATON_OK);
+    support_ok(baton_schedule_start(a[1]));
+    support_ends(a[0], BATON_OK);
+    support_schedules_destroy(cluster, a);
+    support_schedules_destroy(cluster, b);
+}
+
 /* A rank without a progress thread that is in no call does not answer. */
 TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
 {
@@ -332,8 +359,10 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     baton_log_set(note, &journal);
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_schedules_run(cluster, s);
-    baton__task_of(s[0])->asked_epoch = 2;
-    baton__task_of(s[0])->asked_by = 1;
+    baton__task_of(s[0])->reporter =
+        (baton__reporter_t){.schedule = baton__task_of(s[0])->identity,
+                            .at_ns = baton__clock_ns(),
+                            .rank = 1};
     support_expect(baton_schedule_run(s[0], 0), BATON_ERR_TIMEOUT);
     const uint64_t progress = baton__progress_of(s[0]);
     baton_schedule_t **other = support_schedules_create(cluster, "other");
@@ -349,6 +378,51 @@ TEST(test_stall_is_reported_after_a_false_alarm)
     baton_log_set(NULL, NULL);
     support_run(s[1]);
     support_ends(s[0], BATON_OK);
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
+}
+
+/* Rank 1 was the first to ask, and was stopped before its report: so rank 0
+   reports. When rank 1 continues, it asks anew, and leaves the report to rank
+   0. */
+TEST(test_stall_is_reported_if_the_first_that_asked_is_stopped)
+{
+    journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    const baton__rank_state_t answer = {
+        .epoch = 1, .progress = 7, .first = 1, .await_count = 1, .awaits = {2}};
+    support_set_variable("BATON_STALL_MS", "100");
+    support_cluster_t *cluster = support_cluster_open(3, SUPPORT_OWN_MANUAL);
+    baton_schedule_t **s = support_schedules_create(cluster, "stopped");
+    support_message(s, 2, 0, NULL, NULL, 0);
+    support_message(s, 2, 1, NULL, NULL, 0);
+    support_schedules_commit(cluster, s);
+    baton__task_t *first = baton__task_of(s[1]);
+    support_ok(baton_schedule_start(s[0]));
+    support_ok(baton_schedule_start(s[1]));
+    while (first->inquiries < 2) { /* two rounds */
+        support_expect(baton_schedule_wait(s[1], 1), BATON_ERR_TIMEOUT);
+    }
+    baton_log_set(note, &journal);
+    baton__inquiry_take(s[1], 0, &answer);
+    first->told = 0; /* if the last wait was long */
+    baton__task_of(s[0])->reporter =
+        (baton__reporter_t){.schedule = first->identity,
+                            .at_ns = baton__clock_ns(),
+                            .progress = baton__progress_of(s[0]),
+                            .rank = 1};
+    for (int i = 0; warnings(&journal) == 0; i++) {
+        assert_true(i < 200);
+        support_expect(baton_schedule_wait(s[0], 10), BATON_ERR_TIMEOUT);
+    }
+    assert_non_null(strstr(journal.last, "on rank 0 of 3"));
+    for (int i = 0; first->told == 0; i++) {
+        support_expect(baton_schedule_wait(s[i % 2], 5), BATON_ERR_TIMEOUT);
+    }
+    assert_int_equal(first->told, BATON_LOG_INFO);
+    baton_log_set(NULL, NULL);
+    support_run(s[2]);
+    support_ends(s[0], BATON_OK);
+    support_ends(s[1], BATON_OK);
     support_schedules_destroy(cluster, s);
     support_cluster_close(cluster);
 }
@@ -377,14 +451,27 @@ TEST_WITH(test_stall_is_none_while_a_peer_goes_on, 2, SUPPORT_OWN_MANUAL)
 
 enum { BUCKETS = 4 };
 
-/* All ranks of several schedules wait for one: each stall is told once, though
-   inquiries about them mix. Also where that rank does not answer. */
-TEST(test_stall_of_several_schedules_is_reported_by_one)
+/* A rank waits so long that it asks, and ranks 0 to `last` answer. Returns true
+   if the rank leaves the report to another one. */
+static bool leaves_report(support_cluster_t *cluster,
+                          baton_schedule_t *schedule, int last)
 {
-    support_set_variable("BATON_STALL_MS", "5");
+    support_expect(baton_schedule_wait(schedule, 100), BATON_ERR_TIMEOUT);
+    for (int rank = 0; rank <= last; rank++) {
+        (void)baton_engine_step(cluster->engines[rank]);
+    }
+    (void)baton_engine_step(baton_group_engine(schedule->group));
+    return baton__inquiry_leaves_report(baton__task_of(schedule));
+}
+
+/* All ranks of several schedules wait for one: each stall is told by the rank
+   that asks first, though inquiries about them mix. Also where the awaited rank
+   does not answer. */
+TEST(test_stall_of_several_schedules_is_left_to_one)
+{
+    support_set_variable("BATON_STALL_MS", NULL);
     support_cluster_t *cluster = support_cluster_open(3, SUPPORT_OWN_MANUAL);
-    for (int answers = 0; answers < 2; answers++) {
-        journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    for (int last = 0; last < 3; last += 2) {
         baton_schedule_t *s[BUCKETS][3];
         for (int k = 0; k < BUCKETS; k++) {
             for (int rank = 0; rank < 3; rank++) {
@@ -396,15 +483,13 @@ TEST(test_stall_of_several_schedules_is_reported_by_one)
             support_ok(baton_schedule_start(s[k][0]));
             support_ok(baton_schedule_start(s[k][1]));
         }
-        baton_log_set(note, &journal);
-        for (int i = 0; i < 60; i++) { /* each look is about one of them */
-            support_expect(baton_schedule_wait(s[0][i % 2], 5),
-                           BATON_ERR_TIMEOUT);
-            (void)baton_engine_step(
-                baton_group_engine(cluster->groups[answers == 0 ? 0 : 2]));
+        for (int turn = 0; turn < 4; turn++) { /* two rounds */
+            for (int k = 0; k < BUCKETS; k++) {
+                assert_int_equal(
+                    leaves_report(cluster, s[k][(turn + k) % 2], last),
+                    turn % 2);
+            }
         }
-        assert_int_equal(warnings(&journal), BUCKETS);
-        baton_log_set(NULL, NULL);
         for (int k = 0; k < BUCKETS; k++) {
             support_run(s[k][2]);
             support_ends(s[k][0], BATON_OK);
@@ -422,7 +507,7 @@ TEST(test_stall_of_several_schedules_is_reported_by_one)
 TEST(test_stall_before_the_commit_is_reported_by_one)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    support_set_variable("BATON_STALL_MS", "5");
+    support_set_variable("BATON_STALL_MS", "100");
     support_cluster_t *cluster = support_cluster_open(4, SUPPORT_MANUAL);
     baton_schedule_t **s = support_schedules_create(cluster, "uncommitted");
     for (int rank = 2; rank < 4; rank++) {
@@ -431,7 +516,7 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
         support_ok(baton_schedule_start(s[rank]));
     }
     baton_log_set(note, &journal);
-    for (int i = 0; i < 30; i++) { /* each look is about one of them */
+    for (int i = 0; i < 60; i++) { /* each look is about one of them */
         support_expect(baton_schedule_wait(s[2], 10), BATON_ERR_TIMEOUT);
     }
     assert_int_equal(warnings(&journal), 1);
@@ -446,6 +531,59 @@ TEST(test_stall_before_the_commit_is_reported_by_one)
     support_cluster_close(cluster);
 }
 
+/* Two ranks ask about several schedules by turns, before these are committed:
+   one of the two reports all of them. */
+TEST(test_stalls_before_the_commits_are_left_to_one)
+{
+    baton_schedule_t **s[BUCKETS];
+    support_set_variable("BATON_STALL_MS", NULL);
+    support_cluster_t *cluster = support_cluster_open(4, SUPPORT_OWN_MANUAL);
+    for (int k = 0; k < BUCKETS; k++) {
+        s[k] = support_schedules_create(cluster, "uncommitted");
+        for (int rank = 2; rank < 4; rank++) {
+            support_message(s[k], 0, rank, NULL, NULL, 0);
+            support_ok(baton_schedule_commit(s[k][rank]));
+            support_ok(baton_schedule_start(s[k][rank]));
+        }
+    }
+    for (int rank = 2; rank < 4; rank++) {
+        for (int k = 0; k < BUCKETS; k++) {
+            assert_int_equal(leaves_report(cluster, s[k][rank], 0), rank == 3);
+        }
+    }
+    for (int k = 0; k < BUCKETS; k++) {
+        support_schedules_destroy(cluster, s[k]);
+    }
+    support_cluster_close(cluster);
+}
+
+/* Rank 1 waits for rank 0 in epoch 1, and rank 2 for rank 1 in epoch 2. Later
+   rank 1 asks no more, and once rank 0 has made progress, rank 2 need not wait
+   long for it. */
+TEST(test_stall_in_two_epochs_is_left_to_one)
+{
+    support_set_variable("BATON_STALL_MS", NULL);
+    support_cluster_t *cluster = support_cluster_open(3, SUPPORT_OWN_MANUAL);
+    baton_schedule_t **s = support_schedules_create(cluster, "two");
+    support_message(s, 0, 1, NULL, NULL, 0);
+    support_message(s, 1, 2, NULL, NULL, 0);
+    support_schedules_commit(cluster, s);
+    support_ok(baton_schedule_start(s[1]));
+    support_ok(baton_schedule_start(s[2]));
+    while (baton_schedule_wait(s[2], 1) != BATON_OK) {
+        (void)baton_engine_step(cluster->engines[1]);
+    }
+    support_ok(baton_schedule_start(s[2]));
+    assert_false(leaves_report(cluster, s[1], 0));
+    assert_true(leaves_report(cluster, s[2], 0));
+    baton__task_of(s[0])->reporter.at_ns -= UINT64_C(6000000000);
+    assert_true(leaves_report(cluster, s[2], 0));
+    baton__task_of(s[0])->reporter.progress--;
+    assert_false(leaves_report(cluster, s[2], 0));
+    support_schedules_destroy(cluster, s);
+    support_cluster_close(cluster);
+}
+
 enum { MANY = 32 };
 
 /* Many ranks wait for one, in a chain: one of them reports it. The last rank
@@ -453,7 +591,7 @@ enum { MANY = 32 };
 TEST(test_stall_of_many_ranks_is_reported_by_one)
 {
     journal_t journal = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    support_set_variable("BATON_STALL_MS", "5");
+    support_set_variable("BATON_STALL_MS", "100");
     support_cluster_t *cluster = support_cluster_manual(MANY);
     baton_schedule_t **s = support_schedules_create(cluster, "many");
     for (int rank = 1; rank < MANY; rank++) {
@@ -470,7 +608,7 @@ TEST(test_stall_of_many_ranks_is_reported_by_one)
     expect_chain(s[MANY - 1], "\n    rank 0 has not started epoch 1 of "
                               "\"many\"; ranks 1, 2, 3, 4, 5, ");
     baton_schedule_t *last = s[1];       /* the last that was created */
-    for (int i = 0; i < 2 * MANY; i++) { /* each look is about one of them */
+    for (int i = 0; i < 5 * MANY; i++) { /* each look is about one of them */
         support_expect(baton_schedule_wait(last, 10), BATON_ERR_TIMEOUT);
     }
     assert_int_equal(warnings(&journal), 1);
