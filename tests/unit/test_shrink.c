@@ -2,10 +2,12 @@
    telling the others, and of whose deaths not every rank learns by itself; and
    partitions, also of partials that go on by themselves. All ranks take turns
    in one thread. Over MPI: mpi/mpi_survivors.c. */
+#include "base/alloc.h"
 #include "ops/op.h"
 #include "progress/state/member.h"
 #include "progress/state/stepper.h"
 #include "support/cluster.h"
+#include "support/malloc.h"
 #include "transport/subset.h"
 #include <baton/coll.h>
 #include <baton/partial.h>
@@ -404,6 +406,28 @@ SHRINK_TEST(test_shrink_without_a_loss_copies_the_group)
     assert_int_equal(baton_group_size(ranks[2].survivors), 3);
     assert_int_equal(baton_group_origin(ranks[2].survivors, 3), -1);
     assert_int_equal(baton_group_origin(ranks[2].group, 1), 1);
+}
+
+/* Each allocation fails once; in the second round nothing is made to stay. */
+SHRINK_TEST(test_shrink_without_memory_leaves_nothing_behind)
+{
+    open_ranks(1);
+    for (int round = 0; round < 2; round++) {
+        baton_group_t **made = &ranks[0].survivors;
+        baton_status_t status = BATON_ERR_NO_MEMORY;
+        int64_t nth = 0;
+        support_ok(baton_group_destroy(*made));
+        while (status == BATON_ERR_NO_MEMORY) {
+            const int64_t live = malloc_live;
+            baton__alloc_fail_nth(++nth);
+            status = baton_group_shrink(ranks[0].group, 0, made);
+            baton__alloc_fail_nth(0);
+            assert_true(status == BATON_OK || round == 0 ||
+                        malloc_live == live || !MALLOC_SEES_ALL);
+        }
+        support_ok(status);
+        assert_true(nth > 3);
+    }
 }
 
 SHRINK_TEST(test_shrink_names_who_has_not_come)
