@@ -110,9 +110,9 @@ static void pass_fence(void); /* or what takes the place of one */
 
 /* ---- the real code ------------------------------------------------------- */
 
-#define baton__clock_ns                         engine_clock
+#define baton__clock_ns               engine_clock
 #define baton__watchdog_look(stepper) ((void)0)
-#define baton__notice_inquire(task)             ((void)(task))
+#define baton__notice_inquire(task)   ((void)(task))
 #define _Thread_local
 #include "progress/driving/engine.c"
 #undef _Thread_local
