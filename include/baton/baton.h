@@ -71,9 +71,8 @@ int baton_group_rank(const baton_group_t *group);
 int baton_group_size(const baton_group_t *group); /* P */
 
 /* Destroy the group's schedules first: BATON_ERR_BUSY names one that is left.
-   Collective for groups over MPI and of a store: ranks destroy several of them
-   in the same order. Otherwise each waits for the others, for at most
-   BATON_DESTROY_MS. */
+   Collective for groups over MPI and of a store, which all ranks destroy in one
+   order. Blocks for at most BATON_DESTROY_MS. */
 BATON_CHECKED baton_status_t baton_group_destroy(baton_group_t *group);
 
 /* Makes a group usable again after a failure. Collective: all ranks call it,
@@ -139,8 +138,7 @@ typedef struct baton_operands {
     /* For alltoallv: number of elements from each rank. `counts` has the number
        of elements to each rank. */
     const size_t *target_counts;
-    /* One of the names that `baton-info --choices P` lists; NULL: Baton
-       chooses. */
+    /* A name that `baton-info --choices P` lists; NULL: Baton chooses. */
     const char *algorithm;
     /* Names the schedule in messages, and pairs schedules: the k-th schedule of
        a name on one rank belongs with the k-th on the others. NULL: the name of
@@ -440,8 +438,7 @@ typedef struct baton_sparse_options {
     int teams;      /* for SPARDL, a divisor of P; 0: 1; -1: cheapest */
     baton_exchange_t exchange; /* how teams exchange; 0: AUTO */
     bool average;              /* the result is divided by P */
-    /* momentum correction, 0 to below 1; then use none in the optimizer */
-    double momentum;
+    double momentum;         /* 0 to below 1; then use none in the optimizer */
     bool nesterov;           /* with momentum: Nesterov's */
     double clip;             /* limits norms to clip / sqrt(P); 0: no limit */
     uint64_t warmup;         /* number of first steps that are dense */

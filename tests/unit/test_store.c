@@ -382,7 +382,9 @@ TEST_BETWEEN(test_store_a_stopped_rank_does_not_go_on_alone, make_folder,
         stays = cases[i].stays;
         support_set_variable("BATON_SHM", cases[i].shm);
         run_ranks(leave_behind, cases[i].size, -1);
-        (void)unlink(strcat(strcpy((char[64]){0}, folder), "/report"));
+        char path[64];
+        (void)snprintf(path, sizeof path, "%s/report", folder);
+        (void)unlink(path);
     }
     support_set_variable("BATON_SHM", NULL);
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);

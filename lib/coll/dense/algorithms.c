@@ -163,7 +163,8 @@ baton_status_t baton_algorithm_add(const baton_algorithm_t *algorithm)
                          __func__, MOST_OWN);
     } else {
         own[at] = *algorithm;
-        own[at].name = strcpy(own_names[at], algorithm->name);
+        own[at].name =
+            memcpy(own_names[at], algorithm->name, strlen(algorithm->name) + 1);
         atomic_store_explicit(&added, at + 1, memory_order_release);
     }
     (void)pthread_mutex_unlock(&adding);
