@@ -1323,11 +1323,10 @@ TEST(test_mpi_far_sends_nothing_to_who_has_ended)
     assert_int_equal(peer_of(0, 1)->packets_sent, before);
 }
 
-/* A reset may be a firewall's: packets go on if nothing comes of it. */
-TEST(test_mpi_far_sends_nothing_behind_a_reset)
+/* Resets the link from rank 0 to rank 1, over which rank 0 then sends. */
+static void reset_link(void)
 {
     const struct linger at_once = {.l_onoff = 1};
-    open_quiet();
     const uint32_t before = peer_of(0, 1)->packets_sent;
     assert_int_equal(setsockopt(link_of(1, 0)->fd, SOL_SOCKET, SO_LINGER,
                                 &at_once, sizeof at_once),
@@ -1339,6 +1338,14 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     assert_int_equal(link_of(0, 1)->state, BATON__LINK_NONE);
     assert_int_equal(peer_of(0, 1)->packets_sent, before);
     assert_int_equal(seen[0].losses, 0);
+}
+
+/* A reset may be a firewall's: packets go on if nothing comes of it. */
+TEST(test_mpi_far_sends_nothing_behind_a_reset)
+{
+    open_quiet();
+    const uint32_t before = peer_of(0, 1)->packets_sent;
+    reset_link();
     link_of(0, 1)->reset_ns = 1;
     settle(0);
     assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
@@ -1352,6 +1359,39 @@ TEST(test_mpi_far_sends_nothing_behind_a_reset)
     assert_int_not_equal(link_of(0, 1)->state, BATON__LINK_NONE);
     assert_true(answers->asked[1].silent_ns > 0);
     baton__answers_close(answers);
+}
+
+/* A peer that answers after the reset lives, so packets go on at once. Each
+   question is asked over MPI, too: the peer learns that this rank lives. */
+TEST(test_mpi_far_sends_to_who_answers_behind_a_reset)
+{
+    uint16_t ports[2];
+    open_quiet();
+    baton__answers_t *answers[] = {&rank_of(0)->answers, &rank_of(1)->answers};
+    for (int i = 0; i < 2; i++) {
+        int listener =
+            baton__links_listen(&rank_of(i)->net.links.places[i], 3, &ports[i]);
+        support_ok(baton__answers_open(answers[i], listener, i, 3, NULL));
+    }
+    answers[0]->places[1] = answers[1]->places[1];
+    answers[0]->places[1].port = ports[1];
+    const uint32_t before = peer_of(0, 1)->packets_sent;
+    baton__mpi_ask(rank_of(0), 1);
+    assert_int_equal(peer_of(0, 1)->packets_sent, before + 1);
+    reset_link();
+    const uint64_t reset_ns = link_of(0, 1)->reset_ns;
+    while (baton__answers_lived_at(answers[0], 1) <= reset_ns) {
+        settle(1);
+        assert_int_equal(seen[1].arrivals, 0);
+        (void)poll(NULL, 0, 1);
+        baton__mpi_ask(rank_of(0), 1);
+    }
+    settle(0);
+    settle(1);
+    assert_int_equal(seen[1].arrivals, 1);
+    for (int i = 0; i < 2; i++) {
+        baton__answers_close(answers[i]);
+    }
 }
 
 /* Behind a loss, who has no link may have ended, too: it gets one packet, to
@@ -1689,6 +1729,18 @@ TEST(test_mpi_far_peer_that_was_lost_is_told)
     settle(1);
     settle_loss(0, 1);
     assert_ptr_equal(seen[0].lost[0].detail, baton__disowned);
+}
+
+/* A rank that learns that a peer has lost it doesn't tell that peer that it is
+   lost, too: the peer goes on. */
+TEST(test_mpi_far_peer_that_was_lost_tells_nobody)
+{
+    open_quiet();
+    baton__mpi_lose(rank_of(0), peer_of(0, 1), BATON_ERR_TIMEOUT,
+                    baton__disowned);
+    pass_time(1);
+    assert_int_equal(seen[1].losses, 0);
+    assert_false(baton__links_lose(&rank_of(1)->net.links, 0));
 }
 
 /* Packets that MPI can't send to one peer leave room for the other peers'

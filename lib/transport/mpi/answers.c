@@ -205,6 +205,7 @@ static baton__reply_t look(baton__answers_t *self, int peer)
         return error == ECONNREFUSED ? BATON__REPLY_REFUSED : BATON__REPLY_NONE;
     }
     asked->silent_ns = 0;
+    asked->lived_ns = asked->began_ns;
     if ((in[KEY_BYTES] & INSIDE) != 0) {
         return BATON__REPLY_INSIDE;
     }
@@ -250,7 +251,7 @@ baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
     again = again > AGAIN_NS ? again : AGAIN_NS;
     if (answer == BATON__REPLY_NONE && asked->fd < 0 &&
         (asked->silent_ns > 0 || now - asked->asked_ns >= again)) {
-        asked->asked_ns = now;
+        asked->asked_ns = asked->began_ns = now;
         answer = answers_ask(asked, to, bytes);
     }
     return answer;

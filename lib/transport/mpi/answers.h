@@ -44,6 +44,10 @@ typedef struct baton__asked {
     /* Time without an answer, summed over all looks; 0: the rank was not asked,
        or has answered. */
     uint64_t silent_ns;
+    uint64_t began_ns; /* when the connection in `fd` was begun */
+    /* began_ns of the last question that the rank has answered: the rank's
+       process still ran at that time. 0: it has answered none. */
+    uint64_t lived_ns;
 } baton__asked_t;
 
 typedef struct baton__answers {
@@ -129,6 +133,14 @@ int baton__answers_next_lost(const baton__answers_t *self, int from);
    rank's answer. Call this again and again while the rank is awaited. */
 baton__reply_t baton__answers_ask(baton__answers_t *self, int peer,
                                   const struct sockaddr *to, socklen_t bytes);
+
+/* Returns a time at which the peer's process still ran; 0 if it has answered no
+   question. */
+static inline uint64_t baton__answers_lived_at(const baton__answers_t *self,
+                                               int peer)
+{
+    return self->asked == NULL ? 0 : self->asked[peer].lived_ns;
+}
 
 /* Connects to the address `to` for the first time, asks whether the rank `peer`
    is there, and waits for the answer until deadline_ns. Returns true if that

@@ -96,13 +96,16 @@ void baton__mpi_end_send(baton__mpi_t *mpi, baton__send_t *send,
    continues, that this rank has lost it, and does not go on by itself because
    this rank has ended by then. (A lost rank of this host counts as ended,
    because no partition divides a host.) Returns true if it is this rank that
-   was stopped, and the peer has lost it. */
-static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer)
+   was stopped, and the peer has lost it. `known` is true if this rank knows
+   that the peer has lost it. Then a peer on another host isn't told anything,
+   for it and the ranks of its side may go on. */
+static bool endpoint_is_disowned(baton__mpi_t *mpi, const baton__peer_t *peer,
+                                 bool known)
 {
     if (peer->local >= 0) {
         return baton__host_lose(&mpi->host, peer->local);
     }
-    if (mpi->net.cut || peer->lost) {
+    if (mpi->net.cut || peer->lost || known) {
         return false;
     }
     mpi->net.rings_due = true; /* for links that are made here */
@@ -113,7 +116,7 @@ void baton__mpi_lose(baton__mpi_t *mpi, baton__peer_t *peer,
                      baton_status_t status, const char *detail)
 {
     uint32_t rank = (uint32_t)(peer - mpi->peers);
-    if (endpoint_is_disowned(mpi, peer)) {
+    if (endpoint_is_disowned(mpi, peer, detail == baton__disowned)) {
         status = BATON_ERR_TIMEOUT;
         detail = baton__disowned;
     }

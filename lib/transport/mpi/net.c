@@ -298,9 +298,9 @@ static uint64_t doubted_since(const baton__mpi_t *mpi, int rank)
 /* Returns false if a packet to the peer must wait, because the peer's process
    may have ended and this rank would learn that soon. A send to an ended
    process makes Open MPI 4 close its connection. The next send then makes MPI
-   abort this process, or loop for good. So a peer that may have ended gets no
-   packet if its link was reset, and otherwise one packet, to which it replies
-   by making a link. */
+   abort this process, or loop for good. So a peer that may have ended, and has
+   not answered this rank since, gets no packet if its link was reset, and
+   otherwise one packet, to which it replies by making a link. */
 static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
 {
     const int rank = (int)(peer - mpi->peers);
@@ -310,7 +310,8 @@ static bool net_may_send(baton__mpi_t *mpi, baton__peer_t *peer)
     }
     uint64_t since = doubted_since(mpi, rank);
     uint64_t now = since == 0 ? 0 : baton__clock_ns();
-    if (since == 0 || now - since > DOUBT_NS) {
+    if (since == 0 || now - since > DOUBT_NS ||
+        baton__answers_lived_at(&mpi->answers, rank) > since) {
         return true;
     }
     bool first = links->at[rank].reset_ns == 0 && peer->tried_ns < since;

@@ -532,8 +532,10 @@ static bool poll_has_ended(const baton__mpi_t *mpi, int peer)
 }
 
 /* Asks a rank on another host whether it lives. Anything that comes from the
-   rank over MPI counts as an answer, too. If the rank does not answer at once,
-   it is also asked over MPI. */
+   rank over MPI counts as an answer, too. The rank is also asked over MPI with
+   each question, and as long as it does not answer: a firewall may stop this
+   rank's questions to the peer, or only the peer's to this rank. Then the
+   packet that asks tells the peer that this rank lives. */
 static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
                                  const struct sockaddr *to, socklen_t bytes)
 {
@@ -548,11 +550,12 @@ static baton__reply_t ask_remote(baton__mpi_t *mpi, int peer,
         asked->asked_ns = 0;
         baton__links_connect(&mpi->net.links, peer);
     }
+    const uint64_t before_ns = asked->asked_ns;
     baton__reply_t reply = baton__answers_ask(&mpi->answers, peer, to, bytes);
     if (!is_reached(mpi, peer)) {
         return reply == BATON__REPLY_DISOWNED ? reply : BATON__REPLY_NONE;
     }
-    if (asked->silent_ns > 1) {
+    if (asked->silent_ns > 1 || asked->asked_ns != before_ns) {
         baton__net_ask_peer(mpi, remote);
     }
     const uint64_t half = mpi->answers.timeout_ns / 2;
