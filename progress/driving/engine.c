@@ -277,7 +277,9 @@ static uint32_t sleep_us(const baton_engine_t *engine)
         us > INSIST_US) {
         us = INSIST_US;
     }
-    if (asks || engine->armed_us != BATON_SLEEP_FOREVER) {
+    /* ASK_US and longer are for wake-ups that get lost, not for events that
+       can't wake the driver. */
+    if (asks || engine->armed_us < ASK_US) {
         uint32_t idle_us = baton__idle_sleep_us(&engine->idle);
         us = idle_us < us ? idle_us : us;
     }

@@ -4,6 +4,7 @@
 #include "transport/inproc/rank.h"
 
 #include <baton/coll.h>
+#include <poll.h>
 #include <sched.h>
 #include <time.h>
 
@@ -261,6 +262,43 @@ TEST(test_copies_are_left_to_the_thread)
     }
     atomic_store(&watching, false);
     assert_int_equal(application_polls, 1);
+    support_ok(baton_async_complete(async, BATON_OK));
+    support_ok(baton_schedule_wait(schedule, -1));
+    support_ok(baton_schedule_destroy(schedule));
+    support_cluster_close(cluster);
+}
+
+/* ---- sleeps -------------------------------------------------------------- */
+
+static atomic_int arms;
+
+static bool watchful_arm(void *endpoint, baton_arm_t how,
+                         uint32_t *sleep_us_out)
+{
+    bool armed = baton__inproc_transport.arm(endpoint, how, sleep_us_out);
+    *sleep_us_out = 1000 * BATON__WATCHDOG_LOOK_MS;
+    atomic_fetch_add(&arms, 1);
+    return armed;
+}
+
+/* A thread that all peers can wake sleeps as long as the transport lets it, and
+   does not begin with short sleeps as if it had to poll. */
+TEST(test_sleep_lasts_as_long_as_the_transport_allows)
+{
+    baton_transport_t transport = baton__inproc_transport;
+    transport.arm = watchful_arm;
+    support_cluster_t *cluster =
+        support_cluster_through(1, SUPPORT_ONE_THREAD, &transport);
+    baton_schedule_t *schedule =
+        support_schedule(cluster->groups[0], "unfinished");
+    baton_async_t async = {0};
+    const baton_async_ops_t ops = {.start = keep_async};
+    (void)baton_add_async(schedule, &ops, &async);
+    support_ok(baton_schedule_commit(schedule));
+    atomic_store(&arms, 0);
+    support_ok(baton_schedule_start(schedule));
+    (void)poll(NULL, 0, BATON__WATCHDOG_LOOK_MS / 2);
+    assert_in_range(atomic_load(&arms), 1, 20);
     support_ok(baton_async_complete(async, BATON_OK));
     support_ok(baton_schedule_wait(schedule, -1));
     support_ok(baton_schedule_destroy(schedule));
