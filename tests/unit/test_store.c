@@ -1029,6 +1029,43 @@ TEST_BETWEEN(test_store_ranks_die_while_others_join, make_folder, remove_folder)
     support_set_variable("BATON_PEER_TIMEOUT_MS", NULL);
 }
 
+/* The first call is overwritten at once, as by a leader of an earlier attempt
+   that was stopped and continues. */
+static baton_status_t put_and_overwrite(void *context, const char *key,
+                                        const void *value, size_t bytes)
+{
+    static bool done;
+    baton_status_t status = put_inner(context, key, value, bytes);
+    if (status == BATON_OK && !done && strstr(key, ".call") != NULL) {
+        int64_t call[64] = {0};
+        memcpy(call, value, bytes < sizeof call ? bytes : sizeof call);
+        call[0]++; /* its number */
+        done = true;
+        status = put_inner(context, key, call, bytes);
+    }
+    return status;
+}
+
+PROGRAM(overwrite)
+{
+    baton_group_t *old = NULL;
+    baton_group_t *group = NULL;
+    const baton_store_t overwritten = {
+        .context = (void *)store, .put = put_and_overwrite, .get = get_inner};
+    if (rank == 0) {
+        old = make_group(engine, store, 0, 1, "old");
+        CHECK_OK(baton_group_reconfigure(old, &overwritten, size, "overwrite",
+                                         60000, &group));
+    } else {
+        CHECK_OK(baton_group_join(engine, store, "overwrite", 60000, &group));
+    }
+    check_sums(rank, group);
+    CHECK_OK(baton_group_destroy(old));
+    CHECK_OK(baton_group_destroy(group));
+}
+
+STORE_TEST(test_store_call_is_overwritten, overwrite, 3, -1)
+
 PROGRAM(refuse_change)
 {
     baton_group_t *old = make_group(engine, store, rank, size, "old");

@@ -154,8 +154,14 @@ static baton_status_t call_lead(caller_t *self)
         status = baton__store_get(&self->use, "join", &request, sizeof request,
                                   &stored);
     }
-    if (status == BATON_OK && stored == sizeof request &&
-        request.call == call->number) {
+    const bool found = status == BATON_OK && stored == sizeof request;
+    if (found && request.call != call->number) {
+        /* The request is an old one; or a rank that led before, was stopped
+           and has continued has overwritten this call. */
+        baton__store_remove(&self->use, "join");
+        call_pause();
+        changed = true;
+    } else if (found) {
         int at = 0;
         while (call->places[at] != 0 && call->places[at] != request.process) {
             at++;
