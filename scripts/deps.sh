@@ -3,6 +3,7 @@
 # an MPI, it is used; otherwise Open MPI is installed.
 #
 #   scripts/deps.sh           to build and test
+#   scripts/deps.sh --no-mpi  only to build with -DBATON_MPI=OFF: no MPI
 #   scripts/deps.sh --demo    and to plot
 #   scripts/deps.sh --ci      and to lint, to build with sanitizers, and to test over
 #                             both MPIs and UCX; fails if another one is mpicc
@@ -12,23 +13,25 @@
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
 
-packages="gcc g++ libc6-dev make cmake pkg-config help2man libevent-dev libhwloc-dev
-    libcmocka-dev libmimalloc-dev zlib1g-dev libopenblas-dev python3-cffi python3-numpy
-    python3-pytest"
+packages="gcc libc6-dev make cmake pkg-config libevent-dev libhwloc-dev python3-cffi
+    python3-numpy"
 mpicc=$(command -v mpicc || true)
 mpicc=${mpicc:+$(readlink -f "$mpicc")}
-if [ -z "$mpicc" ]; then
-    packages="$packages libopenmpi-dev openmpi-bin"
+if [ "${1-}" != --no-mpi ]; then
+    packages="$packages g++ help2man libcmocka-dev libmimalloc-dev zlib1g-dev
+        libopenblas-dev python3-pytest"
+    [ -n "$mpicc" ] || packages="$packages libopenmpi-dev openmpi-bin"
 fi
 for option in "$@"; do
     case $option in
+    --no-mpi) ;;
     --demo) command -v gnuplot >/dev/null || packages="$packages gnuplot-nox" ;;
     --ci) packages="$packages clang clang-format clang-tidy llvm doxygen
         libclang-rt-dev iproute2 nftables locales mypy ninja-build procps python3-mpi4py
         python3-torch libopenmpi-dev openmpi-bin libmpich-dev mpich libucx-dev
         hpcc scalapack-mpi-test" ;;
     *)
-        echo "usage: $0 [--demo] [--ci]" >&2
+        echo "usage: $0 [--no-mpi] | [--demo] [--ci]" >&2
         exit 2
         ;;
     esac
@@ -66,8 +69,9 @@ then
 fi
 
 # Debian prefers Open MPI to MPICH, unless someone has chosen.
-is=$(readlink -f "$(command -v mpicc)")
-if [ "$is" != "${mpicc:-$(readlink -f "$(command -v mpicc.openmpi)")}" ]; then
+is=$(readlink -f "$(command -v mpicc)" || true)
+if [ "${1-}" != --no-mpi ] &&
+    [ "$is" != "${mpicc:-$(readlink -f "$(command -v mpicc.openmpi)")}" ]; then
     echo "$0: mpicc is now $is;" >&2
     echo "choose by: update-alternatives --config mpi, and --config mpirun" >&2
     exit 1
