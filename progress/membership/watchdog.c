@@ -45,7 +45,8 @@ static void describe_message(const baton_schedule_t *schedule, uint32_t node,
                 member->unknown_name);
         }
     } else if (state == BATON__NODE_MOVING && !baton__op_sends(op)) {
-        baton__text_add(text, "; it has arrived, its data moves");
+        baton__text_add(text,
+                        "; it has arrived, and its data are being transferred");
     }
 }
 
@@ -137,7 +138,7 @@ void baton__describe_wait(const baton_schedule_t *schedule, baton__text_t *text)
                describe_nodes(schedule, true, text) == 0) {
         baton__text_add(text,
                         "\n    %u of its nodes have not fired, and nothing is "
-                        "in motion: was a branch not taken?",
+                        "in progress: was a branch not taken?",
                         schedule->run.required_left);
     }
 }

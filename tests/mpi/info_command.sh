@@ -49,7 +49,7 @@ refuses 'BATON_CALIBRATION: .* made on another machine, "PDP-11"' \
 grep '^machine ' costs >>other # as where a rank on it calibrates, too
 says '^allreduce$' env BATON_CALIBRATION=other "$info" --choices 8
 # shellcheck disable=SC2016
-refuses "differ between ranks, or BATON_CALIBRATION's costs" "$@" -np 2 sh -c '
+refuses "ranks have different options, or different costs in BATON_CALIBRATION" "$@" -np 2 sh -c '
     [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" -ne 0 ] || export BATON_CALIBRATION=other
     exec "$0" --calibrate new' "$info"
 says 'any size +ring$' env BATON_ALLREDUCE=ring "$info" --choices 8

@@ -173,7 +173,7 @@ TEST(test_mismatch_names_both_ends)
                "1, 8"),
         DIFFER("s1:8 s1:16 s1:32", "r0:16 r0:32",
                "send#1 of rank 0 has 8 bytes and its receiver, recv#1 of rank "
-               "1, 16; 3 sends are to meet 2 receives"),
+               "1, 16; 3 sends must match 2 receives"),
         DIFFER("s1:8 s1:16 s1:32", "r0:8 r0:16",
                "send#3 of rank 0 has no receive on rank 1, which has 2 from "
                "there"),
@@ -344,11 +344,11 @@ TEST(test_deadlock_blames_the_node_that_does_not_fire)
              CANNOT(1, 0) ":\n"
                           "    rank 0: recv#0 waits for send#0 of rank 1\n"
                           "    rank 1: send#0 comes after armed_recv#1, and "
-                          "nobody activates it"},
+                          "no rank activates it"},
         {.ranks = {"A1 n<0", "k a0<0"},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: nop#1 comes after armed_recv#0, and "
-                              "nobody activates it"},
+                              "no rank activates it"},
         /* An optional send: its rank's epoch ends without. */
         {.ranks = {"r1", "s0!<1 k"},
          .says = CANNOT(1, 0) ":\n"
@@ -382,7 +382,7 @@ TEST(test_deadlock_blames_the_rank_that_is_absent)
          .starts = {1, 0},
          .says = CANNOT(1, 0) ":\n"
                               "    rank 0: recv#2 waits for send#1 of rank 1\n"
-                              "    rank 1 has not started epoch 1, and nobody "
+                              "    rank 1 has not started epoch 1, and no rank "
                               "activates it"},
         {.ranks = {"o a1<0 r1", "A0 s0"},
          .starts = {3, 0},

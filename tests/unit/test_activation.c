@@ -255,9 +255,9 @@ static baton_status_t set_words(void *arg, baton_call_t *call)
 {
     const words_t *words = arg;
     support_fails(baton_call_set_word(call, (baton_node_t){99}, 1),
-                  BATON_ERR_INVALID, "node 99, of 3, is not an activate");
+                  BATON_ERR_INVALID, "node 99 of 3 is not an activate node");
     support_fails(baton_call_set_word(call, words->call, 1), BATON_ERR_INVALID,
-                  "node 1, of 3, is not an activate");
+                  "node 1 of 3 is not an activate node");
     support_fails(baton_call_set_word(call, words->sent, 1), BATON_ERR_INVALID,
                   "activate#0 has sent its word already");
     return baton_call_set_word(call, words->next, 5);

@@ -497,8 +497,8 @@ TEST(test_wrong_arguments_are_named)
           .dtype = BATON_U8, .op = BATON_SUM);
     WRONG("target has 10 bytes, must be a multiple of 3",
           baton_add_allgather_bruck, baton_allgather_args_t, VIEWS(3, 10));
-    WRONG("all-gather by ring: rank 1 has 2 elements of 1 bytes: with those "
-          "before it",
+    WRONG("all-gather by ring: rank 1 has 2 elements of 1 bytes: the blocks up "
+          "to this rank's exceed",
           baton_add_allgather_ring, baton_allgather_args_t, VIEWS(3, 10),
           .block_bytes = most);
     WRONG("args.arg must point to a baton_hosts_t",
@@ -598,7 +598,7 @@ TEST(test_averages_are_of_collectives)
     baton_schedule_t *bare = schedule_of(3);
     baton_view_t view = support_scratch(bare, 16);
     (void)baton_add_reduce_local(bare, BATON_F32, BATON_AVG, view, view, view);
-    refused(bare, "reduce#0: op is avg, which is for collectives");
+    refused(bare, "reduce#0: op is avg, which only collectives take");
     WRONG("op is avg, which scans do not support", baton_add_exscan,
           baton_scan_args_t, VIEWS(16, 16), .dtype = BATON_F32,
           .op = BATON_AVG);

@@ -401,7 +401,7 @@ TEST_WITH(test_attaching, 1, SUPPORT_DEVICES_MANUAL)
     port = *emulated_port(device);
     port.entries = NULL;
     support_fails(baton_engine_attach_device(engine, &port, device),
-                  BATON_ERR_INVALID, "has 4 only");
+                  BATON_ERR_INVALID, "has only 4 of the functions");
     support_ok(baton_engine_close(engine));
     support_cluster_close(without);
 }

@@ -538,7 +538,8 @@ TEST(test_failed_copy)
         emulated_fail_work(self.device, k < 3 ? k : 1);
         support_fails(k < 3 ? baton_sparse_load(self.sparse, path)
                             : baton_sparse_residual(self.sparse, after),
-                      BATON_ERR_SYSTEM, "a vector of the device");
+                      BATON_ERR_SYSTEM,
+                      "a vector on the device can't be copied");
         emulated_repair(self.device);
         support_ok(baton_sparse_residual(self.sparse, after));
         assert_memory_equal(before, after, self.bytes);

@@ -490,7 +490,7 @@ TEST_MANUALLY(test_lateness_is_counted_for_128_schedules, 1)
         support_ok(baton_schedule_lateness(s[127], 0, &of));
         assert_int_equal(of.epochs, 1);
         support_fails(baton_schedule_lateness(s[128], 0, &of),
-                      BATON_ERR_UNSUPPORTED, "has had 128 other schedules");
+                      BATON_ERR_UNSUPPORTED, "had 128 other schedules");
         for (int i = 0; i < 129; i++) {
             support_ok(baton_schedule_destroy(s[i]));
         }

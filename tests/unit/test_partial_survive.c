@@ -1448,7 +1448,7 @@ static baton_status_t import_kept(int r)
     baton_status_t status =
         baton_sparse_state_import(ranks[r].sparse, kept, kept_bytes);
     if (status == BATON_ERR_BUSY) {
-        support_says("it goes on after a loss");
+        support_says("it is being continued after the loss");
         return BATON_ERR_TIMEOUT;
     }
     support_expect(status, BATON_ERR_INVALID);
@@ -1478,7 +1478,7 @@ TEST(test_partial_sparse_loses_a_rank_between_imports)
         (void)baton_engine_step(ranks[r].engine);
     }
     support_fails(baton_sparse_state_import(ranks[0].sparse, kept, kept_bytes),
-                  BATON_ERR_BUSY, "it goes on after a loss");
+                  BATON_ERR_BUSY, "it is being continued after the loss");
     do_all(2, import_kept); /* refused: a state of three ranks */
     support_ok(baton_sparse_residual(ranks[0].sparse, after));
     assert_memory_equal(before, after, sizeof before);

@@ -33,7 +33,7 @@ TEST_EACH(test_memory_is_the_callers_after_a_failure, 3)
 TEST_MANUALLY(test_recovery_names_who_has_not_come, 2)
 {
     support_fails(baton_group_recover(cluster->groups[0], 0), BATON_ERR_TIMEOUT,
-                  "rank 1 has not come");
+                  "rank 1 has not called baton_group_recover");
     support_ok(baton_group_recover(cluster->groups[1], 10000));
     support_ok(baton_group_recover(cluster->groups[0], 10000));
 }

@@ -105,8 +105,9 @@ TEST(test_schedule_refuses_unknown_nodes)
             baton_set_optional, other);
     REFUSED("baton_enclose_end names node 9, and \"wrong\" has 0",
             baton_enclose_end, baton_enclose_begin(s_), other, other);
-    REFUSED("length 3, of 0", baton_set_length,
-            baton_add_recv(s_, 1, part(0, 8)), (baton_length_t){3});
+    REFUSED("node 0 and length 3, and the schedule has 1 and 0",
+            baton_set_length, baton_add_recv(s_, 1, part(0, 8)),
+            (baton_length_t){3});
     REFUSED("nop#0 has no operand", baton_set_length, baton_add_nop(s_),
             baton_add_length(s_));
 }

@@ -435,7 +435,8 @@ SHRINK_TEST(test_shrink_names_who_has_not_come)
     baton_group_t *none = NULL;
     open_ranks(2);
     support_fails(baton_group_shrink(ranks[0].group, 0, &none),
-                  BATON_ERR_TIMEOUT, "rank 1 has not come");
+                  BATON_ERR_TIMEOUT,
+                  "rank 1 has not called baton_group_shrink");
     baton_engine_interrupt(ranks[0].engine);
     support_expect(baton_group_shrink(ranks[0].group, -1, &none),
                    BATON_ERR_INTERRUPTED);

@@ -433,10 +433,10 @@ TEST(test_parts_that_are_wrong_are_refused)
     support_ok(PART(60, 60));
     support_ok(PART(70, COUNT));
     support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
-                  "the one with element 0 was not contributed");
+                  "the part with element 0 was not contributed");
     support_ok(PART(0, 20));
     support_fails(baton_sparse_start(sparse, NULL), BATON_ERR_STATE,
-                  "the one with element 20 was not contributed");
+                  "the part with element 20 was not contributed");
     support_fails(baton_sparse_start(sparse, vector), BATON_ERR_INVALID,
                   "must be NULL: parts of it were contributed");
     support_ok(PART(20, 50));

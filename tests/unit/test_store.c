@@ -806,10 +806,11 @@ PROGRAM(count_differently)
     CHECK(baton_group_create_store(engine, store, rank,
                                    rank == odd_rank ? odd_size : size, name,
                                    60000, &group) == BATON_ERR_MISMATCH);
-    (void)snprintf(says, sizeof says,
-                   "has %d ranks by what rank 0 says, and %d by what rank %d",
-                   odd_rank == 0 ? odd_size : size,
-                   odd_rank == 0 ? size : odd_size, odd_rank);
+    (void)snprintf(
+        says, sizeof says,
+        "has %d ranks according to rank 0, and %d according to rank %d",
+        odd_rank == 0 ? odd_size : size, odd_rank == 0 ? size : odd_size,
+        odd_rank);
     says[strlen(says) - (odd_rank == 0)] = '\0'; /* whichever rank says so */
     CHECK_SAYS(says);
 }

@@ -50,7 +50,8 @@ TEST_WITH(test_subgroups_late_rank_recovers, 3, SUPPORT_OWN_MANUAL)
     const int ranks[] = {2, 0};
     baton_group_t *early = make(cluster, 0, ranks, 2);
     support_fails(baton_group_recover(early, 0), BATON_ERR_TIMEOUT,
-                  "recovery on rank 1 of 2 in \"some\": rank 0 has not come");
+                  "recovery on rank 1 of 2 in \"some\": rank 0 has not "
+                  "called baton_group_recover");
     for (int i = 0; i < 100; i++) {
         for (int r = 0; r < 3; r++) {
             (void)baton_engine_step(cluster->engines[r]);
@@ -119,5 +120,6 @@ TEST_MANUALLY(test_subgroups_wrong_lists_are_refused, 3)
     support_fails(baton_group_create_sub(all, none, 2, "some", &group),
                   BATON_ERR_INVALID, "3 is not a rank");
     support_fails(baton_group_create_sub(all, others, 2, "some", &group),
-                  BATON_ERR_INVALID, "ranks must have rank 0, which calls");
+                  BATON_ERR_INVALID,
+                  "ranks must contain rank 0, which has called");
 }

@@ -271,10 +271,9 @@ TEST_WITH(test_timeout_names_a_rank_that_does_not_answer, 2, SUPPORT_OWN_MANUAL)
     char memory[2][BYTES];
     baton_schedule_t **s = open_waiting(cluster, memory);
     support_ok(baton_schedule_start(s[0]));
-    expect_chain(
-        s[0], "\n    rank 1 has not answered: not scheduled, in a long "
-              "call node or a call of MPI, out of reach, or without a progress "
-              "thread and in no call; rank 0 has");
+    expect_chain(s[0], "\n    rank 1 has not answered: it may wait for a "
+                       "processor, be in a long call node or in MPI, be out of "
+                       "reach, or have no progress thread; rank 0 has");
     support_run(s[1]);
     support_ends(s[0], BATON_OK);
     support_schedules_destroy(cluster, s);

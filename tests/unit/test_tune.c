@@ -319,7 +319,7 @@ TEST_WITH(test_options_that_differ, RANKS, SUPPORT_OWN_ENGINES)
         }
         tune_all(cluster, &task);
         expect_all(&task, BATON_ERR_INVALID);
-        assert_non_null(strstr(task.message[0], "options differ"));
+        assert_non_null(strstr(task.message[0], "different options"));
         all_choose(cluster, case_of(BYTES), model_of(case_of(BYTES)));
     }
 }

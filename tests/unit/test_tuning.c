@@ -635,7 +635,7 @@ TEST(test_an_algorithm_of_the_program_is_used_by_its_name)
     }
     own.name = "own";
     support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
-                  "allreduce has an algorithm of the name own");
+                  "allreduce already has an algorithm of the name own");
     own.name = "a name";
     support_fails(baton_algorithm_add(&own), BATON_ERR_INVALID,
                   "name must be of 1 to 47 letters, digits, - and _");
