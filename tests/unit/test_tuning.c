@@ -493,7 +493,7 @@ TEST(test_ranks_with_other_calibrations_are_told_so)
     (void)snprintf(file, sizeof file, "%s_other", path);
     support_ok(baton_costs_write(file, &costs));
     differ(file, NULL, 0, BATON_ERR_MISMATCH,
-           "all-reduce by recursive_doubling: arguments");
+           "all-reduce by recursive_doubling: chosen by arguments");
     differ(file, "linear_pipeline", 0, BATON_ERR_MISMATCH, " in segments of ");
     differ(file, "linear_pipeline", 4096, BATON_OK, NULL);
     differ(file, "ring", 0, BATON_OK, NULL);
