@@ -317,8 +317,8 @@ TEST(test_mpi_pulls_in_parts)
     }
 }
 
-/* From 16 KiB on, a message in a segment is read in place. Of a patient sender,
-   only longer messages are. */
+/* From 16 KiB on, a message in a segment is read in place. So is a longer one
+   in other memory, if its sender is patient. */
 TEST(test_mpi_segments_are_read_in_place)
 {
     open_local(2, 0);

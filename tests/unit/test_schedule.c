@@ -5,7 +5,8 @@
 #include <limits.h>
 #include <unistd.h>
 
-/* adder(schedule, arguments ...) in a new schedule fails its commit. */
+/* Expects that commit fails after adder(schedule, arguments ...) in a new
+   schedule. */
 #define REFUSED(text, adder, ...)                                              \
     do {                                                                       \
         baton_schedule_t *s_ = refusal_begin();                                \
@@ -13,7 +14,7 @@
         refused(s_, BATON_ERR_INVALID, text);                                  \
     } while (0)
 
-/* A part of the buffer, which has 16 bytes. */
+/* Returns a view of a part of the buffer, which has 16 bytes. */
 static baton_view_t part(size_t offset, size_t bytes)
 {
     return refusal_part(offset, bytes);
