@@ -11,8 +11,8 @@ enum { FUZZ_TASKS = 3, FUZZ_RANKS = 32, FUZZ_STEPS = 8, FUZZ_INCARNATIONS = 3 };
 /* Kinds of tasks, and their names. PROGRAM: a random program of all ranks.
    LOCAL: one without messages, sometimes cancelled. QUORUM: a root that goes on
    with the first `need` answers. ALARM: activation, either by one rank with
-   nothing behind it, so that ranks run ahead by many epochs, or by several
-   ranks with a barrier behind it. */
+   nothing after it, so that ranks run ahead by many epochs, or by several ranks
+   with a barrier after it. */
 #define FUZZ_KIND_LIST(X)                                                      \
     X(PROGRAM, "program")                                                      \
     X(LOCAL, "local")                                                          \

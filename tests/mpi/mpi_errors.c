@@ -1,11 +1,11 @@
 /* Wrong use over MPI. A process can initialise MPI only once, so the argument
    selects a test:
 
-     (none)      MPI is not yet initialised, or was finalised; wrong
-   communicators; attributes of communicators serialized  MPI has a thread level
-   that is too low for a progress thread verified    schedules that commit
-   refuses with BATON_VERIFY=1, on 3 ranks closed      the program has closed
-   descriptors 0 to 2
+     (none)      MPI is not yet initialised, or was finalised; communicators
+                 that are wrong; attributes of communicators
+     serialized  MPI has a thread level that is too low for a progress thread
+     verified    schedules that commit refuses with BATON_VERIFY=1, on 3 ranks
+     closed      the program has closed descriptors 0 to 2
 
    The exit code is the result. */
 #include "support/mpi.h"
@@ -177,7 +177,9 @@ static void use_wrongly(int argc, char **argv)
                       "a descriptor was closed that is not the library's");
 }
 
-/* Also of one rank alone, which then shares with the others what all keep. */
+/* A group can't be made if the engines of all ranks, or that of one rank, have
+   a progress thread. The error on one rank reaches the others. Nothing remains
+   of these groups, so groups of manual engines can be made afterwards. */
 static void use_too_low_a_level(void)
 {
     baton_group_t *group;

@@ -1,17 +1,19 @@
-/* What holds for everything that is partial, sparse, or both: one suite, whose
-   rows are collectives (support/collective.h) and whose columns are properties.
+/* The properties of every collective that is partial, sparse, or both. In this
+   suite the rows are collectives (support/collective.h), and the columns are
+   properties.
 
-   Thousands of random trials with faults: whatever the ranks, options and
-   network, and whoever is late, slow or fails, every rank gets each result, in
-   order, with the same bits; nothing that was given is lost; a step that fails
-   leaves the state of before, and after a recovery all goes on. Gradients are
-   integers, so sums are exact, and results of partial all-reduces tell what
-   they consist of (support/conserve.h). A trial that fails is named; BATON_SEED
-   repeats all of them. Then, for each row: allocations in steps, creation
-   without memory, wrong use.
+   There are thousands of random trials with faults. The ranks, options and
+   network vary, and so do the ranks that are late or slow, or that fail. In
+   every trial each rank gets each result, in order, with the same bits; no
+   contribution is lost; a step that fails leaves the state of before; and after
+   a recovery all ranks go on. Gradients are integers, so sums are exact, and
+   results of partial all-reduces show which contributions they contain
+   (support/conserve.h). A trial that fails is named. BATON_SEED repeats all of
+   them. Further tests of each row count allocations in steps, create without
+   memory, and use it in wrong ways.
 
-   Most of it is simulated. Rows that work on devices are tried there, too, on
-   ranks with emulated devices, engines and threads of their own. */
+   Most trials are simulated. Rows that work on devices are also tried on ranks
+   with emulated devices, engines and threads of their own. */
 #include "base/alloc.h"
 #include "support/conserve.h"
 #include "support/device_cluster.h"

@@ -232,7 +232,7 @@ static void kill_first(void *arg)
     support_ok(baton_sim_kill(arg, 0));
 }
 
-/* Rank 2 skips what rank 1's required send to rank 0 lies behind:
+/* Rank 2 skips the message after which rank 1 must send to rank 0:
 
        rank 2: skip --> send (optional)
        rank 1: recv (optional) --> send        rank 0: recv */

@@ -6,13 +6,18 @@
 
 /* ---- schedules as text --------------------------------------------------- */
 
-/* A rank's nodes, separated by blanks. Each is a letter:
+/* Adds one of a rank's nodes. The text has the nodes of a rank, separated by
+   blanks. Each node is a letter:
 
-       s r   send, recv          with the peer and ":BYTES", or STUCK_BYTES
-       a A   activate, armed recv                          with the peer
-       o n k on_start, nop, a call that skips
-       ! ?   it is optional; it needs any of its predecessors
-       <I,J  it comes behind nodes I and J                             */
+       s r    a send or recv, followed by the peer and ":BYTES" (without it, the
+              message has STUCK_BYTES)
+       a A    an activate or armed recv, followed by the peer
+       o n k  an on_start, a nop, or a call that skips
+
+   The letter may be followed by marks:
+
+       ! ?    the node is optional; the node needs any of its predecessors
+       <I,J   the node comes after nodes I and J */
 static baton_node_t add_node(baton_schedule_t *s, const char *text)
 {
     char *end = NULL;
@@ -36,8 +41,8 @@ static baton_node_t add_node(baton_schedule_t *s, const char *text)
     }
 }
 
-/* Reads the marks behind the node's kind: `!` makes it optional, `?` lets it
-   start after any of its inputs, and numbers behind `<` name its inputs. */
+/* Reads the marks after the node's kind: `!` makes it optional, `?` lets it
+   start after any of its inputs, and numbers after `<` name its inputs. */
 static void finish_node(baton_schedule_t *s, baton_node_t node,
                         const char *text)
 {

@@ -34,9 +34,9 @@ static baton_status_t count_message(void *arg, baton_call_t *call)
     return BATON_OK;
 }
 
-/* on_start --> [activation] --> begin --> count_begin. Behind `begin` the
-   builder adds, for each step, an armed receive and an activate: a call behind
-   each activate counts the messages. */
+/* on_start --> [activation] --> begin --> count_begin. After `begin` the
+   builder adds an armed receive and an activate for each step. A call node
+   after each activate counts the messages. */
 static void build(baton_schedule_t *schedule, int group, tally_t *tally)
 {
     baton_node_t initiate = baton_add_on_start(schedule);

@@ -164,21 +164,28 @@ enum {
     SOCKET = 5
 };
 
-/* What the threads do, a letter for each step. Application threads:
+/* The actions of the threads. Each letter is a step. A thread of the
+   application can
 
-       s S   start the epoch of their own schedule; they won't wait soon (S)
-       w W   wait for it; with a deadline (W)
-       i     wait for it until this is interrupted
-       o     wait for the first epoch of the other's schedule
+       s S   start the epoch of its own schedule, and wait soon (s) or not (S)
+       w W   wait for it, without (w) or with a deadline (W)
+       i     wait for it until the wait is interrupted
+       o     wait for the first epoch of the other thread's schedule
        t     test
-       e l   enter and leave, as commit does; after a long time (l)
+       e l   enter and leave the engine, as commit does, at once or after a long
+             time (l)
        x     end the progress thread, as close does
 
-   The peer: 0 1 send a message to this schedule and ring; ! the next one is
-   urgent; ? first await another epoch's request; i interrupts the engine, as a
-   handler of a signal does, and awaits that all waits are told. An epoch ends
-   when it has what it needs: a message (m), then a slow call (c), then a node
-   that is polled for (p). */
+   The peer can
+
+       0 1   send a message to this schedule, and ring
+       !     make the next message urgent
+       ?     first wait until another epoch is requested
+       i     interrupt the engine, as a signal handler does, and wait until all
+             waits were told
+
+   An epoch ends when it has all that it needs: a message (m), then a slow call
+   (c), then a node that is polled (p). */
 typedef enum how {
     MANUAL,  /* there is no progress thread */
     FRESH,   /* there is a progress thread, which has not slept yet */
@@ -186,8 +193,9 @@ typedef enum how {
     /* As SETTLED, and ranks share processors: starts and waits yield for a
        while. */
     SHARED,
-    PATIENT /* and a wait yields for ever, a peer's moment does not end, and no
-               thread need ever be woken */
+    /* As SHARED, and a wait yields for ever, the time in which a peer may
+       still send does not end, and no thread need ever be woken. */
+    PATIENT
 } how_t;
 
 typedef struct scenario {
