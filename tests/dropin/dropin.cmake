@@ -1,6 +1,6 @@
-# Programs that know MPI alone, with libbaton_mpi in front of MPI: by LD_PRELOAD, or
-# linked in front of it where a sanitizer's library must come first, and for
-# mutants.sh (BATON_LINKED).
+# Programs that only know MPI, run with libbaton_mpi in front of MPI. It is
+# loaded by LD_PRELOAD. If a sanitizer's library must come first, and for
+# mutants.sh (BATON_LINKED), it is linked in front of MPI instead.
 set(dropin_ranks 1 2 3 5 8)
 set(dropin_run ${baton_mpirun} --oversubscribe --blocking --from 1)
 if(BATON_SANITIZE)
@@ -41,7 +41,8 @@ foreach(source ${sources})
 endforeach()
 
 if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
-    # (On few ranks, without --from, short broadcasts are left to MPI; wrong ones too.)
+    # (On few ranks, without --from, MPI runs short broadcasts, including wrong
+    # ones.)
     foreach(ranks 3 5)
         add_test(NAME dropin_mixed_nothread.np${ranks} COMMAND ${baton_mpirun}
             --no-thread --oversubscribe -np ${ranks} $<TARGET_FILE:dropin_mixed>)
@@ -54,7 +55,7 @@ if(NOT BATON_SANITIZE) # without a thread, a rank in MPI answers its peers
     set_tests_properties(dropin_mixed.huge PROPERTIES RUN_SERIAL ON)
 endif()
 
-# What the log says.
+# Checks the log.
 if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
     set(taken "\"allreduc\" in BATON_MPI_ONLY is not the name of a collective"
         ".*the first calls on the communicator.: 1 Ibarrier.*taken by Baton: 1 Iallreduce. "
@@ -76,7 +77,8 @@ if(NOT BATON_SANITIZE AND NOT BATON_LINKED)
     endforeach()
 endif()
 
-# In mpi4py's words, where Debian's is installed (scripts/deps.sh --ci).
+# The same through mpi4py, if Debian's package is installed (scripts/deps.sh
+# --ci).
 execute_process(COMMAND /usr/bin/python3 -c "import mpi4py"
     RESULT_VARIABLE no_mpi4py ERROR_QUIET)
 if(no_mpi4py EQUAL 0 AND NOT BATON_SANITIZE)
@@ -96,7 +98,7 @@ if(HPCC AND scalapack AND NOT BATON_SANITIZE)
     set_tests_properties(dropin_packages PROPERTIES RUN_SERIAL ON)
 endif()
 
-# A program of MPICH, where Debian's is installed beside Open MPI.
+# A program of MPICH, if Debian's package is installed beside Open MPI.
 find_path(MPICH_INCLUDE mpi.h PATH_SUFFIXES mpich)
 find_library(MPICH_LIBRARY mpich)
 find_library(MPICH_FORTRAN_LIBRARY mpichfort)
