@@ -47,7 +47,7 @@ static const ban_t bans[] = {
     {"private", 0, EPERM, refused, 1, true},
     {"shm", SYS_fallocate, ENOSPC,
      "can't share memory (rank 0: shared memory: posix_fallocate", 1, false},
-    {"memfd", SYS_memfd_create, EPERM, "take ordinary memory", 0, false},
+    {"memfd", SYS_memfd_create, EPERM, "use ordinary memory", 0, false},
     {"files", 0, EMFILE, "can't share memory (rank 1: ", 1, false},
 };
 

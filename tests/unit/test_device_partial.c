@@ -415,7 +415,7 @@ TEST_WITH(test_wrong_use, 1, SUPPORT_OWN_ENGINES)
     create(&world, options);
     baton_partial_t *partial = world.partials[0];
     support_fails(baton_partial_contribute_on(partial, &here, stream),
-                  BATON_ERR_INVALID, "must be device memory");
+                  BATON_ERR_INVALID, "must be in device memory");
     support_expect(baton_partial_contribute_on(partial, NULL, stream),
                    BATON_ERR_INVALID);
     support_expect(baton_partial_wait_on(partial, stream, world.result[0]),
